@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from pydantic import Field, PrivateAttr, field_validator
+from pydantic import AfterValidator, Field, PrivateAttr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 _HOW_TARGETS = (
@@ -71,6 +71,10 @@ class Settings(BaseSettings):
     alert_targets: Annotated[list[str], NoDecode] = Field(
         ["log"],
         description='Where alerts and notices are sent, as JSON: ["log", "file:/path/alerts.jsonl", "https://...", "mailtos://..."].',
+    )
+    addresses: Path | None = Field(
+        None,
+        description="YAML file with the addresses of owners, consumers and the platform team; default: alert_targets for all.",
     )
     alert_seconds: int = Field(60, ge=1, description="Seconds between two evaluations of the alerts.")
 
@@ -179,3 +183,7 @@ def _is_apprise_url(address: str, parts: SplitResult) -> bool:
     import apprise  # noqa: PLC0415 (takes 0.3 s to load, and most deployments have no such target)
 
     return apprise.Apprise.instantiate(address) is not None
+
+
+#: The address of a target, in canonical form.
+TargetAddress = Annotated[str, AfterValidator(_target)]

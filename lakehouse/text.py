@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
 #: The units of :func:`format_duration` with their lengths in seconds; it shows the greatest ones that are not zero.
 DURATION_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
@@ -24,6 +24,11 @@ def format_duration(span: timedelta | None) -> str:
         if count:
             parts.append(f"{count:,} {unit}")
     return " ".join(parts[:DURATION_UNITS_SHOWN]) or "0 s"
+
+
+def format_moment(moment: datetime) -> str:
+    """A time to the minute, in UTC: ``2024-01-15 06:00 UTC``."""
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
 def join_limited(names: Sequence[str], limit: int, noun: str = "") -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from lakehouse.contracts.base import Name, Strict
-from lakehouse.contracts.checks import Share  # noqa: TC001 (pydantic reads it)
+from lakehouse.contracts.checks import Severity, Share  # noqa: TC001 (pydantic reads it)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -45,11 +45,36 @@ class Lag(Strict):
     needs_rows: int = Field(100, ge=1, description="With fewer rows in the newest day or the baseline nothing is judged.")
 
 
-class SourceAlerts(Strict):
-    """What a source alerts on."""
+class Rhythm(Strict):
+    """Something takes longer than on the days before: longer than the longest time that it usually takes within a day."""
+
+    factor: Annotated[Decimal, Field(gt=1)] = Field(Decimal(2), description="How many times the usual time is too long.")
+    days: int = Field(28, ge=7, le=366, description="How many days before make the rhythm.")
+    needs: int = Field(5, ge=2, description="With fewer days with arrivals among them nothing is judged.")
+
+
+class RunAlerts(Strict):
+    """What runs alert on, for a source and for a metric. Failed runs always alert."""
+
+    failed_checks: Severity | None = Field(
+        "error", description="The least severity of a failed check that alerts: error, or warn for both; null for none."
+    )
+
+
+class SourceAlerts(RunAlerts):
+    """What a source alerts on. Held files, files that could not be ingested and overdue reviews always alert."""
 
     late_share: LateShare | None = Field(LateShare(), description="null for none.")
     lag: Lag | None = Field(Lag(), description="null for none.")
+    unfinished_after: timedelta = Field(
+        timedelta(hours=6),
+        ge=timedelta(0),
+        description="This long after its end, and after the last news of it, an arrival day that is not complete alerts.",
+    )
+    silent_source: Rhythm | Literal["with_watermark"] | None = Field(
+        "with_watermark", description="null for none; with_watermark: where clocks.watermark says what is to be complete."
+    )
+    watermark_stalled: Rhythm | None = Field(Rhythm(), description="null for none; only where there is clocks.watermark.")
 
 
 class Restatements(Strict):
@@ -83,7 +108,7 @@ class ValueBound(Strict):
         return self
 
 
-class MetricAlerts(Strict):
+class MetricAlerts(RunAlerts):
     """What a metric alerts on. Held numbers always alert."""
 
     restatements: Restatements | None = Field(Restatements(), description="null for none.")

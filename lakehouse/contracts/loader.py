@@ -9,10 +9,10 @@ import re
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.source import SourceContract
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 Contract = SourceContract | MetricContract
+Model = TypeVar("Model", bound=BaseModel)
 _FIELD = re.compile(r"([a-z_]+(?:\.[a-z_]+)*): ")
 
 
@@ -62,13 +63,29 @@ def load_contract(path: Path) -> Contract:
         kind = SourceContract
     else:
         raise ContractError([f"{path}:1: name a 'dataset:' (a source) or a 'metric:'"])
+    return _validated(path, content, tree, kind)
+
+
+def load_model(path: Path, kind: type[Model], known_keys: str) -> Model:
+    """Read another YAML file of a deployment as strictly as a contract.
+
+    :param known_keys: the page that lists the keys of such a file.
+    :raises ContractError: with one line per mistake.
+    """
+    content, tree = _parsed(path)
+    return _validated(path, {} if content is None else content, tree, kind, known_keys)
+
+
+def _validated(
+    path: Path, content: Any, tree: yaml.Node | None, kind: type[Model], known_keys: str = "docs/contracts.md"
+) -> Model:
+    """:raises ContractError: with one line per mistake."""
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        raise ContractError(
-            f"{path}:{_line(tree, where)}: {_where(where)}{what}"
-            for where, what in ((_in_file(tree, location), what) for location, what in map(_located, error.errors()))
-        ) from None
+        problems = [_located(problem, known_keys) for problem in error.errors()]
+        mistakes = [(_in_file(tree, location), text) for location, text in problems]
+        raise ContractError(f"{path}:{_line(tree, where)}: {_where(where)}{text}" for where, text in mistakes) from None
 
 
 def _parsed(path: Path) -> tuple[Any, yaml.Node | None]:
@@ -222,19 +239,19 @@ def _where(location: tuple[int | str, ...]) -> str:
     return ".".join(str(step) for step in location) + ": " if location else ""
 
 
-def _located(problem: ErrorDetails) -> tuple[tuple[int | str, ...], str]:
+def _located(problem: ErrorDetails, known_keys: str) -> tuple[tuple[int | str, ...], str]:
     """The location of a mistake and its message. Validators of several fields name the field at the start of the message."""
-    message = _plain(problem["msg"])
+    message = _plain(problem["msg"], known_keys)
     field_name = _FIELD.match(message)
     if field_name:
         return (*problem["loc"], *field_name[1].split(".")), message[field_name.end() :]
     return problem["loc"], message
 
 
-def _plain(message: str) -> str:
+def _plain(message: str, known_keys: str) -> str:
     """A message of pydantic, worded for the author of a YAML file."""
     return (
         message.removeprefix("Value error, ")
-        .replace("Extra inputs are not permitted", "unknown key; docs/contracts.md lists the known ones")
+        .replace("Extra inputs are not permitted", f"unknown key; {known_keys} lists the known ones")
         .replace("Field required", "is missing")
     )

@@ -148,5 +148,5 @@ def _of_source(
     present = in_force(strategy, decided)(now)
     held_by: Sequence[str] = ()
     if isinstance(strategy, PerKeyWatermark) and len(arrived) == len(taken):
-        held_by = state.times.holding(microseconds(strategy.idle_timeout), _HOLDING)
+        held_by = [key or "(no key)" for key in state.times.holding(microseconds(strategy.idle_timeout), _HOLDING)]
     return SourceWatermark(contract.dataset, present, now, by_steps(present, arrived, now), arrived, held_by)

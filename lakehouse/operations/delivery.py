@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 
     from lakehouse.operations.channels import Message, Target
 
+#: The pauses in seconds before what failed is tried again: the second attempt, and the third.
+PAUSES = (1.0, 4.0)
+
 
 class AfterFailure(Enum):
-    """Which messages a target still receives in this run after a failed delivery."""
+    """Which messages a target still receives after a failed delivery, before that is tried again."""
 
     #: Messages are independent: a refused one does not delay the others.
     CONTINUE = "continue"
-    #: Messages depend on their order, such as the opening of an alert and its resolution: the target waits for the next run.
+    #: Messages depend on their order, such as the opening of an alert and its resolution: the target waits.
     STOP = "stop"
 
 
@@ -44,7 +47,7 @@ class DeliveryFailure:
 
 @dataclass
 class DeliveryReport:
-    """How many messages were delivered, each counted once per target, and which were not."""
+    """How many messages were delivered, each counted once per target, and which were not after the last attempt."""
 
     delivered: int = 0
     failures: list[DeliveryFailure] = field(default_factory=list)
@@ -53,31 +56,64 @@ class DeliveryReport:
 def deliver(messages: Iterable[PendingMessage], after_failure: AfterFailure, seconds: float) -> DeliveryReport:
     """Send messages in order; a failure of one target does not affect the others.
 
+    What failed is tried again after all other messages were sent, up to three attempts. Targets share the time: one that is slow
+    or does not answer uses up its own part of it.
+
     A process that dies between sending a message and recording it sends the message again, with the same ``message_id``
     (at-least-once delivery).
 
     :param seconds: the time limit, after which no further message is sent.
     """
-    report, started = DeliveryReport(), monotonic()
-    stopped: set[str] = set()
-    for pending in messages:
-        delivered = []
-        for target in pending.targets:
-            if target.name in stopped:
-                continue
-            if monotonic() - started >= seconds:
-                stopped.add(target.name)
-                report.failures.append(DeliveryFailure(target.name, None))
-                continue
-            try:
-                target.send(pending.message)
-            except Exception as problem:  # noqa: BLE001 (any failure of one target must not stop the others)
-                report.failures.append(DeliveryFailure(target.name, f"{problem}"))
-                if after_failure is AfterFailure.STOP:
-                    stopped.add(target.name)
-            else:
-                delivered.append(target.name)
-        if delivered:
-            pending.record(delivered)
-            report.delivered += len(delivered)
+    report, started, waiting = DeliveryReport(), monotonic(), list(messages)
+    for pause in (0.0, *PAUSES):
+        left = seconds - (monotonic() - started)
+        if pause and pause >= left:
+            break
+        sleep(pause)
+        attempt = _Attempt(after_failure, left - pause)
+        waiting = attempt.send(waiting)
+        report.delivered += attempt.delivered
+        report.failures = attempt.failures
+        if not waiting:
+            break
     return report
+
+
+class _Attempt:
+    """One attempt to send messages to all their targets."""
+
+    def __init__(self, after_failure: AfterFailure, seconds: float) -> None:
+        self.after_failure, self.seconds = after_failure, seconds
+        self.delivered, self.failures = 0, list[DeliveryFailure]()
+
+    def send(self, messages: Sequence[PendingMessage]) -> list[PendingMessage]:
+        """Send messages; those that targets have not received are returned, each for these targets."""
+        spent = dict.fromkeys((target.name for pending in messages for target in pending.targets), 0.0)
+        share = self.seconds / max(len(spent), 1)
+        stopped: set[str] = set()
+        waiting = []
+        for pending in messages:
+            received = []
+            for target in pending.targets:
+                if target.name in stopped:
+                    continue
+                if spent[target.name] >= share:
+                    stopped.add(target.name)
+                    self.failures.append(DeliveryFailure(target.name, None))
+                    continue
+                begun = monotonic()
+                try:
+                    target.send(pending.message)
+                except Exception as problem:  # noqa: BLE001 (any failure of one target must not stop the others)
+                    self.failures.append(DeliveryFailure(target.name, f"{problem}"))
+                    if self.after_failure is AfterFailure.STOP:
+                        stopped.add(target.name)
+                else:
+                    received.append(target.name)
+                spent[target.name] += monotonic() - begun
+            if received:
+                pending.record(received)
+                self.delivered += len(received)
+            if others := [target for target in pending.targets if target.name not in received]:
+                waiting.append(PendingMessage(pending.message, others, pending.record))
+        return waiting

@@ -130,7 +130,7 @@ def watermark(
     if moved:
         out.print(f"  moved there by {moved.delivery.source_file}, which arrived {moment(moved.arrived)}", soft_wrap=True)
     if state.held_by:
-        out.print(f"  held by {', '.join(key or '(no key)' for key in state.held_by)}: the newest events of these are the oldest")
+        out.print(f"  held by {', '.join(state.held_by)}: the newest events of these are the oldest")
     if newest:
         out.print(f"  newest arrival: {newest.delivery.source_file}, {moment(newest.arrived)}", soft_wrap=True)
     if state.skewed:

@@ -112,7 +112,7 @@ class Completeness:
             return []
         stands = "has not moved yet" if state.watermark == BEGINNING else f"stands at {state.watermark:%Y-%m-%d %H:%M} UTC"
         since = f"; nothing newer than {state.steps[-1].arrived:%Y-%m-%d %H:%M} UTC has arrived" if state.steps else ""
-        held = f", held by {', '.join(key or '(no key)' for key in state.held_by[:_SHOWN])}," if state.held_by else ""
+        held = f", held by {join_limited(state.held_by, _SHOWN, ' keys')}," if state.held_by else ""
         return [f"the watermark of {state.source} {stands}{held} and has to pass {wanted:%Y-%m-%d %H:%M} UTC{since}"]
 
     def _held_files(self, period: Period) -> list[str]:

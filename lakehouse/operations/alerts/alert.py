@@ -21,6 +21,16 @@ class AlertKind(str, Enum):
     OVERDUE = "overdue"
     VALUE = "value"
     WATERMARK_OFF = "watermark_off"
+    HELD_FILE = "held_file"
+    FAILED_INGESTION = "failed_ingestion"
+    UNFINISHED_DAY = "unfinished_day"
+    SILENT_SOURCE = "silent_source"
+    OVERDUE_REVIEW = "overdue_review"
+    WATERMARK_STALLED = "watermark_stalled"
+    FAILED_RUN = "failed_run"
+    RETRIES_USED_UP = "retries_used_up"
+    FAILED_CHECK = "failed_check"
+    RECONCILIATION = "reconciliation"
 
 
 _TITLES = {
@@ -31,6 +41,16 @@ _TITLES = {
     AlertKind.OVERDUE: "a number was not finalized",
     AlertKind.VALUE: "a {} value beyond its bound",
     AlertKind.WATERMARK_OFF: "the event-time watermark catches too few rows",
+    AlertKind.HELD_FILE: "a file is held",
+    AlertKind.FAILED_INGESTION: "files could not be ingested",
+    AlertKind.UNFINISHED_DAY: "an arrival day is not complete",
+    AlertKind.SILENT_SOURCE: "nothing arrives any more",
+    AlertKind.OVERDUE_REVIEW: "rows wait too long for a steward",
+    AlertKind.WATERMARK_STALLED: "the event-time watermark stands still",
+    AlertKind.FAILED_RUN: "a run failed",
+    AlertKind.RETRIES_USED_UP: "runs failed and no further one is started",
+    AlertKind.FAILED_CHECK: "a check failed",
+    AlertKind.RECONCILIATION: "two layers differ",
 }
 
 
@@ -44,7 +64,7 @@ class Alert:
     :param text: what happened, where, and what to do.
     :param addressed_to: the source's owner first.
     :param numbers: the figures of ``text``.
-    :param period: the name of the number's period.
+    :param period: the name of the number's period, or the arrival day of what is missing.
     :param detail: distinguishes alerts of one kind about one subject and period.
     """
 

@@ -1,29 +1,33 @@
-"""One run of alerting: opens and resolves alerts from the present tables, and sends what targets have not received.
+"""One run of alerting: opens, escalates and resolves alerts by the present facts, and sends what targets have not received.
 
 An alert is recorded before it is sent, and each delivery afterwards. If a run is stopped in between, the next one continues
-and may send a message again with the same id. ``rules`` has the rules, ``signals`` reads their facts, and ``log`` has the
-record. The sensor ``alerts`` starts each run.
+and may send a message again with the same id. ``rules`` and its neighbours have the rules, ``signals`` reads their facts, ``log``
+has the record, ``outbox`` the messages that are due. The sensor ``alerts`` starts each run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING
 
-from lakehouse.operations.alerts import log, signals
-from lakehouse.operations.channels import Message
-from lakehouse.operations.delivery import AfterFailure, DeliveryFailure, PendingMessage, deliver
+from lakehouse.operations.alerts import log, outbox, routing, run_rules, signals
+from lakehouse.operations.alerts.run_rules import RunOutcomes
+from lakehouse.operations.delivery import AfterFailure, DeliveryFailure, deliver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from lakehouse.contracts import Catalog
+    from lakehouse.operations.addresses import Directory
     from lakehouse.operations.alerts.alert import Alert
-    from lakehouse.operations.alerts.log import AlertRecord, Transition
-    from lakehouse.operations.channels import Target
+    from lakehouse.operations.alerts.log import AlertRecord
     from lakehouse.settings import Settings
 
+#: What failed among runs and checks, given the alerts that are open.
+OutcomesOf = Callable[["Sequence[Alert]"], RunOutcomes]
+_RUNS = "runs and checks"
 #: Dagster ends a tick after 60 seconds; the next ticks send the remaining messages.
 _SENDING_SECONDS = 30.0
 
@@ -32,6 +36,7 @@ _SENDING_SECONDS = 30.0
 class AlertDispatch:
     """The result of a run: how many alerts opened, were resolved and are open.
 
+    :param due_at: when the next thing is due although nothing changes: an escalation, or the end of a snooze.
     :param undelivered: per target that did not receive everything, the reason.
     :param unread: per source or metric whose tables could not be read, the reason; its alerts stay as they are.
     """
@@ -41,38 +46,42 @@ class AlertDispatch:
     still_open: int
     undelivered: Sequence[str]
     unread: Sequence[str]
+    due_at: datetime | None = None
 
     def __str__(self) -> str:
         counts = f"{self.opened} opened, {self.resolved} resolved, {self.still_open} open"
         return "; ".join([counts, *self.undelivered])
 
 
-def dispatch_alerts(settings: Settings, catalog: Catalog, targets: Sequence[Target]) -> AlertDispatch:
-    """Open and resolve alerts from the present tables, and send every target what it has not received."""
+def dispatch_alerts(
+    settings: Settings, catalog: Catalog, directory: Directory, outcomes_of: OutcomesOf | None = None
+) -> AlertDispatch:
+    """Open and resolve alerts from the present tables and runs, and send every target what it has not received.
+
+    :param directory: the targets, and who is reached at which.
+    :param outcomes_of: what failed among runs and checks, given the alerts that are open; None leaves their alerts as they are.
+    """
     sources = [(name, signals.of_source(settings, contract)) for name, contract in catalog.sources.items()]
     metrics = [(name, signals.of_metric(settings, catalog, metric)) for name, metric in catalog.metrics.items()]
     unread: dict[str, str] = {}
     current = [alert for name, alerts in (*sources, *metrics) for alert in _read(name, alerts, unread)]
     earlier = log.all_of(settings)
-    records = log.record(settings, earlier, current, unread.keys(), [target.name for target in targets])
+    outcomes = _outcomes(outcomes_of, earlier, unread)
+    current += run_rules.alerts(catalog, outcomes)
+
+    def stays(alert: Alert) -> bool:
+        return alert.contract in unread or not outcomes.know(alert)
+
+    records = log.record(settings, earlier, current, stays, lambda alert: directory.of_owners(alert.addressed_to))
     before, after = _open(earlier), _open(records)
-    report = deliver(_pending(settings, records, targets), AfterFailure.STOP, _SENDING_SECONDS)
+    now = settings.clock()
+    if escalated := routing.escalations(records, directory, now):
+        log.record_escalations(settings, escalated)
+        records = log.all_of(settings)
+    report = deliver(outbox.pending(settings, records, directory.targets), AfterFailure.STOP, _SENDING_SECONDS)
     undelivered = [_sentence(failure) for failure in report.failures]
-    return AlertDispatch(len(after - before), len(before - after), len(after), undelivered, list(unread.values()))
-
-
-def message(record: AlertRecord, transition: Transition) -> Message:
-    """The message about an alert that opened or was resolved."""
-    alert = record.alert
-    resolved_at = record.resolved_at if transition == "resolved" else None
-    data: dict[str, Any] = {"status": transition, "kind": alert.kind.value, "contract": alert.contract, "subject": alert.subject}
-    data |= {"period": alert.period, "detail": alert.detail, "numbers": dict(alert.numbers)}
-    data |= {"since": alert.since, "opened_at": record.opened_at, "resolved_at": resolved_at}
-    subject, text = f"Alert: {alert.title}", alert.text
-    if resolved_at is not None:
-        subject = f"Resolved: {alert.title}"
-        text = f"Since {resolved_at:%Y-%m-%d %H:%M} UTC this no longer applies or is no longer checked: {alert.text}"
-    return Message(record.message_id(transition), subject, text, list(alert.addressed_to), data)
+    due_at = routing.next_due(records, directory, now)
+    return AlertDispatch(len(after - before), len(before - after), len(after), undelivered, list(unread.values()), due_at)
 
 
 def _read(name: str, alerts: Iterable[Alert], unread: dict[str, str]) -> list[Alert]:
@@ -84,21 +93,19 @@ def _read(name: str, alerts: Iterable[Alert], unread: dict[str, str]) -> list[Al
         return []
 
 
+def _outcomes(outcomes_of: OutcomesOf | None, earlier: Iterable[AlertRecord], unread: dict[str, str]) -> RunOutcomes:
+    """What failed among runs and checks; if that cannot be read, nothing is known, and the reason is added to ``unread``."""
+    if outcomes_of is None:
+        return RunOutcomes()
+    try:
+        return outcomes_of([record.alert for record in earlier if record.resolved_at is None])
+    except Exception as problem:  # noqa: BLE001 (alerts that follow from tables do not depend on it; the tick fails afterwards)
+        unread[_RUNS] = f"the alerts of {_RUNS} could not be determined: {problem}"
+        return RunOutcomes()
+
+
 def _open(records: Iterable[AlertRecord]) -> set[str]:
     return {record.alert_id for record in records if record.resolved_at is None}
-
-
-def _pending(settings: Settings, records: Sequence[AlertRecord], targets: Sequence[Target]) -> Iterator[PendingMessage]:
-    """The messages that targets have not received, oldest alert first, its opening before its resolution."""
-    for record in records:
-        for transition in get_args(log.Transition):
-            waiting = [target for target in targets if target.name in record.waiting(transition)]
-            if waiting:
-                yield PendingMessage(
-                    message(record, transition),
-                    waiting,
-                    partial(log.record_delivery, settings, record, transition),
-                )
 
 
 def _sentence(failure: DeliveryFailure) -> str:

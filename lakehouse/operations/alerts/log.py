@@ -1,9 +1,9 @@
-"""``ops/alerts``: the log of alerts. A row is an event of an alert: it opened, it was resolved, or targets received a message.
+"""``ops/alerts``: the log of alerts. A row is an event of an alert, or of a message about several of them.
 
-An alert is open from its first row until its condition is gone; if the condition occurs again, another alert opens. Every
-target that was configured when the alert opened receives one message for the opening and one for the resolution. A delivery
-is recorded after it happened: a message that was delivered but not recorded is sent again with the same id. ``rules``
-decides when an alert opens; ``dispatch`` sends the messages.
+An alert is open from its first row until its condition is gone; if the condition occurs again, another alert opens. It may
+escalate to further targets, be acknowledged by a person, and be snoozed. Every target that an alert goes to receives one message
+for each of its transitions. A delivery is recorded after it happened: a message that was delivered but not recorded is sent again
+with the same id. ``rules`` decides when an alert opens, ``routing`` to whom it goes, ``outbox`` which messages are due.
 """
 
 from __future__ import annotations
@@ -14,25 +14,32 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakehouse import locations
+from lakehouse.errors import LakehouseError
 from lakehouse.ledger.log_table import LogTable
 from lakehouse.operations.alerts.alert import Alert, AlertKind
+from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from lakehouse.settings import Settings
 
-Transition = Literal["opened", "resolved"]
+Transition = Literal["opened", "escalated", "resolved"]
 #: The event of a delivery, as stored since the first version of the table.
 _DELIVERED = "told"
+_SHOWN = 10
 
 
 @dataclass(frozen=True)
 class AlertEvent:
-    """A row of the table: an alert opened, with all its fields; it was resolved; or ``targets`` received a message.
+    """A row of the table: an alert opened, with all its fields; or something else happened to it.
 
-    :param about: the transition whose message was delivered.
+    It escalated to ``targets``, was resolved, was acknowledged, was snoozed ``until`` a time, or ``targets`` received a message.
+    Of a message about several alerts (a digest), ``alert_id`` is the message's own id; it is recorded before it is sent, too.
+
+    :param about: the transition that the message is about.
+    :param alert_ids: the alerts of a digest.
     """
 
     alert_id: str
@@ -49,14 +56,30 @@ class AlertEvent:
     text: str | None = None
     addressed_to: list[str] | None = None
     numbers: Mapping[str, Any] | None = None
+    by: str | None = None
+    reason: str | None = None
+    until: datetime | None = None
+    alert_ids: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class Acknowledgement:
+    """Who has taken care of an alert, when, and how."""
+
+    by: str
+    at: datetime
+    reason: str
 
 
 @dataclass(frozen=True)
 class AlertRecord:
     """An alert that was opened.
 
-    :param targets: the names of the targets that are notified of it.
+    :param targets: the names of the targets that are notified of it from the beginning.
+    :param escalated_to: those that are notified since ``escalated_at``.
+    :param snoozed_until: no message is sent before this time.
     :param delivered: the targets that have received the message of a transition.
+    :param digests: per transition and target, the id of the digest that contains it.
     """
 
     alert_id: str
@@ -65,16 +88,43 @@ class AlertRecord:
     targets: Sequence[str]
     resolved_at: datetime | None = None
     delivered: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    escalated_at: datetime | None = None
+    escalated_to: Sequence[str] = ()
+    acknowledged: Acknowledgement | None = None
+    snoozed_until: datetime | None = None
+    digests: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def waiting(self, transition: Transition) -> list[str]:
         """The targets that have not received the message of a transition; none if there was no such transition."""
-        if transition == "resolved" and self.resolved_at is None:
-            return []
-        return [name for name in self.targets if name not in self.delivered.get(transition, ())]
+        if transition == "opened":
+            notified = self.targets
+        elif transition == "escalated":
+            notified = self.escalated_to
+        else:
+            notified = [*self.targets, *self.escalated_to] if self.resolved_at else []
+        return [name for name in notified if name not in self.delivered.get(transition, ())]
 
     def message_id(self, transition: Transition) -> str:
         """The id by which a receiver recognizes a repetition."""
         return f"{self.alert_id}:{transition}"
+
+    def after(self, event: AlertEvent) -> AlertRecord:
+        """The record after an event of it."""
+        changes: dict[str, Any] = {}
+        if event.event == "resolved":
+            changes = {"resolved_at": self.resolved_at or event.at}
+        elif event.event == "escalated":
+            changes = {"escalated_at": event.at, "escalated_to": event.targets or ()}
+        elif event.event == "acknowledged":
+            changes = {"acknowledged": Acknowledgement(event.by or "", event.at, event.reason or "")}
+        elif event.event == "snoozed":
+            changes = {"snoozed_until": event.until}
+        elif event.about is not None and event.event == _DELIVERED:
+            names = self.delivered.get(event.about, frozenset()) | set(event.targets or ())
+            changes = {"delivered": {**self.delivered, event.about: names}}
+        elif event.about is not None and event.event == "digest":
+            changes = {"digests": {**self.digests, **{(event.about, name): event.alert_id for name in event.targets or ()}}}
+        return replace(self, **changes)
 
 
 def log(settings: Settings) -> LogTable[AlertEvent]:
@@ -87,28 +137,46 @@ def all_of(settings: Settings) -> list[AlertRecord]:
     events = sorted(log(settings).read(), key=lambda event: event.at)
     records = {event.alert_id: _record_of(event) for event in reversed(events) if event.event == "opened"}
     for event in events:
-        record = records.get(event.alert_id)
-        if record is not None and event.event == "resolved":
-            records[record.alert_id] = replace(record, resolved_at=record.resolved_at or event.at)
-        if record is not None and event.event == _DELIVERED and event.about is not None:
-            names = record.delivered.get(event.about, frozenset()) | set(event.targets or ())
-            records[record.alert_id] = replace(record, delivered={**record.delivered, event.about: names})
+        for alert_id in event.alert_ids or [event.alert_id]:
+            if alert_id in records:
+                records[alert_id] = records[alert_id].after(event)
     return sorted(records.values(), key=lambda record: (record.opened_at, record.alert.since, record.alert.key))
+
+
+class UnknownAlertError(LakehouseError):
+    """An id that names no open alert, or more than one. The text lists what exists."""
+
+
+def named(records: Iterable[AlertRecord], ids: Iterable[str]) -> list[AlertRecord]:
+    """The open alerts that some ids, or their beginnings, name.
+
+    :raises UnknownAlertError: for one that names none, or several.
+    """
+    is_open = [record for record in records if record.resolved_at is None]
+    found = {}
+    for text in ids:
+        meant = [record for record in is_open if record.alert_id.startswith(text)]
+        if len(meant) != 1:
+            listed = [f"{record.alert_id} ({record.alert.title})" for record in (meant or is_open)]
+            which = "names several open alerts" if meant else "names no open alert"
+            raise UnknownAlertError(f"{text!r} {which}; there are {join_limited(listed, _SHOWN) or 'none'}")
+        found[meant[0].alert_id] = meant[0]
+    return list(found.values())
 
 
 def record(
     settings: Settings,
     earlier: Sequence[AlertRecord],
     current: Sequence[Alert],
-    unread: Collection[str],
-    targets: Sequence[str],
+    stays: Callable[[Alert], bool],
+    targets_of: Callable[[Alert], Sequence[str]],
 ) -> list[AlertRecord]:
     """Open the alerts that are not open yet, and resolve the open ones whose condition is gone; all in one commit.
 
     :param earlier: every alert so far.
     :param current: the alerts whose condition holds now.
-    :param unread: the sources and metrics whose conditions are unknown: their alerts stay as they are.
-    :param targets: the names of the targets to notify of the new alerts.
+    :param stays: tells the open alerts whose conditions are unknown now: they stay as they are.
+    :param targets_of: the names of the targets that are notified of a new alert.
     :returns: every alert.
     """
     now = settings.clock()
@@ -116,11 +184,11 @@ def record(
     occurrences = Counter(entry.alert.key for entry in earlier)
     by_key = {alert.key: alert for alert in current}
     opened = [
-        AlertRecord(_id(alert, occurrences[key]), alert, now, list(targets))
+        AlertRecord(_id(alert, occurrences[key]), alert, now, list(targets_of(alert)))
         for key, alert in by_key.items()
         if key not in open_alerts
     ]
-    resolved = {entry.alert_id for key, entry in open_alerts.items() if key not in by_key and entry.alert.contract not in unread}
+    resolved = {entry.alert_id for key, entry in open_alerts.items() if key not in by_key and not stays(entry.alert)}
     events = [_opening_of(entry) for entry in opened]
     events += [AlertEvent(alert_id, "resolved", now) for alert_id in sorted(resolved)]
     if events:
@@ -128,9 +196,52 @@ def record(
     return [*(replace(entry, resolved_at=now) if entry.alert_id in resolved else entry for entry in earlier), *opened]
 
 
-def record_delivery(settings: Settings, entry: AlertRecord, transition: Transition, targets: Sequence[str]) -> None:
-    """Record the targets that have received the message of an alert's opening or resolution."""
-    log(settings).append([AlertEvent(entry.alert_id, _DELIVERED, settings.clock(), transition, list(targets))])
+def record_escalations(settings: Settings, escalated: Mapping[str, Sequence[str]]) -> None:
+    """Record the targets that alerts escalate to, by alert; in one commit."""
+    now = settings.clock()
+    events = [AlertEvent(alert_id, "escalated", now, targets=list(names)) for alert_id, names in escalated.items()]
+    if events:
+        log(settings).append(events)
+
+
+def record_digests(settings: Settings, digests: Mapping[str, tuple[Transition, Sequence[str], Sequence[str]]]) -> None:
+    """Record which alerts a digest contains before it is sent, so that it is the same one when it is sent again; in one commit.
+
+    :param digests: by message id the transition, the targets, and the ids of the alerts.
+    """
+    now = settings.clock()
+    events = [
+        AlertEvent(message_id, "digest", now, about, list(targets), alert_ids=list(alert_ids))
+        for message_id, (about, targets, alert_ids) in digests.items()
+    ]
+    if events:
+        log(settings).append(events)
+
+
+def record_delivery(
+    settings: Settings, entries: Sequence[AlertRecord], transition: Transition, targets: Sequence[str], digest: str | None = None
+) -> None:
+    """Record the targets that have received the message of a transition, of one alert or of all those of a digest.
+
+    :param digest: the id of the digest.
+    """
+    ids = [entry.alert_id for entry in entries]
+    event = AlertEvent(
+        digest or ids[0], _DELIVERED, settings.clock(), transition, list(targets), alert_ids=ids if digest else None
+    )
+    log(settings).append([event])
+
+
+def acknowledge(settings: Settings, entries: Iterable[AlertRecord], by: str, reason: str) -> None:
+    """Record that a person takes care of alerts: they do not escalate."""
+    now = settings.clock()
+    log(settings).append([AlertEvent(entry.alert_id, "acknowledged", now, by=by, reason=reason) for entry in entries])
+
+
+def snooze(settings: Settings, entries: Iterable[AlertRecord], until: datetime, by: str | None, reason: str | None) -> None:
+    """Record that no message about alerts is sent before a time."""
+    now = settings.clock()
+    log(settings).append([AlertEvent(entry.alert_id, "snoozed", now, until=until, by=by, reason=reason) for entry in entries])
 
 
 def _id(alert: Alert, occurrences: int) -> str:

@@ -20,7 +20,7 @@ from lakehouse.gold.numbers.comparison import exact
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.lateness import rules as lateness_rules
 from lakehouse.operations.alerts.alert import AlertKind
-from lakehouse.text import format_duration, join_limited
+from lakehouse.text import format_duration, format_moment, join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -99,9 +99,9 @@ def late_share(about: AlertSubject, arrivals: Iterable[ArrivalCount], terms: Lat
         return None
     since, through, share = run[-1].at, run[0].at, lateness_rules.late_share(late, rows)
     text = (
-        f"{share:.2%} of the {rows:,} rows of {about.subject} that arrived from {_at(since)} through {_at(through)} "
-        f"came beyond the watermark; the contract tolerates {float(bound):.2%}. 'lakehouse account {about.subject}' lists what "
-        "became of them."
+        f"{share:.2%} of the {rows:,} rows of {about.subject} that arrived from {format_moment(since)} through "
+        f"{format_moment(through)} came beyond the watermark; the contract tolerates {float(bound):.2%}. "
+        f"'lakehouse account {about.subject}' lists what became of them."
     )
     numbers = {"rows": rows, "late": late, "share": round(share, 6), "bound": float(bound), "through": through}
     return about.alert(AlertKind.LATE_SHARE, since, text, numbers)
@@ -118,8 +118,9 @@ def lag(about: AlertSubject, newest: LagPercentile, baseline: LagPercentile, thr
     if baseline.lag <= timedelta(0) or _microseconds(newest.lag) <= terms.factor * _microseconds(baseline.lag):
         return None
     text = (
-        f"The p99 lag of {about.subject} is {format_duration(newest.lag)} in the day of arrivals through {_at(through)}: more "
-        f"than {terms.factor} times the {format_duration(baseline.lag)} of the {terms.days} days before. Ask who delivers it."
+        f"The p99 lag of {about.subject} is {format_duration(newest.lag)} in the day of arrivals through "
+        f"{format_moment(through)}: more than {terms.factor} times the {format_duration(baseline.lag)} of the {terms.days} days "
+        "before. Ask who delivers it."
     )
     numbers = {"p99_seconds": newest.lag.total_seconds(), "baseline_seconds": baseline.lag.total_seconds()}
     numbers |= {"rows": newest.rows, "baseline_rows": baseline.rows, "factor": float(terms.factor)}
@@ -151,7 +152,7 @@ def restatements(
     bound = float(usual) + float(terms.sigma) * sqrt(spread)
     crossing = week_of[min(int(bound), newest - 1)].at
     text = (
-        f"{about.subject} was restated {newest} times in the week before {_at(now)}: {_periods(week_of)}. "
+        f"{about.subject} was restated {newest} times in the week before {format_moment(now)}: {_periods(week_of)}. "
         f"Usual are {float(usual):.1f}, and up to {bound:.1f} (mean + {terms.sigma} sigma of the {terms.weeks} weeks before). "
         f"'lakehouse gold history {about.contract} PERIOD' gives the reasons."
     )
@@ -264,7 +265,3 @@ def _periods(restated: Sequence[PeriodRestatement]) -> str:
 
 def _microseconds(span: timedelta) -> int:
     return span // timedelta(microseconds=1)
-
-
-def _at(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M} UTC"

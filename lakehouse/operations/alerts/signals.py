@@ -26,8 +26,8 @@ from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import due_by_calendar
 from lakehouse.lateness import recent_lags
 from lakehouse.lateness.tuning.recommendation import tunable
+from lakehouse.operations.alerts import input_signals, watermark_off
 from lakehouse.operations.alerts import rules as alert_rules
-from lakehouse.operations.alerts import watermark_off
 from lakehouse.operations.alerts.alert import AlertSubject, addressees
 from lakehouse.operations.alerts.rules import PeriodRestatement, PublishedValues
 
@@ -45,13 +45,14 @@ _DAY = timedelta(days=1)
 _WEEK = timedelta(days=7)
 
 
-def state_of(settings: Settings, catalog: Catalog) -> str:
-    """A fingerprint of everything that alerts depend on: the tables, the contracts, the code, and the hour.
+def state_of(settings: Settings, catalog: Catalog, *more: str) -> str:
+    """A fingerprint of everything that alerts depend on: the tables, the contracts, the code, the hour, and ``more`` texts.
 
     While it is unchanged, so are the alerts; an alert that depends only on the clock is found within the hour.
     """
     paths = [*(locations.bronze(settings, source) for source in catalog.sources), locations.event_watermarks(settings)]
     paths += [locations.dispositions(settings, name) for name, contract in catalog.sources.items() if tunable(contract)]
+    paths += dict.fromkeys(path for source in catalog.sources for path in input_signals.tables(settings, source))
     for metric in catalog.metrics.values():
         daily = Series(metric)
         for series in (daily, *daily.rollups):
@@ -59,11 +60,12 @@ def state_of(settings: Settings, catalog: Catalog) -> str:
         if metric.publication.start_delay:
             paths.append(locations.silver(settings, metric.source))
     contracts = [contract.model_dump_json() for contract in (*catalog.sources.values(), *catalog.metrics.values())]
-    return commit_log.state_of(settings, paths, *contracts, f"{settings.clock():%Y-%m-%dT%H}", provenance.code())
+    return commit_log.state_of(settings, paths, *contracts, f"{settings.clock():%Y-%m-%dT%H}", provenance.code(), *more)
 
 
 def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
-    """The alerts about the arrivals of a source, as of the newest series, and about its event-time watermark."""
+    """The alerts about a source: about its inputs, its event-time watermark, and its arrivals as of the newest one."""
+    yield from input_signals.of_source(settings, contract)
     yield from watermark_off.of_source(settings, contract)
     terms = contract.alerts
     bound = _late_bound(contract)

@@ -24,6 +24,19 @@ Judge = Callable[[Settings, Collection[date], Collection[str], LakeSpark], list[
 _NEWEST_WITHOUT_PARTITION = 31
 
 
+def check_names(catalog: Catalog) -> dict[dg.AssetKey, list[str]]:
+    """The checks of each asset, without those under deprecated names."""
+    names: dict[dg.AssetKey, list[str]] = {}
+    for source, contract in catalog.sources.items():
+        of_layers = (bronze_checks.bronze_check_names, bronze_checks.source_check_names, silver_checks.silver_check_names)
+        names |= {key: list(of_layer(contract)) for key, of_layer in zip(source_keys(source), of_layers)}
+    for metric in catalog.metrics.values():
+        for series in (Series(metric), *Series(metric).rollups):
+            of_series = restatement_checks.gold_check_names(series).keys() - publication_checks.deprecated_names().keys()
+            names[dg.AssetKey(["gold", series.name])] = sorted(of_series)
+    return names
+
+
 def source_checks(
     settings: Settings, contract: SourceContract, bronze: dg.AssetsDefinition, silver: dg.AssetsDefinition
 ) -> list[dg.AssetChecksDefinition]:

@@ -1,15 +1,24 @@
 """The names of Dagster's internals that the project uses: Dagster is pinned, and an upgrade is checked against this list.
 
 No other module imports from ``dagster._core``. These names have no public counterpart: the tags that Dagster sets on runs or
-reads from them, the launcher's health check, the target of a check's evaluation, and the parts of an instance with their storage.
+reads from them, the launcher's health check, the target and the records of a check's evaluations, and the parts of an instance
+with their storage.
 """
 
 from __future__ import annotations
 
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+from dagster._core.event_api import PartitionKeyFilter
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 from dagster._core.instance.ref import InstanceRef
 from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
+from dagster._core.storage.asset_check_execution_record import (
+    COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES as COMPLETED_CHECKS,
+)
+from dagster._core.storage.asset_check_execution_record import (
+    AssetCheckExecutionRecord,
+    AssetCheckExecutionRecordStatus,
+)
 from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
@@ -19,24 +28,34 @@ from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_START_TAG,
     BACKFILL_ID_TAG,
     MAX_RETRIES_TAG,
+    PARTITION_NAME_TAG,
+    RETRY_NUMBER_TAG,
     SENSOR_NAME_TAG,
     USER_TAG,
+    WILL_RETRY_TAG,
 )
 
 __all__ = [
     "ASSET_PARTITION_RANGE_END_TAG",
     "ASSET_PARTITION_RANGE_START_TAG",
     "BACKFILL_ID_TAG",
+    "COMPLETED_CHECKS",
     "MAX_RETRIES_TAG",
+    "PARTITION_NAME_TAG",
+    "RETRY_NUMBER_TAG",
     "SENSOR_NAME_TAG",
     "USER_TAG",
+    "WILL_RETRY_TAG",
     "AssetCheckEvaluationTargetMaterializationData",
+    "AssetCheckExecutionRecord",
+    "AssetCheckExecutionRecordStatus",
     "BulkActionStatus",
     "BulkActionsFilter",
     "CheckRunHealthResult",
     "DagsterSqliteStorage",
     "InstanceRef",
     "NoOpComputeLogManager",
+    "PartitionKeyFilter",
     "SqliteEventLogStorage",
     "WorkerStatus",
     "event_logs_directory",

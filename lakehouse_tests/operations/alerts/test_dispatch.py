@@ -14,6 +14,7 @@ import pytest
 from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.delta import row_writer
+from lakehouse.operations.addresses import Directory
 from lakehouse.operations.alerts import log as alert_log
 from lakehouse.operations.alerts.dispatch import dispatch_alerts
 from lakehouse.operations.channels import DeliveryError, Message, Webhook
@@ -135,18 +136,18 @@ def test_one_target_that_fails_holds_up_no_other_and_is_notified_later(
     file = tmp_path / "alerts.jsonl"
     settings.alert_targets = [receiver.url, f"file:{file}", "log"]
     daemon = Daemon(settings)
-    receiver.answers = [500] * 3
+    receiver.answers = [500] * 9
     late_rows(settings)
     told = daemon.tick()
     assert told is not None
     assert told.startswith("1 opened, 0 resolved, 1 open; webhook:127.0.0.1:")
     assert "in 3 attempts: it answered 500" in told
     assert len(file.read_text().splitlines()) == 1
-    receiver.answers = [404]
+    receiver.answers = [404] * 3
     rows_on_time(settings)
     assert "it answered 404" in str(daemon.tick())
     assert receiver.taken == [], "the end is not told before the beginning"
-    assert len(receiver.requests) == 4, "a target that failed is left alone until the next tick"
+    assert len(receiver.requests) == 12, "a target that failed three times is left alone until the next tick"
     assert daemon.tick() == "0 opened, 0 resolved, 0 open"
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert lines == receiver.taken, "each has both messages once, in order"
@@ -185,11 +186,11 @@ def test_an_evaluation_that_was_stopped_anywhere_is_completed_by_the_next(
     monkeypatch.setattr(row_writer, "append", append)
     if number < 3:
         with pytest.raises(Stopped):
-            dispatch_alerts(settings, CATALOG, to)
+            dispatch_alerts(settings, CATALOG, Directory.of(to))
     else:
-        dispatch_alerts(settings, CATALOG, to)
+        dispatch_alerts(settings, CATALOG, Directory.of(to))
     monkeypatch.setattr(row_writer, "append", commit)
-    looked = dispatch_alerts(settings, CATALOG, to)
+    looked = dispatch_alerts(settings, CATALOG, Directory.of(to))
     assert (looked.still_open, looked.undelivered) == (2, [])
     found = alert_log.all_of(settings)
     assert [one.waiting("opened") for one in found] == [[], []]
@@ -235,6 +236,14 @@ class Slow:
         self.taken.append(message.message_id)
 
 
+def test_a_target_that_fails_once_is_tried_again_in_the_same_tick(settings: Settings, receiver: Receiver) -> None:
+    settings.alert_targets = [receiver.url]
+    receiver.answers = [404]
+    late_rows(settings)
+    assert Daemon(settings).tick() == "1 opened, 0 resolved, 1 open"
+    assert len(receiver.taken) == 1
+
+
 def test_what_does_not_fit_into_a_tick_is_sent_by_the_next(settings: Settings, monkeypatch) -> None:
     clock = [0.0]
     monkeypatch.setattr("lakehouse.operations.delivery.monotonic", lambda: clock[0])
@@ -247,9 +256,9 @@ def test_what_does_not_fit_into_a_tick_is_sent_by_the_next(settings: Settings, m
         numbers.set(number, 100)
     numbers.publish()
     slow = Slow(clock)
-    looked = dispatch_alerts(settings, CATALOG, [slow])
+    looked = dispatch_alerts(settings, CATALOG, Directory.of([slow]))
     assert (len(slow.taken), looked.undelivered) == (2, ["slow receives the rest at the next tick"])
-    assert dispatch_alerts(settings, CATALOG, [slow]).undelivered == []
+    assert dispatch_alerts(settings, CATALOG, Directory.of([slow])).undelivered == []
     assert len(slow.taken) == len(set(slow.taken)) == 4
 
 
@@ -263,7 +272,7 @@ class Broken:
 def test_a_target_may_fail_in_its_own_way(settings: Settings) -> None:
     late_rows(settings)
     other = Slow([0.0])
-    [why] = dispatch_alerts(settings, CATALOG, [Broken(), other]).undelivered
+    [why] = dispatch_alerts(settings, CATALOG, Directory.of([Broken(), other])).undelivered
     assert why.startswith("no way to tell Alert: ")
     assert len(other.taken) == 1
     assert issubclass(DeliveryError, Exception)

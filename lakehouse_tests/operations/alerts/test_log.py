@@ -19,10 +19,20 @@ LATE = Alert(AlertKind.LATE_SHARE, "sales", "sales", SINCE, "too late", ["anna"]
 HELD = Alert(AlertKind.HELD, "revenue", "revenue", SINCE, "held", ["anna", "ben"], {}, "2024-02-01")
 
 
+def stays(_: Alert) -> bool:
+    return False
+
+
+def everybody(_: Alert) -> list[str]:
+    return ["log"]
+
+
 def look(
     settings: Settings, *conditions: Alert, unread: tuple[str, ...] = (), to: tuple[str, ...] = ("log", "hook")
 ) -> list[AlertRecord]:
-    return alert_log.record(settings, alert_log.all_of(settings), conditions, unread, to)
+    return alert_log.record(
+        settings, alert_log.all_of(settings), conditions, lambda alert: alert.contract in unread, lambda _: to
+    )
 
 
 def test_without_conditions_nothing_is_written(settings: Settings) -> None:
@@ -71,11 +81,11 @@ def test_of_what_could_not_be_read_alerts_stay_open(settings: Settings) -> None:
 def test_deliveries_are_awaited_per_target_and_per_message(settings: Settings) -> None:
     [entry] = look(settings, LATE)
     assert (entry.waiting("opened"), entry.waiting("resolved")) == (["log", "hook"], [])
-    alert_log.record_delivery(settings, entry, "opened", ["log"])
+    alert_log.record_delivery(settings, [entry], "opened", ["log"])
     [entry] = look(settings)
     assert (entry.waiting("opened"), entry.waiting("resolved")) == (["hook"], ["log", "hook"])
-    alert_log.record_delivery(settings, entry, "opened", ["hook"])
-    alert_log.record_delivery(settings, entry, "resolved", ["log", "hook"])
+    alert_log.record_delivery(settings, [entry], "opened", ["hook"])
+    alert_log.record_delivery(settings, [entry], "resolved", ["log", "hook"])
     [entry] = alert_log.all_of(settings)
     assert (entry.waiting("opened"), entry.waiting("resolved")) == ([], [])
     assert entry.message_id("opened") != entry.message_id("resolved")
@@ -90,11 +100,11 @@ def test_a_target_that_is_added_later_is_not_notified_of_old_alerts(settings: Se
 def test_two_simultaneous_evaluations_open_one_alert(settings: Settings) -> None:
     """A tick that takes too long overlaps with the next one: both find no open alert, and both record one."""
     for _ in range(2):
-        alert_log.record(settings, [], [LATE], (), ["log"])
+        alert_log.record(settings, [], [LATE], stays, everybody)
     [one] = alert_log.all_of(settings)
     known = [one]
     for _ in range(2):
-        alert_log.record(settings, known, [], (), ["log"])
+        alert_log.record(settings, known, [], stays, everybody)
     assert [found.resolved_at for found in alert_log.all_of(settings)] == [settings.clock()]
 
 
@@ -102,14 +112,14 @@ def test_after_the_table_is_lost_the_same_alert_has_the_same_id(settings: Settin
     """So a receiver that was notified recognizes it."""
     [before] = look(settings, LATE)
     settings.now = settings.clock() + timedelta(hours=3)
-    [after] = alert_log.record(settings, [], [LATE], (), ["log"])
+    [after] = alert_log.record(settings, [], [LATE], stays, everybody)
     assert after.alert_id == before.alert_id
 
 
 def test_many_alerts_do_not_leave_many_files(settings: Settings) -> None:
     [one] = look(settings, LATE)
     for number in range(70):
-        alert_log.record_delivery(settings, one, "opened", [f"target{number}"])
+        alert_log.record_delivery(settings, [one], "opened", [f"target{number}"])
     table = table_io.open_table(locations.alerts(settings))
     assert table is not None
     assert len(table.file_uris()) < 20

@@ -1,0 +1,178 @@
+"""The rules of alerting about the inputs of a source: what is missing, what does not arrive, what waits for a person.
+
+Each takes facts and returns an alert or None. They are described in docs/alerts.md. Rules about rows and numbers are in
+``rules``, the length of a usual pause in ``rhythm``; ``input_signals`` reads the facts.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from lakehouse.calendar.event_day import business_day_of
+from lakehouse.operations.alerts import rhythm
+from lakehouse.operations.alerts.alert import AlertKind
+from lakehouse.text import format_duration, format_moment, join_limited
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from datetime import date, datetime
+    from zoneinfo import ZoneInfo
+
+    from lakehouse.contracts.alerts import Rhythm
+    from lakehouse.operations.alerts.alert import Alert, AlertSubject
+
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_SHOWN = 3
+
+
+def held_file(about: AlertSubject, file: str, arrival_day: date, since: datetime, why: str | None) -> Alert:
+    """The alert about a file that is held.
+
+    :param why: what is wrong with it.
+    """
+    text = (
+        f"{file} of {about.subject} is held: {why or 'its reason was not recorded'}. No number contains its rows. Replace it in "
+        "landing by a whole file, or have it sent again; it is ingested as soon as it is sound."
+    )
+    return about.alert(AlertKind.HELD_FILE, since, text, {"file": file}, period=f"{arrival_day}", detail=file)
+
+
+def failed_ingestion(about: AlertSubject, arrival_day: date, since: datetime, missing: str) -> Alert:
+    """The alert about files that no run could ingest, and that no run tries to ingest any more.
+
+    :param missing: what is missing, as a sentence.
+    """
+    text = (
+        f"{about.subject}: {missing}, and no further run is started. Open the newest failed run of bronze/{about.subject} for "
+        f"{arrival_day} in Dagster, mend its cause, and start it again; a file that changes is tried by itself."
+    )
+    return about.alert(AlertKind.FAILED_INGESTION, since, text, {"missing": missing}, period=f"{arrival_day}")
+
+
+def unfinished_day(
+    about: AlertSubject,
+    arrival_day: date,
+    ended: datetime,
+    last_news: datetime,
+    missing: str,
+    tolerated: timedelta,
+    now: datetime,
+) -> Alert | None:
+    """Alert if an arrival day lacks its marker, or files of its manifest, for longer than the contract tolerates.
+
+    :param ended: when the arrival day was over.
+    :param last_news: when what is missing of it changed last.
+    :param missing: what is missing, as a sentence.
+    """
+    since = max(ended, last_news)
+    if now - since <= tolerated:
+        return None
+    text = (
+        f"{about.subject} {arrival_day} is not complete: {missing}. Nothing has changed since {format_moment(since)}; "
+        f"{format_duration(tolerated)} are tolerated. Ask who delivers it for the missing file."
+    )
+    return about.alert(AlertKind.UNFINISHED_DAY, since, text, {"missing": missing}, period=f"{arrival_day}")
+
+
+def silent_source(
+    about: AlertSubject, arrivals: Collection[datetime], now: datetime, zone: ZoneInfo, terms: Rhythm
+) -> Alert | None:
+    """Alert if nothing has arrived for longer than the source's own rhythm explains.
+
+    :param arrivals: when each delivery arrived, by the data's own clock.
+    """
+    pause = rhythm.too_long(arrivals, now, zone, terms)
+    if pause is None:
+        return None
+    text = (
+        f"Nothing of {about.subject} has arrived since {format_moment(pause.since)}, for {format_duration(pause.length)}: more "
+        f"than {terms.factor} times {format_duration(pause.usual)}, its longest pause on a usual day (of {pause.days} days with "
+        f"arrivals before).{_not_counted(pause.weekdays)} Ask who delivers it."
+    )
+    numbers = {"silent_seconds": pause.length.total_seconds(), "usual_seconds": pause.usual.total_seconds(), "days": pause.days}
+    return about.alert(AlertKind.SILENT_SOURCE, pause.since, text, numbers)
+
+
+def overdue_review(about: AlertSubject, rows: int, since: datetime, advice: str) -> Alert:
+    """The alert about rows that wait for a steward for longer than the contract tolerates.
+
+    :param since: the earliest deadline that has passed.
+    :param advice: how many wait and what to do, as a sentence.
+    """
+    return about.alert(AlertKind.OVERDUE_REVIEW, since, f"{about.subject}: {advice}.", {"overdue": rows})
+
+
+def watermark_stalled(
+    about: AlertSubject,
+    watermarks: Sequence[tuple[datetime, datetime | None]],
+    held_by: Sequence[str],
+    zone: ZoneInfo,
+    terms: Rhythm,
+) -> Alert | None:
+    """Alert if deliveries have not moved the event-time watermark for longer than usual, or it is further back than usual.
+
+    Time is counted by arrivals: if nothing arrives, the source is silent, which is another alert.
+
+    :param watermarks: per delivery when it arrived, and the watermark after it, in the order of arrival; None before it moved.
+    :param held_by: the keys that hold the watermark where it stands.
+    """
+    moved = [(arrived, watermark) for arrived, watermark in watermarks if watermark is not None]
+    if not moved:
+        return _never_moved(about, watermarks, zone, terms)
+    newest, stands = moved[-1]
+    moves = [step for step, before in zip(moved, [None, *moved]) if before is None or step[1] != before[1]]
+    unmoved = sum(watermark == stands for _, watermark in moved) - 1
+    pause = rhythm.too_long([arrived for arrived, _ in moves], newest, zone, terms)
+    usual = _further_back(moved, zone, terms)
+    if pause is not None:
+        since = pause.since
+        why = (
+            f"has not moved since {format_moment(since)}, although deliveries arrived for {format_duration(pause.length)} since "
+            f"({unmoved}); usual are at most {format_duration(pause.usual)}"
+        )
+    elif usual is not None:
+        since = newest
+        why = f"is {format_duration(newest - stands)} behind the newest arrival; usual are at most {format_duration(usual)}"
+    else:
+        return None
+    keys = f" It waits for {join_limited(list(held_by), _SHOWN, ' keys')}." if held_by else ""
+    text = (
+        f"The event-time watermark of {about.subject} stands at {format_moment(stands)} and {why}.{keys} Numbers after it do not "
+        f"become final. 'lakehouse lateness watermark {about.subject}' shows what moved it; ask who delivers it."
+    )
+    numbers = {"watermark": stands, "newest_arrival": newest, "deliveries_since": unmoved, "held_by": list(held_by)}
+    return about.alert(AlertKind.WATERMARK_STALLED, since, text, numbers)
+
+
+def _never_moved(
+    about: AlertSubject, watermarks: Sequence[tuple[datetime, datetime | None]], zone: ZoneInfo, terms: Rhythm
+) -> Alert | None:
+    if len({business_day_of(arrived, zone) for arrived, _ in watermarks}) <= terms.needs:
+        return None
+    first, newest = watermarks[0][0], watermarks[-1][0]
+    text = (
+        f"The event-time watermark of {about.subject} has not moved yet, although {len(watermarks)} deliveries arrived from "
+        f"{format_moment(first)} through {format_moment(newest)}. No number becomes final. See 'clocks.watermark' in its "
+        "contract: do its deliveries contain what moves the watermark?"
+    )
+    return about.alert(AlertKind.WATERMARK_STALLED, first, text, {"newest_arrival": newest, "deliveries": len(watermarks)})
+
+
+def _further_back(watermarks: Sequence[tuple[datetime, datetime]], zone: ZoneInfo, terms: Rhythm) -> timedelta | None:
+    """How far the watermark is usually behind an arrival, if it is further back now."""
+    newest, stands = watermarks[-1]
+    by_day: dict[date, timedelta] = {}
+    for arrived, watermark in watermarks:
+        day = business_day_of(arrived, zone)
+        if arrived > newest - timedelta(days=terms.days) and day < business_day_of(newest, zone):
+            by_day[day] = max(by_day.get(day, timedelta(0)), arrived - watermark)
+    if len(by_day) < terms.needs:
+        return None
+    usual = rhythm.usually(by_day.values())
+    return usual if rhythm.exceeds(newest - stands, usual, terms) else None
+
+
+def _not_counted(weekdays: Collection[int]) -> str:
+    names = [name for number, name in enumerate(_WEEKDAYS) if number not in weekdays]
+    return f" {join_limited(names, len(_WEEKDAYS))} do not count: nothing arrives then." if names else ""

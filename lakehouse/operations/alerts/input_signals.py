@@ -1,0 +1,105 @@
+"""The facts about the inputs of a source that alerts are about; ``input_rules`` judges them.
+
+They are read from what the ledger and the sensors have recorded, never from landing. Facts about rows and numbers are read in
+``signals``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.bronze import checks as bronze_checks
+from lakehouse.calendar.event_day import end_of_day
+from lakehouse.contracts.alerts import Rhythm
+from lakehouse.contracts.source_rules import ProcessingTimeWatermark
+from lakehouse.delta import table_io
+from lakehouse.lateness import event_watermark, missing_inputs
+from lakehouse.lateness.event_watermark import BEGINNING
+from lakehouse.ledger import ingestions
+from lakehouse.ledger.row_states import QuarantineStatus
+from lakehouse.operations.alerts import input_rules
+from lakehouse.operations.alerts.alert import AlertSubject, addressees
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.operations.alerts.alert import Alert
+    from lakehouse.settings import Settings
+
+
+def tables(settings: Settings, source: str) -> list[str]:
+    """The addresses of the tables that are read here."""
+    return [locations.ingestions(settings), locations.missing_inputs(settings), locations.quarantine(settings, source)]
+
+
+def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
+    """The alerts about what is missing of a source, about its silence, and about what waits for a person."""
+    about = AlertSubject(contract.dataset, contract.dataset, addressees(contract.owner))
+    yield from _missing(settings, contract, about)
+    yield from _silent(settings, contract, about)
+    yield from _reviews(settings, contract, about)
+    yield from _watermark(settings, contract, about)
+
+
+def _missing(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
+    now, zone = settings.clock(), ZoneInfo(contract.clocks.timezone)
+    for entry in ingestions.still_held(ingestions.all_of(settings, contract.dataset)):
+        yield input_rules.held_file(about, entry.source_file, entry.arrival_date, entry.recorded_at, entry.message)
+    for missing in missing_inputs.of(settings, contract.dataset):
+        day, recorded = missing.arrival_date, missing.recorded_at
+        if missing.kind == "failed_ingestion":
+            yield input_rules.failed_ingestion(about, day, recorded, missing.text)
+        else:
+            ended, tolerated = end_of_day(day, zone), contract.alerts.unfinished_after
+            alert = input_rules.unfinished_day(about, day, ended, recorded, missing.text, tolerated, now)
+            yield from filter(None, [alert])
+
+
+def _silent(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
+    terms, zone = _silence(contract), ZoneInfo(contract.clocks.timezone)
+    if terms is None:
+        return
+    arrivals = {
+        entry.newest_arrival or bronze_checks.arrived_at(entry.arrival_date, entry.recorded_at, zone)
+        for entry in ingestions.all_of(settings, contract.dataset)
+        if entry.status != "redelivered"  # which may be a copy of an old file
+    }
+    yield from filter(None, [input_rules.silent_source(about, arrivals, settings.clock(), zone, terms)])
+
+
+def _silence(contract: SourceContract) -> Rhythm | None:
+    """When silence alerts; by default where there is an event-time watermark, for which the numbers of the source wait.
+
+    Nothing says of another source that more of it is to come: its last file may have been the last one for good.
+    """
+    terms = contract.alerts.silent_source
+    if terms == "with_watermark":
+        return Rhythm() if contract.clocks.watermark else None
+    return terms
+
+
+def _reviews(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
+    path, columns = locations.quarantine(settings, contract.dataset), ["quarantine_since", "quarantine_review_by"]
+    where = {"quarantine_status": [QuarantineStatus.OPEN.value]}
+    waiting, now = table_io.read(path, columns, where, settings.storage_options), settings.clock()
+    judged = bronze_checks.reviews(contract.dataset, waiting, now)
+    if waiting is not None and judged.explanation is not None:
+        oldest = pc.min(waiting["quarantine_review_by"].cast(pa.timestamp("us", "UTC"))).as_py()
+        yield input_rules.overdue_review(about, judged.numbers["overdue"], oldest, judged.explanation)
+
+
+def _watermark(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
+    terms, strategy = contract.alerts.watermark_stalled, contract.clocks.watermark
+    if terms is None or strategy is None or isinstance(strategy, ProcessingTimeWatermark):  # it follows the clock
+        return
+    state = event_watermark.of_source(settings, contract)
+    if state is not None:
+        steps = [(step.arrived, None if step.watermark == BEGINNING else step.watermark) for step in state.steps]
+        zone = ZoneInfo(contract.clocks.timezone)
+        yield from filter(None, [input_rules.watermark_stalled(about, steps, state.held_by, zone, terms)])

@@ -1,0 +1,224 @@
+"""What failed according to Dagster: runs whose work no later run has done, and checks whose newest evaluation failed.
+
+Only subjects with a run that ended since the last look are read, by a bounded number of rows each. Nothing is remembered but the
+time of that look: what failed is told by Dagster's own records and by the alerts that are open, so that a daemon that was killed,
+and a cursor that was lost, change nothing. What alerts follow is decided in ``operations.alerts.run_rules``.
+
+Runs in the process of a command (``lakehouse replay``) name no asset; who started them sees their error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from lakehouse.calendar.days import from_json
+from lakehouse.contracts.series import Series
+from lakehouse.operations.alerts.run_rules import FailedCheck, FailedRun, RunOutcomes
+from lakehouse.orchestration.assets.checks import check_names
+from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
+from lakehouse.orchestration.automation.follow_sensors import DECIDED_TAG
+from lakehouse.orchestration.automation.landing_sensor import RECONCILES_TAG
+from lakehouse.orchestration.common import run_events
+from lakehouse.orchestration.common.dagster_internals import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    COMPLETED_CHECKS,
+    PARTITION_NAME_TAG,
+    RETRY_NUMBER_TAG,
+    WILL_RETRY_TAG,
+    AssetCheckExecutionRecordStatus,
+    PartitionKeyFilter,
+)
+from lakehouse.orchestration.common.partitions import DAYS_TAG, periods
+from lakehouse.orchestration.common.run_requests import plan_run_requests
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.operations.alerts.alert import Alert
+    from lakehouse.orchestration.common.dagster_internals import AssetCheckExecutionRecord
+
+_ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
+_ERRORS = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE}
+#: The tags of the sensors that start a run three times; of the one for new files the alert failed_ingestion tells.
+_CAUSES = (RECONCILES_TAG, DECIDED_TAG, FOLLOWS_TAG)
+#: How far back a first look goes: older failures are history.
+_FIRST_LOOK = timedelta(days=7)
+#: The most runs of one look; the next ones follow at the next tick.
+_RUNS = 500
+#: The most failed evaluations of a check that are read.
+_EVALUATIONS = 100
+#: Updates of two runs may share a time.
+_OVERLAP = timedelta(seconds=1)
+
+
+def newest_end(instance: dg.DagsterInstance) -> str:
+    """The newest run that ended, as a text that changes when another one does; one query."""
+    records = instance.get_run_records(dg.RunsFilter(statuses=_ENDED), limit=1, order_by="update_timestamp")
+    return " ".join(f"{record.dagster_run.run_id} {record.update_timestamp}" for record in records)
+
+
+@dataclass
+class RunLook:
+    """One look at what ended since the last one.
+
+    :param since: the time of the last look; None for a first one.
+    :param through: afterwards, the time from which the next look goes on.
+    :param is_complete: afterwards, whether no more runs are left to the next look.
+    """
+
+    instance: dg.DagsterInstance
+    catalog: Catalog
+    since: datetime | None
+    through: datetime | None = None
+    is_complete: bool = True
+
+    def outcomes(self, open_alerts: Sequence[Alert]) -> RunOutcomes:
+        """What failed among the subjects of these runs.
+
+        :param open_alerts: the alerts that are open.
+        """
+        begin = self.since or datetime.now(timezone.utc) - _FIRST_LOOK
+        wanted = dg.RunsFilter(statuses=_ENDED, updated_after=begin - _OVERLAP)
+        ended = self.instance.get_run_records(wanted, limit=_RUNS, order_by="update_timestamp", ascending=True)
+        self.through = max((record.update_timestamp.replace(tzinfo=timezone.utc) for record in ended), default=begin)
+        self.is_complete = len(ended) < _RUNS
+        subjects = {subject for record in ended for subject in _subjects(record.dagster_run)}
+        known = {f"{alert.numbers['run_id']}" for alert in open_alerts if alert.subject in subjects and "run_id" in alert.numbers}
+        failed = {record.dagster_run.run_id: record for record in ended if record.dagster_run.is_failure}
+        if unread := sorted(known - failed.keys()):
+            earlier = self.instance.get_run_records(dg.RunsFilter(run_ids=unread))
+            failed |= {record.dagster_run.run_id: record for record in earlier}
+        runs = [run for record in failed.values() for run in self._undone(record)]
+        names = {key: names for key, names in check_names(self.catalog).items() if key.to_user_string() in subjects}
+        checks = [found for key, of_asset in names.items() for found in self._failed_checks(key, of_asset, open_alerts)]
+        return RunOutcomes(runs, checks, subjects)
+
+    def _undone(self, record: dg.RunRecord) -> Iterator[FailedRun]:
+        """A failed run per subject of which something is not done since."""
+        run = record.dagster_run
+        ended = record.end_time or record.update_timestamp.replace(tzinfo=timezone.utc).timestamp()
+        for subject in sorted(_subjects(run)):
+            key = dg.AssetKey(subject.split("/"))
+            if key in (run.asset_selection or ()):
+                partitions = self._partitions(run, key)
+                is_done = _are_materialized(self.instance, key, partitions, ended)
+            elif run.asset_check_selection:
+                partitions, is_done = [], _are_evaluated(self.instance, run)
+            else:
+                partitions, is_done = [], _succeeded_since(self.instance, run)
+            if not is_done:
+                at, reason = datetime.fromtimestamp(ended, timezone.utc), _reason(self.instance, run)
+                yield FailedRun(run.run_id, subject, partitions, at, reason, _is_given_up(self.instance, run))
+
+    def _partitions(self, run: dg.DagsterRun, key: dg.AssetKey) -> list[str]:
+        """The partitions of a run, as its tags name them."""
+        tags = run.tags
+        if DAYS_TAG in tags:
+            return [day.isoformat() for day in from_json(tags[DAYS_TAG])]
+        if PARTITION_NAME_TAG in tags:
+            return [tags[PARTITION_NAME_TAG]]
+        first, last = tags.get(ASSET_PARTITION_RANGE_START_TAG), tags.get(ASSET_PARTITION_RANGE_END_TAG)
+        if first is None or last is None:
+            return []
+        if first == last:
+            return [first]
+        return list(self._definition(key).get_partition_keys_in_range(dg.PartitionKeyRange(first, last)))
+
+    def _definition(self, key: dg.AssetKey) -> dg.PartitionsDefinition:
+        """The partitions of an asset between any two of its days: those of a roll-up begin with its periods."""
+        for metric in self.catalog.metrics.values():
+            for rollup in Series(metric).rollups:
+                if key.path == ["gold", rollup.name]:
+                    return periods(self.catalog.sources[metric.source], rollup)
+        return dg.DailyPartitionsDefinition(date.min.replace(year=1900).isoformat(), end_offset=2)
+
+    def _failed_checks(self, key: dg.AssetKey, names: Iterable[str], open_alerts: Iterable[Alert]) -> Iterator[FailedCheck]:
+        """The checks of an asset whose newest evaluation failed: lately, or when their alert opened."""
+        subject, since = key.to_user_string(), (datetime.now(timezone.utc) - _FIRST_LOOK).timestamp()
+        alerted = {(alert.numbers.get("check"), alert.period) for alert in open_alerts if alert.subject == subject}
+        for name in names:
+            check = dg.AssetCheckKey(key, name)
+            failed = self._evaluations(check, {AssetCheckExecutionRecordStatus.FAILED}, _EVALUATIONS)
+            partitions = {record.partition for record in failed if _evaluated_at(record) >= since}
+            for partition in sorted(partitions | {period for of_check, period in alerted if of_check == name}, key=str):
+                newest = self._evaluations(check, COMPLETED_CHECKS, 1, PartitionKeyFilter(key=partition))
+                yield from (
+                    _failed_check(subject, record) for record in newest if record.evaluation and not record.evaluation.passed
+                )
+
+    def _evaluations(
+        self,
+        check: dg.AssetCheckKey,
+        status: Collection[AssetCheckExecutionRecordStatus],
+        limit: int,
+        partition: PartitionKeyFilter | None = None,
+    ) -> Sequence[AssetCheckExecutionRecord]:
+        """The newest evaluations of a check."""
+        storage = self.instance.event_log_storage
+        return storage.get_asset_check_execution_history(check, limit, status=set(status), partition_filter=partition)
+
+
+def _failed_check(subject: str, record: AssetCheckExecutionRecord) -> FailedCheck:
+    evaluation, at = record.evaluation, datetime.fromtimestamp(_evaluated_at(record), timezone.utc)
+    warns = evaluation is not None and evaluation.severity is dg.AssetCheckSeverity.WARN
+    explanation = evaluation.description if evaluation else None
+    return FailedCheck(subject, record.key.name, record.partition, "warn" if warns else "error", at, explanation)
+
+
+def _evaluated_at(record: AssetCheckExecutionRecord) -> float:
+    return record.event.timestamp if record.event else record.create_timestamp
+
+
+def _subjects(run: dg.DagsterRun) -> set[str]:
+    """The assets that a run materializes or checks; without any, its job. Empty for a run in the process of a command."""
+    keys = set(run.asset_selection or ()) or {check.asset_key for check in run.asset_check_selection or ()}
+    if keys:
+        return {key.to_user_string() for key in keys}
+    return set() if run.job_name.startswith("__") else {run.job_name}
+
+
+def _are_materialized(instance: dg.DagsterInstance, key: dg.AssetKey, partitions: list[str], since: float) -> bool:
+    """Whether each partition of an asset was materialized after a time."""
+    if not partitions:
+        event = instance.get_latest_materialization_event(key)
+        return event is not None and event.timestamp > since
+    newest = run_events.newest(instance, key, partitions)
+    return all(partition in newest and newest[partition].timestamp > since for partition in partitions)
+
+
+def _are_evaluated(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether each check of a run was evaluated by a later one."""
+    storage, checks = instance.event_log_storage, sorted(run.asset_check_selection or (), key=str)
+    records = storage.get_latest_asset_check_execution_by_key(checks)
+    completed = [record for record in records.values() if record.status in COMPLETED_CHECKS and record.run_id != run.run_id]
+    return len(completed) == len(checks)
+
+
+def _succeeded_since(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether the newest run of a job that ended has succeeded."""
+    newest = instance.get_runs(dg.RunsFilter(job_name=run.job_name, statuses=_ENDED), limit=1)
+    return bool(newest) and newest[0].is_success
+
+
+def _is_given_up(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether a failed run was the last attempt of its sensor, or of Dagster's own retries."""
+    for tag in _CAUSES:
+        if tag in run.tags:
+            return bool(plan_run_requests(instance, tag, [run.tags[tag]]).given_up)
+    return RETRY_NUMBER_TAG in run.tags and run.tags.get(WILL_RETRY_TAG) != "true"
+
+
+def _reason(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+    """The error of a failed run: that of its first failed step, without Dagster's words around it."""
+    for record in instance.get_records_for_run(run.run_id, of_type=_ERRORS, limit=10).records:
+        data = record.event_log_entry.dagster_event.event_specific_data if record.event_log_entry.dagster_event else None
+        error = getattr(data, "error", None)
+        if error is not None:
+            return f"{(error.cause or error).message}"
+    return "the error was not recorded"

@@ -1,0 +1,133 @@
+"""What is known of a source's inputs, read from real tables that the product's own code has written."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from lakehouse import locations
+from lakehouse.contracts import Catalog
+from lakehouse.delta import row_writer
+from lakehouse.lateness import missing_inputs
+from lakehouse.ledger import ingestions
+from lakehouse.ledger.ingestions import Ingestion
+from lakehouse.operations.alerts import signals
+from lakehouse.operations.alerts.alert import AlertKind
+from lakehouse_tests.support.arrivals import at
+from lakehouse_tests.support.lake import contract
+
+if TYPE_CHECKING:
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.operations.alerts.alert import Alert
+    from lakehouse.settings import Settings
+
+TODAY = date(2024, 2, 20)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+WATERMARK: dict[str, Any] = {"event": "event_time", "watermark": {"strategy": "bounded", "max_lateness": "PT1H"}}
+
+
+def of_source(settings: Settings, source: SourceContract) -> dict[AlertKind, Alert]:
+    return {alert.kind: alert for alert in signals.of_source(settings, source)}
+
+
+def deliver(settings: Settings, name: str, arrived: datetime, happened: datetime | None = None, **changes: Any) -> None:
+    """Record a delivery whose newest row arrived at a time, by default an hour after its event."""
+    known: dict[str, Any] = {"source": "events", "ingestion_id": name, "content_hash": name, "source_file": name, "bytes": 1}
+    known |= {"modified": None, "status": "ingested", "run_id": "run", "arrival_date": arrived.date(), "recorded_at": arrived}
+    known |= {"newest_arrival": arrived, "newest_event": happened or arrived - HOUR}
+    ingestions.record(settings, Ingestion(**known | changes))
+
+
+def deliver_daily(settings: Settings, days: int) -> None:
+    """One delivery at noon of each day, the last one on :data:`TODAY`."""
+    for number in range(days):
+        deliver(settings, f"{number}", at(TODAY - (days - 1 - number) * DAY, 12))
+
+
+def test_a_held_file_alerts_until_it_is_sound(settings: Settings) -> None:
+    source = contract(owner="anna")
+    held = {"status": "held", "message": "the gzip stream breaks off", "newest_arrival": None, "source_file": "a.csv"}
+    deliver(settings, "torn", at(TODAY), **held)
+    alert = of_source(settings, source)[AlertKind.HELD_FILE]
+    assert (alert.period, alert.detail, alert.addressed_to) == ("2024-02-20", "a.csv", ["anna"])
+    assert "the gzip stream breaks off" in alert.text
+    deliver(settings, "whole", at(TODAY, 1), source_file="a.csv")
+    assert of_source(settings, source) == {}
+
+
+def test_what_the_sensors_know_to_be_missing_alerts(settings: Settings) -> None:
+    source = contract()
+    settings.now = at(TODAY, 12)
+    missing_inputs.record(settings, "events", "failed_ingestion", {TODAY: "3 runs failed to ingest files of 2024-02-20"})
+    missing_inputs.record(settings, "events", "unfinished_day", {TODAY: "a.csv waits for its marker"})
+    assert of_source(settings, source).keys() == {AlertKind.FAILED_INGESTION}
+    settings.now = at(TODAY + DAY, 6)
+    assert of_source(settings, source).keys() == {AlertKind.FAILED_INGESTION}
+    assert of_source(settings, contract(alerts={"unfinished_after": "PT5H"})).keys() >= {AlertKind.UNFINISHED_DAY}
+    settings.now = at(TODAY + DAY, 6, 1)
+    alert = of_source(settings, source)[AlertKind.UNFINISHED_DAY]
+    assert (alert.period, alert.since) == ("2024-02-20", at(TODAY + DAY))
+    assert "a.csv waits for its marker" in alert.text
+    for kind in ("failed_ingestion", "unfinished_day"):
+        missing_inputs.record(settings, "events", kind, {})  # type: ignore[arg-type]
+    assert of_source(settings, source) == {}
+
+
+def test_silence_alerts_where_a_watermark_waits_for_arrivals_or_the_contract_asks_for_it(settings: Settings) -> None:
+    deliver_daily(settings, 10)
+    settings.now = at(TODAY + 3 * DAY)
+    assert of_source(settings, contract()) == {}
+    assert AlertKind.SILENT_SOURCE in of_source(settings, contract(clocks=WATERMARK))
+    assert of_source(settings, contract(clocks=WATERMARK, alerts={"silent_source": None})) == {}
+    asked_for = contract(alerts={"silent_source": {"factor": 2}})
+    assert of_source(settings, asked_for)[AlertKind.SILENT_SOURCE].since == at(TODAY, 12)
+    assert of_source(settings, contract(alerts={"silent_source": {"factor": 3}})) == {}
+    deliver(settings, "again", at(TODAY - 5 * DAY), status="redelivered", recorded_at=at(TODAY + 3 * DAY))
+    assert AlertKind.SILENT_SOURCE in of_source(settings, asked_for), "a copy of an old file is no news"
+    deliver(settings, "torn", at(TODAY + 2 * DAY, 13), status="held", newest_arrival=None)
+    assert of_source(settings, asked_for).keys() == {AlertKind.HELD_FILE}, "a file that is held has arrived"
+
+
+def test_an_overdue_review_is_one_alert_per_source(settings: Settings) -> None:
+    def wait(*deadlines: datetime) -> None:
+        columns = {"quarantine_status": ["open"] * len(deadlines), "quarantine_since": [deadline - DAY for deadline in deadlines]}
+        row_writer.append(locations.quarantine(settings, "events"), pa.table({**columns, "quarantine_review_by": [*deadlines]}))
+
+    settings.now = at(TODAY, 12)
+    wait(at(TODAY, 13))
+    assert of_source(settings, contract()) == {}
+    wait(at(TODAY, 11), at(TODAY, 9))
+    alert = of_source(settings, contract())[AlertKind.OVERDUE_REVIEW]
+    assert (alert.since, alert.numbers) == (at(TODAY, 9), {"overdue": 2})
+    assert alert.text.startswith("events: 2 rows are past their review deadline, the oldest of them by 3 h: decide with")
+
+
+def test_a_watermark_that_stands_still_although_deliveries_arrive(settings: Settings) -> None:
+    source = contract(clocks=WATERMARK)
+    deliver_daily(settings, 10)
+    settings.now = at(TODAY + 3 * DAY, 12)
+    for number in (1, 2, 3):
+        deliver(settings, f"old{number}", at(TODAY + number * DAY, 12), happened=at(TODAY - 5 * DAY))
+    alert = of_source(settings, source)[AlertKind.WATERMARK_STALLED]
+    assert alert.since == at(TODAY, 12)
+    assert "stands at 2024-02-20 10:00 UTC and has not moved since 2024-02-20 12:00 UTC" in alert.text
+    assert of_source(settings, contract(clocks=WATERMARK, alerts={"watermark_stalled": None})) == {}
+    by_clock = {"event": "event_time", "watermark": {"strategy": "processing_time", "delay": "PT1H"}}
+    assert of_source(settings, contract(clocks=by_clock)) == {}, "it moves with the clock"
+    deliver(settings, "news", at(TODAY + 3 * DAY, 12))
+    assert of_source(settings, source) == {}
+
+
+@pytest.mark.parametrize("table", ["ingestions", "missing_inputs", "quarantine"])
+def test_a_tick_notices_what_alerts_depend_on(settings: Settings, table: str) -> None:
+    before = signals.state_of(settings, Catalog({"events": contract()}))
+    if table == "ingestions":
+        deliver(settings, "torn", at(TODAY), status="held")
+    elif table == "missing_inputs":
+        missing_inputs.record(settings, "events", "unfinished_day", {TODAY: "no marker"})
+    else:
+        row_writer.append(locations.quarantine(settings, "events"), pa.table({"quarantine_status": ["open"]}))
+    assert signals.state_of(settings, Catalog({"events": contract()})) != before

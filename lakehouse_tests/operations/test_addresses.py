@@ -1,0 +1,84 @@
+"""The file of addresses: who is reached where, and what is wrong in it, by line and field."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.contracts.loader import ContractError
+from lakehouse.operations.addresses import directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakehouse.operations.addresses import Directory
+    from lakehouse.settings import Settings
+
+
+def read(settings: Settings, tmp_path: Path, text: str) -> Directory:
+    settings.addresses = tmp_path / "addresses.yaml"
+    settings.addresses.write_text(text)
+    return directory(settings)
+
+
+def test_without_a_file_everything_goes_to_the_targets_of_the_deployment(settings: Settings) -> None:
+    settings.alert_targets = ["log", "file:/tmp/alerts.jsonl"]
+    found = directory(settings)
+    assert found.of_owners(["anna"]) == found.platform == ["log", "file:/tmp/alerts.jsonl"]
+    assert (found.consumers, found.escalate_after) == ({}, None)
+
+
+def test_owners_consumers_and_the_platform_team_have_addresses(settings: Settings, tmp_path: Path) -> None:
+    found = read(
+        settings,
+        tmp_path,
+        """
+owners:
+  anna: ["file:/var/anna.jsonl", "https://example.com/anna/secret"]
+consumers:
+  board: ["file:/var/board.jsonl"]
+platform: [log]
+escalate_after: PT30M
+""",
+    )
+    hook = found.of_owners(["anna"])[1]
+    assert hook.startswith("webhook:example.com:"), "a name contains no secret"
+    assert found.of_owners(["anna"]) == ["file:/var/anna.jsonl", hook]
+    assert found.of_owners(["ben"]) == ["log"]
+    assert found.consumers == {"board": ["file:/var/board.jsonl"]}
+    assert found.escalate_after == timedelta(minutes=30)
+    assert found.targets.keys() == {"log", "file:/var/anna.jsonl", "file:/var/board.jsonl", hook}
+    assert {name: target.name for name, target in found.targets.items()} == {name: name for name in found.targets}
+
+
+def test_the_platform_team_is_reached_at_the_targets_of_the_deployment_by_default(settings: Settings, tmp_path: Path) -> None:
+    settings.alert_targets = ["file:/var/all.jsonl"]
+    found = read(settings, tmp_path, "owners: {anna: [log]}\n")
+    assert (found.platform, found.escalate_after) == (["file:/var/all.jsonl"], timedelta(hours=1))
+    assert read(settings, tmp_path, "# nothing yet\n").of_owners(["anna"]) == ["file:/var/all.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("owners:\n  anna:\n    - log\n    - ftp://example.com\n", ":4: owners.anna.1: unknown target 'ftp://example.com'"),
+        ("owner: {}\n", ":1: owner: unknown key; docs/alerts.md lists the known ones"),
+        ("owners:\n  anna: log\n", ":2: owners.anna: Input should be a valid list"),
+        ("platform: [log]\nescalate_after: soon\n", ":2: escalate_after: "),
+        ("owners: {}\nowners: {}\n", ":2: owners: is given twice; keep one"),
+        ("owners: [\n", ": not valid YAML"),
+    ],
+)
+def test_a_mistake_is_reported_with_its_line_and_field(settings: Settings, tmp_path: Path, text: str, mistake: str) -> None:
+    with pytest.raises(ContractError) as problem:
+        read(settings, tmp_path, text)
+    assert mistake in f"{problem.value}"
+    assert f"{tmp_path / 'addresses.yaml'}:" in f"{problem.value}"
+
+
+def test_a_file_that_is_not_there_is_a_mistake(settings: Settings, tmp_path: Path) -> None:
+    settings.addresses = tmp_path / "none.yaml"
+    with pytest.raises(ContractError, match=r"none.yaml: cannot be read: No such file"):
+        directory(settings)
