@@ -39,3 +39,11 @@ def test_consecutive_days_are_written_as_a_range():
 def test_markdown_escapes_no_more_than_it_must():
     assert escape("late_data, net-of_refunds (10.5 %)") == "late_data, net-of_refunds (10.5 %)"
     assert escape("_x_ a*b") == r"\_x\_ a\*b"
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "shown"),
+    [(1, "delivery", "1 delivery"), (2, "delivery", "2 deliveries"), (0, "day", "0 days"), (1200, "file", "1,200 files")],
+)
+def test_a_count_has_its_noun(count: int, noun: str, shown: str) -> None:
+    assert formatting.counted(count, noun) == shown
