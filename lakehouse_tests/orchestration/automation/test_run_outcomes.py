@@ -83,13 +83,13 @@ def test_what_is_not_looked_at_is_not_known(records: Records) -> None:
 def test_attempts_for_the_same_partitions_are_one_alert_and_others_are_others(records: Records) -> None:
     first, second = (records.run(SILVER, tags_for([day(5), day(9)])) for _ in range(2))
     records.run(SILVER, ONE)
-    found = {alert.key: alert for alert in records.alerts()}
-    assert len(found) == 2
-    scattered = next(alert for alert in found.values() if alert.period is None)
+    by_key = {alert.key: alert for alert in records.alerts()}
+    assert len(by_key) == 2
+    scattered = next(alert for alert in by_key.values() if alert.period is None)
     assert scattered.numbers["run_id"] in {first, second}
     assert "for 2024-01-05, 2024-01-09 failed" in scattered.text
     records.succeed(SILVER, "2024-01-05")
-    assert {alert.key for alert in records.alerts(*found.values())} == {scattered.key}, "the 9th is not done"
+    assert {alert.key for alert in records.alerts(*by_key.values())} == {scattered.key}, "the 9th is not done"
 
 
 def test_a_run_over_a_range_waits_for_each_of_its_partitions(records: Records) -> None:
