@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
-from lakehouse.contracts import Catalog
+from lakehouse.contracts import Catalog, load_catalog
+from lakehouse.gold.publication.checks import deprecated_names
 from lakehouse.operations.alerts import run_rules
+from lakehouse.orchestration.assets.checks import check_names
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
 from lakehouse.orchestration.automation import run_outcomes
 from lakehouse.orchestration.automation.run_outcomes import RunLook
+from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -28,6 +31,7 @@ from lakehouse_tests.support.numbers_without_spark import day, metric
 if TYPE_CHECKING:
     from lakehouse.operations.alerts.alert import Alert
     from lakehouse.operations.alerts.run_rules import RunOutcomes
+    from lakehouse.settings import Settings
 
 SILVER, GOLD = dg.AssetKey(["silver", "events"]), dg.AssetKey(["gold", "total"])
 WEEKLY = dg.AssetKey(["gold", "total_weekly"])
@@ -186,6 +190,13 @@ def test_what_has_an_alert_of_its_own_is_not_told_twice(records: Records) -> Non
     records.check(bronze, "no_file_held", "2024-01-05", passed=False)
     records.run(bronze, ONE, failed=False)
     assert records.alerts() == []
+
+
+def test_the_checks_that_are_read_are_those_that_the_definitions_have(lake: Settings) -> None:
+    catalog = load_catalog(None)
+    defined = {key for checks in build_definitions(lake, catalog).asset_checks or () for key in checks.check_keys}
+    read = {dg.AssetCheckKey(asset, name) for asset, names in check_names(catalog).items() for name in names}
+    assert {key for key in defined if key.name not in deprecated_names()} == read
 
 
 # A look -------------------------------------------------------------------------------------------------------------
