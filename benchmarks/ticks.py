@@ -45,14 +45,15 @@ from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.orchestration.build import build_definitions
+from lakehouse.orchestration.common.resources import LakeTables
 from lakehouse.settings import Settings
 
 FIRST = date(2021, 1, 1)
 LONG_AGO = datetime(2025, 1, 1, tzinfo=timezone.utc)
 SALES_A_DAY = 20
 AUTOMATION = "late_partitions"
-#: What starts runs for data; others tell people, or look after tables.
-STARTING_RUNS = ("landing_", "reconcile_", "stewards_", "restate_", "close_", AUTOMATION)
+#: What starts runs for data, and what looks at everything; others tell consumers, or look after tables.
+MEASURED = ("landing_", "reconcile_", "stewards_", "restate_", "close_", AUTOMATION, "alerts")
 TIMES = ("seconds", "cpu")
 
 
@@ -74,7 +75,7 @@ def main() -> None:
             Built(folder, arguments.days, arguments.files, waiting=folder == waiting)
             print(f"{folder.name}: built", file=sys.stderr)
         print("| tick | days wait: seconds (CPU) | it asks for | nothing to do: seconds (CPU) |\n| --- | --- | --- | --- |")
-        for name in (one for one in ticks(idle) if one.startswith(STARTING_RUNS)):
+        for name in (one for one in ticks(idle) if one.startswith(MEASURED)):
             some, none = (measured(name, folder, arguments.rounds) for folder in (waiting, idle))
             if none["asks"]:
                 sys.exit(f"{name} should have nothing to do, and asks for {none['asks']}")
@@ -121,7 +122,9 @@ def taken(name: str, folder: Path) -> dict[str, Any]:
         else:
             cursor = memory.read_text() if memory.is_file() else None
             sensor = definitions.get_sensor_def(name)
-            tick = timed(sensor.evaluate_tick, dg.build_sensor_context(instance, cursor, definitions=definitions))
+            resources = {"tables": LakeTables()}
+            context = dg.build_sensor_context(instance, cursor, definitions=definitions, resources=resources)
+            tick = timed(sensor.evaluate_tick, context)
             memory.write_text(tick.pop("cursor") or "")
     if SparkContext._gateway is not None:
         sys.exit(f"{name} has started a JVM")

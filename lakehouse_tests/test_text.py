@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.text import format_duration, join_limited, json_value
+from lakehouse.text import format_duration, format_moment, join_limited, json_value
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,7 @@ def test_a_number_as_json(number: object, written: str) -> None:
 def test_no_number_is_rounded(number: float | Decimal) -> None:
     read = json.loads(json.dumps(json_value(number), allow_nan=False))
     assert type(number)(read) == number
+
+
+def test_a_moment_is_shown_to_the_minute() -> None:
+    assert format_moment(datetime(2024, 1, 5, 6, 7, 59, tzinfo=timezone.utc)) == "2024-01-05 06:07 UTC"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.contracts import ContractError, MetricContract, SourceContract, load_contract
+from lakehouse.contracts.alerts import Rhythm
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +45,8 @@ def test_without_settings_everything_has_its_default_bounds(tmp_path: Path) -> N
     assert source.alerts.late_share is not None
     assert (source.alerts.lag.factor, source.alerts.lag.days) == (2, 7)
     assert (source.alerts.late_share.above, source.alerts.late_share.lasting) == (None, timedelta(hours=1))
+    assert (source.alerts.silent_source, source.alerts.unfinished_after) == ("with_watermark", timedelta(hours=6))
+    assert (source.alerts.watermark_stalled, source.alerts.failed_checks) == (Rhythm(), "error")
     metric = loaded(tmp_path, METRIC)
     assert isinstance(metric, MetricContract)
     assert metric.alerts.restatements is not None
@@ -78,6 +81,11 @@ def test_given_values_are_kept_exactly(tmp_path: Path) -> None:
         (SOURCE, "late_share: {lasting: P8D}", "less than or equal to 7 days"),
         (SOURCE, "lag: {factor: 1}", "greater than 1"),
         (SOURCE, "lags: {}", "alerts.lags"),
+        (SOURCE, "silent_source: {factor: 1}", "greater than 1"),
+        (SOURCE, "watermark_stalled: {days: 1}", "greater than or equal to 7"),
+        (SOURCE, "unfinished_after: -PT1H", "greater than or equal to"),
+        (SOURCE, "failed_checks: fatal", "'error' or 'warn'"),
+        (METRIC, "failed_checks: fatal", "'error' or 'warn'"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, alerts: str, message: str) -> None:

@@ -25,13 +25,13 @@ def read(settings: Settings, tmp_path: Path, text: str) -> Directory:
 
 def test_without_a_file_everything_goes_to_the_targets_of_the_deployment(settings: Settings) -> None:
     settings.alert_targets = ["log", "file:/tmp/alerts.jsonl"]
-    found = directory(settings)
-    assert found.of_owners(["anna"]) == found.platform == ["log", "file:/tmp/alerts.jsonl"]
-    assert (found.consumers, found.escalate_after) == ({}, None)
+    reached = directory(settings)
+    assert reached.of_owners(["anna"]) == reached.platform == ["log", "file:/tmp/alerts.jsonl"]
+    assert (reached.consumers, reached.escalate_after) == ({}, None)
 
 
 def test_owners_consumers_and_the_platform_team_have_addresses(settings: Settings, tmp_path: Path) -> None:
-    found = read(
+    reached = read(
         settings,
         tmp_path,
         """
@@ -43,20 +43,20 @@ platform: [log]
 escalate_after: PT30M
 """,
     )
-    hook = found.of_owners(["anna"])[1]
+    hook = reached.of_owners(["anna"])[1]
     assert hook.startswith("webhook:example.com:"), "a name contains no secret"
-    assert found.of_owners(["anna"]) == ["file:/var/anna.jsonl", hook]
-    assert found.of_owners(["ben"]) == ["log"]
-    assert found.consumers == {"board": ["file:/var/board.jsonl"]}
-    assert found.escalate_after == timedelta(minutes=30)
-    assert found.targets.keys() == {"log", "file:/var/anna.jsonl", "file:/var/board.jsonl", hook}
-    assert {name: target.name for name, target in found.targets.items()} == {name: name for name in found.targets}
+    assert reached.of_owners(["anna"]) == ["file:/var/anna.jsonl", hook]
+    assert reached.of_owners(["ben"]) == ["log"]
+    assert reached.consumers == {"board": ["file:/var/board.jsonl"]}
+    assert reached.escalate_after == timedelta(minutes=30)
+    assert reached.targets.keys() == {"log", "file:/var/anna.jsonl", "file:/var/board.jsonl", hook}
+    assert {name: target.name for name, target in reached.targets.items()} == {name: name for name in reached.targets}
 
 
 def test_the_platform_team_is_reached_at_the_targets_of_the_deployment_by_default(settings: Settings, tmp_path: Path) -> None:
     settings.alert_targets = ["file:/var/all.jsonl"]
-    found = read(settings, tmp_path, "owners: {anna: [log]}\n")
-    assert (found.platform, found.escalate_after) == (["file:/var/all.jsonl"], timedelta(hours=1))
+    reached = read(settings, tmp_path, "owners: {anna: [log]}\n")
+    assert (reached.platform, reached.escalate_after) == (["file:/var/all.jsonl"], timedelta(hours=1))
     assert read(settings, tmp_path, "# nothing yet\n").of_owners(["anna"]) == ["file:/var/all.jsonl"]
 
 

@@ -153,15 +153,15 @@ def named(records: Iterable[AlertRecord], ids: Iterable[str]) -> list[AlertRecor
     :raises UnknownAlertError: for one that names none, or several.
     """
     is_open = [record for record in records if record.resolved_at is None]
-    found = {}
+    selected = {}
     for text in ids:
         meant = [record for record in is_open if record.alert_id.startswith(text)]
         if len(meant) != 1:
             listed = [f"{record.alert_id} ({record.alert.title})" for record in (meant or is_open)]
             which = "names several open alerts" if meant else "names no open alert"
             raise UnknownAlertError(f"{text!r} {which}; there are {join_limited(listed, _SHOWN) or 'none'}")
-        found[meant[0].alert_id] = meant[0]
-    return list(found.values())
+        selected[meant[0].alert_id] = meant[0]
+    return list(selected.values())
 
 
 def record(

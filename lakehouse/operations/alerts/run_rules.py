@@ -98,7 +98,7 @@ def alerts(catalog: Catalog, outcomes: RunOutcomes) -> Iterator[Alert]:
 
 def failed_run(about: AlertSubject, run: FailedRun) -> Alert:
     """The alert about a run that failed; another run that failed for the same partitions is the same alert."""
-    way_out = "mend its cause and start it again" if run.given_up else "another one is started by itself, unless it was by hand"
+    way_out = "mend its cause and start it again" if run.given_up else "unless a person started it, another one follows by itself"
     text = f"A run of {_named(run)} failed: {_shortened(run.reason)} See run {run.run_id[:8]} in Dagster; {way_out}."
     return _about_run(about, AlertKind.FAILED_RUN, run, text)
 

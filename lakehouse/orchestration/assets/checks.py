@@ -31,10 +31,11 @@ def check_names(catalog: Catalog) -> dict[dg.AssetKey, list[str]]:
         of_layers = (bronze_checks.bronze_check_names, bronze_checks.source_check_names, silver_checks.silver_check_names)
         names |= {key: list(of_layer(contract)) for key, of_layer in zip(source_keys(source), of_layers)}
     for metric in catalog.metrics.values():
-        for series in (Series(metric), *Series(metric).rollups):
-            of_series = restatement_checks.gold_check_names(series).keys() - publication_checks.deprecated_names().keys()
-            names[dg.AssetKey(["gold", series.name])] = sorted(of_series)
-    return names
+        daily = Series(metric)
+        names[dg.AssetKey(["gold", daily.name])] = list(restatement_checks.gold_check_names(daily))
+        names |= {dg.AssetKey(["gold", rollup.name]): list(_rollup_check_names(rollup)) for rollup in daily.rollups}
+    deprecated = publication_checks.deprecated_names()
+    return {key: [name for name in of_asset if name not in deprecated] for key, of_asset in names.items()}
 
 
 def source_checks(
@@ -80,9 +81,14 @@ def rollup_checks(
         one = Series(daily.metric, rollup.kind, daily.called)
         return restatement_checks.check_rollup(settings, catalog.sources[metric.source], daily, one, spark.session, starts)
 
+    return _checks_of(settings, gold, _rollup_check_names(rollup), judge)
+
+
+def _rollup_check_names(rollup: Series) -> dict[str, str]:
+    """The checks of a longer period, each with its description."""
     names = publication_checks.names(rollup.checks) | publication_checks.deprecated_names()
     del names["totals_equal_silver"]  # a roll-up is computed from published days
-    return _checks_of(settings, gold, names, judge)
+    return names
 
 
 def _checks_of(

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
-from lakehouse.contracts import Catalog
+from lakehouse.contracts import Catalog, load_catalog
+from lakehouse.gold.publication.checks import deprecated_names
 from lakehouse.operations.alerts import run_rules
+from lakehouse.orchestration.assets.checks import check_names
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
 from lakehouse.orchestration.automation import run_outcomes
 from lakehouse.orchestration.automation.run_outcomes import RunLook
+from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -28,6 +31,7 @@ from lakehouse_tests.support.numbers_without_spark import day, metric
 if TYPE_CHECKING:
     from lakehouse.operations.alerts.alert import Alert
     from lakehouse.operations.alerts.run_rules import RunOutcomes
+    from lakehouse.settings import Settings
 
 SILVER, GOLD = dg.AssetKey(["silver", "events"]), dg.AssetKey(["gold", "total"])
 WEEKLY = dg.AssetKey(["gold", "total_weekly"])
@@ -83,13 +87,13 @@ def test_what_is_not_looked_at_is_not_known(records: Records) -> None:
 def test_attempts_for_the_same_partitions_are_one_alert_and_others_are_others(records: Records) -> None:
     first, second = (records.run(SILVER, tags_for([day(5), day(9)])) for _ in range(2))
     records.run(SILVER, ONE)
-    found = {alert.key: alert for alert in records.alerts()}
-    assert len(found) == 2
-    scattered = next(alert for alert in found.values() if alert.period is None)
+    by_key = {alert.key: alert for alert in records.alerts()}
+    assert len(by_key) == 2
+    scattered = next(alert for alert in by_key.values() if alert.period is None)
     assert scattered.numbers["run_id"] in {first, second}
     assert "for 2024-01-05, 2024-01-09 failed" in scattered.text
     records.succeed(SILVER, "2024-01-05")
-    assert {alert.key for alert in records.alerts(*found.values())} == {scattered.key}, "the 9th is not done"
+    assert {alert.key for alert in records.alerts(*by_key.values())} == {scattered.key}, "the 9th is not done"
 
 
 def test_a_run_over_a_range_waits_for_each_of_its_partitions(records: Records) -> None:
@@ -186,6 +190,13 @@ def test_what_has_an_alert_of_its_own_is_not_told_twice(records: Records) -> Non
     records.check(bronze, "no_file_held", "2024-01-05", passed=False)
     records.run(bronze, ONE, failed=False)
     assert records.alerts() == []
+
+
+def test_the_checks_that_are_read_are_those_that_the_definitions_have(lake: Settings) -> None:
+    catalog = load_catalog(None)
+    defined = {key for checks in build_definitions(lake, catalog).asset_checks or () for key in checks.check_keys}
+    read = {dg.AssetCheckKey(asset, name) for asset, names in check_names(catalog).items() for name in names}
+    assert {key for key in defined if key.name not in deprecated_names()} == read
 
 
 # A look -------------------------------------------------------------------------------------------------------------
