@@ -17,7 +17,7 @@ PAGES = [
     CHECKOUT / "README.md",
     CHECKOUT / "CONTRIBUTING.md",
     CHECKOUT / "CHANGELOG.md",
-    *sorted((CHECKOUT / "docs").glob("*.md")),
+    *sorted((CHECKOUT / "docs").rglob("*.md")),
 ]
 
 
@@ -49,6 +49,22 @@ def test_each_command_that_a_page_names_exists() -> None:
     for page in PAGES:
         for words in re.findall(r"^(?:\| .*`)?lakehouse ([a-z]+(?: [a-z]+)?)", page.read_text(), re.MULTILINE):
             assert words in commands or words.split()[0] in commands, (page.name, words)
+
+
+def test_the_commands_of_templates_have_the_options_that_they_name() -> None:
+    reference = (CHECKOUT / "docs" / "commands.md").read_text()
+    sections = re.findall(r"^#{2,4} `lakehouse ([\w -]+)`$(.*?)(?=^#{2,4} `|\Z)", reference, re.MULTILINE | re.DOTALL)
+    options = {command: set(re.findall(r"--[a-z-]+", text)) for command, text in sections}
+    used = [
+        line
+        for page in (CHECKOUT / "docs" / "templates").glob("*.md")
+        for line in re.findall(r"`lakehouse ([^`]+)`", page.read_text())
+    ]
+    assert len(used) > 20
+    for line in used:
+        words = line.split()
+        command = " ".join(words[:2]) if " ".join(words[:2]) in options else words[0]
+        assert set(re.findall(r"--[a-z-]+", line)) <= options[command], line
 
 
 def test_each_setting_is_described() -> None:

@@ -23,9 +23,7 @@ _SECONDS = 60.0
 def notices(
     metric: Annotated[str | None, typer.Option(help="Notices about this metric, its longer periods among them.")] = None,
     pending: Annotated[bool, typer.Option("--pending", help="Only notices that were not delivered yet.")] = False,  # noqa: FBT002
-    send: Annotated[  # noqa: FBT002
-        bool, typer.Option("--send", help="First detect restatements and rejections, and send pending notices.")
-    ] = False,
+    send: Annotated[bool, typer.Option("--send", help="First detect what is new and send pending notices.")] = False,  # noqa: FBT002
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
     """List the notices of restated numbers and rejected rows: to whom, through which target, and when."""

@@ -25,7 +25,7 @@ def notices_sensor(settings: Settings, catalog: Catalog) -> dg.SensorDefinition:
         name="notices",
         minimum_interval_seconds=max(60, settings.sensor_seconds),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Notifies the consumers that a contract names of restatements of its numbers and of rejected rows.",
+        description="Consumers named in a contract are notified of restatements and rejected rows, and the audit records it.",
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SkipReason:
         result = dispatch_notices(tables.reading(settings), catalog, targets(settings), _SECONDS)

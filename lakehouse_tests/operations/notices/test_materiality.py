@@ -204,13 +204,13 @@ def test_a_webhook_receives_what_added_up(settings) -> None:
 def model(amounts: list[int], bound: int) -> list[tuple[int, int]]:
     """What a consumer is told, one published number after the other."""
     number = heard = 10
-    told = []
+    notices = []
     for amount in amounts:
         number += amount
         if abs(number - heard) > bound:
-            told.append((heard, number))
+            notices.append((heard, number))
             heard = number
-    return told
+    return notices
 
 
 @effort(max_examples=12, deadline=None)
