@@ -6,7 +6,7 @@ Ranges are of arrival days, whose rows never change. This is the Arrow side of `
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from lakehouse import locations
 from lakehouse.calendar.days import span
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _SECOND = 1_000_000
+Seconds = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -116,24 +118,27 @@ def newest_arrival(settings: Settings, source: str, until: date = date.max) -> d
 
 
 def measure(settings: Settings, contract: SourceContract, first: date, last: date) -> LatenessMeasurement:
-    """The rows that arrived from one day through another."""
+    """The rows that arrived from one day through another; read in pieces, of which only the lateness is kept."""
     where: table_io.Where = {"arrival_date": list(span(first, last))}
     by, options = contract.event_type_column, settings.storage_options
     columns = list(dict.fromkeys(["event_ts", "event_date", "arrival_ts", "malformed_reason", by]))
-    bronze = table_io.read(locations.bronze(settings, contract.dataset), columns, where, options)
-    disposed = table_io.read(locations.dispositions(settings, contract.dataset), ["disposition"], where, options)
-    dispositions: Counter[str] = Counter()
-    for row in [] if disposed is None else disposed.group_by("disposition").aggregate([([], "count_all")]).to_pylist():
-        dispositions[row["disposition"]] = row["count_all"]
-    if bronze is None:
-        return LatenessMeasurement(contract.dataset, first, last, dispositions=dispositions)
-    rows = bronze.filter(pc.is_null(bronze["malformed_reason"]))
-    lag = lags(rows, contract)
-    skewed = pc.sum(are_skewed(rows, lag)).as_py() or 0
-    by_type = pa.table({"type": pc.fill_null(rows[by].cast(pa.string()), ""), "lag": sound_lags(rows, contract)})
-    judged = by_type.filter(pc.is_valid(by_type["lag"]))
-    types = [_of_type(contract, kind, part["lag"]) for kind, part in sorted(table_io.split(judged, "type").items())]
-    return LatenessMeasurement(contract.dataset, first, last, types, lag.null_count, dispositions, skewed)
+    seconds, late, dispositions = defaultdict[str, list[Seconds]](list), Counter[str](), Counter[str]()
+    unclocked = skewed = 0
+    for piece in table_io.pieces(locations.dispositions(settings, contract.dataset), ["disposition"], where, options):
+        for row in piece.group_by("disposition").aggregate([([], "count_all")]).to_pylist():
+            dispositions[row["disposition"]] += row["count_all"]
+    for piece in table_io.pieces(locations.bronze(settings, contract.dataset), columns, where, options):
+        rows = piece.filter(pc.is_null(piece["malformed_reason"]))
+        lag = sound_lags(rows, contract)
+        ahead = pc.sum(are_skewed(rows, lags(rows, contract))).as_py() or 0
+        skewed, unclocked = skewed + ahead, unclocked + lag.null_count - ahead
+        by_type = pa.table({"type": pc.fill_null(rows[by].cast(pa.string()), ""), "lag": lag})
+        for kind, part in table_io.split(by_type.filter(pc.is_valid(lag)), "type").items():
+            expected = microseconds(contract.lateness.of_type(kind).expected)
+            late[kind] += pc.sum(are_late(part["lag"], expected)).as_py() or 0
+            seconds[kind].append(_seconds(part["lag"]).to_numpy())
+    types = [EventTypeLateness(kind, _sorted(parts), late[kind]) for kind, parts in sorted(seconds.items())]
+    return LatenessMeasurement(contract.dataset, first, last, types, unclocked, dispositions, skewed)
 
 
 def by_day(settings: Settings, contract: SourceContract, first: date, last: date) -> dict[date, Sequence[int]]:
@@ -159,19 +164,14 @@ def _grouped(
     """How late the rows of some arrival days were in begun seconds, sorted, by a group; rows without one are left out."""
     columns = ["event_ts", "event_date", "arrival_ts", "arrival_date", "malformed_reason"]
     where: table_io.Where = {"arrival_date": list(span(first, last))}
-    bronze = table_io.read(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options)
-    if bronze is None:
-        return {}
-    rows = bronze.filter(pc.is_null(bronze["malformed_reason"]))
-    lag = pa.table({"group": group(rows), "seconds": _seconds(sound_lags(rows, contract))})
-    judged = lag.filter(pc.and_(pc.is_valid(lag["seconds"]), pc.is_valid(lag["group"])))
-    parts = table_io.split(judged, "group")
-    return {key: part["seconds"].combine_chunks().sort().to_numpy() for key, part in sorted(parts.items())}
-
-
-def _of_type(contract: SourceContract, kind: str, lag: pa.ChunkedArray) -> EventTypeLateness:
-    late = pc.sum(are_late(lag, microseconds(contract.lateness.of_type(kind).expected))).as_py() or 0
-    return EventTypeLateness(kind, _seconds(lag).combine_chunks().sort().to_numpy(), late)
+    seconds = defaultdict[Any, list[Seconds]](list)
+    for piece in table_io.pieces(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options):
+        rows = piece.filter(pc.is_null(piece["malformed_reason"]))
+        lag = pa.table({"group": group(rows), "seconds": _seconds(sound_lags(rows, contract))})
+        judged = lag.filter(pc.and_(pc.is_valid(lag["seconds"]), pc.is_valid(lag["group"])))
+        for key, part in table_io.split(judged, "group").items():
+            seconds[key].append(part["seconds"].to_numpy())
+    return {key: _sorted(parts) for key, parts in sorted(seconds.items())}
 
 
 def lags(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
@@ -238,10 +238,14 @@ def _seconds(lag: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.ceil(pc.divide(lag.cast(pa.float64()), float(_SECOND))).cast(pa.int64())
 
 
+def _sorted(parts: Sequence[Any]) -> Sequence[int]:
+    return cast("Sequence[int]", np.sort(np.concatenate(parts))) if parts else []
+
+
 def together(types: Iterable[EventTypeLateness]) -> Sequence[int]:
     """How late the rows of some event types were, sorted."""
-    parts: list[Any] = [one.seconds for one in types]
-    return cast("Sequence[int]", np.sort(np.concatenate(parts))) if parts else []
+    parts = [entry.seconds for entry in types]
+    return parts[0] if len(parts) == 1 else _sorted(parts)
 
 
 def pools(contract: SourceContract, measured: LatenessMeasurement) -> dict[str | None, Sequence[int]]:
