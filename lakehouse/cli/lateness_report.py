@@ -38,8 +38,15 @@ def tiers_as_json(contract: SourceContract, measured: LatenessMeasurement) -> li
     from lakehouse.lateness import measurement  # noqa: PLC0415 (Arrow loads in a second)
 
     return [
-        {"within": int(tier.within.total_seconds()), "serves": tier.serves, "beyond": tier.beyond, "share": tier.share}
-        for tier in measurement.beyond_tiers(contract, measured)
+        {
+            "within": int(late.tier.within.total_seconds()),
+            "serves": late.tier.serves,
+            "tolerated": late.tier.tolerated,
+            "beyond": late.beyond,
+            "share": late.share,
+            "is_exceeded": late.is_exceeded,
+        }
+        for late in measurement.beyond_tiers(contract, measured)
     ]
 
 
@@ -47,9 +54,11 @@ def print_tiers(contract: SourceContract, measured: LatenessMeasurement) -> None
     """Print the share of rows beyond each tier."""
     from lakehouse.lateness import measurement  # noqa: PLC0415 (Arrow loads in a second)
 
-    for tier in measurement.beyond_tiers(contract, measured):
-        tells = f"{counted(tier.beyond)} later, {tier.share:.2%}"
-        out.print(f"  tier {duration(tier.within.total_seconds())} ({tier.serves}): {tells}", soft_wrap=True)
+    for late in measurement.beyond_tiers(contract, measured):
+        tolerated = "" if late.tier.tolerated is None else f"; the contract tolerates {late.tier.tolerated:.2%}"
+        tells = f"{counted(late.beyond)} later, {late.share:.2%}{tolerated}"
+        text = f"  tier {duration(late.tier.within.total_seconds())} ({late.tier.serves}): {tells}"
+        out.print(text, style="yellow" if late.is_exceeded else None, soft_wrap=True)
 
 
 def hours_as_json(hours: Mapping[int, Sequence[int]]) -> list[dict[str, Any]]:

@@ -40,6 +40,12 @@ class PublicationRules(Strict):
         description="From then on it is final, and the period closed, unless something that 'final_needs' names is missing.",
     )
     final_needs: FinalNeeds = Field(default_factory=FinalNeeds)
+    close_by: int | None = Field(
+        None,
+        ge=0,
+        description="A number that waits for something alerts when it is not final by then; default: like one that waits for "
+        "nothing, see alerts.overdue_after.",
+    )
     closes_with: dict[Literal["day"] | Rollup, str] = Field(
         default_factory=dict,
         description="By kind of period: what the tier of the source's lateness serves that the watermark has to pass it by.",
@@ -63,6 +69,9 @@ class PublicationRules(Strict):
     def _in_order(self) -> PublicationRules:
         if self.final_after < self.preliminary_after:
             msg = f"final_after: comes before 'preliminary_after: {self.preliminary_after}'"
+            raise ValueError(msg)
+        if self.close_by is not None and self.close_by < self.final_after:
+            msg = f"close_by: comes before 'final_after: {self.final_after}'"
             raise ValueError(msg)
         if len(set(self.rollups)) < len(self.rollups):
             msg = "rollups: name each once"

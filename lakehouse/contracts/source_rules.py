@@ -148,6 +148,7 @@ class Tier(Strict):
 
     within: timedelta = Field(ge=timedelta(0))
     serves: str
+    tolerated: float | None = Field(None, ge=0, le=1, description="The share of rows that may come later.")
 
 
 class WatermarkChange(Strict):

@@ -21,7 +21,7 @@ from lakehouse import locations
 from lakehouse.calendar.days import span
 from lakehouse.calendar.event_day import end_of_day
 from lakehouse.delta import data_files, table_io
-from lakehouse.lateness.rules import late_share, propose, rows_within
+from lakehouse.lateness.rules import exceeds, late_share, propose, rows_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -65,12 +65,15 @@ class EventTypeLateness:
 
 @dataclass(frozen=True)
 class TierLateness:
-    """How many of the rows with a lateness came later than a tier of the contract."""
+    """How many of the rows with a lateness came later than a tier of the contract.
 
-    within: timedelta
-    serves: str
+    :param is_exceeded: whether these are more than the contract tolerates.
+    """
+
+    tier: Tier
     beyond: int
     share: float
+    is_exceeded: bool
 
 
 @dataclass(frozen=True)
@@ -272,7 +275,8 @@ def beyond_tiers(contract: SourceContract, measured: LatenessMeasurement) -> lis
 
     def of_tier(tier: Tier) -> TierLateness:
         beyond = sum(entry.beyond(tier.within) or 0 for entry in measured.types)
-        return TierLateness(tier.within, tier.serves, beyond, late_share(beyond, measured.rows))
+        is_exceeded = tier.tolerated is not None and exceeds(beyond, measured.rows, tier.tolerated)
+        return TierLateness(tier, beyond, late_share(beyond, measured.rows), is_exceeded)
 
     return [of_tier(tier) for tier in contract.lateness.tiers]
 

@@ -95,12 +95,13 @@ def test_lateness_by_hour_is_that_of_the_rows_of_the_hour(rows: list[tuple[int, 
 
 
 def test_the_share_beyond_each_tier(settings: Settings) -> None:
-    tiers = [{"within": "PT1H", "serves": "live"}, {"within": "P1D", "serves": "daily numbers"}]
+    tiers = [{"within": "PT1H", "serves": "live", "tolerated": 0.5}, {"within": "P1D", "serves": "daily numbers"}]
     source = contract(lateness={"tiers": tiers})
     kinds = ["insert", "correct"]
     lags = [timedelta(minutes=minutes) for minutes in (0, 60, 61, 1440, 1441)]
     append_to_bronze(settings, source, [bronze_row(at(DAY, 12), lag, change_op=kind) for kind in kinds for lag in lags])
     beyond = measurement.beyond_tiers(source, measurement.measure(settings, source, DAY, DAY))
-    assert [(tier.serves, tier.beyond, tier.share) for tier in beyond] == [("live", 6, 0.6), ("daily numbers", 2, 0.2)]
+    counted = [(late.tier.serves, late.beyond, late.share, late.is_exceeded) for late in beyond]
+    assert counted == [("live", 6, 0.6, True), ("daily numbers", 2, 0.2, False)]
     nothing = measurement.beyond_tiers(source, measurement.measure(settings, source, date(2025, 1, 1), date(2025, 1, 1)))
-    assert [(tier.beyond, tier.share) for tier in nothing] == [(0, 0), (0, 0)]
+    assert [(late.beyond, late.share) for late in nothing] == [(0, 0), (0, 0)]

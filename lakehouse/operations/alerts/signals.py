@@ -120,9 +120,13 @@ def _held(settings: Settings, series: Series, about: AlertSubject) -> Iterator[A
 
 
 def _overdue(settings: Settings, source: SourceContract | None, series: Series, about: AlertSubject) -> Iterator[Alert]:
-    """Alerts about the periods that have been due for longer than the contract tolerates, whatever they wait for."""
-    terms, now = series.metric.publication, settings.clock()
-    starts = due_by_calendar(settings, series, now - (series.metric.alerts.overdue_after + 1) * _DAY)
+    """Alerts about the periods that have been due for longer than the contract tolerates.
+
+    A number that waits for something has a bound of its own.
+    """
+    terms, now, tolerated = series.metric.publication, settings.clock(), series.metric.alerts.overdue_after
+    may_wait = tolerated if terms.close_by is None else terms.close_by - terms.final_after
+    starts = due_by_calendar(settings, series, now - (min(tolerated, may_wait) + 1) * _DAY)
     if not starts:
         return
     due_on = _due_on(settings, series)
@@ -133,6 +137,12 @@ def _overdue(settings: Settings, source: SourceContract | None, series: Series, 
         state = lifecycle.state_on(period.last, today, terms) if start in due_on else None
         waits_for = limit.waits_for if limit and state and limit.at_most.rank < state.rank else ()
         day = due_on.get(start, period.last + terms.start_delay * _DAY)
+        if waits_for and state is State.FINAL:
+            is_overdue = today > lifecycle.closes_on(period.last, terms) + may_wait * _DAY
+        else:
+            is_overdue = today > day + tolerated * _DAY
+        if not is_overdue:
+            continue
         yield alert_rules.overdue(about, period.name, day, start_of_day(day, zone), state, waits_for)
 
 

@@ -114,8 +114,15 @@ def _source(contract: SourceContract, measured: LatenessMeasurement) -> dict[str
         "event_types_left_out": max(len(measured.types) - _TYPES, 0),
         "skewed": measured.skewed,
         "tiers": [
-            {"within_seconds": tier.within, "serves": tier.serves, "beyond": tier.beyond, "share": round(tier.share, 6)}
-            for tier in measurement.beyond_tiers(contract, measured)
+            {
+                "within_seconds": late.tier.within,
+                "serves": late.tier.serves,
+                "tolerated_share": late.tier.tolerated,
+                "beyond": late.beyond,
+                "share": round(late.share, 6),
+                "is_exceeded": late.is_exceeded,
+            }
+            for late in measurement.beyond_tiers(contract, measured)
         ],
     }
 

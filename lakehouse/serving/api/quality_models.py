@@ -71,8 +71,10 @@ class TierModel(Shape):
 
     within_seconds: int
     serves: str
+    tolerated_share: float | None
     beyond: int
     share: float
+    is_exceeded: bool
 
 
 class SourceLatenessModel(Shape):

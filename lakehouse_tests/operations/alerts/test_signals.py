@@ -282,6 +282,26 @@ def test_an_overdue_number_names_what_it_waits_for(settings: Settings) -> None:
     assert [again.period for again in of_metric(numbers, AlertKind.OVERDUE)] == ["2024-01-01"]
 
 
+@pytest.mark.parametrize("close_by", [7, 12])
+def test_how_long_a_number_may_wait_is_the_contracts(settings: Settings, close_by: int) -> None:
+    numbers = ScriptedNumbers(settings, metric(publication={"close_by": close_by}))
+    numbers.set(1, 10)
+    numbers.at(2)
+    numbers.publish()
+    review = pa.table({"event_date": [day(1)], "quarantine_status": ["open"]})
+    row_writer.append(locations.quarantine(settings, "events"), review)
+    numbers.at(1 + close_by, 23)
+    assert of_metric(numbers, AlertKind.OVERDUE) == []
+    numbers.at(2 + close_by)
+    [alert] = of_metric(numbers, AlertKind.OVERDUE)
+    assert "it waits: 1 row waits for a steward" in alert.text
+    numbers.metric = metric(publication={"close_by": close_by, "final_needs": {"no_open_review": False}})
+    numbers.at(9, 23)
+    assert of_metric(numbers, AlertKind.OVERDUE) == [], "it waits for nothing"
+    numbers.at(10)
+    assert len(of_metric(numbers, AlertKind.OVERDUE)) == 1
+
+
 def test_how_long_it_may_be_overdue_is_the_contracts(settings: Settings) -> None:
     numbers = ScriptedNumbers(settings, metric(alerts={"overdue_after": 0}))
     numbers.at(1)
