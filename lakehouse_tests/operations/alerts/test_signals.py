@@ -187,7 +187,7 @@ EVENTS = st.one_of(st.none(), st.timedeltas(-DAY, 20 * DAY))
 @given(st.lists(st.tuples(st.integers(0, 20 * 24 * 60), EVENTS, st.booleans()), min_size=1, max_size=30))
 @examples(max_examples=40)
 def test_lags_are_those_of_admission(tmp_path_factory, arrivals: list[tuple[int, timedelta | None, bool]]) -> None:
-    """Arrow's arithmetic over all rows is the domain's over one; also where only the event's day is known; a skewed row has none."""
+    """Arrow's arithmetic over all rows is the domain's over one, also of an event day; a skewed row has none."""
     lake = lake_settings(tmp_path_factory.mktemp("lags"))
     zone = ZoneInfo("Europe/Berlin")
     source = contract(clocks={"event": "event_time", "arrival": "arrived_at", "timezone": "Europe/Berlin"}, **LATE)
