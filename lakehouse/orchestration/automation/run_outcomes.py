@@ -53,8 +53,8 @@ _FIRST_LOOK = timedelta(days=7)
 _RUNS = 500
 #: The most failed evaluations of a check that are read.
 _EVALUATIONS = 100
-#: Updates of two runs may share a time.
-_OVERLAP = timedelta(seconds=1)
+#: What is read again by the next look: of two runs that end at a time the later one may be stored first.
+_OVERLAP = timedelta(seconds=10)
 
 
 def newest_end(instance: dg.DagsterInstance) -> str:
@@ -84,10 +84,11 @@ class RunLook:
         :param open_alerts: the alerts that are open.
         """
         begin = self.since or datetime.now(timezone.utc) - _FIRST_LOOK
-        wanted = dg.RunsFilter(statuses=_ENDED, updated_after=begin - _OVERLAP)
+        wanted = dg.RunsFilter(statuses=_ENDED, updated_after=begin)
         ended = self.instance.get_run_records(wanted, limit=_RUNS, order_by="update_timestamp", ascending=True)
-        self.through = max((record.update_timestamp.replace(tzinfo=timezone.utc) for record in ended), default=begin)
         self.is_complete = len(ended) < _RUNS
+        newest = max((record.update_timestamp.replace(tzinfo=timezone.utc) for record in ended), default=begin)
+        self.through = max(begin, newest - _OVERLAP) if self.is_complete else newest
         subjects = {subject for record in ended for subject in _subjects(record.dagster_run)}
         known = {f"{alert.numbers['run_id']}" for alert in open_alerts if alert.subject in subjects and "run_id" in alert.numbers}
         failed = {record.dagster_run.run_id: record for record in ended if record.dagster_run.is_failure}

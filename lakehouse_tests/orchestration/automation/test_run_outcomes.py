@@ -204,7 +204,6 @@ def test_the_checks_that_are_read_are_those_that_the_definitions_have(lake: Sett
 
 def test_a_look_goes_on_where_the_last_one_ended_and_leaves_the_rest_to_the_next(records: Records, monkeypatch) -> None:
     monkeypatch.setattr(run_outcomes, "_RUNS", 3)
-    monkeypatch.setattr(run_outcomes, "_OVERLAP", timedelta(0))
     for number in range(1, 6):
         records.run(SILVER, {PARTITION_NAME_TAG: f"2024-01-{number:02}"})
     looks = []
