@@ -63,9 +63,6 @@ def _demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDemo]:
     home = tmp_path_factory.mktemp("pages")
     wheel_demo(tmp_path_factory).copy_to(home)
     shutil.copytree(BUNDLED_CONTRACTS, home / "contracts")
-    lakehouse_command(
-        home, "lateness", "apply", "sales", "--watermark", "P7D", "--by", "anna", "--reason", "the fair", **demo_environment(home)
-    ).check_returncode()
     token = lakehouse_command(home, "token", "add", "anna", "--role", "steward", **demo_environment(home)).stdout.strip()
     with served(home) as url, chromium() as browser:
         yield ServedDemo(home, url, browser, token)
@@ -87,7 +84,7 @@ def test_the_overview(demo: ServedDemo) -> None:
     times = sum(restates(row) for row in demo.gold() if row["period"] == newest["period"])
     assert card.find_element(By.CSS_SELECTOR, ".badge").text == f"restated {times} times"
     assert "Nothing has been published yet" in demo.text("#earthquakes_daily")
-    assert "1 row of sales waits for a steward" in demo.text()
+    assert "11 rows of sales wait for a steward" in demo.text()
 
 
 def restates(row: dict[str, Any]) -> bool:
@@ -177,10 +174,11 @@ def test_lateness_has_the_watermark_and_the_trend(demo: ServedDemo) -> None:
     assert "watermark: 7 d" in drawn
     assert "on time: 1 d" in drawn
     within = {line[0]: line for line in demo.table()}
+    inserts = [seconds for (_, seconds), row in zip(late, sound) if row["change_op"] == "insert"]  # others have their own bounds
     for words, days in (("1 d", 1), ("3 d", 3), ("7 d", 7)):
-        share = sum(seconds <= days * 86_400 for _, seconds in late) / len(late)
+        share = sum(seconds <= days * 86_400 for seconds in inserts) / len(inserts)
         assert within[words][1] == f"{100 * share:.2f} %"
-    assert within["7 d"][2] == "in force"
+    assert within["7 d"][2] == "in force, tier of months"
     by_day = defaultdict(list)
     for day, seconds in late:
         by_day[f"{day}"].append(seconds)
@@ -265,8 +263,8 @@ def test_a_decision_restates_the_number(demo: ServedDemo) -> None:
     set_viewport(demo.browser)
     demo.browser.delete_all_cookies()
     demo.go("/page/quarantine")
-    assert [line[0] for line in demo.table()] == ["S-doubtful"]
-    demo.leave(demo.element("tbody th a"), Keys.ENTER)
+    assert "S-doubtful" in {line[0] for line in demo.table()}
+    demo.leave(demo.browser.find_element(By.LINK_TEXT, "S-doubtful"), Keys.ENTER)
     assert demo.all("fieldset") == []
     demo.leave(demo.element("main section:last-of-type a"), Keys.ENTER)
     demo.leave(demo.element("#token"), "lh_00000000_wrong", Keys.ENTER)
@@ -282,7 +280,7 @@ def test_a_decision_restates_the_number(demo: ServedDemo) -> None:
     assert shown(before["revenue"]) in demo.text(".decided")
     row = demo.browser.current_url
     demo.go("/page/quarantine")
-    assert "No row waits" in demo.text()
+    assert "S-doubtful" not in {line[0] for line in demo.table()}
     demo.browser.get(row)
 
     command = shlex.split(demo.element("#follow").text)
