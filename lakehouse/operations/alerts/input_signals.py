@@ -20,6 +20,7 @@ from lakehouse.contracts.source_rules import ProcessingTimeWatermark
 from lakehouse.delta import table_io
 from lakehouse.lateness import event_watermark, missing_inputs
 from lakehouse.lateness.event_watermark import BEGINNING
+from lakehouse.lateness.tuning import recommendation
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.row_states import QuarantineStatus
 from lakehouse.operations.alerts import input_rules
@@ -39,12 +40,13 @@ def tables(settings: Settings, source: str) -> list[str]:
 
 
 def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
-    """The alerts about what is missing of a source, about its silence, and about what waits for a person."""
+    """The alerts about what is missing of a source, its silence, what waits for a person, and its event-time watermark."""
     about = AlertSubject(contract.dataset, contract.dataset, addressees(contract.owner))
     yield from _missing(settings, contract, about)
     yield from _silent(settings, contract, about)
     yield from _reviews(settings, contract, about)
-    yield from _watermark(settings, contract, about)
+    yield from _stalled(settings, contract, about)
+    yield from _watermark_off(settings, contract, about)
 
 
 def _missing(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
@@ -94,7 +96,7 @@ def _reviews(settings: Settings, contract: SourceContract, about: AlertSubject) 
         yield input_rules.overdue_review(about, judged.numbers["overdue"], oldest, judged.explanation)
 
 
-def _watermark(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
+def _stalled(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
     terms, strategy = contract.alerts.watermark_stalled, contract.clocks.watermark
     if terms is None or strategy is None or isinstance(strategy, ProcessingTimeWatermark):  # it follows the clock
         return
@@ -103,3 +105,15 @@ def _watermark(settings: Settings, contract: SourceContract, about: AlertSubject
         steps = [(step.arrived, None if step.watermark == BEGINNING else step.watermark) for step in state.steps]
         zone = ZoneInfo(contract.clocks.timezone)
         yield from filter(None, [input_rules.watermark_stalled(about, steps, state.held_by, zone, terms)])
+
+
+def _watermark_off(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
+    """By the rows of the newest arrival days."""
+    if recommendation.tunable(contract) is None:
+        return
+    state = recommendation.state_of(settings, contract)
+    if state.in_force.pinned is not None:
+        return
+    advice = recommendation.recommend(settings, contract, state.in_force.max_lateness)
+    if advice is not None:
+        yield from filter(None, [input_rules.watermark_off(about, state, advice, advice.through)])

@@ -26,7 +26,7 @@ from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import due_by_calendar
 from lakehouse.lateness import recent_lags
 from lakehouse.lateness.tuning.recommendation import tunable
-from lakehouse.operations.alerts import input_signals, watermark_off
+from lakehouse.operations.alerts import input_signals
 from lakehouse.operations.alerts import rules as alert_rules
 from lakehouse.operations.alerts.alert import AlertSubject, addressees
 from lakehouse.operations.alerts.rules import PeriodRestatement, PublishedValues
@@ -66,7 +66,6 @@ def state_of(settings: Settings, catalog: Catalog, *more: str) -> str:
 def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
     """The alerts about a source: about its inputs, its event-time watermark, and its arrivals as of the newest one."""
     yield from input_signals.of_source(settings, contract)
-    yield from watermark_off.of_source(settings, contract)
     terms = contract.alerts
     bound = _late_bound(contract)
     if terms.lag is None and bound is None:

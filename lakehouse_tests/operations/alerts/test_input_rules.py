@@ -49,7 +49,7 @@ def test_a_silent_source_is_held_against_its_own_rhythm() -> None:
     assert alert is not None
     assert alert.since == MONDAY + 18 * DAY
     assert "since 2024-01-19 00:00 UTC, for 3 d: more than 2 times 1 d, its longest pause on a usual day" in alert.text
-    assert "Saturday, Sunday do not count: nothing arrives then." in alert.text
+    assert "Saturdays, Sundays do not count: nothing arrives then." in alert.text
     assert input_rules.silent_source(SALES, arrivals, MONDAY + 22 * DAY, UTC, TERMS) is None
 
 
