@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from lakehouse.contracts.alerts import Rhythm
-    from lakehouse.lateness.tuning.recommendation import Recommendation, TuningState
+    from lakehouse.lateness.rules import Proposal
     from lakehouse.operations.alerts.alert import Alert, AlertSubject
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -175,29 +175,28 @@ def _further_back(watermarks: Sequence[tuple[datetime, datetime]], zone: ZoneInf
     return usual if rhythm.exceeds(newest - stands, usual, terms) else None
 
 
-def watermark_off(about: AlertSubject, state: TuningState, advice: Recommendation, through: datetime) -> Alert | None:
+def watermark_off(
+    about: AlertSubject, proposal: Proposal, catch: float, next_step: timedelta | None, through: datetime
+) -> Alert | None:
     """Alert if a smaller share of the rows came within the ``max_lateness`` in force than the contract wants.
 
-    A value that a person has pinned does not alert: somebody knows.
-
+    :param next_step: the value that tuning applies next by itself; None if it does not.
     :param through: the newest arrival.
     """
-    proposal, catch = advice.proposal, state.terms.catch
     severity = proposal.severity(catch)
-    if state.in_force.pinned is not None or severity not in {RecommendationSeverity.WARN, RecommendationSeverity.ERROR}:
+    if severity not in {RecommendationSeverity.WARN, RecommendationSeverity.ERROR}:
         return None
     text = f"The event-time watermark of {about.subject} expects rows within {format_duration(proposal.current)}, and "
     text += f"{proposal.caught or 0:.2%} of {proposal.rows:,} rows came within it; the contract wants {catch:.1%}. "
     text += f"Proposed: {format_duration(proposal.watermark)} ({proposal.because}). "
-    if advice.next_step is not None and state.terms.auto:
-        text += f"Tuning goes there by itself, next to {format_duration(advice.next_step)}. "
+    if next_step is not None:
+        text += f"Tuning goes there by itself, next to {format_duration(next_step)}. "
     name = about.subject
     text += (
         f"'lakehouse lateness tuning {name}' shows the alternatives, 'lakehouse lateness tune {name} --apply ...' applies the "
         f"proposal, 'lakehouse lateness pin {name} ...' keeps what is in force."
     )
-    spans = {"current": proposal.current, "proposed": proposal.watermark, "needed": proposal.needed}
-    spans |= {"next_step": advice.next_step}
+    spans = {"current": proposal.current, "proposed": proposal.watermark, "needed": proposal.needed, "next_step": next_step}
     numbers = {f"{which}_seconds": None if span is None else span.total_seconds() for which, span in spans.items()}
     numbers |= {"rows": proposal.rows, "caught": proposal.caught, "wanted": catch, "severity": severity.value}
     return about.alert(AlertKind.WATERMARK_OFF, through, text, numbers)

@@ -108,7 +108,7 @@ def _stalled(settings: Settings, contract: SourceContract, about: AlertSubject) 
 
 
 def _watermark_off(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
-    """By the rows of the newest arrival days."""
+    """By the rows of the newest arrival days. A value that a person has pinned does not alert: somebody knows."""
     if recommendation.tunable(contract) is None:
         return
     state = recommendation.state_of(settings, contract)
@@ -116,4 +116,6 @@ def _watermark_off(settings: Settings, contract: SourceContract, about: AlertSub
         return
     advice = recommendation.recommend(settings, contract, state.in_force.max_lateness)
     if advice is not None:
-        yield from filter(None, [input_rules.watermark_off(about, state, advice, advice.through)])
+        next_step = advice.next_step if state.terms.auto else None
+        alert = input_rules.watermark_off(about, advice.proposal, state.terms.catch, next_step, advice.through)
+        yield from filter(None, [alert])
