@@ -1,4 +1,4 @@
-"""A deployment in which things go wrong: its numbers wait and say why, people are told, and it ends well without a click.
+"""A deployment in which things go wrong: its numbers wait and say why, people are notified, and it ends well without a click.
 
 A source falls silent, a file is held, a row waits for a steward; the daemon is killed meanwhile. Once the file is mended and the
 row decided, the number becomes final by itself.
@@ -102,7 +102,7 @@ class Site:
     def received(self, path: str) -> list[dict[str, Any]]:
         return [json.loads(body) for where, _, body in self.receiver.requests if where.endswith(path)]
 
-    def told(self, path: str, kind: str, status: str = "opened") -> list[str]:
+    def message_ids(self, path: str, kind: str, status: str = "opened") -> list[str]:
         """The ids of the messages about a kind of alert that a JSON target received."""
         messages = [message for message in self.received(path) if message["data"]["kind"] == kind]
         return [message["message_id"] for message in messages if message["data"]["status"] == status]
@@ -125,8 +125,8 @@ def test_a_number_waits_says_why_and_becomes_final_by_itself(tmp_path: Path) -> 
             before = [(message["message_id"], message["data"]["status"]) for message in site.received("/grid")]
             site.deployment.kill()
         with site.deployment.running():
-            site.until(lambda: site.told("/platform", "held_file", "escalated"), "the escalation")
-            assert site.told("/platform", "silent_source", "escalated") == [], "somebody takes care of it"
+            site.until(lambda: site.message_ids("/platform", "held_file", "escalated"), "the escalation")
+            assert site.message_ids("/platform", "silent_source", "escalated") == [], "somebody takes care of it"
             assert site.state(day(4)) == "preliminary"
             assert len(site.waiting_for(day(4))) == 2
             after = [(message["message_id"], message["data"]["status"]) for message in site.received("/grid")]
@@ -140,7 +140,7 @@ def silence_holds_a_number(site: Site) -> None:
     site.until(lambda: site.state(day(4)) == "live", "the day that by the calendar would be final")
     [reason] = site.waiting_for(day(4))
     assert reason.startswith(f"the watermark of meters stands at {day(4)} 08:00 UTC and has to pass {day(3)} 00:00 UTC")
-    site.until(lambda: site.told("/grid", "silent_source"), "the alert about the silence")
+    site.until(lambda: site.message_ids("/grid", "silent_source"), "the alert about the silence")
     site.until(lambda: [text for text in site.received("/reporting") if "was due on" in text["text"]], "the overdue number")
     [overdue] = [text["text"] for text in site.received("/reporting") if f"{day(4)} was due on" in text["text"]]
     assert "because it waits: the watermark of meters" in overdue
@@ -154,9 +154,9 @@ def acknowledge(site: Site, kind: str) -> None:
 def a_held_file_and_a_waiting_row_hold_it(site: Site) -> None:
     site.drop(day(3), "x\n", header="something,else\n")
     site.drop(day(1), reading(day(4), day(1), "late"), reading(day(1), day(1)))
-    site.until(lambda: site.told("/grid", "held_file"), "the alert about the held file")
+    site.until(lambda: site.message_ids("/grid", "held_file"), "the alert about the held file")
     site.until(lambda: site.state(day(4)) == "preliminary", "the watermark to pass the day")
-    site.until(lambda: site.told("/grid", "silent_source", "resolved"), "the end of the silence")
+    site.until(lambda: site.message_ids("/grid", "silent_source", "resolved"), "the end of the silence")
     held, review = sorted(site.waiting_for(day(4)), key=lambda reason: "steward" in reason)
     assert held == f"held: arrival_date={day(3)}.csv"
     assert review == "1 row waits for a steward"
@@ -164,7 +164,7 @@ def a_held_file_and_a_waiting_row_hold_it(site: Site) -> None:
 
 def it_becomes_final(site: Site) -> None:
     site.drop(day(3), reading(day(3), day(3)))
-    site.until(lambda: site.told("/grid", "held_file", "resolved"), "the file to be ingested")
+    site.until(lambda: site.message_ids("/grid", "held_file", "resolved"), "the file to be ingested")
     assert site.state(day(4)) == "preliminary"
     site.command("quarantine", "accept", "meters", "--all", "--by", "ben", "--reason", "a slow meter", "--no-restate")
     site.until(lambda: site.state(day(4)) == "final", "the number to become final")
