@@ -7,6 +7,7 @@ keys.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -37,6 +38,10 @@ class AddressFile(Strict):
     )
 
 
+#: The names of the targets at which a consumer is reached.
+TargetsOf = Callable[[str], "Sequence[str]"]
+
+
 @dataclass(frozen=True)
 class Directory:
     """The targets of a deployment, by name, and the names of those that people are reached at.
@@ -61,6 +66,10 @@ class Directory:
         """The targets of some owners, each once; those of the platform team if none of them has an address."""
         names = dict.fromkeys(name for owner in owners for name in self.owners.get(owner, ()))
         return list(names or self.platform)
+
+    def of_consumer(self, consumer: str) -> list[str]:
+        """The targets of a consumer; those of the platform team without an address."""
+        return list(self.consumers.get(consumer) or self.platform)
 
 
 def directory(settings: Settings, logger: logging.Logger | None = None) -> Directory:

@@ -27,7 +27,8 @@ def test_without_a_file_everything_goes_to_the_targets_of_the_deployment(setting
     settings.alert_targets = ["log", "file:/tmp/alerts.jsonl"]
     reached = directory(settings)
     assert reached.of_owners(["anna"]) == reached.platform == ["log", "file:/tmp/alerts.jsonl"]
-    assert (reached.consumers, reached.escalate_after) == ({}, None)
+    assert reached.of_consumer("board") == reached.platform
+    assert reached.escalate_after is None
 
 
 def test_owners_consumers_and_the_platform_team_have_addresses(settings: Settings, tmp_path: Path) -> None:
@@ -47,7 +48,8 @@ escalate_after: PT30M
     assert hook.startswith("webhook:example.com:"), "a name contains no secret"
     assert reached.of_owners(["anna"]) == ["file:/var/anna.jsonl", hook]
     assert reached.of_owners(["ben"]) == ["log"]
-    assert reached.consumers == {"board": ["file:/var/board.jsonl"]}
+    assert reached.of_consumer("board") == ["file:/var/board.jsonl"]
+    assert reached.of_consumer("press") == ["log"], "who has no address is reached through the platform team"
     assert reached.escalate_after == timedelta(minutes=30)
     assert reached.targets.keys() == {"log", "file:/var/anna.jsonl", "file:/var/board.jsonl", hook}
     assert {name: target.name for name, target in reached.targets.items()} == {name: name for name in reached.targets}

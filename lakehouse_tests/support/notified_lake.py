@@ -22,6 +22,7 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import metric_query, rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
+from lakehouse.operations.addresses import Directory
 from lakehouse.operations.channels import DeliveryError
 from lakehouse.operations.notices.dispatch import dispatch_notices
 from lakehouse.silver import audit
@@ -140,7 +141,7 @@ class NotifiedLake:
 
     def dispatch(self, *boxes: Any) -> NoticeDispatch:
         """One tick."""
-        return dispatch_notices(self.settings, self.catalog, boxes)
+        return dispatch_notices(self.settings, self.catalog, Directory.of(boxes))
 
     def notified(self) -> dict[str, list[bool]]:
         """Whether each change of a key was notified according to the audit, in the order of the changes."""

@@ -44,12 +44,12 @@ def notices(
 
 def _send(settings: Settings, catalog: Catalog) -> bool:
     """Send pending notices as the sensor does; returns whether anything failed."""
-    from lakehouse.operations.channels import targets  # noqa: PLC0415
+    from lakehouse.operations.addresses import directory  # noqa: PLC0415
     from lakehouse.operations.notices import log as ledger  # noqa: PLC0415
     from lakehouse.operations.notices.dispatch import dispatch_notices  # noqa: PLC0415
 
     begun = ledger.has_begun(settings)
-    result = dispatch_notices(settings, catalog, targets(settings), _SECONDS)
+    result = dispatch_notices(settings, catalog, directory(settings), _SECONDS)
     for problem in result.problems:
         errors.print(problem, style="red", highlight=False, soft_wrap=True)
     if not ledger.has_begun(settings):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lakehouse.contracts import Catalog
+    from lakehouse.operations.addresses import Directory
     from lakehouse.operations.channels import Target
     from lakehouse.operations.notices.log import NoticeEntry
     from lakehouse.settings import Settings
@@ -40,22 +41,22 @@ class NoticeDispatch:
         return f"notices delivered: {self.delivered}, waiting: {self.waiting}; audit rows marked as notified: {self.audited}"
 
 
-def dispatch_notices(settings: Settings, catalog: Catalog, targets: Sequence[Target], seconds: float = inf) -> NoticeDispatch:
+def dispatch_notices(settings: Settings, catalog: Catalog, directory: Directory, seconds: float = inf) -> NoticeDispatch:
     """Send consumers the notices that they have not received; another run sends none of these again.
 
     A message that a target refuses is sent again at the next run, and delays neither the other messages nor the other
     targets.
 
+    :param directory: the targets, and who is reached at which.
     :param seconds: the time limit per target, after which it gets no further message in this run.
     """
     settings = with_table_cache(settings)
     audiences, problems = pending.audiences(settings, catalog)
-    names = [target.name for target in targets]
-    pending.add_notices(settings, audiences, names)
-    rejections.add_notices(settings, audiences, names)
+    pending.add_notices(settings, audiences, directory.of_consumer)
+    rejections.add_notices(settings, audiences, directory.of_consumer)
     waiting = pending.waiting(settings)
     delivered = 0
-    for target in targets:
+    for target in directory.targets.values():
         report = deliver(_messages(settings, target, waiting), AfterFailure.CONTINUE, seconds)
         delivered += report.delivered
         problems += [failure.reason for failure in report.failures if failure.reason is not None]

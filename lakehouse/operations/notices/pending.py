@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.series import Series
     from lakehouse.ledger.publications import Publication
+    from lakehouse.operations.addresses import TargetsOf
     from lakehouse.operations.notices.materiality import JudgedNotice
     from lakehouse.settings import Settings
 
@@ -76,16 +77,16 @@ def waiting(settings: Settings) -> list[NoticeEntry]:
     return notice_log.of(settings, since=_since(settings), statuses=[NoticeStatus.WAITING])
 
 
-def add_notices(settings: Settings, every: Iterable[Audience], targets: Collection[str]) -> int:
+def add_notices(settings: Settings, every: Iterable[Audience], targets_of: TargetsOf) -> int:
     """Add a notice for each publication that restated something since the last run, one per consumer and target.
 
     What lies within the bounds of a consumer is recorded and not sent.
 
-    :param targets: the names of the targets that are to send them; without any, nothing is recorded.
+    :param targets_of: the names of the targets at which a consumer is reached; without any, nothing is recorded.
     :returns: how many are to be sent.
     """
     return sum(
-        _add_notices(settings, series, audience, targets)
+        _add_notices(settings, series, audience, targets_of)
         for audience in every
         for series in (audience.daily, *audience.daily.rollups)
     )
@@ -126,7 +127,7 @@ def follow_in_audit(settings: Settings, catalog: Catalog, every: Sequence[Audien
     return marked
 
 
-def _add_notices(settings: Settings, series: Series, audience: Audience, targets: Collection[str]) -> int:
+def _add_notices(settings: Settings, series: Series, audience: Audience, targets_of: TargetsOf) -> int:
     version = max(table_io.version(locations.gold(settings, series), settings.storage_options), 0)
     scanned = notice_log.scanned_version(settings, series.name)
     if scanned is not None and scanned >= version:
@@ -138,8 +139,9 @@ def _add_notices(settings: Settings, series: Series, audience: Audience, targets
         version = new[_AT_ONCE - 1].gold_version if len(new) > _AT_ONCE else version
         new = [entry for entry in new[:_AT_ONCE] if entry.recorded_at >= _since(settings)]
     reader = restated_numbers.read(settings, audience.daily, series, new)
-    judged = materiality.judged(reader, new, audience.consumers, series.metric.materiality) if targets else ()
-    entries = [entry for notice in judged for entry in _entries(settings, notice, targets)]
+    consumers = [consumer for consumer in audience.consumers if targets_of(consumer)]
+    judged = materiality.judged(reader, new, consumers, series.metric.materiality) if consumers else ()
+    entries = [entry for notice in judged for entry in _entries(settings, notice, targets_of(notice.consumer))]
     waiting = sum(entry.status is NoticeStatus.WAITING for entry in entries)
     return waiting if notice_log.add(settings, series.name, entries, version, scanned) else 0
 

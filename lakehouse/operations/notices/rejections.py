@@ -22,11 +22,12 @@ from lakehouse.operations.notices.log import NOTIFY_WITHIN, NoticeEntry
 from lakehouse.operations.notices.rejection import DayOfRejection, Rejection
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from lakehouse.contracts.metric import Measure
     from lakehouse.contracts.series import Series
+    from lakehouse.operations.addresses import TargetsOf
     from lakehouse.operations.notices.pending import Audience
     from lakehouse.settings import Settings
 
@@ -37,22 +38,23 @@ _ROW = ["ingestion_id", "line_number"]
 _ABOUT_ROW = ["event_date", "change_op", "is_correction"]
 
 
-def add_notices(settings: Settings, every: Sequence[Audience], targets: Collection[str]) -> int:
+def add_notices(settings: Settings, every: Sequence[Audience], targets_of: TargetsOf) -> int:
     """Add a notice for each rejection of rows that waited, one per metric, consumer and target.
 
-    :param targets: the names of the targets that are to send them.
+    :param targets_of: the names of the targets at which a consumer is reached.
     :returns: how many were added.
     """
     by_source: dict[str, list[Audience]] = {}
     for audience in every:
         by_source.setdefault(audience.daily.metric.source, []).append(audience)
-    return sum(_add_notices(settings, source, audiences, targets) for source, audiences in by_source.items())
+    return sum(_add_notices(settings, source, audiences, targets_of) for source, audiences in by_source.items())
 
 
-def _add_notices(settings: Settings, source: str, audiences: Sequence[Audience], targets: Collection[str]) -> int:
+def _add_notices(settings: Settings, source: str, audiences: Sequence[Audience], targets_of: TargetsOf) -> int:
     commits = table_io.version(locations.decisions(settings, source), settings.storage_options) + 1
     scanned = notice_log.scanned_version(settings, _log_of(source))
-    if not commits or not targets or (scanned or 0) >= commits:
+    is_reached = any(targets_of(consumer) for audience in audiences for consumer in audience.consumers)
+    if not commits or not is_reached or (scanned or 0) >= commits:
         return 0
     since = settings.clock() - NOTIFY_WITHIN
     rejected = _rejected(settings, source, since, [audience.daily for audience in audiences])
@@ -76,7 +78,7 @@ def _add_notices(settings: Settings, source: str, audiences: Sequence[Audience],
         for rejection in _rejections(rejected, source, audience.daily)
         if (rejection.series, rejection.decision_id) not in known
         for consumer in audience.consumers
-        for target in targets
+        for target in targets_of(consumer)
     ]
     return len(entries) if notice_log.add(settings, _log_of(source), entries, commits, scanned) else 0
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from lakehouse.operations.channels import targets
+from lakehouse.operations.addresses import directory
 from lakehouse.operations.notices.dispatch import dispatch_notices
 from lakehouse.orchestration.common.resources import LakeTables  # noqa: TC001 (Dagster reads the annotations of a sensor)
 
@@ -28,7 +28,7 @@ def notices_sensor(settings: Settings, catalog: Catalog) -> dg.SensorDefinition:
         description="Consumers named in a contract are notified of restatements and rejected rows, and the audit records it.",
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SkipReason:
-        result = dispatch_notices(tables.reading(settings), catalog, targets(settings), _SECONDS)
+        result = dispatch_notices(tables.reading(settings), catalog, directory(settings, context.log), _SECONDS)
         for problem in result.problems:
             context.log.error(problem)
         return dg.SkipReason("; ".join([f"{result}", *result.problems]))

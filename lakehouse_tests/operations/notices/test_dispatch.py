@@ -14,6 +14,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.operations.addresses import Directory
 from lakehouse.operations.channels import Webhook, targets
 from lakehouse.operations.notices import log as ledger
 from lakehouse.operations.notices.dispatch import NoticeDispatch, dispatch_notices
@@ -98,7 +99,7 @@ def test_a_target_without_time_waits_and_loses_nothing(settings) -> None:
     channel = RecordingChannel()
     with numbers_from_silver():
         lake = restated(settings)
-        assert dispatch_notices(settings, lake.catalog, [channel], seconds=0).waiting == 2
+        assert dispatch_notices(settings, lake.catalog, Directory.of([channel]), seconds=0).waiting == 2
         assert lake.dispatch(channel).delivered == 2
 
 
@@ -212,7 +213,7 @@ def test_each_consumer_is_notified_of_a_late_row_on_a_published_day(settings, sp
             restatement_days.restate(
                 settings, lake.contract, Series(followed), lambda: spark, pending.starts, Run("run"), pending
             )
-        return dispatch_notices(settings, catalog, [hook])
+        return dispatch_notices(settings, catalog, Directory.of([hook]))
 
     def notified() -> dict[str, bool]:
         return {row["event_id"]: row["notification_sent"] for row in log.read(settings, "events").to_pylist()}
@@ -231,5 +232,5 @@ def test_each_consumer_is_notified_of_a_late_row_on_a_published_day(settings, sp
         (measure,) = period["measures"]
         assert [measure[name] for name in ("before", "after", "difference", "percent")] == [30, 35, 5, "16.67"]
     assert notified() == {"early": False, "late": True}
-    assert dispatch_notices(settings, catalog, [hook]).delivered == 0
+    assert dispatch_notices(settings, catalog, Directory.of([hook])).delivered == 0
     assert len(receiver.taken) == 2

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.contracts import Catalog
+from lakehouse.operations.addresses import Directory
 from lakehouse.operations.channels import Webhook
 from lakehouse.operations.notices import log as ledger
 from lakehouse.operations.notices.dispatch import NoticeDispatch, dispatch_notices
@@ -51,7 +52,7 @@ def reader(*consumers: str, **changes: Any) -> MetricContract:
 
 def dispatch(settings: Settings, *targets: Any, metrics: tuple[MetricContract, ...] = ()) -> NoticeDispatch:
     catalog = Catalog({"events": contract(**WEEK_WATERMARK)}, {made.name: made for made in metrics or (reader(),)})
-    return dispatch_notices(settings, catalog, targets)
+    return dispatch_notices(settings, catalog, Directory.of(targets))
 
 
 def test_a_rejection_is_told_with_its_rows_days_measures_author_and_reason(settings, lake: Lake) -> None:
@@ -92,6 +93,17 @@ def test_each_consumer_is_told_once_and_a_tick_without_news_writes_nothing(setti
     assert dispatch(settings, channel, metrics=both).delivered == 3
 
 
+def test_each_consumer_is_reached_at_its_address(settings: Settings, lake: Lake) -> None:
+    board, others = RecordingChannel("board"), RecordingChannel("others")
+    reached = Directory({"board": board, "others": others}, ["others"], consumers={"board": ["board"]})
+    contracted = reader("board", "shop")
+    catalog = Catalog({"events": contract(**WEEK_WATERMARK)}, {contracted.name: contracted})
+    decide(lake, "reject", "b")
+    assert dispatch_notices(settings, catalog, reached).delivered == 2
+    assert [message.addressed_to for message in board.messages] == [["board"]]
+    assert [message.addressed_to for message in others.messages] == [["shop"]]
+
+
 def test_the_sum_over_rows_that_may_replace_others_is_not_stated(settings, lake: Lake) -> None:
     channel = RecordingChannel()
     decide(lake, "reject", "d", "e")
@@ -118,12 +130,12 @@ def test_an_old_rejection_is_not_told(settings, lake: Lake) -> None:
 def test_a_target_that_refuses_gets_the_same_message_again(settings, lake: Lake) -> None:
     decide(lake, "reject", "b")
     with webhook_server() as receiver:
-        receiver.answers = [400]
+        receiver.answers = [400] * 3
         told = dispatch(settings, Webhook(receiver.url))
         assert (told.delivered, told.waiting) == (0, 1)
         assert dispatch(settings, Webhook(receiver.url)).delivered == 1
-    first, second = (headers["Idempotency-Key"] for _, headers, _ in receiver.requests)
-    assert first == second
+    first, *others = (headers["Idempotency-Key"] for _, headers, _ in receiver.requests)
+    assert others == [first] * 3
     assert receiver.taken[0]["data"]["rows"] == 1
 
 
