@@ -178,7 +178,7 @@ def test_lateness_has_the_watermark_and_the_trend(demo: ServedDemo) -> None:
     for words, days in (("1 d", 1), ("3 d", 3), ("7 d", 7)):
         share = sum(seconds <= days * 86_400 for seconds in inserts) / len(inserts)
         assert within[words][1] == f"{100 * share:.2f} %"
-    assert within["7 d"][2] == "in force, tier of months"
+    assert within["7 d"][3] == "in force, tier of months"
     by_day = defaultdict(list)
     for day, seconds in late:
         by_day[f"{day}"].append(seconds)
