@@ -125,7 +125,7 @@ def _doubtful() -> Sale:
 
 def _offline_till() -> Iterable[Sale]:
     """The sales of a till that was offline for a week: they arrive together, beyond the contract's watermark."""
-    opened, received = FIRST_DAY + timedelta(days=8, hours=9), _END - timedelta(hours=6)
+    opened, received = FIRST_DAY + timedelta(days=8, hours=9), _END - timedelta(minutes=10)
     for number in range(6):
         sold = opened + timedelta(minutes=40 * number)
         yield Sale(f"S-till-{number + 1}", "station", sold, f"{12 + 3 * number}.50", 7, received)
