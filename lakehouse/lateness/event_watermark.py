@@ -141,9 +141,16 @@ def _of_source(
     decided: Sequence[MaxLatenessDecision],
     now: datetime,
 ) -> SourceWatermark:
-    entries = ingestions.ingested(ingestions.all_of(settings, contract.dataset)).values()
     state = keyed_watermark_state.of(settings, contract) if isinstance(strategy, PerKeyWatermark) else KeyedState()
-    taken = steps(strategy, entries, decided, state.least_after)
+
+    def compute() -> list[WatermarkStep]:
+        entries = ingestions.ingested(ingestions.all_of(settings, contract.dataset)).values()
+        return steps(strategy, entries, decided, state.least_after)
+
+    # A server asks once a second; thousands of deliveries take a tenth of that.
+    question = f"steps of the watermark {strategy.model_dump_json()}"
+    depends_on = (tuple(decision.number for decision in decided), state.times.through, len(state.least_after))
+    taken = ingestions.log(settings).derived(question, compute, {"source": [contract.dataset]}, depends_on)
     arrived = [step for step in taken if step.arrived <= now]
     present = in_force(strategy, decided)(now)
     held_by: Sequence[str] = ()
