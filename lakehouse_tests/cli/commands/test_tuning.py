@@ -40,6 +40,8 @@ def _folder(tmp_path: Path) -> Path:
     """Ten days of rows that arrive at 23:00: of a hundred three are ten hours late, and one more is ahead of its arrival."""
     (tmp_path / "contracts").mkdir()
     (tmp_path / "contracts" / "events.yaml").write_text(CONTRACT)
+    without = CONTRACT[: CONTRACT.index("  watermark:")].replace("events", "plain")
+    (tmp_path / "contracts" / "plain.yaml").write_text(without)
     source = load_catalog(tmp_path / "contracts").sources["events"]
     settings = Settings(root=str(tmp_path / "lake"), now=datetime(2024, 2, 11, tzinfo=timezone.utc))
     days = [date(2024, 2, day) for day in range(1, 11)]
@@ -100,7 +102,7 @@ def test_a_person_applies_pins_unpins_and_undoes(folder: Path) -> None:
         (("pin", "events", "--at", "soon", *WHY), 2, "'soon' is not a duration"),
         (("unpin", "events", *WHY), 1, "1 h of events is not pinned"),
         (("undo", "events", *WHY), 1, "there is nothing to undo"),
-        (("tuning", "sales"), 1, "clocks.watermark of sales has no max_lateness"),
+        (("tuning", "plain"), 1, "clocks.watermark of plain has no max_lateness"),
         (("tuning", "nothing"), 2, "No contract has 'dataset: nothing'"),
     ],
 )
