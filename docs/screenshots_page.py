@@ -46,6 +46,7 @@ SHOWN = {
     "page-overview": ("overview", WIDE, "light"),
     "page-series": ("series", WIDE, "light"),
     "page-story": ("story", WIDE, "light"),
+    "page-source": ("source", WIDE, "light"),
     "page-restated": ("restated", WIDE, "light"),
     "page-lateness": ("lateness", WIDE, "dark"),
     "page-quarantine": ("quarantine", WIDE, "light"),
