@@ -120,7 +120,6 @@ def test_a_number_waits_says_why_and_becomes_final_by_itself(tmp_path: Path) -> 
             site.drop(day(ago), reading(day(ago), day(ago)))
         with site.deployment.running():
             silence_holds_a_number(site)
-            acknowledge(site, "silent_source")
             a_held_file_and_a_waiting_row_hold_it(site)
             before = [(message["message_id"], message["data"]["status"]) for message in site.received("/grid")]
             site.deployment.kill()
@@ -141,6 +140,7 @@ def silence_holds_a_number(site: Site) -> None:
     [reason] = site.waiting_for(day(4))
     assert reason.startswith(f"the watermark of meters stands at {day(4)} 08:00 UTC and has to pass {day(3)} 00:00 UTC")
     site.until(lambda: site.message_ids("/grid", "silent_source"), "the alert about the silence")
+    acknowledge(site, "silent_source")  # before it escalates
     site.until(lambda: [text for text in site.received("/reporting") if "was due on" in text["text"]], "the overdue number")
     [overdue] = [text["text"] for text in site.received("/reporting") if f"{day(4)} was due on" in text["text"]]
     assert "because it waits: the watermark of meters" in overdue
