@@ -143,7 +143,8 @@ class Table:
                     | {"arrival_ts": seen, "ingestion_id": "x", "line_number": number, "arrival_date": seen.date()}
                     | {"standing": "admitted", "beyond": False}
                 )
-        key_log.append(self.settings, "events", pa.Table.from_pylist(rows, schema=key_log.SCHEMA))
+        claims = pa.Table.from_pylist(rows, schema=key_log.SCHEMA)
+        key_log.append(self.settings, "events", ["x"], {row["arrival_date"] for row in rows}, lambda: [claims])
 
     def served(self) -> Server:
         """A server on the table."""
