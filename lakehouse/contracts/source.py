@@ -197,11 +197,11 @@ class SourceContract(Documented):
         if by and by.column not in {*names, "change_op"}:
             msg = f"lateness.by.column: {by.column!r} is neither among model.fields nor change_op"
             raise ValueError(msg)
-        columns = {*(field.name for field in self.typed_fields), "change_op"}
-        if self.marker and self.marker.column not in columns:
+        fields = {field.name for field in self.typed_fields}
+        if self.marker and self.marker.column not in {*fields, "change_op"}:
             msg = f"clocks.watermark.marker.column: {self.marker.column!r} is neither among model.fields nor change_op"
             raise ValueError(msg)
-        if isinstance(self.clocks.watermark, PerKeyWatermark) and self.clocks.watermark.key not in columns - {"change_op"}:
+        if isinstance(self.clocks.watermark, PerKeyWatermark) and self.clocks.watermark.key not in fields:
             msg = f"clocks.watermark.key: {self.clocks.watermark.key!r} is not among model.fields"
             raise ValueError(msg)
         if self.event_column is None:

@@ -141,7 +141,9 @@ def _of_source(
     decided: Sequence[MaxLatenessDecision],
     now: datetime,
 ) -> SourceWatermark:
-    state = keyed_watermark_state.of(settings, contract) if isinstance(strategy, PerKeyWatermark) else KeyedState()
+    state = (
+        keyed_watermark_state.of(settings, contract.dataset, strategy) if isinstance(strategy, PerKeyWatermark) else KeyedState()
+    )
 
     def compute() -> list[WatermarkStep]:
         entries = ingestions.ingested(ingestions.all_of(settings, contract.dataset)).values()

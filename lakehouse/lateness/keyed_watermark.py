@@ -1,7 +1,7 @@
 """The strategy ``per_key`` of the event-time watermark: the least, over the active keys, of each key's newest event.
 
 Belongs here: the rule, on rows that are complete up to an arrival (Arrow in, Arrow out). What is stored of it belongs to
-``keyed_watermark_log``; the other strategies, which follow from one time per delivery, to ``event_watermark``.
+``keyed_watermark_state``; the other strategies, which follow from one time per delivery, to ``event_watermark``.
 
 Rows count together with all others that arrived at the same moment, so that their order and their files make no difference. A
 key is active until nothing of it has arrived for the idle timeout, by the arrivals of the other keys: a source that is silent
@@ -98,13 +98,8 @@ def followed_by(times: KeyedTimes, rows: pa.Table, idle_timeout: int, ends: Sequ
     places = pc.index_in(rows["key"], known.keys).to_numpy().astype(np.int64)
     waking = _waking(known, arrived, places, idle_timeout)
     newest = int(arrived[-1]) if len(arrived) else known.through
-    cuts = np.concatenate(
-        [
-            np.searchsorted(arrived, [*arrived[waking], newest], "left"),
-            np.searchsorted(arrived, ends, "right"),
-            [len(arrived)],
-        ]
-    )
+    at_ends = np.searchsorted(arrived, ends, "right")
+    cuts = np.concatenate([np.searchsorted(arrived, [*arrived[waking], newest], "left"), at_ends, [len(arrived)]])
     events, arrivals = known.newest_events.copy(), known.newest_arrivals.copy()
     known = replace(known, newest_events=events, newest_arrivals=arrivals)
     least, at_cut, begin = _before(known, arrived), {}, 0
@@ -116,7 +111,7 @@ def followed_by(times: KeyedTimes, rows: pa.Table, idle_timeout: int, ends: Sequ
         at_cut[cut] = least if cut else times.least
     before = at_cut[int(np.searchsorted(arrived, newest, "left"))] if newest > times.through else times.least_before
     after = replace(known, least=at_cut[len(arrived)], least_before=before)
-    return after, [at_cut[int(cut)] for cut in np.searchsorted(arrived, ends, "right")]
+    return after, [at_cut[cut] for cut in at_ends.tolist()]
 
 
 def _before(times: KeyedTimes, arrived: Numbers) -> int:
@@ -141,6 +136,6 @@ def _waking(times: KeyedTimes, arrived: Numbers, places: Numbers, idle_timeout: 
     """The rows with which a key becomes active."""
     order = np.argsort(places, kind="stable")
     before = times.newest_arrivals[places]
-    follows = order[1:][places[order[1:]] == places[order[:-1]]]
-    before[follows] = arrived[order[:-1][places[order[1:]] == places[order[:-1]]]]
+    of_same_key = places[order[1:]] == places[order[:-1]]
+    before[order[1:][of_same_key]] = arrived[order[:-1][of_same_key]]
     return np.flatnonzero((before == NEVER) | (before < arrived - idle_timeout))

@@ -56,9 +56,9 @@ class KeyedState:
     least_after: Mapping[str, int] = field(default_factory=dict)
 
 
-def of(settings: Settings, contract: SourceContract) -> KeyedState:
+def of(settings: Settings, source: str, strategy: PerKeyWatermark) -> KeyedState:
     """What was known at the end of the newest ingestion; nothing under another key or timeout."""
-    where: table_io.Where = {"source": [contract.dataset], "terms": [_terms(contract)]}
+    where = _of_terms(source, strategy)
     rows = table_io.read(locations.watermark_keys(settings), _SCHEMA.names, where, settings.storage_options)
     return _state_of(rows)
 
@@ -78,34 +78,31 @@ def advance(settings: Settings, contract: SourceContract) -> bool:
         if entry.newest_arrival is not None
     }
     table = row_writer.open_or_create(locations.watermark_keys(settings), _SCHEMA, settings.storage_options, ["source"])
-    where: table_io.Where = {"source": [contract.dataset], "terms": [_terms(contract)]}
-    before = _state_of(table_io.read_version(table, _SCHEMA.names, where))
+    before = _state_of(table_io.read_version(table, _SCHEMA.names, _of_terms(contract.dataset, strategy)))
     new = [entry for name, entry in entries.items() if name not in before.least_after]
     if not new:
         return False
-    rows = _touches(settings, contract, new)
+    rows = _touches(settings, contract, strategy.key, new)
     if before.least_after and (pc.min(rows["arrived"]).as_py() or NEVER) < before.times.through:
-        before, rows = KeyedState(), _touches(settings, contract, entries.values())
+        before, rows = KeyedState(), _touches(settings, contract, strategy.key, entries.values())
     arrivals = {name: _arrived(entry) for name, entry in entries.items()}
     ends = sorted({arrived for arrived in arrivals.values() if arrived >= before.times.through})
     times, least = keyed_watermark.followed_by(before.times, rows, microseconds(strategy.idle_timeout), ends)
     at_end = dict(zip(ends, least))
     least_after = {**before.least_after, **{name: at_end[arrived] for name, arrived in arrivals.items() if arrived in at_end}}
-    after = _row_of(contract, KeyedState(times, least_after))
+    after = _row_of(contract.dataset, strategy, KeyedState(times, least_after))
     return partition_writer.replace(table, after, [contract.dataset])
 
 
-def _touches(settings: Settings, contract: SourceContract, entries: Collection[Ingestion]) -> pa.Table:
+def _touches(settings: Settings, contract: SourceContract, key: str, entries: Collection[Ingestion]) -> pa.Table:
     """What deliveries say of the keys, as ``keyed_watermark.together`` gives it."""
-    strategy = contract.clocks.watermark
-    assert isinstance(strategy, PerKeyWatermark)  # noqa: S101 (for the type checker: ``advance`` has looked)
-    columns = list(dict.fromkeys([strategy.key, "event_ts", "event_date", "arrival_ts", "malformed_reason"]))
+    columns = list(dict.fromkeys([key, "event_ts", "event_date", "arrival_ts", "malformed_reason"]))
     where: table_io.Where = {
         "arrival_date": {entry.arrival_date for entry in entries},
         "ingestion_id": [entry.ingestion_id for entry in entries],
     }
     found = table_io.pieces(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options)
-    of_rows = partial(_of_rows, contract, strategy.key)
+    of_rows = partial(_of_rows, contract, key)
     parts = list(pieces.mapped(of_rows, pieces.counted("rows read for the watermark", found)))
     return keyed_watermark.together(parts or [keyed_watermark.TOUCHES.empty_table()])
 
@@ -116,9 +113,12 @@ def _of_rows(contract: SourceContract, key: str, rows: pa.Table) -> pa.Table:
     return keyed_watermark.touches(rows[key], arrived, happened.cast(pa.int64()))
 
 
-def _terms(contract: SourceContract) -> str:
-    strategy = contract.clocks.watermark
-    return f"{strategy.key} {strategy.idle_timeout}" if isinstance(strategy, PerKeyWatermark) else ""
+def _terms(strategy: PerKeyWatermark) -> str:
+    return f"{strategy.key} {strategy.idle_timeout}"
+
+
+def _of_terms(source: str, strategy: PerKeyWatermark) -> table_io.Where:
+    return {"source": [source], "terms": [_terms(strategy)]}
 
 
 def _arrived(entry: Ingestion) -> int:
@@ -147,7 +147,7 @@ def _times(numbers: Numbers) -> pa.Array:
     return pa.array(numbers, mask=numbers == NEVER).cast(_TIME)
 
 
-def _row_of(contract: SourceContract, state: KeyedState) -> pa.Table:
+def _row_of(source: str, strategy: PerKeyWatermark, state: KeyedState) -> pa.Table:
     times = state.times
     lists = [
         times.keys,
@@ -157,5 +157,5 @@ def _row_of(contract: SourceContract, state: KeyedState) -> pa.Table:
         _times(np.array([*state.least_after.values()], np.int64)),
     ]
     least = _times(np.array([times.least, times.least_before], np.int64))
-    columns = [pa.array([contract.dataset]), pa.array([_terms(contract)]), least[:1], least[1:]]
+    columns = [pa.array([source]), pa.array([_terms(strategy)]), least[:1], least[1:]]
     return pa.table([*columns, *(pa.ListArray.from_arrays([0, len(values)], values) for values in lists)], _SCHEMA)

@@ -132,9 +132,9 @@ def measure(settings: Settings, contract: SourceContract, first: date, last: dat
             dispositions[row["disposition"]] += row["count_all"]
     for piece in table_io.pieces(locations.bronze(settings, contract.dataset), columns, where, options):
         rows = piece.filter(pc.is_null(piece["malformed_reason"]))
-        lag = sound_lags(rows, contract)
-        ahead = pc.sum(are_skewed(rows, lags(rows, contract))).as_py() or 0
-        skewed, unclocked = skewed + ahead, unclocked + lag.null_count - ahead
+        every_lag = lags(rows, contract)
+        lag = without_skewed(rows, every_lag)
+        unclocked, skewed = unclocked + every_lag.null_count, skewed + lag.null_count - every_lag.null_count
         by_type = pa.table({"type": pc.fill_null(rows[by].cast(pa.string()), ""), "lag": lag})
         for kind, part in table_io.split(by_type.filter(pc.is_valid(lag)), "type").items():
             expected = microseconds(contract.lateness.of_type(kind).expected)
@@ -197,7 +197,11 @@ def are_skewed(rows: pa.Table, lag: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def sound_lags(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
     """The :func:`lags` that percentiles, shares and proposals are computed from: NULL for skewed rows, too."""
-    lag = lags(rows, contract)
+    return without_skewed(rows, lags(rows, contract))
+
+
+def without_skewed(rows: pa.Table, lag: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The same :func:`lags`, NULL for skewed rows."""
     return pc.if_else(are_skewed(rows, lag), pa.scalar(None, pa.int64()), lag)
 
 

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from lakehouse.lateness import keyed_watermark
 from lakehouse.lateness.keyed_watermark import NEVER, NOTHING, TOUCHES, KeyedTimes
+from lakehouse_tests.support.keyed_watermark_model import least_newest_event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Arrival, event time, key.
-Row = tuple[int, int, str]
+    from lakehouse_tests.support.keyed_watermark_model import Row
+
 ROWS = st.lists(st.tuples(st.integers(0, 40), st.integers(-5, 45), st.sampled_from("abcd")), max_size=25)
 IDLE = 6
 
@@ -34,15 +35,8 @@ def followed(times: KeyedTimes, rows: Sequence[Row], ends: Sequence[int] = ()) -
 
 
 def modelled(rows: Sequence[Row]) -> int:
-    greatest: dict[str, int] = {}
-    newest: dict[str, int] = {}
-    least = NEVER
-    for arrived, together in itertools.groupby(sorted(rows), key=lambda row: row[0]):
-        for _, happened, key in together:
-            greatest[key] = max(greatest.get(key, NEVER), happened)
-            newest[key] = arrived
-        least = max(least, min(greatest[key] for key in greatest if newest[key] >= arrived - IDLE))
-    return least
+    least = least_newest_event(rows, IDLE)
+    return NEVER if least is None else least
 
 
 @given(rows=ROWS, cuts=st.lists(st.integers(0, 25), max_size=4).map(sorted))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from lakehouse.lateness import event_watermark, keyed_watermark_state
 from lakehouse.lateness.event_watermark import BEGINNING
 from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.ingested_files import at, deliver, ingest, line, source_with
+from lakehouse_tests.support.keyed_watermark_model import least_newest_event
 from lakehouse_tests.support.lake_settings import lake_settings
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from lakehouse.lateness.event_watermark import SourceWatermark
     from lakehouse.settings import Settings
+    from lakehouse_tests.support.keyed_watermark_model import Row
 
 IDLE = timedelta(hours=30)
 PER_KEY = {"strategy": "per_key", "key": "id", "max_lateness": "PT1H", "idle_timeout": "PT30H"}
 SOURCE = source_with(PER_KEY)
-#: Hours since the beginning of January of an arrival and of its event, which may lie ahead of it, and the key.
-Row = tuple[int, int, str]
+#: Rows whose times are hours since the beginning of January; an event may lie ahead of its arrival.
 ARRIVALS = st.tuples(st.integers(80, 250), st.integers(-70, 70), st.sampled_from("abc"))
 ROWS = st.lists(ARRIVALS.map(lambda row: (row[0], row[0] - row[1], row[2])), min_size=1, max_size=12)
 
@@ -45,16 +45,11 @@ def watermark(settings: Settings, moment: datetime | None = None) -> SourceWater
 
 
 def modelled(rows: Sequence[Row]) -> datetime:
-    greatest: dict[str, datetime] = {}
-    newest: dict[str, datetime] = {}
-    by_now = BEGINNING
-    for arrived, together in itertools.groupby(sorted(rows), key=lambda row: row[0]):
-        for _, happened, key in together:
-            greatest[key] = max(greatest.get(key, BEGINNING), hours(min(arrived, happened)))
-            newest[key] = hours(arrived)
-        active = [event for key, event in greatest.items() if newest[key] >= hours(arrived) - IDLE]
-        by_now = max(by_now, min(active) - timedelta(hours=1))
-    return by_now
+    """The watermark after rows whose times are hours; an event ahead of its arrival counts as of its arrival."""
+    clocked = [(arrived, min(arrived, happened), key) for arrived, happened, key in rows]
+    least = least_newest_event(clocked, IDLE // timedelta(hours=1))
+    assert least is not None
+    return hours(least - 1)
 
 
 @derandomized(25)

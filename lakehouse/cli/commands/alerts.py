@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Alerts: list them, acknowledge them, snooze them.", invoke_without_command=True)
 
 _TIME = "%Y-%m-%d %H:%M"
+#: The greatest number in a duration.
+_LONGEST = 10_000
 Everything = Annotated[bool, typer.Option("--all", help="Include resolved alerts.")]
 Kind = Annotated[str | None, typer.Option(help="Alerts of this kind, such as overdue.")]
 Ids = Annotated[
@@ -113,10 +115,6 @@ def _duration(text: str) -> timedelta:
         msg = f"--for: {text!r} is no duration; write a number with m, h or d, such as 90m, 4h or 2d"
         raise typer.BadParameter(msg)
     return timedelta(**{unit: int(number)})
-
-
-#: The greatest number in a duration.
-_LONGEST = 10_000
 
 
 def _as_json(record: AlertRecord) -> dict[str, object]:

@@ -11,6 +11,7 @@ import typer
 
 from lakehouse.cli import arguments
 from lakehouse.cli.console import counted, errors, out
+from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
     from lakehouse.gold.numbers.comparison import Sides
@@ -51,9 +52,9 @@ def show(
     for row in shown.rows:
         out.print(f"  {_numbers(row)}", soft_wrap=True)
     until = f" until {shown.superseded_at:%Y-%m-%d %H:%M}" if shown.superseded_at else ""
-    out.print(f"  published {shown.published_at:%Y-%m-%d %H:%M} UTC{until}: {shown.reason.value}", soft_wrap=True)
+    out.print(f"  published {format_moment(shown.published_at)}{until}: {shown.reason.value}", soft_wrap=True)
     if shown.restated_on:
-        out.print(f"  restated {shown.restated_on:%Y-%m-%d %H:%M} UTC: {shown.restatement_reason}", soft_wrap=True)
+        out.print(f"  restated {format_moment(shown.restated_on)}: {shown.restatement_reason}", soft_wrap=True)
     _print_origin(shown)
 
 
@@ -171,7 +172,7 @@ def _show_known(of: arguments.About, when: datetime, *, as_json: bool) -> None:
     if as_json:
         out.print(json.dumps({"period": period.name, "known_at": when, "rows": rows}, default=str), soft_wrap=True)
         return
-    out.print(f"{of.series.name} {period.name}, as known at {when:%Y-%m-%d %H:%M} UTC", style="bold", soft_wrap=True)
+    out.print(f"{of.series.name} {period.name}, as known at {format_moment(when)}", style="bold", soft_wrap=True)
     for row in rows:
         out.print(f"  {_numbers(row)}", soft_wrap=True)
     if not rows:

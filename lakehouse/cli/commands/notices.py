@@ -9,6 +9,7 @@ import typer
 
 from lakehouse.cli import arguments
 from lakehouse.cli.console import deployment, errors, out
+from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
@@ -84,7 +85,7 @@ def _print(settings: Settings, entries: list[NoticeEntry]) -> None:
             else f"not sent: older than {NOTIFY_WITHIN.days} days"
         )
         if entry.delivered_at is not None:
-            when = f"delivered {entry.delivered_at:%Y-%m-%d %H:%M} UTC"
+            when = f"delivered {format_moment(entry.delivered_at)}"
         if entry.unheard:
             out.print(f"    {entry.consumer}: within the bounds that the contract gives, not sent", soft_wrap=True)
         else:

@@ -12,6 +12,7 @@ import typer
 
 from lakehouse.cli import arguments
 from lakehouse.cli.console import deployment, errors, out
+from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,7 +125,7 @@ def promotions(metric: _Metric) -> None:
     log.follow(settings, contract.metric, locations.gold(settings, Series(contract, called=contract.metric)))
     for move in log.of(settings, contract.metric):
         out.print(
-            f"{move.moved_at:%Y-%m-%d %H:%M} UTC  {move.kind.value}: v{move.from_version} -> v{move.to_version} by {move.by}",
+            f"{format_moment(move.moved_at)}  {move.kind.value}: v{move.from_version} -> v{move.to_version} by {move.by}",
             style="bold",
             soft_wrap=True,
         )
@@ -220,7 +221,7 @@ def _keep_notes(settings: Settings, move: PromotionEntry) -> None:
 def _say(done: PromotionResult) -> None:
     move = done.move
     if done.plan is None:
-        out.print(f"gold/{move.metric} shows v{move.to_version} since {move.moved_at:%Y-%m-%d %H:%M} UTC.", soft_wrap=True)
+        out.print(f"gold/{move.metric} shows v{move.to_version} since {format_moment(move.moved_at)}.", soft_wrap=True)
         return
     out.print(f"gold/{move.metric} shows v{move.to_version}, in place of v{move.from_version}: {_periods(move.periods)}.")
     if done.plan.left:

@@ -125,18 +125,16 @@ def _print_advice(state: TuningState, advice: Recommendation) -> None:
         out.print(f"    {counted(measured.skewed)} with an event ahead of its arrival left out", soft_wrap=True)
     table = data_table()
     table.add_column("max_lateness", no_wrap=True)
-    number_column(table, "share", [f"{line.share:.2%}" for line in advice.trade_offs])
-    number_column(table, "delay", [_span(line.delay) if line.delay is not None else "-" for line in advice.trade_offs])
-    number_column(table, "open days", [f"{line.open_days}" for line in advice.trade_offs])
+    shares = [f"{line.share:.2%}" for line in advice.trade_offs]
+    delays = ["-" if line.delay is None else _span(line.delay) for line in advice.trade_offs]
+    open_days = [f"{line.open_days}" for line in advice.trade_offs]
+    for name, texts in (("share", shares), ("delay", delays), ("open days", open_days)):
+        number_column(table, name, texts)
     table.add_column("", overflow="fold")
-    for line in advice.trade_offs:
-        marks = {
-            "in force": state.in_force.max_lateness,
-            "proposed": advice.proposal.watermark if advice.proposal.moves else None,
-        }
-        told = ", ".join(name for name, value in marks.items() if value == line.max_lateness)
-        delay = _span(line.delay) if line.delay is not None else "-"
-        table.add_row(_span(line.max_lateness), f"{line.share:.2%}", delay, f"{line.open_days}", told)
+    proposed = advice.proposal.watermark if advice.proposal.moves else None
+    marks = {"in force": state.in_force.max_lateness, "proposed": proposed}
+    for line, *texts in zip(advice.trade_offs, shares, delays, open_days):
+        table.add_row(_span(line.max_lateness), *texts, ", ".join(name for name in marks if marks[name] == line.max_lateness))
     out.print(table)
 
 

@@ -16,6 +16,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers.lifecycle import State, parse_version_name
+from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -212,7 +213,7 @@ def select(
     if selected is None:
         msg = (
             f"{series.name} has no version {selector.text} of {period.name}: it was first published "
-            f"{versions[0].published_at:%Y-%m-%d %H:%M} UTC"
+            f"{format_moment(versions[0].published_at)}"
         )
         raise MissingVersionError(msg)
     return selected

@@ -23,7 +23,7 @@ from lakehouse.gold.restatement.lineage import undecided
 from lakehouse.lateness import event_watermark, missing_inputs
 from lakehouse.lateness.event_watermark import BEGINNING
 from lakehouse.ledger import ingestions
-from lakehouse.text import join_limited
+from lakehouse.text import format_moment, join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -110,10 +110,10 @@ class Completeness:
         wanted = self.end_of(period) + self.closing_lateness
         if state.watermark >= wanted:
             return []
-        stands = "has not moved yet" if state.watermark == BEGINNING else f"stands at {state.watermark:%Y-%m-%d %H:%M} UTC"
-        since = f"; nothing newer than {state.steps[-1].arrived:%Y-%m-%d %H:%M} UTC has arrived" if state.steps else ""
+        stands = "has not moved yet" if state.watermark == BEGINNING else f"stands at {format_moment(state.watermark)}"
+        since = f"; nothing newer than {format_moment(state.steps[-1].arrived)} has arrived" if state.steps else ""
         held = f", held by {join_limited(state.held_by, _SHOWN, ' keys')}," if state.held_by else ""
-        return [f"the watermark of {state.source} {stands}{held} and has to pass {wanted:%Y-%m-%d %H:%M} UTC{since}"]
+        return [f"the watermark of {state.source} {stands}{held} and has to pass {format_moment(wanted)}{since}"]
 
     def _held_files(self, period: Period) -> list[str]:
         """A file may hold rows of any day up to the day on which it came."""

@@ -16,7 +16,7 @@ from lakehouse import locations
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.calendar.event_day import end_of_day
 from lakehouse.contracts.alerts import Rhythm
-from lakehouse.contracts.source_rules import ProcessingTimeWatermark
+from lakehouse.contracts.source_rules import PerKeyWatermark, ProcessingTimeWatermark
 from lakehouse.delta import table_io
 from lakehouse.lateness import event_watermark, missing_inputs
 from lakehouse.lateness.event_watermark import BEGINNING
@@ -34,9 +34,15 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-def tables(settings: Settings, source: str) -> list[str]:
+def tables(settings: Settings, contract: SourceContract) -> list[str]:
     """The addresses of the tables that are read here."""
-    return [locations.ingestions(settings), locations.missing_inputs(settings), locations.quarantine(settings, source)]
+    source = contract.dataset
+    found = [locations.ingestions(settings), locations.missing_inputs(settings), locations.quarantine(settings, source)]
+    if isinstance(contract.clocks.watermark, PerKeyWatermark):
+        found.append(locations.watermark_keys(settings))
+    if recommendation.tunable(contract):
+        found += [locations.event_watermarks(settings), locations.dispositions(settings, source)]
+    return found
 
 
 def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:

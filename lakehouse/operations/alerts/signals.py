@@ -25,7 +25,6 @@ from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import due_by_calendar
 from lakehouse.lateness import recent_lags
-from lakehouse.lateness.tuning.recommendation import tunable
 from lakehouse.operations.alerts import input_signals
 from lakehouse.operations.alerts import rules as alert_rules
 from lakehouse.operations.alerts.alert import AlertSubject, addressees
@@ -50,9 +49,8 @@ def state_of(settings: Settings, catalog: Catalog, *more: str) -> str:
 
     While it is unchanged, so are the alerts; an alert that depends only on the clock is found within the hour.
     """
-    paths = [*(locations.bronze(settings, source) for source in catalog.sources), locations.event_watermarks(settings)]
-    paths += [locations.dispositions(settings, name) for name, contract in catalog.sources.items() if tunable(contract)]
-    paths += dict.fromkeys(path for source in catalog.sources for path in input_signals.tables(settings, source))
+    paths = [locations.bronze(settings, source) for source in catalog.sources]
+    paths += dict.fromkeys(path for source in catalog.sources.values() for path in input_signals.tables(settings, source))
     for metric in catalog.metrics.values():
         daily = Series(metric)
         for series in (daily, *daily.rollups):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.gold.numbers.comparison import Sides, added
 from lakehouse.gold.numbers.lifecycle import RevisionReason
+from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -151,7 +152,7 @@ class Notice:
     def text(self) -> str:
         """Some lines for people: the numbers of the first periods before and after, with the reasons."""
         rows = "" if self.changed_rows is None else f"; changed rows of silver: {self.changed_rows:,}"
-        lines = [f"{self.series} was restated for {self._window}, {self.published_at:%Y-%m-%d %H:%M} UTC{rows}."]
+        lines = [f"{self.series} was restated for {self._window}, {format_moment(self.published_at)}{rows}."]
         for period in self.restated[:_SHOWN]:
             versions = f"{period.before.partition('.')[2]} -> {period.after.partition('.')[2]}"
             lines += ["", f"{period.period}, {period.state.value}, {versions}, {_reason(period)}"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.operations.notices.notice import as_text, message_id
-from lakehouse.text import json_value
+from lakehouse.text import format_moment, json_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ class Rejection:
         head = (
             f"{_rows(self._count)} of {self.source} that waited for a steward will not be in {self.metric}, for {self._window}."
         )
-        why = f"Rejected {self.decided_at:%Y-%m-%d %H:%M} UTC by {self.by}: {self.reason}"
+        why = f"Rejected {format_moment(self.decided_at)} by {self.by}: {self.reason}"
         left = len(self.days) - _SHOWN
         more = [f"  and {left:,} more days"] if left > 0 else []
         command = f"lakehouse quarantine list {self.source} --status rejected"

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from datetime import date, datetime, timezone
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
@@ -21,8 +21,8 @@ from lakehouse.lateness.tuning.history import DecisionKind
 from lakehouse.lateness.tuning.report import recommendation_as_json, state_as_json
 from lakehouse.serving.api.models import Shape
 from lakehouse.serving.api.quality_models import QuantilesModel, RecommendationModel
-from lakehouse.serving.http import parameters, responses
-from lakehouse.serving.http.parameters import NoParameters
+from lakehouse.serving.http import responses
+from lakehouse.serving.http.parameters import NoParameters, SourceName
 from lakehouse.serving.http.problems import Problem
 
 if TYPE_CHECKING:
@@ -122,12 +122,9 @@ def routes(cache: PublishedCache) -> APIRouter:
     @lru_cache(_ANSWERS)
     def measured(source: str, current: timedelta, _version: int, _today: date) -> dict[str, Any] | None:
         contract = cache.source(source)
-        advice = recommendation.recommend(cache.settings, contract, current)
-        return (
-            None
-            if advice is None
-            else recommendation_as_json(advice, recommendation.state_of(cache.settings, contract).terms.catch)
-        )
+        watermark = recommendation.tunable(contract)
+        advice = recommendation.recommend(cache.settings, contract, current) if watermark else None
+        return recommendation_as_json(advice, watermark.tuning.catch) if watermark and advice else None
 
     def body(source: str) -> dict[str, Any]:
         settings, contract = cache.settings, cache.source(source)
@@ -152,7 +149,7 @@ def routes(cache: PublishedCache) -> APIRouter:
         }
 
     @router.get("/{source}/watermark", response_model=WatermarkModel, summary="The event-time watermark of a source")
-    async def watermark(request: Request, source: Annotated[str, Path(pattern=parameters.NAME)], _: NoParameters) -> Response:
+    async def watermark(request: Request, source: SourceName, _: NoParameters) -> Response:
         """The time before which everything is believed to have arrived; with the `max_lateness` in force, what the rows of the
         newest arrival days say about it, and the decisions that changed it.
         """
