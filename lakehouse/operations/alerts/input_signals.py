@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 def tables(settings: Settings, contract: SourceContract) -> list[str]:
     """The addresses of the tables that are read here."""
     source = contract.dataset
-    found = [locations.ingestions(settings), locations.missing_inputs(settings), locations.quarantine(settings, source)]
+    paths = [locations.ingestions(settings), locations.missing_inputs(settings), locations.quarantine(settings, source)]
     if isinstance(contract.clocks.watermark, PerKeyWatermark):
-        found.append(locations.watermark_keys(settings))
+        paths.append(locations.watermark_keys(settings))
     if recommendation.tunable(contract):
-        found += [locations.event_watermarks(settings), locations.dispositions(settings, source)]
-    return found
+        paths += [locations.event_watermarks(settings), locations.dispositions(settings, source)]
+    return paths
 
 
 def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
