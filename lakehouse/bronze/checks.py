@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.calendar.event_day import end_of_day
+from lakehouse.calendar.event_day import arrived_at
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import checks as dispositions_checks
@@ -102,14 +102,6 @@ def check_source(settings: Settings, contract: SourceContract) -> list[CheckResu
     """Every check on the source as it is now; the day of an outcome is today."""
     fresh = [_check_freshness(settings, contract, contract.freshness)] if contract.freshness else []
     return source_checks.with_severities(contract, [*fresh, _check_reviews(settings, contract)])
-
-
-def arrived_at(arrival_day: date, taken_in_at: datetime, zone: ZoneInfo) -> datetime:
-    """When a file arrived: at its ingestion, or at the end of its arrival day if that was earlier.
-
-    An old day that is ingested today therefore does not count as fresh.
-    """
-    return min(taken_in_at, end_of_day(arrival_day, zone))
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakehouse.bronze.columnar.text_lines import Block
     from lakehouse.bronze.file_formats import Record
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.ledger.row_ids import Delivery
+    from lakehouse.ledger.row_ids import DeliveredFile
     from lakehouse.settings import Settings
 
 #: Bytes of a text file that are read at once, unless a record is longer.
@@ -39,7 +39,7 @@ _BATCH_ROWS = 10_000
 
 
 def delivery_rows(
-    settings: Settings, contract: SourceContract, delivery: Delivery, file_path: str, part: Part | None = None
+    settings: Settings, contract: SourceContract, delivery: DeliveredFile, file_path: str, part: Part | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one delivery, in file order, as Arrow batches of :func:`bronze_columns`.
 
@@ -72,7 +72,7 @@ def parts_of(contract: SourceContract, stream: BinaryIO, size: int) -> Sequence[
 
 def rows_by_columns(
     contract: SourceContract,
-    delivery: Delivery,
+    delivery: DeliveredFile,
     stream: BinaryIO,
     block_bytes: int = BLOCK_BYTES,
     part: Part | None = None,
@@ -99,7 +99,7 @@ def rows_by_columns(
     yield from exact_rows(contract, delivery, stream) if blocks is None else rows_of_blocks(contract, delivery, blocks)
 
 
-def exact_rows(contract: SourceContract, delivery: Delivery, stream: BinaryIO) -> Iterator[pa.RecordBatch]:
+def exact_rows(contract: SourceContract, delivery: DeliveredFile, stream: BinaryIO) -> Iterator[pa.RecordBatch]:
     """The rows, each parsed by itself.
 
     :raises FileProblem: as :func:`delivery_rows`.

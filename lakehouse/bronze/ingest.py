@@ -18,25 +18,31 @@ from lakehouse import locations, pieces
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import pending_files
 from lakehouse.bronze import table as bronze_table
+from lakehouse.bronze.landing import Fingerprint, LandingFile
 from lakehouse.delta.columns import bronze_columns
 from lakehouse.dispositions import account_tables, claims, row_rules
+from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.lateness import keyed_watermark_state
 from lakehouse.ledger import ingestions, key_log
 from lakehouse.ledger.ingestions import Ingestion
-from lakehouse.ledger.row_ids import Delivery
+from lakehouse.ledger.row_ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import date, datetime
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.bronze.landing import Fingerprint, LandingFile, Listing
+    from lakehouse.bronze.landing import Listing
     from lakehouse.bronze.pending_files import Readiness
     from lakehouse.bronze.table import Deliveries
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
+
+
+#: Of an entry of the ledger, what a file that counts again has as well.
+_TOUCHED = ("touched_days", "touched_rows")
 
 
 @dataclass(frozen=True)
@@ -83,24 +89,30 @@ class Ingest:
         listing = bronze_landing.listing_of_days(self._settings, self._contract, days)
         unseen = replace(listing, files=pending_files.unseen_files(listing.files, entries))
         reports = {day: DayReport() for day in sorted(days)}
-        known = {ingestion_id: entry.source_file for ingestion_id, entry in ingestions.ingested(entries).items()}
-        new: list[tuple[LandingFile, Fingerprint]] = []
+        known = ingestions.ingested(entries)
+        new: list[Ingestion] = []
+        files: dict[str, LandingFile] = {}
         for day, report in reports.items():
             ready = self._ready(day, only, unseen, entries, report)
             for file, fingerprint, problem in self._readable(day, ready, report):
-                if problem is None and fingerprint.ingestion_id in known:
-                    message = f"the same content came as {known[fingerprint.ingestion_id]}"
-                    report.redelivered.append(self._entry(file, fingerprint, "redelivered", message=message))
+                listed = ready.expected.get(file.name)
+                entry = self._entry(file, fingerprint, delivery=listed.manifest if listed else None)
+                if problem is None and entry.ingestion_id in known:
+                    message = f"the same content came as {known[entry.ingestion_id].source_file}"
+                    report.redelivered.append(replace(entry, status="redelivered", message=message))
                 elif problem := problem or fingerprint.problem or self._schema_problem():
-                    report.held.append(self._entry(file, fingerprint, "held", message=f"{file.name}: {problem}"))
+                    report.held.append(replace(entry, status="held", message=f"{file.name}: {problem}"))
                 else:
-                    new.append((file, fingerprint))
-                    known[fingerprint.ingestion_id] = file.name
+                    new.append(entry)
+                    known[entry.ingestion_id], files[entry.ingestion_id] = entry, file
+            report.redelivered.extend(self._named_again(day, ready, entries))
         ingestions.record(self._settings, *(entry for report in reports.values() for entry in report.held))
-        for entry in self._ingested(new):
-            reports[entry.arrival_date].ingested.append(entry)
-        # Last: a file is known to be delivered again only once its content is recorded.
-        ingestions.record(self._settings, *(entry for report in reports.values() for entry in report.redelivered))
+        recorded = self._ingested(new, files, [entry for report in reports.values() for entry in report.redelivered], known)
+        for report in reports.values():
+            report.redelivered.clear()
+        for entry in recorded:
+            report = reports[entry.arrival_date]
+            (report.ingested if entry.status == "ingested" else report.redelivered).append(entry)
         keyed_watermark_state.advance(self._settings, self._contract)
         return reports
 
@@ -134,44 +146,84 @@ class Ingest:
             else:
                 yield file, fingerprint, violations.get(file.name)
 
-    def _ingested(self, files: list[tuple[LandingFile, Fingerprint]]) -> list[Ingestion]:
-        """Append files to Bronze, judge their rows, and record them."""
-        if not files:
-            return []
-        now, by_id = self._settings.clock(), {fingerprint.ingestion_id: (file, fingerprint) for file, fingerprint in files}
-        deliveries: Deliveries = [
-            (Delivery(file.name, fingerprint.ingestion_id, file.arrival_date, now), file) for file, fingerprint in files
-        ]
-        self._expect(sum(file.size for _, file in deliveries))
-        bronze_table.append(self._session, self._settings, self._contract, deliveries, self._run_id)
-        judged = self._judged([delivery for delivery, _ in deliveries])
-        recorded = [self._entry(*by_id[name], "ingested", **of_ingestion) for name, of_ingestion in judged.items()]
+    def _ingested(
+        self,
+        new: Sequence[Ingestion],
+        files: Mapping[str, LandingFile],
+        redelivered: Sequence[Ingestion],
+        known: Mapping[str, Ingestion],
+    ) -> list[Ingestion]:
+        """Append new files to Bronze, judge their rows, and record all files by one commit.
+
+        By one commit, because files of a delivery count together, whether their content is new or not.
+
+        :param files: the new files by ingestion id.
+        :param known: the first entry of each content.
+        """
+        now = self._settings.clock()
+        delivered = [_delivered(entry, now) for entry in new]
+        if new:
+            self._expect(sum(entry.bytes for entry in new))
+            content: Deliveries = [(file, files[file.ingestion_id]) for file in delivered]
+            bronze_table.append(self._session, self._settings, self._contract, content, self._run_id)
+        again = self._counting_again(redelivered, known)
+        judged = self._judged(delivered, {_delivered(entry, now): known[entry.ingestion_id].arrival_date for entry in again})
+        recorded = [replace(entry, **judged[entry.ingestion_id]) for entry in new]
+        for entry in redelivered:
+            touched = {name: judged[entry.ingestion_id][name] for name in _TOUCHED} if entry in again else {}
+            recorded.append(replace(entry, **touched))
         ingestions.record(self._settings, *recorded)
         return recorded
 
-    def _judged(self, deliveries: list[Delivery]) -> dict[str, dict[str, Any]]:
-        """Judge the rows of deliveries, enter them into the key log and the disposition tables, and count them."""
-        ids = [delivery.ingestion_id for delivery in deliveries]
-        arrivals = {delivery.arrival_date for delivery in deliveries}
-        where = {"arrival_date": arrivals, "ingestion_id": set(ids)}
+    def _named_again(self, day: date, ready: Readiness, entries: Collection[Ingestion]) -> Iterator[Ingestion]:
+        """Files that came with an earlier delivery and are named, but not sent, by a manifest of this one."""
+        sent = {file.name for file in ready.files}
+        recorded = {entry.source_file: entry for entry in entries if entry.status != "held"}
+        for name, listed in ready.expected.items():
+            if sent and name not in sent and recorded[name].delivered_with != listed.manifest:
+                entry = recorded[name]
+                file = LandingFile("", name, day, entry.bytes, entry.modified)
+                named = self._entry(file, Fingerprint(entry.content_hash, entry.bytes), listed.manifest)
+                yield replace(named, status="redelivered", message=f"{listed.manifest} names it, and it came before")
+
+    def _counting_again(self, redelivered: Sequence[Ingestion], known: Mapping[str, Ingestion]) -> list[Ingestion]:
+        """Of files with known content, those that belong to a delivery in which the content has not come yet."""
+        if not redelivered or not policy_of(self._contract).chooses_deliveries:
+            return []
+        entries = [*known.values(), *ingestions.inputs(ingestions.all_of(self._settings, self._source)).values()]
+        had = {(entry.ingestion_id, entry.delivered_with) for entry in entries}
+        by_delivery = {(entry.ingestion_id, entry.delivered_with): entry for entry in redelivered}
+        return [entry for place, entry in by_delivery.items() if place not in had]
+
+    def _judged(self, files: Sequence[DeliveredFile], redelivered: Mapping[DeliveredFile, date]) -> dict[str, dict[str, Any]]:
+        """Judge the rows of files, enter them into the key log and the disposition tables, and count them.
+
+        :param redelivered: files of known content that count again, with the arrival days of their rows.
+        """
+        if not files and not redelivered:
+            return {}
+        ids, arrivals = [file.ingestion_id for file in files], {file.arrival_date for file in files}
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         newest: dict[str, dict[str, datetime]] = defaultdict(dict)
 
         def claims_of() -> Iterator[pa.Table]:
             counts.clear()
             newest.clear()
+            where = {"arrival_date": arrivals, "ingestion_id": set(ids)}
             judged = row_rules.judged(self._settings, self._contract, self._session, where)
             for rows in pieces.counted("rows judged", judged):
                 _count(rows, counts, newest)
                 yield key_log.claims(rows)
 
-        key_log.append(self._settings, self._source, ids, arrivals, claims_of)
+        if files:
+            key_log.append(self._settings, self._source, ids, arrivals, claims_of)
         malformed = sum(of_ingestion["malformed"] for of_ingestion in counts.values())
-        account_tables.after_ingestions(self._settings, self._contract, deliveries, malformed)
+        account_tables.after_ingestions(self._settings, self._contract, files, malformed, redelivered)
         # From the log: a stopped run may have judged the rows already, under another contract.
-        touched = claims.touched_days(self._settings, self._contract, ids, arrivals)
+        every = [*ids, *(file.ingestion_id for file in redelivered)]
+        touched = claims.touched_days(self._settings, self._contract, every, {*arrivals, *redelivered.values()})
         touches = {name: {"touched_days": list(days), "touched_rows": list(days.values())} for name, days in touched.items()}
-        return {name: {**counts[name], **newest[name], **touches[name]} for name in ids}
+        return {name: {**counts[name], **newest[name], **touches[name]} for name in every}
 
     def _schema_problem(self) -> str | None:
         """Why Bronze cannot take rows of the contract as it is now; columns that are new in it are added."""
@@ -184,7 +236,7 @@ class Ingest:
             return str(problem)
         return None
 
-    def _entry(self, file: LandingFile, fingerprint: Fingerprint, status: str, **more: object) -> Ingestion:
+    def _entry(self, file: LandingFile, fingerprint: Fingerprint, delivery: str | None) -> Ingestion:
         return Ingestion(
             source=self._source,
             ingestion_id=fingerprint.ingestion_id,
@@ -193,11 +245,15 @@ class Ingest:
             source_file=file.name,
             bytes=file.size,
             modified=file.modified,
-            status=status,  # type: ignore[arg-type]
+            status="ingested",
             run_id=self._run_id,
             recorded_at=self._settings.clock(),
-            **more,  # type: ignore[arg-type]
+            delivery=delivery,
         )
+
+
+def _delivered(entry: Ingestion, now: datetime) -> DeliveredFile:
+    return DeliveredFile(entry.source_file, entry.ingestion_id, entry.arrival_date, now, entry.delivery or "")
 
 
 def _count(rows: pa.Table, counts: dict[str, Counter[str]], newest: dict[str, dict[str, datetime]]) -> None:

@@ -16,7 +16,7 @@ from lakehouse.bronze import delivery_reader
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import claims, judged_rows
 from lakehouse.ledger import key_log
-from lakehouse.ledger.row_ids import Delivery
+from lakehouse.ledger.row_ids import DeliveredFile
 from lakehouse.ledger.row_states import AdmissionStatus
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Preview:
 
 def preview_file(settings: Settings, contract: SourceContract, file: LandingFile, fingerprint: Fingerprint) -> Preview:
     """Read a file that has not been ingested, as if it arrived now."""
-    delivery = Delivery(file.name, fingerprint.ingestion_id, file.arrival_date, settings.clock())
+    delivery = DeliveredFile(file.name, fingerprint.ingestion_id, file.arrival_date, settings.clock())
     columns = judged_rows.columns_to_judge(contract)
     schema = arrow_schema(tuple(column for column in bronze_columns(contract) if column[0] in columns))
     batches = delivery_reader.delivery_rows(settings, contract, delivery, file.path)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakehouse.bronze.file_formats import Record
     from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.source_rules import SyntheticKey
-    from lakehouse.ledger.row_ids import Delivery
+    from lakehouse.ledger.row_ids import DeliveredFile
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -33,7 +33,7 @@ class Malformed(ValueError):  # noqa: N818 (the term of rule R4)
 class RowParser:
     """Turns the records of one delivery into bronze rows (dicts by column name)."""
 
-    def __init__(self, contract: SourceContract, delivery: Delivery) -> None:
+    def __init__(self, contract: SourceContract, delivery: DeliveredFile) -> None:
         self._contract = contract
         self._delivery = delivery
         self._zone = ZoneInfo(contract.clocks.timezone)

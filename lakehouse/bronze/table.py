@@ -16,7 +16,7 @@ from lakehouse.bronze.delivery_reader import delivery_parts, delivery_rows
 from lakehouse.bronze.landing import LandingFile
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl
-from lakehouse.ledger.row_ids import Delivery
+from lakehouse.ledger.row_ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark.session import sized_for
 
@@ -39,13 +39,13 @@ _TASK_BYTES = 2**24
 _PART_BYTES = 2**26
 
 #: The files to append, each with what identifies its delivery.
-Deliveries = Sequence[tuple[Delivery, LandingFile]]
+Deliveries = Sequence[tuple[DeliveredFile, LandingFile]]
 
 
 class _Piece(NamedTuple):
     """What a task reads of a file: a part, or all of it."""
 
-    delivery: Delivery
+    delivery: DeliveredFile
     file: LandingFile
     part: Part | None
 

@@ -59,3 +59,11 @@ def lateness(event_ts: datetime | None, event_date: date | None, arrival_ts: dat
     if event_ts is not None:
         return arrival_ts - event_ts
     return None if event_date is None else arrival_ts - end_of_day(event_date, zone)
+
+
+def arrived_at(arrival_day: date, taken_in_at: datetime, zone: ZoneInfo) -> datetime:
+    """When a file arrived: at its ingestion, or at the end of its arrival day if that was earlier.
+
+    An old day that is ingested today therefore does not count as fresh.
+    """
+    return min(taken_in_at, end_of_day(arrival_day, zone))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.table_io import Where
     from lakehouse.dispositions.reprocess_policy import Choice
-    from lakehouse.ledger.row_ids import RowId
+    from lakehouse.ledger.row_ids import DeliveredFile, RowId
     from lakehouse.settings import Settings
 
 _DECISION = ("verdict", "by", "decided_at", "reason")
@@ -118,11 +118,11 @@ def table(
     *,
     arrival_days: Collection[date] | None = None,
     keys: Collection[str] | pa.Array | None = None,
-    unrecorded: Mapping[str, str] | None = None,
+    unrecorded: Collection[DeliveredFile] = (),
 ) -> pa.Table:
     """Rows of Bronze with their dispositions, by arrival day, file and line: all, or of some arrival days and keys.
 
-    :param unrecorded: the files of ingestions that the ledger does not know yet, by id.
+    :param unrecorded: files that the ledger does not know yet.
     :returns: columns :data:`SCHEMA`.
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
     """
@@ -149,7 +149,7 @@ def table(
 
 
 def pieces(
-    settings: Settings, contract: SourceContract, where: Where, unrecorded: Mapping[str, str] | None = None
+    settings: Settings, contract: SourceContract, where: Where, unrecorded: Collection[DeliveredFile] = ()
 ) -> Iterator[pa.Table]:
     """The sound rows with the keys of some claims, with their dispositions, in pieces and in no order; :data:`SCHEMA`.
 
@@ -157,7 +157,7 @@ def pieces(
     covers Bronze is checked by counting (``dispositions.checks``).
 
     :param where: the claims, see ``key_log.about_keys_with``.
-    :param unrecorded: the files of ingestions that the ledger does not know yet, by id.
+    :param unrecorded: files that the ledger does not know yet.
     """
     judge = _Judge(settings, contract, unrecorded)
     for log in key_log.about_keys_with(settings, contract.dataset, _OF_CLAIM, where):
@@ -178,10 +178,11 @@ def malformed(settings: Settings, contract: SourceContract, where: Where) -> Ite
 class _Judge:
     """What the account of any claims depends on, read once."""
 
-    def __init__(self, settings: Settings, contract: SourceContract, unrecorded: Mapping[str, str] | None) -> None:
-        self._settings, self._contract = settings, contract
+    def __init__(self, settings: Settings, contract: SourceContract, unrecorded: Collection[DeliveredFile]) -> None:
+        self._settings, self._contract, self._unrecorded = settings, contract, unrecorded
         self._recorded = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
-        self._files = {ingestion_id: entry.source_file for ingestion_id, entry in self._recorded.items()} | dict(unrecorded or {})
+        files = {file.ingestion_id: file.path for file in unrecorded}
+        self._files = files | {ingestion_id: entry.source_file for ingestion_id, entry in self._recorded.items()}
         self._decided = decisions.in_force(settings, contract.dataset)
         self._descriptions = _descriptions(self._decided)
 
@@ -211,9 +212,10 @@ class _Judge:
         return pa.table(columns).select(SCHEMA.names).cast(SCHEMA)
 
     def _chosen(self, log: pa.Table) -> dict[date, Choice]:
-        if not policy_of(self._contract).chooses_arrivals:
+        if not policy_of(self._contract).chooses_deliveries:
             return {}
-        return claims.choices(self._settings, self._contract, set(pc.unique(log["event_date"].drop_null()).to_pylist()))
+        days = set(pc.unique(log["event_date"].drop_null()).to_pylist())
+        return claims.choices(self._settings, self._contract, days, unrecorded=self._unrecorded)
 
     def _read_files(self, log: pa.Table) -> None:
         """Read the files of claims whose ingestion the ledger does not know, because its run was stopped, from Bronze."""

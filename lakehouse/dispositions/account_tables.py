@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.table_io import Where
-    from lakehouse.ledger.row_ids import Delivery
+    from lakehouse.ledger.row_ids import DeliveredFile
     from lakehouse.settings import Settings
 
 #: At most about so many rows are merged by one commit.
@@ -80,19 +80,28 @@ def is_overdue(entry: Mapping[str, Any], now: datetime) -> bool:
     return bool(entry["quarantine_status"] == QuarantineStatus.OPEN.value and deadline < now)
 
 
-def after_ingestions(settings: Settings, contract: SourceContract, deliveries: Collection[Delivery], malformed: int) -> None:
-    """Write the rows of deliveries and the older rows that they changed, before the ledger records the deliveries.
+def after_ingestions(
+    settings: Settings,
+    contract: SourceContract,
+    files: Collection[DeliveredFile],
+    malformed: int,
+    redelivered: Mapping[DeliveredFile, date],
+) -> None:
+    """Write the rows of delivered files and the older rows that they changed, before the ledger records the files.
 
     :param malformed: how many of their rows are malformed.
+    :param redelivered: further files, of known content, that count again in another delivery; each with the arrival day under
+        which Bronze has its rows.
     """
-    files = {delivery.ingestion_id: delivery.path for delivery in deliveries}
-    where: Where = {"ingestion_id": list(files), "arrival_date": {delivery.arrival_date for delivery in deliveries}}
+    where: Where = {"ingestion_id": [file.ingestion_id for file in files], "arrival_date": {file.arrival_date for file in files}}
 
     def affected() -> Iterator[pa.Table]:
         listed = None
-        if policy_of(contract).chooses_arrivals:
-            keys, days = key_log.keys_and_days(settings, contract.dataset, **where)
-            listed = _of_arrivals(settings, contract, keys, days, files)
+        if policy_of(contract).chooses_deliveries:
+            unrecorded = [*files, *redelivered]
+            ids, arrivals = {file.ingestion_id for file in unrecorded}, {*where["arrival_date"], *redelivered.values()}
+            keys, days = key_log.keys_and_days(settings, contract.dataset, ids, arrivals)
+            listed = _of_arrivals(settings, contract, keys, days, unrecorded)
             yield listed
         else:
             yield from account.pieces(settings, contract, where, files)
@@ -100,7 +109,7 @@ def after_ingestions(settings: Settings, contract: SourceContract, deliveries: C
             # A policy that replaces days lists whole arrival days: the rows may be among them already.
             yield unread if listed is None else unread.filter(pc.is_null(positions(unread, listed)))
 
-    _enter(settings, contract, affected, where)
+    _enter(settings, contract, affected, where if files else None)
 
 
 def after_decision(settings: Settings, contract: SourceContract, keys: set[str], days: set[date]) -> None:
@@ -111,7 +120,7 @@ def after_decision(settings: Settings, contract: SourceContract, keys: set[str],
     about = pa.array(sorted(keys), pa.string())
 
     def affected() -> Iterator[pa.Table]:
-        if policy_of(contract).chooses_arrivals:
+        if policy_of(contract).chooses_deliveries:
             yield _of_arrivals(settings, contract, about, days)
         else:
             arrivals = key_log.arrival_days_of(settings, contract.dataset, about)
@@ -124,7 +133,7 @@ def after_rebuild(settings: Settings, contract: SourceContract, days: set[date])
     """Write every row whose key has been on some event days."""
 
     def affected() -> Iterator[pa.Table]:
-        if not policy_of(contract).chooses_arrivals:
+        if not policy_of(contract).chooses_deliveries:
             yield from account.pieces(settings, contract, {"event_date": days})
             return
         path = locations.key_log(settings, contract.dataset)
@@ -136,7 +145,7 @@ def after_rebuild(settings: Settings, contract: SourceContract, days: set[date])
 
 
 def _of_arrivals(
-    settings: Settings, contract: SourceContract, keys: pa.Array, days: set[date], unrecorded: Mapping[str, str] | None = None
+    settings: Settings, contract: SourceContract, keys: pa.Array, days: set[date], unrecorded: Collection[DeliveredFile] = ()
 ) -> pa.Table:
     """The rows of all arrivals that have a row on an event day that rows of these keys and days may change.
 

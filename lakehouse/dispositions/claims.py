@@ -8,31 +8,48 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.calendar.event_day import arrived_at
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER
 from lakehouse.dispositions import judgement_history
 from lakehouse.dispositions.reprocess_policy import Share, policy_of
 from lakehouse.dispositions.row_groups import groups, numpy_of, positions
-from lakehouse.ledger import decisions, key_log
+from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.ledger.row_states import AdmissionStatus, StewardVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import date, datetime
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.reprocess_policy import Choice
     from lakehouse.dispositions.row_groups import Numbers
+    from lakehouse.ledger.row_ids import DeliveredFile
     from lakehouse.settings import Settings
 
 
+class Membership(NamedTuple):
+    """That an ingestion belongs to a delivery; one file may come in several."""
+
+    delivery: str
+    arrival_date: date
+
+
+#: By ingestion; one that is not listed belongs to the delivery of its arrival day.
+Memberships = dict[str, set[Membership]]
+
+
+#: The columns by which deliveries are compared.
+_ORDER = ["source_sequence", "arrival_ts"]
+_CHOSEN_BY = ["event_date", "arrival_date", *ORDER]
 #: The verdicts of stewards that admit a row.
 _ADMITTING = pa.array([verdict.value for verdict in StewardVerdict if verdict.barred_as is None])
 
@@ -121,27 +138,50 @@ def choices(
     days: Collection[date],
     ids: Collection[str] | None = None,
     until: datetime | None = None,
+    unrecorded: Iterable[DeliveredFile] = (),
 ) -> dict[date, Choice]:
-    """The arrival that each event day is computed from, under a policy that chooses arrivals; empty under the others.
+    """The ingestions that each event day is computed from, under a policy that chooses deliveries; empty under the others.
 
     :param ids: use only these ingestions, decisions and rebuild requests (R10).
     :param until: use only rows that had arrived by then.
+    :param unrecorded: files that the ledger does not know yet.
     """
     source, options = contract.dataset, settings.storage_options
     policy = policy_of(contract)
-    if not policy.chooses_arrivals:
+    if not policy.chooses_deliveries:
         return {}
     where: dict[str, Collection[Any]] = {} if policy.chooses_for_table else {"event_date": days}
     if ids is not None:
         where["ingestion_id"] = ids
-    log = table_io.read(locations.key_log(settings, source), ["event_date", *ORDER, "standing"], where, options)
+    log = table_io.read(locations.key_log(settings, source), [*_CHOSEN_BY, "standing"], where, options)
     if log is None:
         return policy.choose({}, days)
     if until is not None:
         log = log.filter(pc.less_equal(log["arrival_ts"], pa.scalar(until, log["arrival_ts"].type)))
     if ids is not None:
         log = _judged_as_then(log, judgement_history.as_of(settings, source, ids))
-    return policy.choose(shares(with_decisions(log, decisions.in_force(settings, source, ids))), days)
+    delivered = memberships(settings, contract, ids, until, unrecorded)
+    return policy.choose(shares(with_decisions(log, decisions.in_force(settings, source, ids)), delivered), days)
+
+
+def memberships(
+    settings: Settings,
+    contract: SourceContract,
+    ids: Collection[str] | None = None,
+    until: datetime | None = None,
+    unrecorded: Iterable[DeliveredFile] = (),
+) -> Memberships:
+    """The deliveries to which the files of a source belong; see :func:`choices` for the arguments."""
+    zone, delivered = ZoneInfo(contract.clocks.timezone), defaultdict[str, set[Membership]](set)
+    for input_id, entry in ingestions.inputs(ingestions.all_of(settings, contract.dataset)).items():
+        known = ids is None or input_id in ids
+        # The rows of an ingestion have arrival times of their own.
+        is_there = until is None or entry.status == "ingested" or arrived_at(entry.arrival_date, entry.recorded_at, zone) <= until
+        if known and is_there:
+            delivered[entry.ingestion_id].add(Membership(entry.delivered_with, entry.arrival_date))
+    for file in unrecorded:
+        delivered[file.ingestion_id].add(Membership(file.delivered_with, file.arrival_date))
+    return delivered
 
 
 def with_decisions(claims: pa.Table, decided: pa.Table) -> pa.Table:
@@ -164,32 +204,63 @@ def are_admitted(claims: pa.Table) -> pa.ChunkedArray:
     return pc.or_(by_steward, pc.fill_null(by_contract, False))
 
 
-def shares(claims: pa.Table) -> dict[date, list[Share]]:
-    """The shares of the arrivals in each event day, from all claims about these days.
+def shares(claims: pa.Table, delivered: Mapping[str, Collection[Membership]]) -> dict[date, list[Share]]:
+    """The shares of the deliveries in each event day, from all claims about these days.
 
-    :param claims: ``event_date``, the columns of ``ORDER``, ``standing``, ``steward``, ``about_file``.
+    A delivery is newer by the source's own sequence, then by its arrival day, then by the arrival of its rows.
+
+    :param claims: ``event_date``, ``arrival_date``, the total order, ``standing``, ``steward``, ``about_file``.
+    :param delivered: see :data:`Memberships`.
     """
-    claims = claims.filter(pc.is_valid(claims["event_date"]))
-    admitted = numpy_of(are_admitted(claims))
-    admits = pc.is_in(claims["steward"], value_set=_ADMITTING)
-    # Rows that a steward barred count as well: rejecting rows of a file must not bring an older file back.
-    counted = admitted | numpy_of(pc.is_valid(claims["steward"]))
-    place = groups(claims["event_date"], claims["ingestion_id"])
-    places = int(place.max(initial=-1)) + 1
-    rows = np.bincount(place[counted], minlength=places)
-    accepted = np.bincount(place[numpy_of(pc.and_(admits, pc.fill_null(claims["about_file"], False)))], minlength=places)
-    newest = _newest_of(claims, place, np.flatnonzero(admitted))
+    by_delivery: dict[tuple[date, str], list[tuple[date, _Part]]] = defaultdict(list)
+    for part in _parts(claims.filter(pc.is_valid(claims["event_date"]))):
+        of_arrival_day = Membership(part.arrival_date.isoformat(), part.arrival_date)
+        for membership in delivered.get(part.ingestion_id) or [of_arrival_day]:
+            by_delivery[part.event_date, membership.delivery].append((membership.arrival_date, part))
     by_day: dict[date, list[Share]] = defaultdict(list)
-    for number, row in zip(place[newest], claims.take(pa.array(newest)).to_pylist()):
-        order = tuple(row[name] for name in ORDER)
-        by_day[row["event_date"]].append(Share(row["ingestion_id"], int(rows[number]), order, bool(accepted[number])))
+    for (day, delivery), parts in by_delivery.items():
+        newest = max((part.newest for _, part in parts if part.newest), default=None)
+        if newest is not None:
+            sequence, arrived = newest
+            order = (sequence, max(arrival_date for arrival_date, _ in parts), arrived, delivery)
+            ids, rows = frozenset(part.ingestion_id for _, part in parts), sum(part.rows for _, part in parts)
+            by_day[day].append(Share(delivery, ids, rows, order, any(part.accepted for _, part in parts)))
     return by_day
 
 
+class _Part(NamedTuple):
+    """The rows of one event day in one ingestion; ``newest`` is the place of the greatest admitted one, None without any."""
+
+    event_date: date
+    ingestion_id: str
+    arrival_date: date
+    rows: int
+    accepted: bool
+    newest: tuple[int, datetime] | None
+
+
+def _parts(claims: pa.Table) -> list[_Part]:
+    admitted = numpy_of(are_admitted(claims))
+    admits = pc.is_in(claims["steward"], value_set=_ADMITTING)
+    # Rows that a steward barred count as well: rejecting rows of a delivery must not bring an older one back.
+    counted = admitted | numpy_of(pc.is_valid(claims["steward"]))
+    place = groups(claims["event_date"], claims["ingestion_id"])
+    firsts = np.unique(place, return_index=True)[1]
+    rows = np.bincount(place[counted], minlength=len(firsts)).tolist()
+    accepted = np.bincount(place[numpy_of(pc.and_(admits, pc.fill_null(claims["about_file"], False)))], minlength=len(firsts))
+    newest = _newest_of(claims, place, np.flatnonzero(admitted))
+    order = claims.select(_ORDER).take(pa.array(newest)).to_pylist()
+    newest_at = {number: (row["source_sequence"], row["arrival_ts"]) for number, row in zip(place[newest].tolist(), order)}
+    named = claims.select(["event_date", "ingestion_id", "arrival_date"]).take(pa.array(firsts)).to_pylist()
+    return [
+        _Part(**row, rows=rows[number], accepted=bool(accepted[number]), newest=newest_at.get(number))
+        for number, row in enumerate(named)
+    ]
+
+
 def _newest_of(claims: pa.Table, place: Numbers, rows: Numbers) -> Numbers:
-    """For each day of an arrival that is among some rows, the position of the greatest of these rows by the total order."""
-    inside = [name for name in ORDER if name != "ingestion_id"]  # one arrival has one id
-    order = rows[np.lexsort([numpy_of(claims[name])[rows] for name in reversed(inside)] + [place[rows]])]
+    """For each day of an ingestion that is among some rows, the position of the greatest of these rows."""
+    order = rows[np.lexsort([numpy_of(claims[name])[rows] for name in reversed(_ORDER)] + [place[rows]])]
     return order[np.flatnonzero(np.diff(place[order], append=-1))]
 
 

@@ -59,7 +59,7 @@ def dispositions(
     """The disposition of each row whose own key is in a set of claims: columns :data:`SCHEMA`, in the order of the claims.
 
     :param claims: every claim about some keys, whether its row is admitted or not: columns :data:`CLAIM_COLUMNS`.
-    :param chosen: the choice of each event day, if the policy chooses arrivals.
+    :param chosen: the choice of each event day, if the policy chooses deliveries.
     :param contents: for some claims, a number of each one's content: the same number for rows of one key with equal
         content, NULL where it is not known or equal to no other. It is called with the claims of contested keys only.
     """
@@ -75,7 +75,7 @@ def dispositions(
 
     judge_cases(verdicts.barred, "standing", "detail", "steward")
     excluded = np.empty(0, np.int64)
-    if policy.chooses_arrivals:
+    if policy.chooses_deliveries:
         excluded = judge_cases(partial(policy.excluded, chosen=chosen), "event_date", "ingestion_id")
     rows = np.flatnonzero(verdict_of == _NONE)
     if policy.keys_contend:

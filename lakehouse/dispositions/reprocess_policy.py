@@ -1,4 +1,4 @@
-"""The reprocess policies: how several arrivals about the same event days become one content of silver.
+"""The reprocess policies: how several deliveries about the same event days become one content of silver.
 
 Every rule in which the policies differ is here, with one class per policy. Callers read the tables and pass in the rows; the
 same selection on sets of claims (``contests``) and on DataFrames (``silver.merge``, ``silver.admitted_claims``) follows the
@@ -26,14 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Share:
-    """The rows of one event day in one arrival.
+    """The rows of one event day in one delivery: what its sender delivered together.
 
+    :param delivery: the manifest, else the arrival day; see ``ledger.ingestions.Ingestion.delivered_with``.
+    :param ingestion_ids: its files with rows of the day.
     :param rows: how many rows are admitted or were barred individually by a steward.
-    :param order: the greatest position in the total order among its rows, by which arrivals are newer or older.
+    :param order: the position by which deliveries are newer or older.
     :param accepted: whether a steward has accepted it although it shrinks the day.
     """
 
-    ingestion_id: str
+    delivery: str
+    ingestion_ids: frozenset[str]
     rows: int
     order: tuple[Any, ...]
     accepted: bool = False
@@ -41,14 +44,14 @@ class Share:
 
 @dataclass(frozen=True)
 class Choice:
-    """The arrival that a day is computed from, and those that are held because they would shrink it."""
+    """The ingestions that a day is computed from, and those of deliveries that are held because they would shrink it."""
 
-    holder: str | None
+    counting: frozenset[str]
     held: frozenset[str]
 
 
-#: The choice for a day without an arrival.
-NO_ARRIVAL = Choice(None, frozenset())
+#: The choice for a day without a delivery.
+NO_DELIVERY = Choice(frozenset(), frozenset())
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class ReprocessPolicy(ABC):
 
     :param by_sequence: whether the source numbers its changes.
     :param one_event: whether several inserts of a key are one event, as under a synthetic key.
-    :param max_shrink: the share of a day's rows that a re-sent file may lack.
+    :param max_shrink: the share of a day's rows that a later delivery may lack.
     """
 
     by_sequence: bool
@@ -72,9 +75,9 @@ class ReprocessPolicy(ABC):
     keys_contend: ClassVar[bool] = True
     #: Whether they contend on each event day separately, so that a key may live on several days.
     contends_per_day: ClassVar[bool] = False
-    #: Whether silver is computed only from chosen arrivals (see :meth:`choose`).
-    chooses_arrivals: ClassVar[bool] = False
-    #: Whether one arrival is chosen for the whole table, and not one for each event day.
+    #: Whether silver is computed only from chosen deliveries (see :meth:`choose`).
+    chooses_deliveries: ClassVar[bool] = False
+    #: Whether one delivery is chosen for the whole table, and not one for each event day.
     chooses_for_table: ClassVar[bool] = False
     #: Whether a run has to be confirmed by the person who starts it.
     needs_confirmation: ClassVar[bool] = False
@@ -94,25 +97,25 @@ class ReprocessPolicy(ABC):
         return row_days
 
     def choose(self, shares: Mapping[date, Sequence[Share]], days: Collection[date]) -> dict[date, Choice]:  # noqa: ARG002
-        """The arrival that each event day is computed from; empty if every arrival counts.
+        """The ingestions that each event day is computed from; empty if every one counts.
 
-        :param shares: the shares of the arrivals by event day; for :attr:`chooses_for_table`, of all days.
+        :param shares: the shares of the deliveries by event day; for :attr:`chooses_for_table`, of all days.
         """
         return {}
 
     def excluded(self, day: date | None, ingestion_id: str, chosen: Mapping[date, Choice]) -> RowVerdict | None:
-        """The verdict on the rows of an arrival that was not chosen for their day; None for rows that may contend.
+        """The verdict on the rows of an ingestion that was not chosen for their day; None for rows that may contend.
 
         :param chosen: the choice of each event day.
         """
-        if not self.chooses_arrivals:
+        if not self.chooses_deliveries:
             return None
-        choice = chosen[day] if day else NO_ARRIVAL
+        choice = chosen[day] if day else NO_DELIVERY
+        if ingestion_id in choice.counting:
+            return None
         if ingestion_id in choice.held:
-            return RowVerdict(Disposition.QUARANTINED, f"its file would shrink {day} by more than {self.max_shrink:.0%}")
-        if ingestion_id != choice.holder:
-            return RowVerdict(Disposition.SUPERSEDED, "a newer arrival is the whole truth for the day")
-        return None
+            return RowVerdict(Disposition.QUARANTINED, f"its delivery would shrink {day} by more than {self.max_shrink:.0%}")
+        return RowVerdict(Disposition.SUPERSEDED, "a newer delivery is the whole truth for the day")
 
 
 class MergePolicy(ReprocessPolicy):
@@ -139,37 +142,38 @@ class AppendPolicy(ReprocessPolicy):
 
 
 class OverwritePartitionPolicy(ReprocessPolicy):
-    """The newest arrival replaces an event day, unless it lacks too many rows."""
+    """The newest delivery replaces an event day, unless it lacks too many rows."""
 
     name = "overwrite_partition_safe"
     contends_per_day = True
-    chooses_arrivals = True
+    chooses_deliveries = True
 
     def choose(self, shares: Mapping[date, Sequence[Share]], days: Collection[date]) -> dict[date, Choice]:
-        """Day by day, the newest arrival that is not held."""
+        """Day by day, the newest delivery that is not held."""
         return {day: self._choose_of_day(shares.get(day, ())) for day in days}
 
     def _choose_of_day(self, shares: Iterable[Share]) -> Choice:
         """The choice for one day.
 
-        Arrivals are compared in the total order, so that the order of ingestion does not matter. An arrival that is held does
-        not count until it is accepted.
+        Deliveries are compared in an order that does not depend on that of ingestion. One that is held does not count until it
+        is accepted.
         """
-        holder: Share | None = None
-        held = set()
+        newest: Share | None = None
+        held = set[str]()
         for share in sorted(shares, key=lambda share: share.order):
-            if holder is not None and not share.accepted and share.rows < holder.rows * (1 - self.max_shrink):
-                held.add(share.ingestion_id)
+            if newest is not None and not share.accepted and share.rows < newest.rows * (1 - self.max_shrink):
+                held |= share.ingestion_ids
             else:
-                holder = share
-        return Choice(holder.ingestion_id if holder else None, frozenset(held))
+                newest = share
+        counting = newest.ingestion_ids if newest else frozenset()
+        return Choice(counting, frozenset(held - counting))
 
 
 class OverwriteAllPolicy(ReprocessPolicy):
-    """The newest arrival replaces the table."""
+    """The newest delivery replaces the table."""
 
     name = "overwrite_all"
-    chooses_arrivals = True
+    chooses_deliveries = True
     chooses_for_table = True
     needs_confirmation = True
 
@@ -179,13 +183,17 @@ class OverwriteAllPolicy(ReprocessPolicy):
         days_of_keys: Callable[[], Collection[date]],  # noqa: ARG002 (see the base class)
         all_days: Callable[[], Collection[date]],
     ) -> set[date]:
-        """A newer arrival replaces all days."""
+        """A newer delivery replaces all days."""
         return row_days.union(all_days()) if row_days else row_days
 
     def choose(self, shares: Mapping[date, Sequence[Share]], days: Collection[date]) -> dict[date, Choice]:
-        """The newest arrival, for all days."""
-        newest = max((share for of_day in shares.values() for share in of_day), key=lambda share: share.order, default=None)
-        return dict.fromkeys(days, Choice(newest.ingestion_id, frozenset()) if newest else NO_ARRIVAL)
+        """The newest delivery, for all days."""
+        every = [share for of_day in shares.values() for share in of_day]
+        newest = max(every, key=lambda share: share.order, default=None)
+        counting = frozenset[str]().union(
+            *(share.ingestion_ids for share in every if newest and share.delivery == newest.delivery)
+        )
+        return dict.fromkeys(days, Choice(counting, frozenset()))
 
 
 POLICIES: Mapping[ReprocessPolicyName, type[ReprocessPolicy]] = {

@@ -143,7 +143,7 @@ def _of_content(
     if contract.quality.named_rules:
         notes.append("row rules are evaluated when the file is ingested; a row that fails one may change nothing")
     policy = policy_of(contract)
-    if policy.chooses_arrivals:
+    if policy.chooses_deliveries:
         notes.append(f"under {policy.name}, the other arrivals decide whether the file changes anything")
     result = Impact(contract.dataset, about, applied=False, days=sorted(days), rows=content.rows, out=content.out, notes=notes)
     return _through_gold(settings, catalog, result, PublicationCause())

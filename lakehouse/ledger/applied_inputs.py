@@ -65,7 +65,7 @@ def pending(settings: Settings, source: str) -> dict[date, set[str]]:
     """The event days that wait for silver, each with the ids of the inputs that it waits for (see ``input_ids``)."""
     waiting: dict[date, set[str]] = defaultdict(set)
     for day, entries in pending_entries(settings, source).items():
-        waiting[day] |= {entry.ingestion_id for entry in entries}
+        waiting[day] |= {entry.input_id for entry in entries}
     for day, ids in pending_manual_inputs(settings, source).items():
         waiting[day] |= ids
     return dict(waiting)
@@ -85,15 +85,15 @@ def pending_manual_inputs(settings: Settings, source: str) -> dict[date, set[str
 
 
 def pending_entries(settings: Settings, source: str) -> dict[date, list[Ingestion]]:
-    """The event days that wait for silver, each with the ingestions that wait for it."""
+    """The event days that wait for silver, each with the files that wait for it (see ``ingestions.inputs``)."""
     settings = with_table_cache(settings)
     applied_version = table_io.version(locations.applied_inputs(settings), settings.storage_options)
 
     def waiting() -> dict[date, list[Ingestion]]:
         applied = _applied_days(settings, source)
         by_day: dict[date, list[Ingestion]] = defaultdict(list)
-        for ingestion_id, entry in ingestions.ingested(ingestions.all_of(settings, source)).items():
-            done = applied.get(ingestion_id, ())
+        for input_id, entry in ingestions.inputs(ingestions.all_of(settings, source)).items():
+            done = applied.get(input_id, ())
             if len(done) == 1 and done[0].issuperset(entry.touched_days):  # as nearly all of a long history
                 continue
             for day in set(entry.touched_days).difference(*done):

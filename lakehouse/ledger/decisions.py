@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Decision:
     """One steward's decision about one row. ``number`` counts the decisions on that row, from 1.
 
-    ``about_file`` is set where the row waited because its file would shrink its day, so that the decision is about the file;
+    ``about_file`` is set where the row waited because its delivery would shrink its day, so that the decision is about that;
     ``decision_id`` is shared by the rows decided with one command; ``touched_days`` are the event days on which the row's
     key may have a row.
     """

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse import locations
+from lakehouse.ledger import input_ids
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ FileIdentity = tuple[str, int, "datetime | None"]
 
 @dataclass(frozen=True)
 class Ingestion:
-    """One delivery. ``touched_days`` are the event days whose silver content it may change.
+    """One delivered file. ``touched_days`` are the event days whose silver content it may change.
+
+    ``delivery`` names what its sender delivered together: the manifest, else the arrival day; see :attr:`delivered_with`.
 
     ``newest_arrival`` and ``newest_event`` are the greatest times of its sound rows, an event counted at the latest when it
     arrived; ``newest_marker`` is that of its rows which the contract's watermark takes for markers; ``skewed`` counts the rows
@@ -47,6 +50,19 @@ class Ingestion:
     newest_event: datetime | None = field(default=None, kw_only=True)
     newest_marker: datetime | None = field(default=None, kw_only=True)
     skewed: int = field(default=0, kw_only=True)
+    delivery: str | None = field(default=None, kw_only=True)
+
+    @property
+    def input_id(self) -> str:
+        """The id under which silver and the numbers list the file among their inputs."""
+        if self.status == "ingested":
+            return self.ingestion_id
+        return input_ids.of_redelivery(f"{self.source}|{self.ingestion_id}|{self.delivered_with}")
+
+    @property
+    def delivered_with(self) -> str:
+        """The name of the delivery: files of one delivery count together, and a later delivery replaces them."""
+        return self.delivery or self.arrival_date.isoformat()
 
     @property
     def identity(self) -> FileIdentity:
@@ -72,7 +88,8 @@ def record(settings: Settings, *entries: Ingestion) -> None:
 
 
 def _app_id(entry: Ingestion) -> str:
-    return f"{entry.status}:{entry.source}:{entry.content_hash}:{entry.source_file}:{entry.modified}:{entry.message or ''}"
+    text = f"{entry.status}:{entry.source}:{entry.content_hash}:{entry.source_file}:{entry.modified}:{entry.message or ''}"
+    return f"{text}:{entry.delivery}" if entry.status == "redelivered" and entry.touched_days else text
 
 
 def all_of(settings: Settings, source: str) -> Sequence[Ingestion]:
@@ -88,6 +105,19 @@ def all_of(settings: Settings, source: str) -> Sequence[Ingestion]:
 def ingested(entries: Iterable[Ingestion]) -> dict[str, Ingestion]:
     """The ingestions that are in Bronze, by id."""
     return {entry.ingestion_id: entry for entry in entries if entry.status == "ingested"}
+
+
+def inputs(entries: Iterable[Ingestion]) -> dict[str, Ingestion]:
+    """What silver is computed from, by input id: the ingestions, and the files that count again in a later delivery.
+
+    A file of known content adds no row to Bronze. It counts again where the contract's policy lets a delivery replace others:
+    only such an entry has days that it touches.
+    """
+    return {
+        entry.input_id: entry
+        for entry in entries
+        if entry.status == "ingested" or (entry.status == "redelivered" and entry.touched_days)
+    }
 
 
 def still_held(entries: Collection[Ingestion]) -> list[Ingestion]:

@@ -1,4 +1,4 @@
-"""The ids of the inputs of silver besides files: decisions, redactions and rebuild requests.
+"""The ids of the inputs of silver besides files: decisions, redactions, rebuild requests, and files that were delivered again.
 
 An id is the kind of the input, a colon and a hash of its content, so that writing the same input again gives the same id. The
 id of an ingestion has no kind (see ``ingestions``).
@@ -35,5 +35,10 @@ class InputKind(str, Enum):
 
 
 def is_manual_input(input_id: str) -> bool:
-    """Whether an id is that of a decision, a redaction or a rebuild request, and not of an ingestion."""
+    """Whether an id is that of a decision, a redaction or a rebuild request, and not of a delivered file."""
     return any(kind.is_kind_of(input_id) for kind in InputKind)
+
+
+def of_redelivery(content: str) -> str:
+    """The id of a file that was delivered again and counts again, see ``ingestions.inputs``."""
+    return f"redelivery:{hashlib.sha256(content.encode()).hexdigest()[:16]}"

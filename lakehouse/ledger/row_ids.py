@@ -17,17 +17,23 @@ RowId = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Delivery:
+class DeliveredFile:
     """One file as it was delivered.
 
     ``ingestion_id`` is derived from the hash of the content; ``received_at`` is the arrival time of records that do not
-    carry their own.
+    carry their own; ``delivery`` names the manifest that lists it, empty for none.
     """
 
     path: str
     ingestion_id: str
     arrival_date: date
     received_at: datetime
+    delivery: str = ""
+
+    @property
+    def delivered_with(self) -> str:
+        """As ``ingestions.Ingestion.delivered_with``."""
+        return self.delivery or self.arrival_date.isoformat()
 
 
 def row_id_of(row: Mapping[str, Any]) -> RowId:

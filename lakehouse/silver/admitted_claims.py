@@ -1,5 +1,5 @@
 """The claims that may contend for their keys, as a DataFrame: those about the keys of some ingestions, of admitted rows, of the
-chosen arrivals.
+chosen deliveries.
 
 The same rules row by row are in ``dispositions.claims``; how one claim wins its key is in ``merge``.
 """
@@ -104,13 +104,15 @@ def judged_as_then(spark: SparkSession, log: DataFrame, then: pa.Table) -> DataF
     return others.select(*key_log.SCHEMA.names).unionByName(overlay)
 
 
-def of_holders(spark: SparkSession, contract: SourceContract, claims: DataFrame, chosen: dict[date, Choice]) -> DataFrame:
-    """The claims of the chosen arrivals: for their day, or for the whole table."""
+def of_chosen(spark: SparkSession, contract: SourceContract, claims: DataFrame, chosen: dict[date, Choice]) -> DataFrame:
+    """The claims of the chosen deliveries: for their day, or for the whole table."""
     if policy_of(contract).chooses_for_table:
-        holders = {choice.holder for choice in chosen.values() if choice.holder}
-        return claims.where(F.col("ingestion_id").isin(sorted(holders)))  # on all days: a key contends on all of them
+        counting = set().union(*(choice.counting for choice in chosen.values()))
+        return claims.where(F.col("ingestion_id").isin(sorted(counting)))  # on all days: a key contends on all of them
     schema = pa.schema([("event_date", pa.date32()), ("ingestion_id", pa.string())])
-    rows = [{"event_date": day, "ingestion_id": choice.holder} for day, choice in chosen.items() if choice.holder]
+    rows = [
+        {"event_date": day, "ingestion_id": ingestion_id} for day, choice in chosen.items() for ingestion_id in choice.counting
+    ]
     return claims.join(
         dataframes.local(spark, pa.Table.from_pylist(rows, schema=schema)), ["event_date", "ingestion_id"], "left_semi"
     )

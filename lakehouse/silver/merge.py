@@ -98,8 +98,8 @@ def _living(
     policy = policy_of(contract)
     if not policy.keys_contend:
         return counting.where(_lives(days))
-    if policy.chooses_arrivals:
-        counting = admitted_claims.of_holders(spark, contract, counting, chosen)
+    if policy.chooses_deliveries:
+        counting = admitted_claims.of_chosen(spark, contract, counting, chosen)
     else:
         concerned = counting.where(_on(days)).select("record_key").distinct()
         counting = counting.join(concerned, "record_key", "left_semi")

@@ -14,7 +14,7 @@ import pytest
 from lakehouse.bronze import delivery_reader
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.ledger import ingestions
-from lakehouse.ledger.row_ids import Delivery
+from lakehouse.ledger.row_ids import DeliveredFile
 from lakehouse_tests.support.lake import Lake, content_id, contract, row_of
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.malformed_files import malformations
@@ -71,7 +71,7 @@ def read(settings: Settings, malformation: Malformation) -> tuple[str | None, li
     fingerprint = bronze_landing.fingerprint(settings, contract_, file)
     if fingerprint.problem:
         return fingerprint.problem, []
-    delivery = Delivery(file.name, fingerprint.ingestion_id, DAY, RECEIVED)
+    delivery = DeliveredFile(file.name, fingerprint.ingestion_id, DAY, RECEIVED)
     rows = [row for batch in delivery_reader.delivery_rows(settings, contract_, delivery, file.path) for row in batch.to_pylist()]
     origin = (DAY, file.name, content_id(malformation.content), "events")
     assert all(

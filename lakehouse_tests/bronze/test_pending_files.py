@@ -18,7 +18,7 @@ from lakehouse.bronze import delivery_reader
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts.loader import Catalog
-from lakehouse.ledger.row_ids import Delivery
+from lakehouse.ledger.row_ids import DeliveredFile
 from lakehouse.orchestration.assets.source_assets import bronze_asset
 from lakehouse_tests.support.lake import HEADER, Lake, contract, csv_file
 
@@ -168,6 +168,6 @@ def test_rows_are_counted_as_bronze_counts_them(settings, kind: str) -> None:
         content = sink.getvalue().to_pybytes()
     path = put(lake, "a.data", content)
     (file,) = bronze_landing.listing(settings, source).files
-    delivery = Delivery(file.name, "id", DAY, settings.clock())
+    delivery = DeliveredFile(file.name, "id", DAY, settings.clock())
     in_bronze = sum(len(batch) for batch in delivery_reader.delivery_rows(settings, source, delivery, str(path)))
     assert bronze_landing.count_records(settings, source, file) == in_bronze == 3

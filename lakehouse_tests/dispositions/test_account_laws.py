@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,6 +30,8 @@ from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.row_ids import RowId
     from lakehouse.settings import Settings
@@ -59,9 +63,31 @@ class Tables:
         path = locations.bronze(settings, SOURCE)
         row_writer.append(path, pa.Table.from_pylist(self.bronze, schema=schema), partition_by=["arrival_date"])
         row_writer.append(locations.key_log(settings, SOURCE), pa.Table.from_pylist(history.log, schema=key_log.SCHEMA))
-        file = Ingestion(SOURCE, "f1", "hash", DAYS[0], "f1.csv", 1, None, "ingested", "run", NOON)
-        ingestions.record(settings, file)
+        arrived = next((row["arrival_date"] for row in history.log if row["ingestion_id"] == "f1"), DAYS[0])
+        file = Ingestion(SOURCE, "f1", "hash", arrived, "f1.csv", 1, None, "ingested", "run", NOON)
+        self.redelivered = [
+            replace(
+                file,
+                ingestion_id=name,
+                content_hash=name,
+                arrival_date=day,
+                delivery=delivery,
+                status="redelivered",
+                touched_days=DAYS,
+            )
+            for name, memberships in history.delivered.items()
+            for delivery, day in memberships
+        ]
+        ingestions.record(settings, file, *self.redelivered)
+        self.delivered = self.delivered_with(self.redelivered)
         self.decided: dict[RowId, Decision] = {}
+
+    def delivered_with(self, redelivered: Iterable[Ingestion]) -> dict[str, set[tuple[str, date]]]:
+        """The deliveries of each file that the ledger knows, with some entries about files that came again."""
+        delivered = defaultdict[str, set[tuple[str, date]]](set)
+        for entry in [*ingestions.ingested(ingestions.all_of(self.settings, SOURCE)).values(), *redelivered]:
+            delivered[entry.ingestion_id].add((entry.delivered_with, entry.arrival_date))
+        return delivered
 
     def decide(self, *entries: Decision) -> str:
         self.decided |= {entry.row: entry for entry in entries}
@@ -76,7 +102,7 @@ class Tables:
         names = [name for name, _ in content_columns(self.contract)] + ["change_op", "corrects_key"]
         content = {row_id_of(row): tuple(row[name] for name in names) for row in self.bronze}
         policy, log = policy_of(self.contract), self.log()
-        chosen = policy.choose(row_by_row.shares(log, self.decided), DAYS)
+        chosen = policy.choose(row_by_row.shares(log, self.decided, self.delivered), DAYS)
         outcomes = row_by_row.outcomes(policy, log, self.decided, chosen, content)
         columns = [*account.SCHEMA.names[:7], "malformed_reason"]
         bronze = [{name: row[name] for name in columns} for row in self.bronze]
@@ -152,7 +178,7 @@ def _written(tables: Tables, expected: Rows, existing: Any, redacted: Any) -> di
     written = {row_id_of(row) for row in disposed.to_pylist()}
     due = [row for row in expected if row_id_of(row) in written]
     assert by_id(disposed.to_pylist()) == by_id([{name: row[name] for name in disposed.column_names} for row in due])
-    if not policy_of(source).chooses_arrivals:
+    if not policy_of(source).chooses_deliveries:
         assert written == {row_id_of(row) for row in expected if row["record_key"] is not None}
     table = table_io.read(locations.quarantine(settings, SOURCE))
     entries = {} if table is None else {row_id_of(row): row for row in table.to_pylist()}
@@ -166,7 +192,8 @@ def _written(tables: Tables, expected: Rows, existing: Any, redacted: Any) -> di
 def test_the_choice_of_arrivals_at_an_earlier_time_is_that_of_the_rows(tmp_path_factory, history, data) -> None:
     tables = Tables(lake_settings(tmp_path_factory.mktemp("lake")), history, 0)
     settings, source, policy = tables.settings, tables.contract, policy_of(tables.contract)
-    ids = {"f1", "f2"}
+    redelivered = [entry for entry in tables.redelivered if data.draw(st.booleans())]
+    ids, delivered = {"f1", "f2", *(entry.input_id for entry in redelivered)}, tables.delivered_with(redelivered)
     if history.decided:
         ids.add(tables.decide(*history.decided.values()))
         tables.decide(*(replace(one, verdict=StewardVerdict.REJECT, number=2) for one in history.decided.values()))
@@ -182,6 +209,6 @@ def test_the_choice_of_arrivals_at_an_earlier_time_is_that_of_the_rows(tmp_path_
     standing = {row_id_of(row): row["standing"] for row in judgement_history.as_of(settings, SOURCE, ids).to_pylist()}
     log = [row | {"standing": standing.get(row_id_of(row), row["standing"])} for row in tables.log()]
     log = [row for row in log if row["ingestion_id"] in ids and (until is None or row["arrival_ts"] <= until)]
-    shares = row_by_row.shares(log, history.decided)
-    expected = policy.choose(shares, DAYS) if policy.chooses_arrivals else {}
+    shares = row_by_row.shares(log, history.decided, delivered)
+    expected = policy.choose(shares, DAYS) if policy.chooses_deliveries else {}
     assert claims.choices(settings, source, DAYS, ids, until) == expected

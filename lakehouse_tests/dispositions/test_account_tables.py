@@ -12,7 +12,7 @@ from lakehouse.delta import row_writer, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account_tables
 from lakehouse.ledger import key_log
-from lakehouse.ledger.row_ids import Delivery
+from lakehouse.ledger.row_ids import DeliveredFile
 from lakehouse_tests.support.arrivals import append_claims
 from lakehouse_tests.support.claim_histories import DAYS, NOON
 from lakehouse_tests.support.lake import contract
@@ -34,7 +34,7 @@ def test_each_row_of_a_delivery_is_written_once_malformed_ones_too(tmp_path: Pat
     claims = [{name: value for name, value in claim.items() if name in key_log.SCHEMA.names}]
     append_claims(settings, "events", claims)
     for _ in range(2):  # a stopped run is repeated
-        account_tables.after_ingestions(settings, source, [Delivery("f1.csv", "f1", DAYS[0], NOON)], malformed=1)
+        account_tables.after_ingestions(settings, source, [DeliveredFile("f1.csv", "f1", DAYS[0], NOON)], 1, {})
         disposed = table_io.read(locations.dispositions(settings, "events"), ["line_number", "disposition", "because"])
         assert disposed is not None
         assert sorted(map(tuple, (row.values() for row in disposed.to_pylist()))) == [

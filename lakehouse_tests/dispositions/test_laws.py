@@ -141,8 +141,8 @@ def contents(content: dict[RowId, Any]) -> Any:
 def test_a_set_of_claims_is_disposed_of_like_its_rows_one_by_one(history: ClaimHistory) -> None:
     policy, log, decided, content = history.policy, history.log, history.decided, history.content
     table = claims.with_decisions(pa.Table.from_pylist(log, schema=key_log.SCHEMA), decisions_table(decided))
-    shares = claims.shares(table)
-    expected_shares = row_by_row.shares(log, decided)
+    shares = claims.shares(table, history.delivered)
+    expected_shares = row_by_row.shares(log, decided, history.delivered)
     assert {day: sorted(map(astuple, of_day)) for day, of_day in shares.items()} == {
         day: sorted(map(astuple, of_day)) for day, of_day in expected_shares.items()
     }

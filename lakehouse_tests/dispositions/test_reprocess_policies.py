@@ -16,13 +16,14 @@ from lakehouse.contracts import load_contract
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
+from lakehouse.gold.restatement import lineage
 from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.ledger.row_states import Disposition
 from lakehouse.silver import merge as silver_merge
 from lakehouse.stewardship import decide, quarantine
 from lakehouse.stewardship.quarantine import QuarantineFilter
 from lakehouse_tests.support.contract_texts import LAKELOGIC
-from lakehouse_tests.support.lake import Lake, contract
+from lakehouse_tests.support.lake import Lake, contract, csv_file
 from lakehouse_tests.support.resent_days import ARRIVED, FIRST, SECOND, A, B, C, D, deliver_and_update, lake_under_policy
 
 if TYPE_CHECKING:
@@ -92,6 +93,31 @@ def test_a_malformed_row_of_a_resent_day_has_one_disposition(settings, spark, po
     assert sorted(table["disposition"].to_pylist()) == ["applied", "malformed"]
 
 
+def test_a_day_in_two_files_is_sent_again_with_one_of_them_unchanged(settings, spark) -> None:
+    lake = lake_under_policy(settings, spark, "overwrite_partition_safe")
+    parts = [[f"{part}{number},1,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,,,0" for number in range(50)] for part in "ab"]
+    for name, lines in zip("ab", parts):
+        lake.deliver(ARRIVED[0], csv_file(lines), f"-{name}.csv")
+    lake.ingest(ARRIVED[0])
+    lake.update()
+    assert len(content(lake)) == 100
+    known = lineage.of_silver(settings, "events").ids
+    changed = [line.replace(",1,", ",2,") for line in parts[1]]
+    for name, lines in zip("ab", (parts[0], changed)):
+        lake.deliver(ARRIVED[1], csv_file(lines), f"-{name}.csv")
+    report = lake.ingest(ARRIVED[1])
+    assert lake.pending() == [FIRST]
+    lake.update()
+    assert Counter(amount for _, _, amount in content(lake)) == {1: 50, 2: 50}
+    assert became(lake) == {"applied": 100, "superseded": 50}
+    assert lake.rebuilt([FIRST]) == lake.silver()
+    inputs = lineage.of_silver(settings, "events")
+    assert inputs.ids - known == {report.ingested[0].ingestion_id, report.redelivered[0].input_id}
+    assert not lake.pending()
+    before = silver_merge.state(spark, settings, lake.contract, [FIRST], known)
+    assert {row["amount"] for row in before.collect()} == {1}, "as known then"
+
+
 def test_the_order_of_ingestion_does_not_matter_for_what_is_held(settings, spark) -> None:
     lake = lake_under_policy(settings, spark, "overwrite_partition_safe")
     deliver_and_update(lake, 2, "a,7,2024-01-01T12:00:00Z")
@@ -109,7 +135,7 @@ def test_an_arrival_that_would_shrink_the_day_is_held_until_a_steward_accepts_it
     assert deliver_and_update(lake, 1, "a,9,2024-01-01T12:00:00Z") == set()
     assert content(lake) == [("a", 1, 1), ("b", 1, 2), ("c", 2, 3), ("d", 1, 4)]
     (entry,) = quarantine.entries(settings, lake.contract, QuarantineFilter(cause="shrunken_partition"))
-    assert entry["quarantine_detail"] == "its file would shrink 2024-01-01 by more than 50%"
+    assert entry["quarantine_detail"] == "its delivery would shrink 2024-01-01 by more than 50%"
     taken = decide.decide(settings, lake.contract, [row_id_of(entry)], "accept", by="anna", reason="the shop was closed")
     assert taken.days == [FIRST]
     lake.update()

@@ -15,7 +15,7 @@ from lakehouse.bronze.row_parser import RowParser
 from lakehouse.contracts import load_catalog
 from lakehouse.examples import late_events
 from lakehouse.examples.late_events import FIRST_DAY, Event, Options
-from lakehouse.ledger.row_ids import Delivery
+from lakehouse.ledger.row_ids import DeliveredFile
 
 HOUR = timedelta(hours=1)
 
@@ -77,7 +77,7 @@ def test_the_contracts_read_every_line_of_the_files(tmp_path) -> None:
     made = late_events.events(replace(Options(), days=3))
     rows_read = []
     for name, text in late_events.files(made).items():
-        parser = RowParser(contract, Delivery(name, name, FIRST_DAY, datetime.now(timezone.utc)))
+        parser = RowParser(contract, DeliveredFile(name, name, FIRST_DAY, datetime.now(timezone.utc)))
         rows_read += parser.rows(read_records(io.BytesIO(text.encode()), contract.source, contract.columns_read))
     assert not [row for row in rows_read if "malformed_reason" in row]
     assert sum(row["amount"] for row in rows_read) == sum(event.amount for event in made)

@@ -13,7 +13,7 @@ from lakehouse.bronze.file_formats import read_records
 from lakehouse.bronze.row_parser import RowParser
 from lakehouse.contracts import load_catalog
 from lakehouse.examples import sales_stream
-from lakehouse.ledger.row_ids import Delivery
+from lakehouse.ledger.row_ids import DeliveredFile
 
 SEEDS = range(30)
 Row = dict[str, str]
@@ -130,7 +130,7 @@ def test_every_record_is_as_the_contract_says_but_one(seed: int) -> None:
     for name, text in sales_stream.files(seed).items():
         if ".again." in name:
             continue
-        parser = RowParser(contract, Delivery(name, name, arrival_day(name), datetime.now(timezone.utc)))
+        parser = RowParser(contract, DeliveredFile(name, name, arrival_day(name), datetime.now(timezone.utc)))
         rows = parser.rows(read_records(io.BytesIO(text.encode()), contract.source, contract.columns_read))
         reasons += [row["malformed_reason"] for row in rows if "malformed_reason" in row]
     assert len(reasons) == 1

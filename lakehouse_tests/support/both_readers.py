@@ -11,12 +11,14 @@ import pyarrow as pa
 from lakehouse.bronze.delivery_reader import exact_rows, rows_by_columns
 from lakehouse.bronze.file_formats import FileProblem
 from lakehouse.delta.columns import arrow_schema, bronze_columns
-from lakehouse.ledger.row_ids import Delivery
+from lakehouse.ledger.row_ids import DeliveredFile
 
 if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
 
-DELIVERY = Delivery("landing/events.part", "0123456789abcdef", date(2024, 2, 1), datetime(2024, 2, 1, 6, tzinfo=timezone.utc))
+DELIVERY = DeliveredFile(
+    "landing/events.part", "0123456789abcdef", date(2024, 2, 1), datetime(2024, 2, 1, 6, tzinfo=timezone.utc)
+)
 
 
 def outcome(reader: Any, source: SourceContract, content: bytes, *more: Any) -> pa.Table | str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
+from lakehouse.dispositions.claims import Membership
 from lakehouse.dispositions.reprocess_policy import POLICIES
 from lakehouse.ledger import key_log
 from lakehouse.ledger.decisions import Decision
@@ -26,12 +27,16 @@ STATUSES = ["admitted", "admitted", "admitted", "quarantined", "rejected", "drop
 
 @dataclass(frozen=True)
 class ClaimHistory:
-    """Claims of a key log in any order, complete for their keys; the decisions in force; the content of each row."""
+    """Claims of a key log in any order, complete for their keys; the decisions in force; the content of each row.
+
+    ``delivered`` holds the deliveries of some files, by file.
+    """
 
     policy: ReprocessPolicy
     log: list[dict[str, Any]]
     decided: dict[RowId, Decision]
     content: dict[RowId, tuple[Any, ...]]
+    delivered: dict[str, set[Membership]]
 
 
 @st.composite
@@ -44,17 +49,21 @@ def claim_histories(draw: st.DrawFn) -> ClaimHistory:
     log: list[dict[str, Any]] = []
     decided: dict[RowId, Decision] = {}
     content: dict[RowId, tuple[Any, ...]] = {}
+    arrivals = {file: draw(st.sampled_from(DAYS)) for file in FILES}
+    deliveries = st.dictionaries(st.sampled_from(["m1", "m2"]), st.sampled_from(DAYS))
+    delivered = {file: {Membership(*one) for one in draw(deliveries).items()} for file in FILES}
     for line in range(draw(st.integers(0, 14))):
         standing, kind, day = (draw(st.sampled_from(values)) for values in (STATUSES, kinds, [*DAYS, *DAYS, None]))
+        file = draw(st.sampled_from(FILES))
         row: dict[str, Any] = dict.fromkeys(key_log.SCHEMA.names) | {
             "record_key": draw(st.sampled_from(KEYS)),
             "kind": kind,
             "event_date": day,
             "source_sequence": draw(st.integers(0, 2)) if policy.by_sequence else 0,
             "arrival_ts": NOON + timedelta(hours=draw(st.integers(0, 2))),
-            "ingestion_id": draw(st.sampled_from(FILES)),
+            "ingestion_id": file,
             "line_number": line,
-            "arrival_date": draw(st.sampled_from(DAYS)),
+            "arrival_date": arrivals[file],
             "standing": standing,
             "reason": None if standing == "admitted" else "rule_failed",
             "detail": None if standing == "admitted" else draw(st.sampled_from([None, "fails r", "fails q"])),
@@ -73,4 +82,4 @@ def claim_histories(draw: st.DrawFn) -> ClaimHistory:
         says = (row["record_key"], draw(st.sampled_from([0.0, -0.0, 1.0, None, float("nan")])), draw(st.sampled_from("xy")))
         content[row_id] = says
     order = draw(st.permutations(range(len(log))))
-    return ClaimHistory(policy, [log[place] for place in order], decided, content)
+    return ClaimHistory(policy, [log[place] for place in order], decided, content, delivered)

@@ -1,4 +1,4 @@
-"""Small CSV files of the source ``events`` that are ingested without Spark, one per arrival day."""
+"""Small CSV files of the source ``events`` that are ingested without Spark."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lakehouse.ledger import ingestions
 from lakehouse_tests.support.lake import contract, csv_file
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from datetime import date
 
     from lakehouse.bronze.ingest import DayReport
@@ -42,6 +43,17 @@ def deliver(settings: Settings, source: SourceContract, day: date, *lines: str) 
     """Ingest the file of an arrival day, whatever becomes of it."""
     Path(f"{settings.landing}").mkdir(parents=True, exist_ok=True)
     Path(f"{settings.landing}", f"arrival_date={day}.csv").write_bytes(csv_file(lines))
+    return Ingest(settings, source, _no_session, "run").day(day)
+
+
+def deliver_files(settings: Settings, source: SourceContract, day: date, files: Mapping[str, Sequence[str]]) -> DayReport:
+    """Ingest several files of an arrival day in one run.
+
+    :param files: their lines, by a part of their names.
+    """
+    Path(f"{settings.landing}").mkdir(parents=True, exist_ok=True)
+    for name, lines in files.items():
+        Path(f"{settings.landing}", f"arrival_date={day}-{name}.csv").write_bytes(csv_file(lines))
     return Ingest(settings, source, _no_session, "run").day(day)
 
 

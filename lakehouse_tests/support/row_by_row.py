@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from lakehouse.calendar.event_day import lateness
-from lakehouse.delta.columns import ORDER
 from lakehouse.dispositions.admission import ADMITTED, judge
-from lakehouse.dispositions.reprocess_policy import NO_ARRIVAL, Share
+from lakehouse.dispositions.reprocess_policy import NO_DELIVERY, Share
 from lakehouse.ledger import key_log
 from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineReason
@@ -156,16 +155,16 @@ def _by_contract(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _excluded(policy: ReprocessPolicy, claim: Claim, row: Mapping[str, Any], chosen: Mapping[date, Choice]) -> Outcome | None:
-    if not policy.chooses_arrivals:
+    if not policy.chooses_deliveries:
         return None
-    choice = chosen[claim.event_date] if claim.event_date else NO_ARRIVAL
+    choice = chosen[claim.event_date] if claim.event_date else NO_DELIVERY
+    if claim.ingestion_id in choice.counting:
+        return None
     if claim.ingestion_id in choice.held:
-        because = f"its file would shrink {claim.event_date} by more than {policy.max_shrink:.0%}"
+        because = f"its delivery would shrink {claim.event_date} by more than {policy.max_shrink:.0%}"
         held = {"reason": QuarantineReason.SHRUNKEN_PARTITION, "detail": because}
         return Outcome(Disposition.QUARANTINED, because, **_by_contract(row) | held)
-    if claim.ingestion_id != choice.holder:
-        return Outcome(Disposition.SUPERSEDED, "a newer arrival is the whole truth for the day", **_by_contract(row))
-    return None
+    return Outcome(Disposition.SUPERSEDED, "a newer delivery is the whole truth for the day", **_by_contract(row))
 
 
 def _of_contest(
@@ -196,25 +195,32 @@ def _of_contest(
     return result
 
 
-def shares(log: Rows, decided: Mapping[RowId, Decision]) -> dict[date, list[Share]]:
-    """The shares of the arrivals in each event day."""
-    orders: dict[tuple[date, str], list[tuple[Any, ...]]] = defaultdict(list)
-    rejected_by_steward: Counter[tuple[date, str]] = Counter()
-    accepted = set()
-    for row in log:
-        if row["event_date"] is None:
-            continue
-        place, decision = (row["event_date"], row["ingestion_id"]), decided.get(row_id_of(row))
-        if decision.admits if decision is not None else row["standing"] == AdmissionStatus.ADMITTED.value:
-            orders[place].append(tuple(row[name] for name in ORDER))
-        elif decision is not None:
-            rejected_by_steward[place] += 1  # the file contained it: rejecting its rows must not bring an older file back
-        if decision is not None and decision.admits and decision.about_file:
-            accepted.add(place)
+def shares(
+    log: Rows, decided: Mapping[RowId, Decision], delivered: Mapping[str, Collection[tuple[str, date]]]
+) -> dict[date, list[Share]]:
+    """The shares of the deliveries in each event day.
+
+    :param delivered: by ingestion, the deliveries to which it belongs, with their arrival days; by default its arrival day.
+    """
     by_day: dict[date, list[Share]] = defaultdict(list)
-    for place, of_place in orders.items():
-        share = Share(place[1], len(of_place) + rejected_by_steward[place], max(of_place), place in accepted)
-        by_day[place[0]].append(share)
+    placed: dict[tuple[date, str], list[tuple[date, dict[str, Any]]]] = defaultdict(list)
+    for row in log:
+        if row["event_date"] is not None:
+            for delivery, arrival in delivered.get(row["ingestion_id"]) or [(f"{row['arrival_date']}", row["arrival_date"])]:
+                placed[row["event_date"], delivery].append((arrival, row))
+    for (day, delivery), rows in placed.items():
+        newest, count, accepted = None, 0, False
+        for _, row in rows:
+            decision = decided.get(row_id_of(row))
+            admits = decision.admits if decision is not None else row["standing"] == AdmissionStatus.ADMITTED.value
+            count += admits or decision is not None  # it contained a rejected row: that must not bring an older one back
+            accepted |= decision is not None and decision.admits and decision.about_file
+            if admits:
+                order = row["source_sequence"], row["arrival_ts"]
+                newest = order if newest is None else max(newest, order)
+        if newest is not None:
+            order = (newest[0], max(arrival for arrival, _ in rows), newest[1], delivery)
+            by_day[day].append(Share(delivery, frozenset(row["ingestion_id"] for _, row in rows), count, order, accepted))
     return by_day
 
 

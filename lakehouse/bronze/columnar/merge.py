@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from lakehouse.bronze.columnar.text_lines import Block
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.ledger.row_ids import Delivery
+    from lakehouse.ledger.row_ids import DeliveredFile
 
 
-def rows_of_blocks(contract: SourceContract, delivery: Delivery, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
+def rows_of_blocks(contract: SourceContract, delivery: DeliveredFile, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
     """The rows of each block that has any, as one batch of ``bronze_columns``."""
     schema = arrow_schema(bronze_columns(contract))
     builder, parser = RowBuilder(contract, delivery), RowParser(contract, delivery)

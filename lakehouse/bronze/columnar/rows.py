@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.ledger.row_ids import Delivery
+    from lakehouse.ledger.row_ids import DeliveredFile
 
 #: Longer than the calendar, and short enough for a duration of Arrow.
 _LONGEST = timedelta(days=4_000_000)
@@ -31,7 +31,7 @@ _LONGEST = timedelta(days=4_000_000)
 class RowBuilder:
     """Builds the rows of one delivery."""
 
-    def __init__(self, contract: SourceContract, delivery: Delivery) -> None:
+    def __init__(self, contract: SourceContract, delivery: DeliveredFile) -> None:
         self._contract = contract
         self._zone = ZoneInfo(contract.clocks.timezone)
         self._received_at = pa.scalar(delivery.received_at, MOMENT)

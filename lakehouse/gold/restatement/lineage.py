@@ -73,7 +73,7 @@ def of_silver(settings: Settings, source: str) -> SilverInputs:
     """The inputs of the present version of Silver."""
     table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
     version = -1 if table is None else table.version()
-    ingested = ingestions.ingested(ingestions.all_of(settings, source))
+    delivered = ingestions.inputs(ingestions.all_of(settings, source))
     manual = {
         *decisions.touched(settings, source),
         *redactions.touched(settings, source),
@@ -87,7 +87,7 @@ def of_silver(settings: Settings, source: str) -> SilverInputs:
         for day in lacking.keys() & set(map(date.fromisoformat, why.get("days", ()))):
             lacking[day] -= set(why.get("ingestions", ()))
     return SilverInputs(
-        frozenset({*ingested, *manual}), {day: frozenset(ids) for day, ids in lacking.items() if ids}, ingested, version
+        frozenset({*delivered, *manual}), {day: frozenset(ids) for day, ids in lacking.items() if ids}, delivered, version
     )
 
 
@@ -115,7 +115,7 @@ def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
     ids = {input_id for commit in history for input_id in commit_log.commit_metadata(commit).get("ingestions", ())}
     by_hand = sorted(filter(is_manual_input, ids))
     files = ids - set(by_hand)
-    known = ingestions.ingested(ingestions.all_of(settings, source)) if files else {}
+    known = ingestions.inputs(ingestions.all_of(settings, source)) if files else {}
     requests = [entry for entry in rebuild_requests.all_of(settings, source) if entry.operation_id in by_hand] if by_hand else []
     requests.sort(key=lambda entry: entry.operation == rebuild_requests.BUG_REPLAY)  # the more serious reason applies
     return Trigger(

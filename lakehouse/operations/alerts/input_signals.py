@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.bronze import checks as bronze_checks
-from lakehouse.calendar.event_day import end_of_day
+from lakehouse.calendar.event_day import arrived_at, end_of_day
 from lakehouse.contracts.alerts import Rhythm
 from lakehouse.contracts.source_rules import PerKeyWatermark, ProcessingTimeWatermark
 from lakehouse.delta import table_io
@@ -74,7 +74,7 @@ def _silent(settings: Settings, contract: SourceContract, about: AlertSubject) -
     if terms is None:
         return
     arrivals = {
-        entry.newest_arrival or bronze_checks.arrived_at(entry.arrival_date, entry.recorded_at, zone)
+        entry.newest_arrival or arrived_at(entry.arrival_date, entry.recorded_at, zone)
         for entry in ingestions.all_of(settings, contract.dataset)
         if entry.status != "redelivered"  # which may be a copy of an old file
     }

@@ -1,0 +1,206 @@
+"""What counts is what senders delivered, however a delivery is split into files; by files that are ingested without Spark."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse.dispositions import account, claims
+from lakehouse.ledger import applied_inputs, ingestions
+from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.ingested_files import deliver_files
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.lake_settings import lake_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.row_states import Disposition
+    from lakehouse.settings import Settings
+
+#: A delivery: the amount by key and day of January.
+Delivery = dict[tuple[str, int], int]
+DELIVERIES = st.lists(
+    st.dictionaries(st.tuples(st.sampled_from("abcd"), st.integers(1, 2)), st.integers(1, 2), min_size=1, max_size=8),
+    min_size=1,
+    max_size=4,
+)
+
+
+def source_under(policy: str, **changes: Any) -> SourceContract:
+    changes = {"clocks": {"event": "event_time"}, "changes": {}} | changes
+    return contract(materialization={"reprocess_policy": policy, "max_shrink": 0.5}, **changes)
+
+
+def lines_of(rows: Mapping[tuple[str, int], int]) -> list[str]:
+    return [f"{key},{amount},2024-01-0{day}T12:00:00Z,,,,0" for (key, day), amount in rows.items()]
+
+
+def arrival(number: int) -> date:
+    return date(2024, 2, 1) + timedelta(days=number)
+
+
+def living(settings: Settings, source: SourceContract) -> Delivery:
+    """The rows that live, by the dispositions: what silver is to contain."""
+    lines = {
+        (row.ingestion_id, row.line_number): (row.record_key, row.event_date)
+        for row in account.rows(settings, source)
+        if row.lives
+    }
+    content = {}
+    files = {entry.ingestion_id: entry.source_file for entry in ingestions.all_of(settings, "events")}
+    for (ingestion_id, line), (key, day) in lines.items():
+        text = Path(f"{settings.landing}", files[ingestion_id]).read_text().splitlines()[line - 1]
+        assert key
+        assert day
+        assert text.startswith(f"{key},")
+        assert (key, day.day) not in content, "a key lives once on a day"
+        content[key, day.day] = int(text.split(",")[1])
+    return content
+
+
+def replaced(deliveries: Sequence[Delivery]) -> Delivery:
+    """A plain model of ``overwrite_partition_safe``, with half of a day's rows as the greatest loss."""
+    content: Delivery = {}
+    for day in (1, 2):
+        now: Delivery = {}
+        for delivery in deliveries:
+            of_day = {place: amount for place, amount in delivery.items() if place[1] == day}
+            if of_day and len(of_day) >= len(now) * 0.5:
+                now = of_day
+        content |= now
+    return content
+
+
+@derandomized(30)
+@given(deliveries=DELIVERIES, data=st.data())
+def test_the_content_depends_on_the_deliveries_and_not_on_their_files(
+    tmp_path_factory: pytest.TempPathFactory, deliveries: list[Delivery], data: st.DataObject
+) -> None:
+    """Many a file has the bytes of one in an earlier delivery; files come in any order and grouping."""
+    settings, source = lake_settings(tmp_path_factory.mktemp("lake")), source_under("overwrite_partition_safe")
+    runs: list[tuple[int, dict[str, list[str]]]] = []
+    for number, delivery in enumerate(deliveries):
+        files: dict[str, list[str]] = {}
+        for place, amount in delivery.items():
+            files.setdefault(data.draw(st.sampled_from("xyz")), []).extend(lines_of({place: amount}))
+        first = {name: files.pop(name) for name in sorted(files) if data.draw(st.booleans())}
+        runs += [(number, part) for part in (first, files) if part]
+    for number, files in data.draw(st.permutations(runs)):
+        deliver_files(settings, source, arrival(number), files)
+    assert living(settings, source) == replaced(deliveries)
+
+
+def test_a_day_that_comes_in_two_files_has_the_rows_of_both(tmp_path: Path) -> None:
+    settings, source = lake_settings(tmp_path), source_under("overwrite_partition_safe")
+    rows = {(f"k{number}", 1): number for number in range(100)}
+    halves = dict(list(rows.items())[:50]), dict(list(rows.items())[50:])
+    deliver_files(settings, source, arrival(0), {"a": lines_of(halves[0]), "b": lines_of(halves[1])})
+    assert living(settings, source) == rows
+
+
+def test_of_a_day_that_is_sent_again_the_unchanged_file_counts_again(tmp_path: Path) -> None:
+    """Bronze does not keep it a second time."""
+    settings, source = lake_settings(tmp_path), source_under("overwrite_partition_safe")
+    deliver_files(settings, source, arrival(0), {"a": lines_of({("a", 1): 1}), "b": lines_of({("b", 1): 1})})
+    applied(settings)
+    report = deliver_files(settings, source, arrival(1), {"a": lines_of({("a", 1): 1}), "b": lines_of({("b", 1): 2})})
+    assert [len(entries) for entries in (report.ingested, report.redelivered)] == [1, 1]
+    assert living(settings, source) == {("a", 1): 1, ("b", 1): 2}
+    assert applied_inputs.pending(settings, "events") == {
+        date(2024, 1, 1): {report.ingested[0].ingestion_id, report.redelivered[0].input_id}
+    }
+
+
+@pytest.mark.parametrize("policy", ["overwrite_partition_safe", "overwrite_all"])
+def test_a_delivery_that_repeats_an_older_one_takes_its_place_again(tmp_path: Path, policy: str) -> None:
+    settings, source = lake_settings(tmp_path), source_under(policy)
+    for number, amount in enumerate([1, 2]):
+        deliver_files(settings, source, arrival(number), {"x": lines_of({("a", 1): amount})})
+    applied(settings)
+    [again] = deliver_files(settings, source, arrival(2), {"x": lines_of({("a", 1): 1})}).redelivered
+    assert living(settings, source) == {("a", 1): 1}
+    assert applied_inputs.pending(settings, "events") == {date(2024, 1, 1): {again.input_id}}
+    applied(settings)
+    assert not deliver_files(settings, source, arrival(2), {"y": lines_of({("a", 1): 1})}).redelivered[0].touched_days
+    assert not applied_inputs.pending(settings, "events"), "the delivery contains it already"
+
+
+def test_what_was_known_before_a_file_came_again_is_without_it(tmp_path: Path) -> None:
+    settings, source = lake_settings(tmp_path), source_under("overwrite_partition_safe")
+    ids = []
+    for number, amount in enumerate([1, 2]):
+        [entry] = deliver_files(settings, source, arrival(number), {"x": lines_of({("a", 1): amount})}).ingested
+        ids.append(entry.ingestion_id)
+    [again] = deliver_files(settings, source, arrival(2), {"x": lines_of({("a", 1): 1})}).redelivered
+    day = date(2024, 1, 1)
+    counting = {
+        known: claims.choices(settings, source, [day], known)[day].counting for known in ((*ids,), (*ids, again.input_id))
+    }
+    assert counting == {(*ids,): {ids[1]}, (*ids, again.input_id): {ids[0]}}
+
+
+def test_under_merge_a_file_that_comes_again_changes_nothing(tmp_path: Path) -> None:
+    settings, source = lake_settings(tmp_path), source_under("merge")
+    for number, amount in enumerate([1, 2, 1]):
+        deliver_files(settings, source, arrival(number), {"x": lines_of({("a", 1): amount})})
+        applied(settings)
+    assert len(ingestions.inputs(ingestions.all_of(settings, "events"))) == 2
+    assert not applied_inputs.pending(settings, "events")
+
+
+def test_each_manifest_is_a_delivery_and_counts_the_files_that_it_names_again(tmp_path: Path) -> None:
+    settings = lake_settings(tmp_path)
+    landing = {"landing": "arrival_date={arrival_date}-*.csv", "start_date": "2024-01-01"}
+    landing["complete_when"] = {"manifest": "arrival_date={arrival_date}-*.json"}  # type: ignore[assignment]
+    source = source_under("overwrite_partition_safe", source=landing)
+    day, before = arrival(1), {("a", 1): 1, ("b", 1): 1}
+    names = [f"arrival_date={day}-{name}.csv" for name in "abc"]
+
+    def manifest(number: int, *files: str) -> None:
+        folder = Path(f"{settings.landing}")
+        folder.mkdir(exist_ok=True)
+        (folder / f"arrival_date={day}-{number}.json").write_text(json.dumps([{"file": file} for file in files]))
+
+    manifest(1, *names[:2])
+    deliver_files(settings, source, day, {name: lines_of({(name, 1): 1}) for name in "ab"})
+    assert living(settings, source) == before
+    manifest(2, names[0], names[2])
+    report = deliver_files(settings, source, day, {"c": lines_of({("c", 1): 3})})
+    assert {entry.delivered_with for entry in [*report.ingested, *report.redelivered]} == {f"arrival_date={day}-2.json"}
+    assert living(settings, source) == {("a", 1): 1, ("c", 1): 3}
+
+
+def test_a_delivery_that_shrinks_its_day_is_held_as_a_whole(tmp_path: Path) -> None:
+    settings, source = lake_settings(tmp_path), source_under("overwrite_partition_safe")
+    rows = {(f"k{number}", 1): 1 for number in range(10)}
+    deliver_files(settings, source, arrival(0), {"a": lines_of(rows)})
+    deliver_files(settings, source, arrival(1), {"a": lines_of({("k1", 1): 2}), "b": lines_of({("k2", 1): 2, ("n", 1): 2})})
+    assert living(settings, source) == rows
+    assert became(settings, source) == {"applied": 10, "quarantined": 3}
+    deliver_files(settings, source, arrival(1), {"c": lines_of({(f"k{number}", 1): 2 for number in range(3, 6)})})
+    assert len(living(settings, source)) == 6, "a further file completes it"
+    assert became(settings, source) == {"applied": 6, "superseded": 10}
+
+
+def became(settings: Settings, source: SourceContract) -> dict[str, int]:
+    words: list[Disposition] = [row.disposition for row in account.rows(settings, source)]
+    return {word.value: words.count(word) for word in words}
+
+
+def applied(settings: Settings) -> None:
+    """Record that silver contains everything."""
+    waiting = applied_inputs.pending(settings, "events")
+    ids = set().union(*waiting.values())
+    now = settings.clock()
+    if ids:
+        applied_inputs.record(
+            settings, "events", run_id="run", days=waiting, ingestion_ids=ids, method="rebuild", silver_version=1, now=now
+        )
