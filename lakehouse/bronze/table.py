@@ -1,7 +1,7 @@
 """Bronze: every record of every delivery, once, by arrival day (rule R1).
 
-This module appends deliveries in one commit: large ones by one job of Spark, small ones through delta-rs. A file is read in
-``delivery_reader``; the steps before and after the append are in ``ingest``.
+This module appends deliveries in one commit: large ones by one job of Spark, small ones through delta-rs. The table is
+append-only for every writer. A file is read in ``delivery_reader``; the steps before and after the append are in ``ingest``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakehouse import locations
 from lakehouse.bronze.delivery_reader import delivery_parts, delivery_rows
 from lakehouse.bronze.landing import LandingFile
-from lakehouse.delta import table_io
+from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl
 from lakehouse.ledger.row_ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
@@ -62,7 +62,7 @@ def append(
     :raises FileProblem: when a file as a whole cannot be read.
     """
     source, path = contract.dataset, locations.bronze(settings, contract.dataset)
-    table = spark_commits.table_of(settings, path, bronze_columns(contract), "arrival_date", change_feed=False)
+    table = spark_commits.table_of(settings, path, bronze_columns(contract), "arrival_date", partition_writer.APPEND_ONLY)
     version = table.version()
     missing = _missing(table, deliveries)
     if not missing:

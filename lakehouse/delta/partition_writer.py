@@ -22,9 +22,11 @@ PROPERTIES = {
     "delta.enableDeletionVectors": "false",
     "delta.enableExpiredLogCleanup": "false",  # maintenance cleans logs, after all readers of the change feed
 }
-#: Further properties: statistics of all columns instead of the first 32, and a change data feed.
+#: Further properties. Statistics of all columns instead of the first 32; a change data feed.
 ALL_STATISTICS = {"delta.dataSkippingNumIndexedCols": "-1"}
 CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
+#: Every writer refuses to change or delete rows; files may be compacted.
+APPEND_ONLY = {"delta.appendOnly": "true"}
 
 
 def create(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import ORDER, arrow_schema, silver_columns
 from lakehouse.dispositions import claims, contests
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -58,7 +58,7 @@ def merge(
     """
     path, options = locations.silver(settings, contract.dataset), settings.storage_options
     while True:
-        table = spark_commits.table_of(settings, path, silver_columns(contract), "event_date", change_feed=True)
+        table = spark_commits.table_of(settings, path, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
         before = table.version()
         rows = _merge_rows(settings, contract, days, ingestion_ids, arrival_days)
         if len(rows):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import ORDER, silver_columns
 from lakehouse.dispositions import claims, judgement_history
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -126,7 +126,7 @@ def merge(
     """
     target = locations.silver(settings, contract.dataset)
     while True:
-        table = spark_commits.table_of(settings, target, silver_columns(contract), "event_date", change_feed=True)
+        table = spark_commits.table_of(settings, target, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
         before = table.version()
         if not table_io.rows_at_most(table, {"event_date": days}):
             rows = _first_rows(spark, settings, contract, days, ingestion_ids, arrival_days)

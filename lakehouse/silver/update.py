@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from lakehouse import locations
-from lakehouse.delta import change_feed, provenance, table_io
+from lakehouse.delta import change_feed, partition_writer, provenance, table_io
 from lakehouse.delta.columns import bronze_columns, silver_columns
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import applied_inputs, ingestions, key_log, rebuild_requests
@@ -97,7 +97,7 @@ def _ensure_table(session: Callable[[], SparkSession], settings: Settings, contr
     bronze, silver = (layer(settings, contract.dataset) for layer in (locations.bronze, locations.silver))
     spark_commits.add_missing_columns(session, settings, bronze, bronze_columns(contract))
     spark_commits.add_missing_columns(session, settings, silver, silver_columns(contract))
-    spark_commits.table_of(settings, silver, silver_columns(contract), "event_date", change_feed=True)
+    spark_commits.table_of(settings, silver, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
 
 
 @spark_commits.recomputed_on_conflict

@@ -84,13 +84,21 @@ class MergeClauses(NamedTuple):
     emptied: Sequence[str]
 
 
-def table_of(settings: Settings, path: str, columns: Columns, partition_by: str, *, change_feed: bool) -> DeltaTable:
-    """The table at its newest version, created if it does not exist."""
+def table_of(settings: Settings, path: str, columns: Columns, partition_by: str, properties: Mapping[str, str]) -> DeltaTable:
+    """The table at its newest version, created if it does not exist.
+
+    :param properties: of a new table, and given to one of an earlier release that lacks them.
+    """
     table = table_io.open_table(path, settings.storage_options)
-    if table is not None:
-        return table
-    properties = partition_writer.CHANGE_FEED if change_feed else {}
-    return partition_writer.create(path, arrow_schema(columns), [partition_by], settings.storage_options, properties=properties)
+    if table is None:
+        return partition_writer.create(
+            path, arrow_schema(columns), [partition_by], settings.storage_options, properties=properties
+        )
+    lacking = properties.items() - table.metadata().configuration.items()
+    if lacking:
+        with commit_lease.held(settings, path):
+            table.alter.set_table_properties(dict(lacking))
+    return table
 
 
 class SchemaChangeError(LakehouseError):

@@ -7,10 +7,13 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
 from lakehouse.bronze import table as bronze_table
-from lakehouse.delta import table_io
+from lakehouse.delta import partition_writer, table_io
+from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse_tests.support.lake import Lake, contract, csv_file
 
@@ -68,3 +71,20 @@ def test_the_parts_of_a_large_file_are_parsed_by_tasks_of_their_own(
     table = table_io.open_table(locations.bronze(settings, "events"), settings.storage_options)
     assert table is not None
     assert len(table.file_uris()) == 4, "three parts of the large file, and the small file"
+
+
+def test_no_writer_may_change_bronze_also_in_a_table_of_an_earlier_release(settings: Settings, spark: SparkSession) -> None:
+    lake = Lake(settings, contract(), spark)
+    path = locations.bronze(settings, "events")
+    partition_writer.create(path, arrow_schema(bronze_columns(lake.contract)), ["arrival_date"])
+    for number in (1, 2):
+        lake.deliver(FIRST, csv_file([f"k{number},1,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,insert,,0"]), f"-{number}.csv")
+        lake.ingest(FIRST)
+    with pytest.raises(CommitFailedError, match="append-only"):
+        DeltaTable(path).delete("id = 'k1'")
+    with pytest.raises(Exception, match="append"):
+        spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 'k1'")
+    assert DeltaTable(path).optimize.compact()["numFilesRemoved"] == 2, "its files may be compacted"
+    rows = table_io.read(path, ["id"])
+    assert rows is not None
+    assert sorted(rows["id"].to_pylist()) == ["k1", "k2"]
