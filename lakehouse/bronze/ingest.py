@@ -177,6 +177,8 @@ class Ingest:
 
     def _named_again(self, day: date, ready: Readiness, entries: Collection[Ingestion]) -> Iterator[Ingestion]:
         """Files that came with an earlier delivery and are named, but not sent, by a manifest of this one."""
+        if not policy_of(self._contract).chooses_deliveries:
+            return
         sent = {file.name for file in ready.files}
         recorded = {entry.source_file: entry for entry in entries if entry.status != "held"}
         for name, listed in ready.expected.items():

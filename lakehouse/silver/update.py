@@ -111,7 +111,7 @@ def _merge(
 ) -> None:
     """Merge ingestions into days: in this process where few rows are concerned, else by Spark."""
     source = contract.dataset
-    known = ingestions.ingested(ingestions.all_of(settings, source))
+    known = ingestions.inputs(ingestions.all_of(settings, source))
     arrivals = {known[one].arrival_date for one in ids} | key_log.retired_arrival_days(settings, source, ids)
     why = {"run_id": run_id, "method": "merge", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
     row_count = sum(known[one].rows for one in ids)
@@ -168,7 +168,7 @@ def _follow(
 
 def _few_keys(settings: Settings, source: str, ids: set[str]) -> pa.Array | None:
     """The keys of ingestions; None if they are many."""
-    known = ingestions.ingested(ingestions.all_of(settings, source))
+    known = ingestions.inputs(ingestions.all_of(settings, source))
     if sum(known[one].rows for one in ids) > key_log.FEW_KEYS:
         return None
     return key_log.keys_and_days(settings, source, ids, {known[one].arrival_date for one in ids})[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,10 @@ def lines_of(rows: Mapping[tuple[str, int], int]) -> list[str]:
 
 def arrival(number: int) -> date:
     return date(2024, 2, 1) + timedelta(days=number)
+
+
+def noon(number: int) -> datetime:
+    return datetime(2024, 2, 1, 12, tzinfo=timezone.utc) + timedelta(days=number)
 
 
 def living(settings: Settings, source: SourceContract) -> Delivery:
@@ -137,10 +141,14 @@ def test_what_was_known_before_a_file_came_again_is_without_it(tmp_path: Path) -
     settings, source = lake_settings(tmp_path), source_under("overwrite_partition_safe")
     ids = []
     for number, amount in enumerate([1, 2]):
+        settings.now = noon(number)
         [entry] = deliver_files(settings, source, arrival(number), {"x": lines_of({("a", 1): amount})}).ingested
         ids.append(entry.ingestion_id)
+    settings.now = noon(2)
     [again] = deliver_files(settings, source, arrival(2), {"x": lines_of({("a", 1): 1})}).redelivered
     day = date(2024, 1, 1)
+    then = [claims.choices(settings, source, [day], until=noon(number))[day].counting for number in range(3)]
+    assert then == [{ids[0]}, {ids[1]}, {ids[0]}]
     counting = {
         known: claims.choices(settings, source, [day], known)[day].counting for known in ((*ids,), (*ids, again.input_id))
     }

@@ -121,7 +121,7 @@ def known_at(
     The arrival time of each row counts, even if its file was read later. Redactions always apply.
     """
     contract = catalog.sources[metric.source]
-    ids = set(ingestions.ingested(ingestions.all_of(settings, contract.dataset)))
+    ids = set(ingestions.inputs(ingestions.all_of(settings, contract.dataset)))
     ids |= {one.decision_id for one in decisions.all_of(settings, contract.dataset) if one.decided_at <= when}
     ids |= {one.operation_id for one in rebuild_requests.all_of(settings, contract.dataset) if one.recorded_at <= when}
     spark = session()
