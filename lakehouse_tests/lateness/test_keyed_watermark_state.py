@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse import locations
+from lakehouse.contracts.source_rules import PerKeyWatermark
 from lakehouse.lateness import event_watermark, keyed_watermark_state
 from lakehouse.lateness.event_watermark import BEGINNING
 from lakehouse_tests.support.hypothesis_settings import derandomized
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 IDLE = timedelta(hours=30)
 PER_KEY = {"strategy": "per_key", "key": "id", "max_lateness": "PT1H", "idle_timeout": "PT30H"}
 SOURCE = source_with(PER_KEY)
+STRATEGY = PerKeyWatermark.model_validate(PER_KEY)
 #: Rows whose times are hours since the beginning of January; an event may lie ahead of its arrival.
 ARRIVALS = st.tuples(st.integers(80, 250), st.integers(-70, 70), st.sampled_from("abc"))
 ROWS = st.lists(ARRIVALS.map(lambda row: (row[0], row[0] - row[1], row[2])), min_size=1, max_size=12)
@@ -67,11 +69,11 @@ def test_files_in_any_order_also_of_equal_content_give_the_watermark_of_their_ro
     assert state.watermark == modelled(rows)
     for step in state.steps:
         assert step.watermark == modelled([row for row in rows if hours(row[0]) <= step.arrived])
-    stored = keyed_watermark_state.of(settings, SOURCE)
+    stored = keyed_watermark_state.of(settings, "events", STRATEGY)
     assert not keyed_watermark_state.advance(settings, SOURCE)
     shutil.rmtree(locations.watermark_keys(settings))
     assert keyed_watermark_state.advance(settings, SOURCE)
-    again = keyed_watermark_state.of(settings, SOURCE)
+    again = keyed_watermark_state.of(settings, "events", STRATEGY)
     assert (again.least_after, again.times.least) == (stored.least_after, stored.times.least)
     assert watermark(settings).held_by == state.held_by
 

@@ -60,7 +60,17 @@ def test_a_day_waits_until_all_that_touches_it_is_applied_to_it(settings: Settin
 
 def test_files_that_are_held_or_known_touch_no_day(settings: Settings) -> None:
     ingest(settings, "held", FIRST, status="held")
-    ingest(settings, "again", FIRST, status="redelivered")
+    ingest(settings, "again", status="redelivered")
+    assert applied_inputs.pending(settings, "events") == {}
+
+
+def test_a_file_that_counts_again_waits_under_an_id_of_its_own(settings: Settings) -> None:
+    ingest(settings, "one", FIRST)
+    apply(settings, [FIRST], "one")
+    ingest(settings, "one", FIRST, status="redelivered")
+    [again] = [name for name in ingestions.inputs(ingestions.all_of(settings, "events")) if name != "one"]
+    assert applied_inputs.pending(settings, "events") == {FIRST: {again}}
+    apply(settings, [FIRST], again)
     assert applied_inputs.pending(settings, "events") == {}
 
 
