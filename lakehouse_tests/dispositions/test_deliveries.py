@@ -83,7 +83,7 @@ def replaced(deliveries: Sequence[Delivery]) -> Delivery:
     return content
 
 
-@derandomized(30)
+@derandomized(20)
 @given(deliveries=DELIVERIES, data=st.data())
 def test_the_content_depends_on_the_deliveries_and_not_on_their_files(
     tmp_path_factory: pytest.TempPathFactory, deliveries: list[Delivery], data: st.DataObject

@@ -46,6 +46,6 @@ def _process(log: Path, name: str, *options: str) -> Iterator[None]:
             process.wait()
 
 
-@retry(stop=stop_after_delay(60), wait=wait_fixed(0.5), retry=retry_if_result(lambda count: not count))
+@retry(stop=stop_after_delay(240), wait=wait_fixed(0.5), retry=retry_if_result(lambda count: not count))
 def _registered(log: Path, workers: int) -> bool:
     return log.read_text().count("Registering worker") == workers
