@@ -135,12 +135,12 @@ def test_a_number_waits_says_why_and_becomes_final_by_itself(tmp_path: Path) -> 
 
 
 def silence_holds_a_number(site: Site) -> None:
-    site.until(lambda: site.state(day(5)) == "final", "the day that the watermark has passed", 600)
+    site.until(lambda: site.message_ids("/grid", "silent_source"), "the alert about the silence", 600)
+    acknowledge(site, "silent_source")  # at once, before it escalates
+    site.until(lambda: site.state(day(5)) == "final", "the day that the watermark has passed")
     site.until(lambda: site.state(day(4)) == "live", "the day that by the calendar would be final")
     [reason] = site.waiting_for(day(4))
     assert reason.startswith(f"the watermark of meters stands at {day(4)} 08:00 UTC and has to pass {day(3)} 00:00 UTC")
-    site.until(lambda: site.message_ids("/grid", "silent_source"), "the alert about the silence")
-    acknowledge(site, "silent_source")  # before it escalates
     site.until(lambda: [text for text in site.received("/reporting") if "was due on" in text["text"]], "the overdue number")
     [overdue] = [text["text"] for text in site.received("/reporting") if f"{day(4)} was due on" in text["text"]]
     assert "because it waits: the watermark of meters" in overdue
