@@ -47,6 +47,7 @@ class People:
     def __init__(self, *, beyond: str) -> None:
         self._beyond = beyond
         self.known: list[Record] = []
+        self.arrivals: dict[str, date] = {}
         self.decided: dict[tuple[str, int], str] = {}
         self.files: set[tuple[date, str]] = set()  # accepted although they shrink the day
         self.redacted: set[str] = set()
@@ -62,7 +63,7 @@ class People:
     def resent(self) -> tuple[list[Record], set[tuple[date, str]]]:
         words = {(one.file, one.line): one.day for one in self.known if one.day}
         barred = Counter((day, row[0]) for row, day in words.items() if self.decided.get(row) in {"reject", "duplicate"})
-        return resent_days(self.admitted(), 0.5, self.files, barred)
+        return resent_days(self.admitted(), 0.5, self.arrivals, self.files, barred)
 
     def decide(self, record: Record, verdict: str, *, plain: bool) -> None:
         # Each row's newest word counts, and an earlier word about its file counts only while it is the newest.
@@ -79,8 +80,10 @@ def run(lake: Lake, history: History, *, beyond: str, plain: bool) -> None:
         if isinstance(action, Deliver):
             lines = history.files[action.file]
             data = csv_file(map(csv_line, lines))
-            lake.deliver(ARRIVAL, data, f".{action.file}.csv")
-            lake.ingest(ARRIVAL)
+            arrival = ARRIVAL - timedelta(days=action.file) if plain else ARRIVAL  # a delivery each, where deliveries replace
+            people.arrivals[content_id(data)] = arrival
+            lake.deliver(arrival, data, f".{action.file}.csv")
+            lake.ingest(arrival)
             known += [replace(record, file=content_id(data), line=line) for line, record in enumerate(lines, 2)]
         elif isinstance(action, Decide):
             record = known[action.record % len(known)]
@@ -128,9 +131,10 @@ def by_merge(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, hist
 def by_arrival(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, history: History) -> None:
     history = replace(history, files=[[replace(record, sequence=0) for record in file] for file in history.files])
     policy = {"reprocess_policy": "overwrite_partition_safe"}
+    source = {"landing": "arrival_date={arrival_date}*", "start_date": "2023-12-01"}
     lateness = {"expected": "PT0S", "watermark": "P30D", "beyond": "quarantine"}
     run(
-        lake_of(tmp_path_factory, spark, materialization=policy, lateness=lateness, changes={}),
+        lake_of(tmp_path_factory, spark, materialization=policy, lateness=lateness, changes={}, source=source),
         history,
         beyond="quarantine",
         plain=True,

@@ -56,12 +56,14 @@ def live_rows(records: Iterable[Record], *, by_sequence: bool) -> dict[str, Reco
 def resent_days(
     records: Iterable[Record],
     max_shrink: float,
+    arrivals: Mapping[str, date],
     accepted: Collection[tuple[date, str]] = (),
     barred: Mapping[tuple[date, str], int] | None = None,
 ) -> tuple[list[Record], set[tuple[date, str]]]:
     """The records that live where a re-sent day replaces the day: of its newest file, the newest record of each key.
 
     :param records: those that may count.
+    :param arrivals: the arrival day of each file: one of its own, so that each is a delivery.
     :param max_shrink: a file that lacks more than this share of the rows of the file before it does not count.
     :param accepted: days of files that a person accepted although they shrink the day.
     :param barred: how many rows a person barred one by one, of a file's day: the file held them all the same.
@@ -76,7 +78,7 @@ def resent_days(
     for day, files in days.items():
         current: list[Record] = []
         size = 0
-        for file, rows in sorted(files.items(), key=lambda item: max(row.order for row in item[1])):
+        for file, rows in sorted(files.items(), key=lambda item: arrivals[item[0]]):
             held_of_day = len(rows) + (barred or {}).get((day, file), 0)
             if (day, file) in accepted or held_of_day >= size * (1 - max_shrink):
                 current, size = rows, held_of_day
