@@ -89,6 +89,7 @@ class Ingest:
         listing = bronze_landing.listing_of_days(self._settings, self._contract, days)
         unseen = replace(listing, files=pending_files.unseen_files(listing.files, entries))
         reports = {day: DayReport() for day in sorted(days)}
+        redelivered: list[Ingestion] = []
         known = ingestions.ingested(entries)
         new: list[Ingestion] = []
         files: dict[str, LandingFile] = {}
@@ -99,18 +100,15 @@ class Ingest:
                 entry = self._entry(file, fingerprint, delivery=listed.manifest if listed else None)
                 if problem is None and entry.ingestion_id in known:
                     message = f"the same content came as {known[entry.ingestion_id].source_file}"
-                    report.redelivered.append(replace(entry, status="redelivered", message=message))
+                    redelivered.append(replace(entry, status="redelivered", message=message))
                 elif problem := problem or fingerprint.problem or self._schema_problem():
                     report.held.append(replace(entry, status="held", message=f"{file.name}: {problem}"))
                 else:
                     new.append(entry)
                     known[entry.ingestion_id], files[entry.ingestion_id] = entry, file
-            report.redelivered.extend(self._named_again(day, ready, entries))
+            redelivered.extend(self._named_again(day, ready, entries))
         ingestions.record(self._settings, *(entry for report in reports.values() for entry in report.held))
-        recorded = self._ingested(new, files, [entry for report in reports.values() for entry in report.redelivered], known)
-        for report in reports.values():
-            report.redelivered.clear()
-        for entry in recorded:
+        for entry in self._ingested(new, files, redelivered, known):
             report = reports[entry.arrival_date]
             (report.ingested if entry.status == "ingested" else report.redelivered).append(entry)
         keyed_watermark_state.advance(self._settings, self._contract)

@@ -23,6 +23,7 @@ from lakehouse.dispositions import judgement_history
 from lakehouse.dispositions.reprocess_policy import Share, policy_of
 from lakehouse.dispositions.row_groups import groups, numpy_of, positions
 from lakehouse.ledger import decisions, ingestions, key_log
+from lakehouse.ledger.row_ids import delivery_name
 from lakehouse.ledger.row_states import AdmissionStatus, StewardVerdict
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def shares(claims: pa.Table, delivered: Mapping[str, Collection[Membership]]) ->
     """
     by_delivery: dict[tuple[date, str], list[tuple[date, _Part]]] = defaultdict(list)
     for part in _parts(claims.filter(pc.is_valid(claims["event_date"]))):
-        of_arrival_day = Membership(part.arrival_date.isoformat(), part.arrival_date)
+        of_arrival_day = Membership(delivery_name(None, part.arrival_date), part.arrival_date)
         for membership in delivered.get(part.ingestion_id) or [of_arrival_day]:
             by_delivery[part.event_date, membership.delivery].append((membership.arrival_date, part))
     by_day: dict[date, list[Share]] = defaultdict(list)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from lakehouse import locations
 from lakehouse.ledger import input_ids
 from lakehouse.ledger.log_table import LogTable
+from lakehouse.ledger.row_ids import delivery_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -24,7 +25,7 @@ FileIdentity = tuple[str, int, "datetime | None"]
 class Ingestion:
     """One delivered file. ``touched_days`` are the event days whose silver content it may change.
 
-    ``delivery`` names what its sender delivered together: the manifest, else the arrival day; see :attr:`delivered_with`.
+    ``delivery`` names the manifest that lists it, None for none.
 
     ``newest_arrival`` and ``newest_event`` are the greatest times of its sound rows, an event counted at the latest when it
     arrived; ``newest_marker`` is that of its rows which the contract's watermark takes for markers; ``skewed`` counts the rows
@@ -61,8 +62,8 @@ class Ingestion:
 
     @property
     def delivered_with(self) -> str:
-        """The name of the delivery: files of one delivery count together, and a later delivery replaces them."""
-        return self.delivery or self.arrival_date.isoformat()
+        """The name of its delivery."""
+        return delivery_name(self.delivery, self.arrival_date)
 
     @property
     def identity(self) -> FileIdentity:

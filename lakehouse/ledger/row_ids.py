@@ -32,8 +32,16 @@ class DeliveredFile:
 
     @property
     def delivered_with(self) -> str:
-        """As ``ingestions.Ingestion.delivered_with``."""
-        return self.delivery or self.arrival_date.isoformat()
+        """The name of its delivery."""
+        return delivery_name(self.delivery, self.arrival_date)
+
+
+def delivery_name(manifest: str | None, arrival_date: date) -> str:
+    """The name of what a sender delivered together: the manifest that lists the files, else their arrival day.
+
+    Files of one delivery count together, and a later delivery replaces them.
+    """
+    return manifest or arrival_date.isoformat()
 
 
 def row_id_of(row: Mapping[str, Any]) -> RowId:

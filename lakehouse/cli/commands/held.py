@@ -97,7 +97,7 @@ def _print(series: Series, waiting: HeldCandidate, *, as_json: bool) -> None:
         fields |= {"failed": dict(waiting.failed), "since": waiting.proposed_at, "rows": waiting.draft.rows.to_pylist()}
         out.print(json.dumps(fields, default=str), soft_wrap=True)
         return
-    since = f"{format_moment(waiting.proposed_at)}"
+    since = format_moment(waiting.proposed_at)
     out.print(
         f"{series.name} {name} r{waiting.revision}  {waiting.draft.explanation}, held since {since}", style="bold", soft_wrap=True
     )

@@ -211,9 +211,8 @@ def select(
         raise UnknownVersionError(msg)
     selected = choose(versions, selector)
     if selected is None:
-        msg = (
-            f"{series.name} has no version {selector.text} of {period.name}: it was first published "
-            f"{format_moment(versions[0].published_at)}"
+        msg = f"{series.name} has no version {selector.text} of {period.name}: it was first published " + format_moment(
+            versions[0].published_at
         )
         raise MissingVersionError(msg)
     return selected

@@ -98,7 +98,7 @@ def lineage(
     series: Series, run: Run, made_from: SilverInputs, follows: PendingRestatement | None, trigger: Trigger | None
 ) -> dict[str, Any]:
     """The metadata of the commit that publishes days: input versions, trigger, changed keys and downstream tables."""
-    arrivals = sorted(entry.arrival_date for entry in made_from.ingested.values())
+    arrivals = sorted(entry.arrival_date for entry in made_from.delivered.values())
     return {
         "input_versions": {
             f"silver/{series.metric.source}": {

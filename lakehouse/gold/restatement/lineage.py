@@ -34,7 +34,7 @@ class SilverInputs:
 
     ids: frozenset[str]
     lacking: Mapping[date, frozenset[str]]
-    ingested: Mapping[str, Ingestion]
+    delivered: Mapping[str, Ingestion]
     silver_version: int
 
     def without(self, days: Collection[date]) -> dict[str, list[str]]:
@@ -44,7 +44,7 @@ class SilverInputs:
     def known_through(self, days: Collection[date]) -> date | None:
         """The newest arrival day whose files all of these days contain."""
         lacking = frozenset().union(*(self.lacking.get(day, frozenset()) for day in days))
-        return max((entry.arrival_date for one, entry in self.ingested.items() if one not in lacking), default=None)
+        return max((entry.arrival_date for one, entry in self.delivered.items() if one not in lacking), default=None)
 
 
 @dataclass(frozen=True)
