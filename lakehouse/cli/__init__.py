@@ -38,6 +38,7 @@ from lakehouse.cli.commands import (
     view,
 )
 from lakehouse.cli.commands import rebuild as commands_rebuild
+from lakehouse.cli.commands import rows as commands_rows
 from lakehouse.cli.console import errors
 from lakehouse.errors import LakehouseError
 
@@ -62,6 +63,7 @@ app.command("replay", rich_help_panel=INGEST)(replay.replay)
 app.command("rebuild", rich_help_panel=INGEST)(commands_rebuild.rebuild)
 app.add_typer(backfill.app, name="backfill", rich_help_panel=INGEST)
 app.command("account", rich_help_panel=ROWS)(commands_account.account)
+app.command("rows", rich_help_panel=ROWS)(commands_rows.rows)
 app.command("trace", rich_help_panel=ROWS)(trace.trace)
 app.command("audit", rich_help_panel=ROWS)(audit.audit)
 app.add_typer(quarantine.app, name="quarantine", rich_help_panel=ROWS)

@@ -20,8 +20,8 @@ from lakehouse.gold.reproduction.contract_history import HistoricalContracts
 from lakehouse.gold.reproduction.differences import Difference
 from lakehouse.gold.reproduction.recompute import ReproduceError
 from lakehouse.gold.restatement import metric_query
-from lakehouse.ledger import decisions, ingestions, rebuild_requests
 from lakehouse.silver import merge as silver_merge
+from lakehouse.snapshots import known_inputs
 from lakehouse.spark.session import sized_for
 
 if TYPE_CHECKING:
@@ -121,9 +121,7 @@ def known_at(
     The arrival time of each row counts, even if its file was read later. Redactions always apply.
     """
     contract = catalog.sources[metric.source]
-    ids = set(ingestions.inputs(ingestions.all_of(settings, contract.dataset)))
-    ids |= {one.decision_id for one in decisions.all_of(settings, contract.dataset) if one.decided_at <= when}
-    ids |= {one.operation_id for one in rebuild_requests.all_of(settings, contract.dataset) if one.recorded_at <= when}
+    ids = known_inputs.known_at(settings, contract.dataset, when)
     spark = session()
     with sized_for(spark, settings, many=recompute.is_large(settings, contract)):
         rows = silver_merge.state(spark, settings, contract, source_days(metric, days), ids, when)

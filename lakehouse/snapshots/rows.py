@@ -1,0 +1,64 @@
+"""The rows of silver on some event days: as the table holds them now, or as they were known at a time.
+
+Both come in pieces, so that any number of rows can be written with little memory. Writing them belongs to ``export``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import silver_columns
+from lakehouse.ledger import ingestions, key_log
+from lakehouse.silver import merge as silver_merge
+from lakehouse.snapshots.known_inputs import known_at
+from lakehouse.spark.session import sized_for
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from datetime import date, datetime
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+_DAYS_AT_ONCE = 31
+
+
+def days_of(settings: Settings, contract: SourceContract, first: date | None = None, last: date | None = None) -> list[date]:
+    """The event days about which the source has ever had rows, within a range, in order."""
+    known = key_log.days(settings, contract.dataset)
+    return sorted(day for day in known if (first is None or first <= day) and (last is None or day <= last))
+
+
+def current(settings: Settings, contract: SourceContract, days: Collection[date]) -> Iterator[pa.Table]:
+    """The rows that silver holds on some days, with the columns of the contract; read without Spark."""
+    columns = [name for name, _ in silver_columns(contract)]
+    path = locations.silver(settings, contract.dataset)
+    yield from table_io.pieces(path, columns, {"event_date": days}, settings.storage_options)
+
+
+def as_known_at(
+    spark: SparkSession, settings: Settings, contract: SourceContract, days: Collection[date], when: datetime
+) -> Iterator[pa.Table]:
+    """The rows that silver would hold on some days with what had arrived and been decided by a time, under today's contract.
+
+    Redactions always apply. The rows come in the order of the days.
+
+    :param days: at least one, of :func:`days_of`.
+    """
+    ids = known_at(settings, contract.dataset, when)
+    entries = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
+    many = sum(entry.rows for entry in entries.values()) > settings.local_rows
+    in_order, columns = sorted(days), [name for name, _ in silver_columns(contract)]
+    with sized_for(spark, settings, many=many):
+        rows = silver_merge.state(spark, settings, contract, in_order, ids, when).select(*columns).persist()
+        try:
+            for start in range(0, len(in_order), _DAYS_AT_ONCE):
+                some = rows.where(rows.event_date.isin(in_order[start : start + _DAYS_AT_ONCE]))
+                yield some.orderBy("event_date", "record_key").toArrow()
+        finally:
+            rows.unpersist()

@@ -1,0 +1,73 @@
+"""``lakehouse rows`` as people type it: on the screen, as JSON, in a file, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from lakehouse.cli import app
+from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.reproducible_lake import reproducible_lake
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+
+@pytest.mark.spark
+def test_rows_now_and_then_are_shown_and_written(settings, spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = reproducible_lake(settings, spark, [])
+    lake.deliver(1, "a,1,1,insert,,red", "b,2,2,insert,,blue")
+    lake.deliver(3, "a,5,1,correct,,red")
+    lake.publish()
+    contracts = tmp_path / "contracts"
+    contracts.mkdir()
+    (contracts / "source.yaml").write_text(yaml.safe_dump(lake.lake.contract.model_dump(mode="json", exclude_none=True)))
+    monkeypatch.setenv("LAKEHOUSE_ROOT", settings.root)
+    monkeypatch.setenv("LAKEHOUSE_CONTRACTS", str(contracts))
+
+    def run(*arguments: str) -> Result:
+        result = CliRunner().invoke(app, ["rows", "events", *arguments])
+        assert result.exit_code == 0, result.output
+        return result
+
+    assert '2024-02-01  a: id "a", amount 5, colour "red"\n' in run("--date", "2024-02-01").output
+    then = run("--date", "2024-02-01", "--known-at", "2024-02-02").output
+    assert then == '2024-02-01  a: id "a", amount 1, colour "red"\n'
+    limited = run("--limit", "1").output
+    assert limited.count("amount") == 1
+    assert "There are more rows: --limit shows more of them, --to FILE writes all." in limited
+    by_key = {row["record_key"]: row for row in map(json.loads, run("--json").output.splitlines())}
+    assert {key: row["event_date"] for key, row in by_key.items()} == {"a": "2024-02-01", "b": "2024-02-02"}
+    path = tmp_path / "rows.parquet"
+    assert f"2 rows written to {path}." in run("--known-at", "2024-02-02", "--to", str(path)).output.replace("\n", " ")
+    assert pq.read_table(path, columns=["record_key", "amount"]).to_pylist() == [
+        {"record_key": "a", "amount": 1},
+        {"record_key": "b", "amount": 2},
+    ]
+    before = tmp_path / "before.parquet"
+    assert "0 rows written to " in run("--known-at", "2023-12-31", "--to", str(before)).output
+    assert pq.read_table(before).column_names[:2] == pq.read_table(path).column_names[:2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["shop"], "shop"),
+        (["sales", "--date", "2024-11-07", "--start-date", "2024-11-01"], "--date is one day"),
+        (["sales", "--to", "rows.xlsx"], "has to end in .parquet, .csv or .delta"),
+        (["sales", "--known-at", "yesterday"], "yesterday"),
+        (["sales", "--date", "2024-11-07"], "No row of sales has ever been on these days."),
+    ],
+)
+def test_what_cannot_be_shown_is_reported_in_a_sentence(tmp_path: Path, arguments: list[str], message: str) -> None:
+    done = lakehouse_command(tmp_path, "rows", *arguments)
+    assert done.returncode != 0
+    assert message in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr
