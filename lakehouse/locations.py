@@ -28,7 +28,7 @@ _SOURCE_TABLES = (
 _SHARED_TABLES = (
     *("ingestions", "applications", "operations", "late_arrival_audit", "restatements", "publications", "inputs", "dropped"),
     *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "event_watermarks"),
-    *("watermark_keys", "missing_inputs", "tokens"),
+    *("watermark_keys", "missing_inputs", "tokens", "snapshots"),
 )
 
 
@@ -170,6 +170,11 @@ def watermark_keys(settings: Settings) -> str:
 def event_watermarks(settings: Settings) -> str:
     """The decisions about the greatest lateness that the sources' event-time watermarks expect."""
     return settings.table("ops", "event_watermarks")
+
+
+def snapshots(settings: Settings) -> str:
+    """The sets of inputs that people have named."""
+    return settings.table("ops", "snapshots")
 
 
 def tokens(settings: Settings) -> str:

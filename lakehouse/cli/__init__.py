@@ -31,6 +31,7 @@ from lakehouse.cli.commands import (
     reproduce,
     serve,
     simulate,
+    snapshot,
     spark,
     token,
     trace,
@@ -64,6 +65,7 @@ app.command("rebuild", rich_help_panel=INGEST)(commands_rebuild.rebuild)
 app.add_typer(backfill.app, name="backfill", rich_help_panel=INGEST)
 app.command("account", rich_help_panel=ROWS)(commands_account.account)
 app.command("rows", rich_help_panel=ROWS)(commands_rows.rows)
+app.add_typer(snapshot.app, name="snapshot", rich_help_panel=ROWS)
 app.command("trace", rich_help_panel=ROWS)(trace.trace)
 app.command("audit", rich_help_panel=ROWS)(audit.audit)
 app.add_typer(quarantine.app, name="quarantine", rich_help_panel=ROWS)

@@ -1,6 +1,6 @@
-"""The rows of silver on some event days: as the table holds them now, or as they were known at a time.
+"""The rows of silver on some event days: as the table holds them now, were known at a time, or follow from a snapshot.
 
-Both come in pieces, so that any number of rows can be written with little memory. Writing them belongs to ``export``.
+They come in pieces, so that any number of rows can be written with little memory. Writing them belongs to ``export``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import silver_columns
 from lakehouse.ledger import ingestions, key_log
 from lakehouse.silver import merge as silver_merge
+from lakehouse.snapshots import input_sets
 from lakehouse.snapshots.known_inputs import known_at
 from lakehouse.spark.session import sized_for
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
+    from lakehouse.snapshots.named import NamedSnapshot
 
 _DAYS_AT_ONCE = 31
 
@@ -44,18 +46,38 @@ def current(settings: Settings, contract: SourceContract, days: Collection[date]
 def as_known_at(
     spark: SparkSession, settings: Settings, contract: SourceContract, days: Collection[date], when: datetime
 ) -> Iterator[pa.Table]:
-    """The rows that silver would hold on some days with what had arrived and been decided by a time, under today's contract.
+    """The rows that silver would hold on some days with what had arrived and been decided by a time; see :func:`computed`."""
+    return computed(spark, settings, contract, days, known_at(settings, contract.dataset, when), when)
+
+
+def of_snapshot(
+    spark: SparkSession, settings: Settings, contract: SourceContract, days: Collection[date], snapshot: NamedSnapshot
+) -> Iterator[pa.Table]:
+    """The rows that silver would hold on some days with the inputs of a snapshot; see :func:`computed`."""
+    ids = input_sets.ids_of(settings, contract.dataset, snapshot.inputs)
+    return computed(spark, settings, contract, days, ids, snapshot.until)
+
+
+def computed(
+    spark: SparkSession,
+    settings: Settings,
+    contract: SourceContract,
+    days: Collection[date],
+    ids: Collection[str],
+    until: datetime | None = None,
+) -> Iterator[pa.Table]:
+    """The rows that silver would hold on some days with a set of inputs, under today's contract, from Bronze.
 
     Redactions always apply. The rows come in the order of the days.
 
     :param days: at least one, of :func:`days_of`.
+    :param until: only rows that had arrived by then.
     """
-    ids = known_at(settings, contract.dataset, when)
     entries = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
     many = sum(entry.rows for entry in entries.values()) > settings.local_rows
     in_order, columns = sorted(days), [name for name, _ in silver_columns(contract)]
     with sized_for(spark, settings, many=many):
-        rows = silver_merge.state(spark, settings, contract, in_order, ids, when).select(*columns).persist()
+        rows = silver_merge.state(spark, settings, contract, in_order, ids, until).select(*columns).persist()
         try:
             for start in range(0, len(in_order), _DAYS_AT_ONCE):
                 some = rows.where(rows.event_date.isin(in_order[start : start + _DAYS_AT_ONCE]))

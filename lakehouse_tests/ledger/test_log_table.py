@@ -19,7 +19,6 @@ from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.publication import rejected_candidates
 from lakehouse.gold.reproduction import contract_archive
-from lakehouse.gold.restatement import input_sets
 from lakehouse.lateness import missing_inputs, watermark_log
 from lakehouse.lateness.tuning import decisions as max_lateness_decisions
 from lakehouse.ledger import applied_inputs, decisions, ingestions, publications, rebuild_requests, redactions, restatements
@@ -28,6 +27,7 @@ from lakehouse.operations.alerts import log as alerts
 from lakehouse.operations.backfills import log as backfills
 from lakehouse.operations.notices import log as notices
 from lakehouse.serving.http import tokens
+from lakehouse.snapshots import input_sets, named
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -44,7 +44,7 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
         for module in (
             *(applied_inputs, contract_archive, ingestions, input_sets, publications),
             *(rebuild_requests, restatements, tokens, watermark_log, missing_inputs),
-            *(alerts, notices, promotion_log, rejected_candidates, max_lateness_decisions),
+            *(alerts, notices, promotion_log, rejected_candidates, max_lateness_decisions, named),
         )
     ]
     return [*of_a_source, *of_all, backfills.plan_log(settings), backfills.event_log(settings)]

@@ -41,8 +41,8 @@ def reproduce(
     from lakehouse.gold.reproduction import reproduce as tables  # noqa: PLC0415
     from lakehouse.gold.reproduction.contract_history import ForgottenContractError  # noqa: PLC0415
     from lakehouse.gold.reproduction.recompute import ReproduceError  # noqa: PLC0415
-    from lakehouse.gold.restatement.input_sets import UnknownInputsError  # noqa: PLC0415
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.snapshots.input_sets import UnknownInputsError  # noqa: PLC0415
 
     settings, catalog = deployment()
     try:

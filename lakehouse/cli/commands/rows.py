@@ -1,4 +1,4 @@
-"""``lakehouse rows``: the rows of silver, now or as known at a time, on the screen or in a file."""
+"""``lakehouse rows``: the rows of silver, now, as known at a time or of a snapshot, on the screen or in a file."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
+    from lakehouse.snapshots.named import NamedSnapshot
 
 
 def rows(
@@ -35,21 +36,26 @@ def rows(
             help="With what was known by then (UTC); a day means its end.",
         ),
     ] = None,
+    snapshot: Annotated[str | None, typer.Option(help="With the inputs of this snapshot.")] = None,
     to: Annotated[Path | None, typer.Option(help="Write them to this new file: .parquet, .csv, or .delta for a table.")] = None,
     limit: Annotated[int, typer.Option(help="Maximum number of rows on the screen.", min=1)] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per row, with all columns.")] = False,  # noqa: FBT002
 ) -> None:
-    """Show the rows of Silver, as they are now or as they were known at a time, or write them to a file."""
+    """Show the rows of Silver, as they are now, as they were known at a time or of a snapshot, or write them to a file."""
     if date is not None and (start_date is not None or end_date is not None):
         msg = "--date is one day: use it without --start-date and --end-date"
         raise typer.BadParameter(msg)
-    from lakehouse.snapshots import export  # noqa: PLC0415 (Arrow loads in a second)
+    if known_at is not None and snapshot is not None:
+        msg = "--snapshot names the inputs: use it without --known-at"
+        raise typer.BadParameter(msg)
+    from lakehouse.snapshots import export, named  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.snapshots import rows as snapshot_rows  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
     if to is not None:
         export.check(to)
+    named_snapshot = named.find(settings, source, snapshot) if snapshot else None
     first, last = (day.date() if day else None for day in (date or start_date, date or end_date))
     days = snapshot_rows.days_of(settings, contract, first, last)
     if not days:
@@ -57,21 +63,26 @@ def rows(
         raise typer.Exit(1)
     if to is not None:
         with errors.status(f"writing {to}"):
-            written = export.write(_rows(settings, contract, days, known_at), to)
+            written = export.write(_rows(settings, contract, days, named_snapshot or known_at), to)
         out.print(f"{counted(written)} written to {to}.", soft_wrap=True)
         return
     fields = None if as_json else [field.name for field in contract.model.fields]
-    _print(_rows(settings, contract, days, known_at), limit, fields)
+    _print(_rows(settings, contract, days, named_snapshot or known_at), limit, fields)
 
 
-def _rows(settings: Settings, contract: SourceContract, days: Sequence[day_type], when: datetime | None) -> Iterator[pa.Table]:
+def _rows(
+    settings: Settings, contract: SourceContract, days: Sequence[day_type], as_of: NamedSnapshot | datetime | None
+) -> Iterator[pa.Table]:
     from lakehouse.snapshots import rows as snapshot_rows  # noqa: PLC0415
 
-    if when is None:
+    if as_of is None:
         return snapshot_rows.current(settings, contract, days)
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
 
-    return snapshot_rows.as_known_at(LakeSpark().session(), settings, contract, days, when)
+    spark = LakeSpark().session()
+    if isinstance(as_of, datetime):
+        return snapshot_rows.as_known_at(spark, settings, contract, days, as_of)
+    return snapshot_rows.of_snapshot(spark, settings, contract, days, as_of)
 
 
 def _print(pieces: Iterable[pa.Table], limit: int, fields: Sequence[str] | None) -> None:

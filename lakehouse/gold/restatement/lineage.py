@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.delta import commit_log, table_io
 from lakehouse.gold.numbers.lifecycle import RevisionReason
-from lakehouse.gold.restatement import input_sets
 from lakehouse.ledger import applied_inputs, decisions, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.input_ids import is_manual_input
 from lakehouse.ledger.row_states import QuarantineStatus
+from lakehouse.snapshots import input_sets
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

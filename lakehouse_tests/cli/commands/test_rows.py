@@ -51,6 +51,11 @@ def test_rows_now_and_then_are_shown_and_written(settings, spark, tmp_path: Path
         {"record_key": "a", "amount": 1},
         {"record_key": "b", "amount": 2},
     ]
+    named = [("create", "early", "--through", "2024-02-01", "--by", "anna", "--reason", "audit"), ("show", "early"), ("list",)]
+    for command, *more in named:
+        shown = CliRunner().invoke(app, ["snapshot", command, "events", *more])
+        assert (shown.exit_code, "early  arrival days through 2024-02-01, by anna" in shown.output) == (0, True), shown.output
+    assert '2024-02-01  a: id "a", amount 1, colour "red"\n' in run("--snapshot", "early").output
     before = tmp_path / "before.parquet"
     assert "0 rows written to " in run("--known-at", "2023-12-31", "--to", str(before)).output
     assert pq.read_table(before).column_names[:2] == pq.read_table(path).column_names[:2]
@@ -63,6 +68,8 @@ def test_rows_now_and_then_are_shown_and_written(settings, spark, tmp_path: Path
         (["sales", "--date", "2024-11-07", "--start-date", "2024-11-01"], "--date is one day"),
         (["sales", "--to", "rows.xlsx"], "has to end in .parquet, .csv or .delta"),
         (["sales", "--known-at", "yesterday"], "yesterday"),
+        (["sales", "--snapshot", "a", "--known-at", "2024-11-07"], "use it without --known-at"),
+        (["sales", "--snapshot", "lost"], "the snapshot lost of sales does not exist; known are none"),
         (["sales", "--date", "2024-11-07"], "No row of sales has ever been on these days."),
     ],
 )

@@ -13,7 +13,7 @@ from lakehouse import locations
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.gold.reproduction.recompute import ReproduceError
-from lakehouse.gold.restatement.input_sets import UnknownInputsError
+from lakehouse.snapshots.input_sets import UnknownInputsError
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.quarantine_lake import decide
 from lakehouse_tests.support.reproducible_lake import (

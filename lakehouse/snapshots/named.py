@@ -1,0 +1,176 @@
+"""``ops/snapshots``: sets of inputs of a source that a person has named, such as ``partner_feed_v1.3_correction``.
+
+A snapshot is frozen: later files, decisions and requests never belong to it, and its name is never given again. Its rows are
+computed from Bronze (``rows``), so that it costs one entry of a log, whatever its size, and needs no older version of a table.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from lakehouse import locations
+from lakehouse.delta import provenance
+from lakehouse.errors import LakehouseError
+from lakehouse.ledger import decisions, ingestions, rebuild_requests
+from lakehouse.ledger.log_table import LogTable
+from lakehouse.snapshots import input_sets
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from datetime import date, datetime
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+class SnapshotError(LakehouseError):
+    """A snapshot that is unknown, or cannot be created. The message says what to do."""
+
+
+class SnapshotEvent(str, Enum):
+    """What happened to a name."""
+
+    CREATED = "created"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True)
+class NamedSnapshot:
+    """A named set of inputs, or the record that it was dropped.
+
+    ``inputs`` names the set of ids (see ``input_sets``); with ``until``, only rows that had arrived by then belong to it;
+    ``described`` is what was asked for, for people.
+    """
+
+    source: str
+    name: str
+    event: SnapshotEvent
+    inputs: str
+    until: datetime | None
+    described: str
+    contract_version: str
+    by: str
+    reason: str
+    recorded_at: datetime
+
+
+def log(settings: Settings) -> LogTable[NamedSnapshot]:
+    """The table."""
+    return LogTable(NamedSnapshot, settings, locations.snapshots(settings), partition_by="source")
+
+
+def create(
+    settings: Settings,
+    contract: SourceContract,
+    name: str,
+    ids: Collection[str],
+    described: str,
+    *,
+    by: str,
+    reason: str,
+    until: datetime | None = None,
+) -> NamedSnapshot:
+    """Name a set of inputs. The same request again changes nothing.
+
+    :param ids: see :func:`everything`, :func:`through`, :func:`of_files` and ``known_inputs.known_at``.
+    :raises SnapshotError: for a name that is no file name, that is taken, or for no input at all.
+    """
+    if not _NAME.fullmatch(name):
+        msg = f"{name!r} is no name of a snapshot: write letters, digits, '.', '_' and '-', such as feed_v1.3_2024-11-10"
+        raise SnapshotError(msg)
+    source = contract.dataset
+    if not ids & ingestions.inputs(ingestions.all_of(settings, source)).keys():
+        msg = f"no file of {source} is in it ({described}): nothing is named"
+        raise SnapshotError(msg)
+    entry = NamedSnapshot(
+        source=source,
+        name=name,
+        event=SnapshotEvent.CREATED,
+        inputs=input_sets.record(settings, source, ids, settings.clock()),
+        until=until,
+        described=described,
+        contract_version=provenance.of_contract(contract),
+        by=by,
+        reason=reason,
+        recorded_at=settings.clock(),
+    )
+    log(settings).append([entry], app_id=f"snapshot:{source}:{name}")
+    recorded = _entries(settings, source, name)
+    first = recorded[0]
+    if (first.inputs, first.until) != (entry.inputs, entry.until) or len(recorded) > 1:
+        state = "was dropped" if len(recorded) > 1 else f"holds other inputs ({first.described}, by {first.by})"
+        msg = f"the name {name} of {source} is taken: it {state}; a name is never given again, choose another"
+        raise SnapshotError(msg)
+    return first
+
+
+def drop(settings: Settings, source: str, name: str, *, by: str, reason: str) -> NamedSnapshot:
+    """Take a name out of use; who did it and why stays recorded, and no row of any table changes.
+
+    :raises SnapshotError: for an unknown name.
+    """
+    known = find(settings, source, name)
+    entry = NamedSnapshot(
+        **{**vars(known), "event": SnapshotEvent.DROPPED, "by": by, "reason": reason, "recorded_at": settings.clock()}
+    )
+    log(settings).append([entry], app_id=f"snapshot:{source}:{name}:dropped")
+    return entry
+
+
+def find(settings: Settings, source: str, name: str) -> NamedSnapshot:
+    """The snapshot of a name.
+
+    :raises SnapshotError: for an unknown or dropped name; the message lists the known ones.
+    """
+    known = {snapshot.name: snapshot for snapshot in all_of(settings, source)}
+    if name in known:
+        return known[name]
+    dropped = [entry for entry in _entries(settings, source, name) if entry.event is SnapshotEvent.DROPPED]
+    state = f"was dropped by {dropped[0].by}: {dropped[0].reason}" if dropped else "does not exist"
+    msg = f"the snapshot {name} of {source} {state}; known are {', '.join(sorted(known)) or 'none'}"
+    raise SnapshotError(msg)
+
+
+def all_of(settings: Settings, source: str) -> list[NamedSnapshot]:
+    """The snapshots of a source that are in use, oldest first."""
+    entries = log(settings).read({"source": [source]})
+    dropped = {entry.name for entry in entries if entry.event is SnapshotEvent.DROPPED}
+    return sorted((entry for entry in entries if entry.name not in dropped), key=lambda entry: (entry.recorded_at, entry.name))
+
+
+def everything(settings: Settings, source: str) -> set[str]:
+    """The ids of all inputs that are recorded."""
+    return ingestions.inputs(ingestions.all_of(settings, source)).keys() | _by_people(settings, source)
+
+
+def through(settings: Settings, source: str, last: date) -> set[str]:
+    """The files of arrival days through ``last``, and every decision and request."""
+    delivered = ingestions.inputs(ingestions.all_of(settings, source))
+    return {one for one, entry in delivered.items() if entry.arrival_date <= last} | _by_people(settings, source)
+
+
+def of_files(settings: Settings, source: str, files: Sequence[str]) -> set[str]:
+    """Only some files, by the names under which they were delivered, and every decision and request.
+
+    :raises SnapshotError: for a name under which no file was ingested.
+    """
+    delivered = ingestions.inputs(ingestions.all_of(settings, source))
+    missing = sorted(set(files) - {entry.source_file for entry in delivered.values()})
+    if missing:
+        msg = f"no file {missing[0]} of {source} was ingested: 'lakehouse account {source}' lists the arrival days"
+        raise SnapshotError(msg)
+    return {one for one, entry in delivered.items() if entry.source_file in set(files)} | _by_people(settings, source)
+
+
+def _by_people(settings: Settings, source: str) -> set[str]:
+    return decisions.touched(settings, source).keys() | rebuild_requests.touched(settings, source).keys()
+
+
+def _entries(settings: Settings, source: str, name: str) -> list[NamedSnapshot]:
+    found = log(settings).read({"source": [source], "name": [name]})
+    return sorted(found, key=lambda entry: entry.event is SnapshotEvent.DROPPED)
