@@ -29,6 +29,7 @@ from lakehouse.cli.commands import (
     redact,
     replay,
     reproduce,
+    revert,
     serve,
     simulate,
     snapshot,
@@ -82,6 +83,8 @@ gold.app.command("held")(held.held)
 gold.app.command("publish")(held.publish)
 gold.app.command("drop")(held.drop)
 gold.app.command("close")(held.close)
+gold.app.command("revert")(revert.revert)
+gold.app.command("release")(revert.release)
 app.add_typer(gold.app, name="gold", rich_help_panel=NUMBERS)
 app.command("reproduce", rich_help_panel=NUMBERS)(reproduce.reproduce)
 app.command("promote", rich_help_panel=NUMBERS)(promote.promote)

@@ -76,6 +76,8 @@ def print_status(plan: BackfillPlan, status: str, events: Sequence[BackfillEvent
         elif entry.kind == "failed":
             problems = [entry.said["problem"]] if "problem" in entry.said else entry.said["verdict"]["problems"]
             about = f": {join_limited(problems, _SHOWN, ' problems')}"
+        elif entry.kind == "undone":
+            about = f" by {entry.said['by']}: {entry.said['reason']}"
         _say(f"{entry.recorded_at:%Y-%m-%d %H:%M:%S}  {entry.kind}{about}")
     final = next((entry for entry in events if entry.kind == "finished"), None)
     if final:

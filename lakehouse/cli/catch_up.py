@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts import Catalog
+    from lakehouse.contracts.series import Series
     from lakehouse.settings import Settings
 
 _SHOWN = 8
@@ -42,6 +43,23 @@ def restate(settings: Settings, catalog: Catalog, source: str) -> None:
     out.print(f"silver/{source}: {_listed(changed) or 'no day'} changed.", soft_wrap=True)
     for metric, written in after.restated.items():
         out.print(f"gold/{metric}: {_listed([f'{day}' for day in written]) or 'no day'} restated.", soft_wrap=True)
+
+
+def print_pending(settings: Settings, daily: Series, catalog: Catalog, *, now: bool) -> None:
+    """Print which numbers of a metric are pending after a command, or update them.
+
+    :param daily: its days as readers see them.
+    """
+    from lakehouse.gold.restatement.pending import find_pending  # noqa: PLC0415
+
+    if now:
+        restate(settings, catalog, daily.metric.source)
+        return
+    for series in (daily, *daily.rollups):
+        if count := len(find_pending(settings, series).starts):
+            periods = f"{count:,} {'period' if count == 1 else 'periods'}"
+            text = f"gold/{series.name}: {periods} pending, for the sensor restate_{series.name} or --restate."
+            out.print(text, soft_wrap=True)
 
 
 def say_waiting(source: str, days: Sequence[date]) -> None:

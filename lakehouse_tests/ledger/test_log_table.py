@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.gold.promotion import promotion_log
-from lakehouse.gold.publication import rejected_candidates
+from lakehouse.gold.publication import rejected_candidates, reverted_periods
 from lakehouse.gold.reproduction import contract_archive
 from lakehouse.lateness import missing_inputs, watermark_log
 from lakehouse.lateness.tuning import decisions as max_lateness_decisions
@@ -44,7 +44,7 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
         for module in (
             *(applied_inputs, contract_archive, ingestions, input_sets, publications),
             *(rebuild_requests, restatements, tokens, watermark_log, missing_inputs),
-            *(alerts, notices, promotion_log, rejected_candidates, max_lateness_decisions, named),
+            *(alerts, notices, promotion_log, rejected_candidates, reverted_periods, max_lateness_decisions, named),
         )
     ]
     return [*of_a_source, *of_all, backfills.plan_log(settings), backfills.event_log(settings)]

@@ -14,6 +14,7 @@ from lakehouse.text import format_moment
 if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.gold.publication.candidates import HeldCandidate
+    from lakehouse.gold.publication.reverted_periods import RevertedPeriod
 
 Revision = Annotated[
     int,
@@ -31,9 +32,9 @@ def held(
     metric: Annotated[str | None, typer.Argument(help="One metric; default: all.")] = None,
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """List the numbers that failed a check: readers do not see them until somebody signs them off."""
+    """List the numbers that failed a check, which readers do not see until somebody signs them off, and the reverted days."""
     from lakehouse.calendar.periods import Kind  # noqa: PLC0415
-    from lakehouse.gold.publication import candidates  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.publication import candidates, reverted_periods  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = arguments.metric_named(metric)[:2] if metric else deployment()
     count = 0
@@ -43,6 +44,9 @@ def held(
             for waiting in candidates.held(settings, one):
                 count += 1
                 _print(one, waiting, as_json=as_json)
+        for kept in reverted_periods.kept(settings, daily.name).values():
+            count += 1
+            _print_kept(one_metric.name, kept, as_json=as_json)
     if not count and not as_json:
         out.print("Nothing is held.")
 
@@ -88,6 +92,20 @@ def drop(metric: arguments.Metric, period: arguments.PeriodName, revision: Revis
     of = arguments.about(metric, period)
     held_numbers.drop(of.settings, of.series, of.period, revision, by, reason)
     out.print(f"r{revision} of {of.series.name} for {of.period.name} is dropped; the published number is kept.", soft_wrap=True)
+
+
+def _print_kept(metric: str, kept: RevertedPeriod, *, as_json: bool) -> None:
+    if as_json:
+        fields = {"series": kept.series, "period": f"{kept.period_start}", "reverted_to": kept.version, "by": kept.by}
+        out.print(json.dumps(fields | {"reason": kept.reason, "since": kept.recorded_at}, default=str), soft_wrap=True)
+        return
+    out.print(
+        f"{kept.series} {kept.period_start}  put back to {kept.version} by {kept.by}: {kept.reason}",
+        style="bold",
+        soft_wrap=True,
+    )
+    ends = f"later changes wait until 'lakehouse gold release {metric} {kept.period_start}'"
+    out.print(f"    since {format_moment(kept.recorded_at)}; {ends}", style="yellow", soft_wrap=True)
 
 
 def _print(series: Series, waiting: HeldCandidate, *, as_json: bool) -> None:

@@ -232,19 +232,10 @@ def _say(done: PromotionResult) -> None:
 
 
 def _afterwards(settings: Settings, catalog: Catalog, metric: MetricContract, *, restate: bool) -> None:
-    """Print which numbers are pending after the promotion, or update them."""
     from lakehouse.cli import catch_up  # noqa: PLC0415
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
-    from lakehouse.gold.restatement.pending import find_pending  # noqa: PLC0415
 
-    one = served_version.daily(settings, catalog, metric)
-    if restate:
-        catch_up.restate(settings, catalog, one.metric.source)
-        return
-    waiting = {series.name: len(find_pending(settings, series).starts) for series in (one, *one.rollups)}
-    for name, count in waiting.items():
-        if count:
-            out.print(f"gold/{name}: {_periods(count)} pending, for the sensor restate_{name} or --restate.", soft_wrap=True)
+    catch_up.print_pending(settings, served_version.daily(settings, catalog, metric), catalog, now=restate)
 
 
 def _periods(count: int) -> str:

@@ -12,7 +12,7 @@ from lakehouse import locations
 from lakehouse.calendar import days as calendar_days
 from lakehouse.contracts.checks import GoldChecks
 from lakehouse.delta import change_feed, table_io
-from lakehouse.gold.publication import candidates, write_audit_publish
+from lakehouse.gold.publication import candidates, reverted_periods, write_audit_publish
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.restatement.pending import count_silver_rows
 from lakehouse.text import join_limited
@@ -112,11 +112,14 @@ def _stale(settings: Settings, numbers: Mapping[date, PublishedNumber], later: S
 
 
 def of_held(settings: Settings, *series: Series) -> Iterator[str]:
-    """Held numbers: they must be decided under the logic that computed them."""
-    for one in series:
-        held = [candidate.start for candidate in candidates.held(settings, one)]
+    """Held numbers and reverted days: they must be decided under the logic that computed them."""
+    for shown in series:
+        kept = reverted_periods.kept(settings, shown.name)
+        if kept:
+            yield f"gold/{shown.name} has reverted days: release {join_periods(kept)} first, see 'lakehouse gold held'"
+        held = [candidate.start for candidate in candidates.held(settings, shown)]
         if held:
-            yield f"gold/{one.name} has held numbers of {join_periods(held)}: publish or drop them, see 'lakehouse gold held'"
+            yield f"gold/{shown.name} has held numbers of {join_periods(held)}: publish or drop them, see 'lakehouse gold held'"
 
 
 def of_checks(

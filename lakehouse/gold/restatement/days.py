@@ -20,7 +20,7 @@ from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
-from lakehouse.gold.publication import write_audit_publish
+from lakehouse.gold.publication import reverted_periods, write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, SeriesSnapshot, again_on_conflict
 from lakehouse.gold.restatement import closing, incremental, metric_query
@@ -63,6 +63,7 @@ def restate(
     write_audit_publish.remove_published_candidates(settings, series)
     publications.follow(settings, series.name, locations.gold(settings, series))
     record_restatement(settings, series, run.run_id, done.days, days, follows)
+    reverted_periods.follow(settings, series.name, days)
     return done
 
 
@@ -148,13 +149,15 @@ def _drafts(
     metric = before.series.metric
     today = lifecycle.today(settings.clock(), metric.publication)
     refused = find_refused(settings, before.series, before.existing, list(numbers)) if numbers else {}
+    released = reverted_periods.released(settings, before.series.name, numbers)
     drafts, refused_days = [], set()
     for day, rows in sorted(numbers.items()):
         published, content = before.published_states.get(day), published_table.digest(rows)
         if content in refused.get(day, ()):
             if published is None:
                 continue
-            # A person refused the new number: the published one stays, with its adjustments, and only its state changes.
+            # A person refused the new number, or reverted the day: the published number stays, with its adjustments, and only its
+            # state changes.
             rows, content = before.latest[day], published.restated or published.content  # noqa: PLW2901
             refused_days.add(day)
         covered, causes = source_days(metric, [day]), Counter[str]()
@@ -174,7 +177,9 @@ def _drafts(
             at_most=limits[day].at_most if day in limits else State.FINAL,
         )
         if draft is not None:
-            explanation = run.explanation or explain(draft.reason, causes)
+            since = released.get(day)
+            why = f"{draft.reason.value}: released by {since.by}: {since.reason}" if since else explain(draft.reason, causes)
+            explanation = run.explanation or why
             changed_rows = sum(causes.values()) if causes else None
             drafts.append(replace(draft, explanation=explanation, changed_rows=changed_rows))
     if not drafts:

@@ -7,7 +7,7 @@ periods belongs to ``days`` and ``rollups``, publishing them to ``publication.wr
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
@@ -20,13 +20,13 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.delta import change_feed, commit_log, data_files, table_io
 from lakehouse.gold.numbers import lifecycle, published_table, served_version
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.gold.publication import rejected_candidates
+from lakehouse.gold.publication import rejected_candidates, reverted_periods
 from lakehouse.gold.restatement import closing
 from lakehouse.ledger import restatements
 from lakehouse.ledger.restatements import Restatement
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Container, Mapping
     from datetime import datetime
 
     from deltalake import DeltaTable
@@ -62,17 +62,25 @@ class PendingRestatement:
 def find_pending(settings: Settings, series: Series) -> PendingRestatement:
     """Read what the upstream table has changed since the series last followed it.
 
-    If the log no longer reaches back, all periods are pending; a period whose number is unchanged gets no revision.
+    If the log no longer reaches back, all periods are pending; a period whose number is unchanged gets no revision. Days
+    that were reverted, and released since, are pending as well.
     """
     table = table_io.open_table(_upstream(settings, series), settings.storage_options)
     if table is None:
         return PendingRestatement(frozenset(), -1)
     version, followed = table.version(), restatements.followed_version(settings, served_version.follower(series))
     since = followed + 1 if followed <= version else 0  # a table that was created again is followed from its beginning
+    if series.kind is not Kind.DAY:
+        return (
+            _published_since(settings, series, table, since)
+            if since <= version
+            else PendingRestatement(frozenset(), version, since)
+        )
+    released = reverted_periods.released(settings, series.name).keys()
     if since > version:
-        return PendingRestatement(frozenset(), version, since)
-    read = _changed_in_silver if series.kind is Kind.DAY else _published_since
-    return read(settings, series, table, since)
+        return PendingRestatement(frozenset(released), version, since)
+    pending = _changed_in_silver(settings, series, table, since)
+    return replace(pending, starts=pending.starts | released)
 
 
 def find_due(settings: Settings, contract: SourceContract, series: Series) -> list[date]:
@@ -141,8 +149,17 @@ def record_restatement(
     restatements.record(settings, entry)
 
 
-def find_refused(settings: Settings, series: Series, existing: pa.Table | None, starts: Collection[date]) -> dict[date, set[str]]:
-    """Per period the digests of the numbers that were refused since its content was last published.
+class _EveryNumber:
+    """Contains every digest: what a reverted period refuses."""
+
+    def __contains__(self, content: object) -> bool:
+        return True
+
+
+def find_refused(
+    settings: Settings, series: Series, existing: pa.Table | None, starts: Collection[date]
+) -> dict[date, Container[str]]:
+    """Per period the digests of the numbers that were refused since its content was last published; all for a reverted period.
 
     :param existing: all rows of these periods.
     """
@@ -158,7 +175,7 @@ def find_refused(settings: Settings, series: Series, existing: pa.Table | None, 
     for entry in rejected_candidates.of(settings, series.name, starts):
         if entry.period_start not in published or entry.dropped_at >= published[entry.period_start]:
             refused[entry.period_start].add(entry.content)
-    return dict(refused)
+    return {**refused, **dict.fromkeys(reverted_periods.kept(settings, series.name, starts), _EveryNumber())}
 
 
 def count_silver_rows(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, int]:

@@ -131,5 +131,5 @@ def _reasons(settings: Settings, before: SeriesSnapshot, days: Collection[date])
         elif day in pending:
             reasons[day] = "silver has changed since, and a restatement is pending"
         elif day in refused:
-            reasons[day] = "the new number was dropped, and the published one stays"
+            reasons[day] = "the new number was dropped, or the day was reverted, and the published one stays"
     return reasons

@@ -120,15 +120,22 @@ def summary(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> dict[st
     return counts
 
 
+def published_by(settings: Settings, series: Series, plan: BackfillPlan) -> dict[date, set[str]]:
+    """The names of the versions that were published because of the plan, by the first day of their period."""
+    names: dict[date, set[str]] = {}
+    for entry in publications.of(settings, series.name):
+        for start, name in entry.published.items() if entry.trigger.get(PLAN) == plan.plan_id else ():
+            names.setdefault(date.fromisoformat(start), set()).add(name)
+    return names
+
+
 def _published(settings: Settings, series: Series, plan: BackfillPlan) -> dict[str, Any]:
     """How many numbers of a series were published because of the plan, by reason, and the periods that were restated."""
-    entries = [entry for entry in publications.of(settings, series.name) if entry.trigger.get(PLAN) == plan.plan_id]
-    names = {name for entry in entries for name in entry.published.values()}
+    names = published_by(settings, series, plan)
     if not names:
         return {}
-    starts = sorted({date.fromisoformat(start) for entry in entries for start in entry.published})
-    history = numbers_history.history(settings, series, starts)
-    versions = [version for start in starts for version in history.get(start, ()) if version.name in names]
+    history = numbers_history.history(settings, series, sorted(names))
+    versions = [version for start in sorted(names) for version in history.get(start, ()) if version.name in names[start]]
     restated = sorted({version.period for version in versions if version.reason.value not in ("initial", "daily_finalization")})
     reasons = Counter(version.reason.value for version in versions)
     return {"numbers": len(versions), "reasons": dict(sorted(reasons.items())), "restated": restated}

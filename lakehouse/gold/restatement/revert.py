@@ -1,0 +1,173 @@
+"""A person puts published numbers back to an earlier revision, and keeps them there until they are released.
+
+Nothing is overwritten: the earlier content becomes a new revision (of a closed period under ``adjust`` an adjustment) with the
+reason ``rollback`` and the inputs of the earlier one, so that it can be reproduced. Longer periods add up from their days, and go
+back through the days that the revision names. Which periods are kept is recorded by ``publication.reverted_periods``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakehouse import locations
+from lakehouse.calendar.periods import Kind
+from lakehouse.delta.table_cache import with_table_cache
+from lakehouse.errors import LakehouseError
+from lakehouse.gold.numbers import history, lifecycle
+from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
+from lakehouse.gold.publication import reverted_periods, revisions, write_audit_publish
+from lakehouse.gold.publication.drafts import NumberLineage, draft_period
+from lakehouse.gold.publication.write_audit_publish import again_on_conflict
+from lakehouse.gold.restatement import closing
+from lakehouse.ledger import publications
+from lakehouse.text import join_limited
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import date
+
+    from lakehouse.calendar.periods import Period
+    from lakehouse.contracts.series import Series
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.gold.numbers.version_selector import VersionSelector
+    from lakehouse.gold.publication.revisions import Revision
+    from lakehouse.gold.publication.write_audit_publish import Run, SeriesSnapshot
+    from lakehouse.settings import Settings
+
+_SHOWN = 5
+
+
+class RevertError(LakehouseError):
+    """Numbers that cannot be put back or released; nothing has changed. The message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class RevertResult:
+    """What became of the days that were put back.
+
+    :param published: their new revisions and adjustments.
+    :param unchanged: days that had the earlier content already; they are kept as well.
+    """
+
+    published: Sequence[Revision] = ()
+    unchanged: Sequence[date] = field(default_factory=list)
+
+
+def revert(
+    settings: Settings, contract: SourceContract, series: Series, period: Period, to: VersionSelector, run: Run, reason: str
+) -> RevertResult:
+    """Put a period's number back to an earlier version; calling it again changes nothing.
+
+    :param run: names the person.
+    :raises UnknownVersionError: for a version that does not exist.
+    :raises RevertError: for one of another dataset version; for a longer period whose days were first published after it.
+    """
+    version = history.version(settings, series, period, to).version
+    targets = {period.start: version.label} if series.kind is Kind.DAY else _days_of(settings, series, version)
+    return put_back(settings, contract, series.daily, targets, run, reason)
+
+
+def put_back(
+    settings: Settings, contract: SourceContract, daily: Series, targets: Mapping[date, str], run: Run, reason: str
+) -> RevertResult:
+    """Put days back to earlier revisions, all of them in one commit.
+
+    :param targets: per day the label of an existing version, such as ``r1`` or ``r3.a1``.
+    :raises RevertError: as :func:`revert`.
+    """
+    settings = with_table_cache(settings)
+    _earlier(write_audit_publish.read(settings, daily, sorted(targets), to_publish=False), targets)  # refuses before it records
+    # The days are kept before they are published: a run that is stopped in between leaves no day that silver takes along.
+    reverted_periods.keep(settings, daily.name, targets, run.by or "", reason)
+    published = _publish(settings, contract, daily, targets, run, reason)
+    publications.follow(settings, daily.name, locations.gold(settings, daily))
+    return RevertResult(published, sorted(targets.keys() - {one.start for one in published}))
+
+
+def release(settings: Settings, series: Series, period: Period, by: str, reason: str) -> list[date]:
+    """Let the days of a period follow Silver again: they are pending afterwards, for the sensor or the next run.
+
+    :returns: the days that were kept.
+    :raises RevertError: if none was.
+    """
+    released = reverted_periods.release(settings, series.daily.name, period.days, by, reason)
+    if not released:
+        known = [f"{day}" for day in reverted_periods.kept(settings, series.daily.name)]
+        msg = f"no day of {series.name} {period.name} was reverted; kept are {join_limited(known, _SHOWN) or 'none'}"
+        raise RevertError(msg)
+    return released
+
+
+@again_on_conflict
+def _publish(
+    settings: Settings, contract: SourceContract, daily: Series, targets: Mapping[date, str], run: Run, reason: str
+) -> list[Revision]:
+    before = write_audit_publish.read(settings, daily, sorted(targets))
+    today = lifecycle.today(settings.clock(), daily.metric.publication)
+    limits = closing.limits(settings, contract, daily, [daily.period(start) for start in targets])
+    drafts = []
+    for start, version in _earlier(before, targets).items():
+        draft = draft_period(
+            daily,
+            before.published_states[start],
+            start,
+            pa.Table.from_pylist(version.rows, before.latest[start].schema),
+            today,
+            requested=RevisionReason.ROLLBACK,
+            at_most=limits[start].at_most if start in limits else State.FINAL,
+        )
+        if draft is None or draft.action is PublishAction.STATE_CHANGE:
+            continue  # the daily close changes the states
+        explanation = f"put back to {version.label} by {run.by}: {reason}"
+        drafts.append(replace(draft, explanation=explanation, lineage=NumberLineage.of_row(version.row)))
+    if not drafts:
+        return []
+    why = {
+        "trigger": run.about | {"reverted": {f"{draft.start}": targets[draft.start] for draft in drafts}},
+        "downstream": [*(f"gold/{rollup.name}" for rollup in daily.rollups), *daily.metric.consumers],
+    }
+    signed = write_audit_publish.signature(settings, daily, run, why, reason)
+    return revisions.publish(settings, daily, before.table, before.existing, drafts, signed)
+
+
+def _earlier(before: SeriesSnapshot, targets: Mapping[date, str]) -> dict[date, PublishedVersion]:
+    """The versions to which days go back; an adjustment with the closed number and the adjustments before it.
+
+    :raises RevertError: if one belongs to another dataset version than readers see.
+    """
+    daily, earlier = before.series, {}
+    known = history.versions_in(daily, before.existing)
+    for start, label in sorted(targets.items()):
+        version = next(one for one in known[start] if one.label == label)
+        if version.dataset_version != daily.metric.dataset_version:
+            theirs, shown = version.dataset_version, daily.metric.dataset_version
+            msg = (
+                f"{label} of {daily.name} {version.period} belongs to v{theirs}, and readers see v{shown}: "
+                f"'lakehouse rollback {daily.name} --to v{theirs}' goes back to it"
+            )
+            raise RevertError(msg)
+        earlier[start] = history.in_whole(daily, version, known[start])
+    return earlier
+
+
+def _days_of(settings: Settings, series: Series, version: PublishedVersion) -> dict[date, str]:
+    """The revision of each day that a version of a longer period was computed from.
+
+    :raises RevertError: if days of the period were first published after it.
+    """
+    targets = dict(version.made_from.revisions)
+    days = series.period(version.start).days
+    daily = write_audit_publish.read(settings, series.daily, days, to_publish=False)
+    later = sorted(daily.published_states.keys() - targets.keys())
+    if later:
+        named = join_limited([f"{day}" for day in later], _SHOWN)
+        msg = (
+            f"{version.label} of {series.name} {version.period} has no number of {named}, published since, and no number is "
+            "taken away: revert its days one by one, or go back to a later revision"
+        )
+        raise RevertError(msg)
+    return targets
