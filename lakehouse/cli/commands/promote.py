@@ -16,6 +16,7 @@ from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from lakehouse.contracts import Catalog, MetricContract
     from lakehouse.gold.numbers.comparison import Comparison, Threshold
@@ -88,24 +89,54 @@ def rollback(
     reason: _Why,
     by: _By = "",
     to: Annotated[
-        str | None, typer.Option(help="The version to go back to; default: the one before the newest promotion.")
+        str | None,
+        typer.Option(help="The version to go back to, or a time; default: the version before the newest promotion."),
     ] = None,
     restate: _Restate = False,  # noqa: FBT002
 ) -> None:
-    """Show readers an earlier dataset version again: all its numbers at once. The later versions are kept."""
+    """Show readers an earlier dataset version again, or the numbers of a time: all at once. The later ones are kept."""
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.promotion import plan as promotion_plan  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.promotion import promotion  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog, contract = _found(metric)
-    number = None if to is None else arguments.dataset_version(to)
     run = _run(by or getpass.getuser(), "lakehouse rollback")
+    if to is not None and (when := _time_in(to)) is not None:
+        _revert_all(settings, catalog, contract, when, run, reason)
+        _afterwards(settings, catalog, contract, restate=restate)
+        return
+    number = None if to is None else arguments.dataset_version(to)
     try:
         done = promotion.rollback(settings, catalog, contract, number, run, reason)
     except (promotion.PromotionRefusedError, served_version.UnservedVersionError) as problem:
         _stop(f"gold/{metric} still shows v{promotion_plan.shown_version(settings, contract)}; nothing has changed:", problem)
     _say(done)
     _afterwards(settings, catalog, contract, restate=restate)
+
+
+def _time_in(to: str) -> datetime | None:
+    """The time that a text names; None for any other text."""
+    from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
+
+    try:
+        return version_selector.parse(to).at
+    except version_selector.UnknownVersionError:
+        return None
+
+
+def _revert_all(settings: Settings, catalog: Catalog, metric: MetricContract, when: datetime, run: Run, reason: str) -> None:
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.restatement import revert  # noqa: PLC0415
+
+    daily = served_version.daily(settings, catalog, metric)
+    done = revert.revert_all(settings, catalog.sources[metric.source], daily, when, run, reason)
+    out.print(
+        f"gold/{daily.name} shows the numbers of {format_moment(when)}: {_periods(len(done.published))} put back.", soft_wrap=True
+    )
+    if done.first:
+        out.print(f"First published since, and left as they are: {_periods(len(done.first))}.", style="yellow", soft_wrap=True)
+    if done.published:
+        out.print(f"They keep these numbers until 'lakehouse gold release {daily.metric.name} PERIOD'.", soft_wrap=True)
 
 
 def moves(metric: _Metric) -> None:

@@ -91,7 +91,7 @@ def settle(settings: Settings, series: Series) -> PromotionEntry:
     promotion_log.follow(settings, series.name, locations.gold(settings, series))
     log = promotion_log.of(settings, series.name)
     if not log:
-        msg = f"gold/{series.name} has not been promoted yet: readers see v1"
+        msg = f"gold/{series.name} has not been promoted yet: readers see v1; '--to 2024-11-08T06:00:00Z' goes back to a time"
         raise PromotionRefusedError(msg)
     move = log[-1]
     follower = served_version.follower(

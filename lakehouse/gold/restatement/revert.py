@@ -27,7 +27,7 @@ from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import date
+    from datetime import date, datetime
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.series import Series
@@ -51,10 +51,12 @@ class RevertResult:
 
     :param published: their new revisions and adjustments.
     :param unchanged: days that had the earlier content already; they are kept as well.
+    :param first: days that were first published after the time to go back to: no number is taken away, and they stay.
     """
 
     published: Sequence[Revision] = ()
     unchanged: Sequence[date] = field(default_factory=list)
+    first: Sequence[date] = ()
 
 
 def revert(
@@ -69,6 +71,25 @@ def revert(
     version = history.version(settings, series, period, to).version
     targets = {period.start: version.label} if series.kind is Kind.DAY else _days_of(settings, series, version)
     return put_back(settings, contract, series.daily, targets, run, reason)
+
+
+def revert_all(
+    settings: Settings, contract: SourceContract, daily: Series, when: datetime, run: Run, reason: str
+) -> RevertResult:
+    """Put every day of a metric back to the number that readers saw at a time; days that have that number still are left alone.
+
+    :raises RevertError: if readers saw numbers of another dataset version then.
+    """
+    before = write_audit_publish.read(settings, daily, to_publish=False)
+    targets, first = {}, []
+    for start, versions in history.versions_in(daily, before.existing).items():
+        seen = [version for version in versions if version.published_at <= when]
+        if not seen:
+            first.append(start)
+        elif seen[-1].row["content"] != versions[-1].row["content"]:
+            targets[start] = seen[-1].label
+    result = put_back(settings, contract, daily, targets, run, reason) if targets else RevertResult()
+    return replace(result, first=first)
 
 
 def put_back(

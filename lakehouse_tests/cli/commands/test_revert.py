@@ -43,13 +43,13 @@ def _run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         numbers = ScriptedNumbers(
             Settings(root=str(tmp_path / "lake")), catalog.metrics["total"], source=catalog.sources["events"]
         )
-        numbers.at(1)
-        for value in (10, 100):
+        for hour, value in ((0, 10), (2, 100)):
+            numbers.at(1, hour)
             numbers.set(1, value)
             numbers.publish()
 
     def run(*arguments: str, fails: bool = False) -> str:
-        done = CliRunner().invoke(app, ["gold", *arguments])
+        done = CliRunner().invoke(app, [*([] if arguments[0] == "rollback" else ["gold"]), *arguments])
         assert (done.exit_code != 0) == fails, done.output
         return " ".join((done.output or f"{done.exception}").split()) + (f" {done.exception}" if fails else "")
 
@@ -70,6 +70,17 @@ def test_a_number_is_put_back_listed_and_released(run: Callable[..., str]) -> No
     assert "put back to r1 by anna: the partner withdrew it" in run("history", "total", "2024-01-01")
     assert "total follows silver again: 2024-01-01." in run("release", "total", "2024-01-01", *BY)
     assert run("held") == "Nothing is held."
+
+
+def test_a_metric_that_was_never_promoted_goes_back_to_a_time(run: Callable[..., str]) -> None:
+    assert "'--to 2024-11-08T06:00:00Z' goes back to a time" in run("rollback", "total", *BY, fails=True)
+    done = run("rollback", "total", "--to", "2024-01-01T01:00:00Z", *BY)
+    assert "gold/total shows the numbers of 2024-01-01 01:00 UTC: 1 period put back." in done
+    assert "They keep these numbers until 'lakehouse gold release total PERIOD'." in done
+    assert "total 10" in run("show", "total", "2024-01-01")
+    assert "0 periods put back." in run("rollback", "total", "--to", "2024-01-01T01:00:00Z", *BY)
+    early = run("rollback", "total", "--to", "2023-12-31", *BY)
+    assert "0 periods put back. First published since, and left as they are: 1 period." in early
 
 
 def test_what_cannot_be_done_is_said_in_a_sentence(run: Callable[..., str]) -> None:

@@ -139,6 +139,27 @@ def test_a_week_goes_back_through_its_days(settings: Settings) -> None:
     assert release(numbers, 1, Kind.WEEK) == [day(1), day(2)]
 
 
+def test_a_metric_goes_back_to_what_readers_saw_at_a_time(settings: Settings) -> None:
+    numbers = twice_published(settings, publication={"final_after": 2, "after_close": "adjust"})
+    numbers.at(4)
+    numbers.close()
+    numbers.set(1, 120)
+    numbers.publish()
+    noon = numbers.settings.now
+    assert noon is not None
+    numbers.at(5)
+    numbers.set(1, 130)
+    numbers.set(3, 7)
+    numbers.publish()
+    run = Run("back", by="anna")
+    done = revert.revert_all(settings, numbers.source, numbers.series, noon, run, "all of it")
+    assert ([f"{one.name}" for one in done.published], done.first) == (["total_v2024-01-01.r3.a3"], [day(3)])
+    assert numbers.history(1)[-1][:2] == ("r3.a3", -10), "to 120, as it was then with its adjustment"
+    assert list(reverted_periods.kept(settings, "total")) == [day(1)], "days that have not changed follow silver as before"
+    again = revert.revert_all(settings, numbers.source, numbers.series, noon, run, "all of it")
+    assert (again.published, again.unchanged, again.first) == ((), [], [day(3)])
+
+
 def test_what_cannot_be_put_back_changes_nothing(settings: Settings) -> None:
     numbers = twice_published(settings, publication={"rollups": ["week"]})
     with pytest.raises(UnknownVersionError, match=r"total has no version r3 of 2024-01-01: .*, and has r1, r2"):
