@@ -12,7 +12,7 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import silver_columns
 from lakehouse.ledger import ingestions, key_log
 from lakehouse.silver import merge as silver_merge
-from lakehouse.snapshots import input_sets
+from lakehouse.snapshots import comparison, input_sets
 from lakehouse.snapshots.known_inputs import known_at
 from lakehouse.spark.session import sized_for
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
+    from lakehouse.snapshots.comparison import RowsComparison
     from lakehouse.snapshots.named import NamedSnapshot
 
 _DAYS_AT_ONCE = 31
@@ -58,6 +59,19 @@ def of_snapshot(
     return computed(spark, settings, contract, days, ids, snapshot.until)
 
 
+def compare_snapshots(
+    spark: SparkSession, settings: Settings, contract: SourceContract, before: NamedSnapshot, after: NamedSnapshot
+) -> RowsComparison:
+    """Compare the rows that silver would hold with the inputs of two snapshots, on every day, under today's contract."""
+    days, source = days_of(settings, contract), contract.dataset
+    with sized_for(spark, settings, many=_is_large(settings, contract)):
+        states = [
+            silver_merge.state(spark, settings, contract, days, input_sets.ids_of(settings, source, one.inputs), one.until)
+            for one in (before, after)
+        ]
+        return comparison.compare(states[0], states[1], contract)
+
+
 def computed(
     spark: SparkSession,
     settings: Settings,
@@ -73,10 +87,8 @@ def computed(
     :param days: at least one, of :func:`days_of`.
     :param until: only rows that had arrived by then.
     """
-    entries = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
-    many = sum(entry.rows for entry in entries.values()) > settings.local_rows
     in_order, columns = sorted(days), [name for name, _ in silver_columns(contract)]
-    with sized_for(spark, settings, many=many):
+    with sized_for(spark, settings, many=_is_large(settings, contract)):
         rows = silver_merge.state(spark, settings, contract, in_order, ids, until).select(*columns).persist()
         try:
             for start in range(0, len(in_order), _DAYS_AT_ONCE):
@@ -84,3 +96,9 @@ def computed(
                 yield some.orderBy("event_date", "record_key").toArrow()
         finally:
             rows.unpersist()
+
+
+def _is_large(settings: Settings, contract: SourceContract) -> bool:
+    """Whether Bronze is large enough for Spark to plan for many rows."""
+    entries = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
+    return sum(entry.rows for entry in entries.values()) > settings.local_rows

@@ -90,3 +90,8 @@ def test_its_rows_stay_those_of_its_inputs_whatever_comes_later(settings, spark)
     assert {row[0] for row in rows_of(lake, "through")} == {"a", "b", "w"}, "the decision counts"
     assert {row[0] for row in rows_of(lake, "alone")} == {"a", "w"}
     assert {row[0] for row in lake.lake.silver()} == {"a", "w"}
+    second_to_last = [named.find(settings, "events", text) for text in ("second", "through")]
+    compared = rows.compare_snapshots(spark, settings, lake.lake.contract, *second_to_last)
+    assert (compared.rows, compared.keys, compared.only_before, compared.only_after) == ((2, 3), (2, 3), 0, 1)
+    assert compared.changed == 0
+    assert {field.name: field.total for field in compared.fields}["amount"] == (7, 10)

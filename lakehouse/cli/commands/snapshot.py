@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakehouse.cli import arguments
-from lakehouse.cli.console import catalog_with, counted, out
+from lakehouse.cli.console import catalog_with, counted, errors, out
 
 if TYPE_CHECKING:
     from lakehouse.snapshots.named import NamedSnapshot
 
-app = typer.Typer(help="Named sets of inputs: create, list, show, drop.", no_args_is_help=True)
+app = typer.Typer(help="Named sets of inputs: create, list, show, compare, drop.", no_args_is_help=True)
 
 _Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
 _Name = Annotated[str, typer.Argument(help="The snapshot, such as feed_v1.3_2024-11-10.")]
@@ -93,6 +93,29 @@ def show(source: _Source, name: _Name, as_json: arguments.AsJson = False) -> Non
     out.print(f"    {len(ids) - files:,} decisions and rebuild requests", highlight=False)
     if provenance.of_contract(catalog.sources[source]) != snapshot.contract_version:
         out.print("    the contract has changed since: rows are computed under today's", style="yellow")
+
+
+@app.command()
+def compare(
+    source: _Source,
+    before: Annotated[str, typer.Argument(metavar="A", help="A snapshot.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    as_json: arguments.AsJson = False,  # noqa: FBT002
+) -> None:
+    """Compare the rows of two snapshots: rows, keys, and the total of each field; starts Spark."""
+    from lakehouse.cli.snapshot_report import as_json_text, print_comparison  # noqa: PLC0415
+    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.snapshots import named  # noqa: PLC0415
+    from lakehouse.snapshots import rows as snapshot_rows  # noqa: PLC0415
+
+    settings, catalog = catalog_with(source)
+    sides = [named.find(settings, source, name) for name in (before, after)]
+    with errors.status("computing the rows of both from Bronze"):
+        compared = snapshot_rows.compare_snapshots(LakeSpark().session(), settings, catalog.sources[source], *sides)
+    if as_json:
+        out.print(as_json_text(compared), soft_wrap=True)
+    else:
+        print_comparison(compared, before, after)
 
 
 @app.command()
