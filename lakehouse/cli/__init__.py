@@ -37,7 +37,7 @@ from lakehouse.cli.commands import (
     token,
     trace,
     tuning,
-    view,
+    views,
 )
 from lakehouse.cli.commands import rebuild as commands_rebuild
 from lakehouse.cli.commands import rows as commands_rows
@@ -78,7 +78,7 @@ lateness.app.command("undo")(tuning.undo)
 app.add_typer(lateness.app, name="lateness", rich_help_panel=ROWS)
 app.command("redact", rich_help_panel=ROWS)(redact.redact)
 app.command("impact", rich_help_panel=ROWS)(impact.impact)
-app.command("view", rich_help_panel=ROWS)(view.view)
+app.command("view", hidden=True)(views.view)
 gold.app.command("held")(held.held)
 gold.app.command("publish")(held.publish)
 gold.app.command("drop")(held.drop)
@@ -91,6 +91,7 @@ app.command("promote", rich_help_panel=NUMBERS)(promote.promote)
 app.command("rollback", rich_help_panel=NUMBERS)(promote.rollback)
 app.command("promotions", rich_help_panel=NUMBERS)(promote.promotions)
 app.command("moves", hidden=True)(promote.moves)
+app.command("views", rich_help_panel=NUMBERS)(views.views)
 app.command("serve", rich_help_panel=OPERATE)(serve.serve)
 app.add_typer(alerts.app, name="alerts", rich_help_panel=OPERATE)
 app.command("notices", rich_help_panel=OPERATE)(notices.notices)

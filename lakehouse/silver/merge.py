@@ -8,7 +8,7 @@ in ``update``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
@@ -177,19 +177,6 @@ def changed_days(before: DataFrame, after: DataFrame) -> set[date]:
     signed = before.select(*columns, F.lit(-1).alias("_sign")).unionByName(after.select(*columns, F.lit(1).alias("_sign")))
     differing = signed.groupBy(*columns).agg(F.sum("_sign").alias("_sign")).where("_sign <> 0")
     return {row[0] for row in differing.select("event_date").distinct().collect()}
-
-
-def deduplicated(settings: Settings, contract: SourceContract, engine: Literal["spark", "duckdb"]) -> str:
-    """The query of a view with the newest row of each key, for a source with the reprocess policy ``append``."""
-    address = locations.silver(settings, contract.dataset)
-    if engine == "spark":
-        quote, table = "`", "delta.`" + address.replace("`", "``") + "`"
-    else:
-        quote, table = '"', "delta_scan('" + address.replace("'", "''") + "')"
-    order = ", ".join(f"{name} DESC" for name in ORDER)
-    numbered = f"SELECT *, row_number() OVER (PARTITION BY record_key ORDER BY {order}) AS newest FROM {table}"  # noqa: S608 (no input)
-    columns = ", ".join(f"{quote}{name}{quote}" for name, _ in silver_columns(contract))
-    return f"SELECT {columns} FROM ({numbered}) WHERE newest = 1"  # noqa: S608
 
 
 def _first_rows(

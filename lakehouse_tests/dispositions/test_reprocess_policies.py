@@ -12,13 +12,14 @@ import duckdb_extension_delta
 import pytest
 
 from lakehouse import locations
-from lakehouse.contracts import load_contract
+from lakehouse.contracts import Catalog, load_contract
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.gold.restatement import lineage
 from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.ledger.row_states import Disposition
+from lakehouse.serving.sql_views import PREAMBLE, Dialect, newest_rows, statements
 from lakehouse.silver import merge as silver_merge
 from lakehouse.stewardship import decide, quarantine
 from lakehouse.stewardship.quarantine import QuarantineFilter
@@ -190,7 +191,7 @@ def test_append_keeps_every_row_and_a_view_tells_them_apart(settings, spark) -> 
     assert content(lake) == [("a", 1, 1), ("a", 2, 9), ("b", 1, 2), ("c", 2, 3)]
     assert became(lake) == {"applied": 4}
     assert lake.rebuilt([FIRST, SECOND]) == lake.silver()
-    newest = spark.sql(silver_merge.deduplicated(settings, lake.contract, "spark")).collect()
+    newest = spark.sql(newest_rows(settings, lake.contract, Dialect.spark)).collect()
     assert sorted((row["record_key"], row["amount"]) for row in newest) == [("a", 9), ("b", 2), ("c", 3)]
 
 
@@ -201,9 +202,9 @@ def test_the_view_reads_the_same_in_duckdb(settings, spark) -> None:
     connection = duckdb.connect()
     extension = next(Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension"))
     connection.execute(f"LOAD '{extension}'")
-    rows = connection.execute(
-        f"SELECT record_key, amount FROM ({silver_merge.deduplicated(settings, lake.contract, 'duckdb')})"
-    ).fetchall()
+    created = statements(settings, Catalog({"events": lake.contract}, {}), Dialect.duckdb)[len(PREAMBLE[Dialect.duckdb]) :]
+    connection.execute("".join(created))
+    rows = connection.execute("SELECT record_key, amount FROM events_newest").fetchall()
     assert sorted(rows) == [("a", 9), ("b", 2), ("c", 3)]
 
 

@@ -21,6 +21,8 @@ from lakehouse.gold.numbers.version_selector import parse
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due
+from lakehouse.serving import sql_views
+from lakehouse.serving.sql_views import Dialect
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, without_spark
@@ -34,6 +36,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "reading.md"
 LOAD = f"LOAD '{next(Path(duckdb_extension_delta.__file__).parent.rglob('delta.duckdb_extension'))}'"
 #: A row: day, revenue, sales, state.
 Row = tuple[date, Decimal, int, str]
+COLUMNS = "event_date, revenue, sales, state"
 VERSIONS = ("latest", "final", "as_of")
 SCHEMA = pa.schema(
     [("revenue", pa.decimal128(18, 2)), ("sales", pa.int64()), ("customers", pa.int64()), ("row_count", pa.int64())]
@@ -116,17 +119,25 @@ def test_a_bi_tool(revenue: Revenue, truth: dict[str, list[Row]], tmp_path: Path
     path = str(tmp_path / "lakehouse.duckdb")
     with duckdb.connect(path) as made:
         made.execute(LOAD)
-        made.execute(snippet("A BI tool", "sql", revenue))
-    relations = {
-        "latest": "revenue",
-        "final": "revenue_final",
-        "as_of": "revenue_as_of(TIMESTAMPTZ '2024-11-10 08:00:00+00')",
-    }
+        for statement in views(revenue, Dialect.duckdb):
+            made.execute(statement)
     with duckdb.connect(path, read_only=True) as tool:
         tool.execute(f"{LOAD}; SET TimeZone = 'UTC'")
-        for name, relation in relations.items():
-            rows = tool.execute(f"SELECT * FROM {relation} ORDER BY event_date").fetchall()
+        for name, relation in relations("TIMESTAMPTZ '2024-11-10 08:00:00+00'").items():
+            rows = tool.execute(f"SELECT {COLUMNS} FROM {relation} ORDER BY event_date").fetchall()
             assert plain(rows) == truth[name], name
+
+
+def views(revenue: Revenue, dialect: Dialect) -> list[str]:
+    """The statements without those that fetch an extension."""
+    return sql_views.statements(revenue.settings, load_catalog(None), dialect)[len(sql_views.PREAMBLE[dialect]) :]
+
+
+def relations(moment: str) -> dict[str, str]:
+    """The views of docs/reading.md by version."""
+    named = {"latest": "revenue_latest", "final": "revenue_final", "as_of": "revenue_asof"}
+    assert all(f"`{relation}" in DOCS.read_text() for relation in named.values())
+    return named | {"as_of": f"revenue_asof({moment})"}
 
 
 @pytest.mark.spark
@@ -136,3 +147,13 @@ def test_spark(revenue: Revenue, truth: dict[str, list[Row]], spark: SparkSessio
     for query in queries:
         name, text = query.split("\n", 1)
         assert plain([tuple(row) for row in spark.sql(text.strip().rstrip(";")).collect()]) == truth[name], name
+
+
+@pytest.mark.spark
+def test_the_views_in_spark(revenue: Revenue, truth: dict[str, list[Row]], spark: SparkSession) -> None:
+    for statement in views(revenue, Dialect.spark):
+        spark.sql(statement.rstrip(";"))
+    for name, relation in relations("TIMESTAMP '2024-11-10 08:00:00Z'").items():
+        rows = spark.sql(f"SELECT {COLUMNS} FROM {relation} ORDER BY event_date").collect()
+        assert plain([tuple(row) for row in rows]) == truth[name], name
+        spark.sql(f"DROP {'FUNCTION' if name == 'as_of' else 'VIEW'} {relation.partition('(')[0]}")

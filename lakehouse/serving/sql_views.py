@@ -1,0 +1,105 @@
+"""SQL views by which engines read the tables directly: three versions of every published number, and the newest row of each key.
+
+Belongs here: the filters that select a version, and the statements of two dialects. Views hold no data: every query reads Delta.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import ORDER, silver_columns
+from lakehouse.gold.numbers import served_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.contracts.series import Series
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+#: The filter of each version of a number; ``docs/reading.md`` explains them.
+LATEST = "is_latest"
+FINAL = "is_latest AND state = 'final'"
+AS_OF = "published_at <= seen_at AND (superseded_at IS NULL OR superseded_at > seen_at) AND adjustment IS NULL"
+_ABOUT = ("state", "revision", "reason", "published_at", "restated_on", "restatement_reason", "version_name")
+
+
+class Dialect(str, Enum):
+    """The engine that runs the statements."""
+
+    duckdb = "duckdb"
+    spark = "spark"
+
+    def quoted(self, name: str) -> str:
+        """A column as an identifier."""
+        return f'"{name}"' if self is Dialect.duckdb else f"`{name}`"
+
+    def table(self, address: str) -> str:
+        """The rows of a Delta table."""
+        if self is Dialect.duckdb:
+            return "delta_scan('" + address.replace("'", "''") + "')"
+        return "delta.`" + address.replace("`", "``") + "`"
+
+    def function(self, name: str, query: str) -> str:
+        """A table function of one time, ``seen_at``."""
+        if self is Dialect.duckdb:
+            return f"CREATE OR REPLACE MACRO {name}(seen_at) AS TABLE {query};"
+        return f"CREATE OR REPLACE FUNCTION {name}(seen_at TIMESTAMP) RETURNS TABLE RETURN {query};"
+
+
+#: What a dialect needs before the first view.
+PREAMBLE = {Dialect.duckdb: ("INSTALL delta;", "LOAD delta;", "SET TimeZone = 'UTC';"), Dialect.spark: ()}
+
+
+def statements(settings: Settings, catalog: Catalog, dialect: Dialect) -> list[str]:
+    """The statements that create the views of all tables that exist.
+
+    Per series ``<series>_latest``, ``<series>_final`` and ``<series>_asof(time)``; for each source under ``append``
+    ``<source>_newest``.
+    """
+    created = [*PREAMBLE[dialect]]
+    for metric in catalog.metrics.values():
+        daily = served_version.daily(settings, catalog, metric)
+        for series in (daily, *daily.rollups):
+            created += _of_series(settings, series, dialect)
+    for contract in catalog.sources.values():
+        table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
+        if table is not None and contract.materialization.reprocess_policy == "append":
+            created.append(f"CREATE OR REPLACE VIEW {contract.dataset}_newest AS {newest_rows(settings, contract, dialect)};")
+    return created
+
+
+def newest_rows(settings: Settings, contract: SourceContract, dialect: Dialect) -> str:
+    """The query of the newest row of each key, for a source with the reprocess policy ``append``."""
+    table = dialect.table(_address(locations.silver(settings, contract.dataset)))
+    order = ", ".join(f"{name} DESC" for name in ORDER)
+    numbered = f"SELECT *, row_number() OVER (PARTITION BY record_key ORDER BY {order}) AS newest FROM {table}"  # noqa: S608 (no input)
+    columns = _listed([name for name, _ in silver_columns(contract)], dialect)
+    return f"SELECT {columns} FROM ({numbered}) WHERE newest = 1"  # noqa: S608
+
+
+def _of_series(settings: Settings, series: Series, dialect: Dialect) -> Iterator[str]:
+    address = locations.gold(settings, series)
+    table = table_io.open_table(address, settings.storage_options)
+    if table is None:
+        return
+    stored = {field.name for field in table.schema().fields}
+    columns = _listed([name for name in (series.by, "period", *series.content, *_ABOUT) if name in stored], dialect)
+    rows = f"SELECT {columns} FROM {dialect.table(_address(address))}"  # noqa: S608 (names come from contracts)
+    yield f"CREATE OR REPLACE VIEW {series.name}_latest AS {rows} WHERE {LATEST};"
+    yield f"CREATE OR REPLACE VIEW {series.name}_final AS {rows} WHERE {FINAL};"
+    yield dialect.function(f"{series.name}_asof", f"{rows} WHERE {AS_OF}")
+
+
+def _listed(names: Sequence[str], dialect: Dialect) -> str:
+    return ", ".join(dialect.quoted(name) for name in names)
+
+
+def _address(address: str) -> str:
+    """The address of a table from any working directory."""
+    return address if "://" in address else f"{Path(address).resolve()}"
