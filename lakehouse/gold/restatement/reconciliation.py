@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.gold.numbers import lifecycle
-from lakehouse.gold.publication import candidates, write_audit_publish
+from lakehouse.gold.publication import candidates, reverted_periods, write_audit_publish
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.restatement import metric_query, rollup_totals
 from lakehouse.gold.restatement.pending import count_silver_rows, find_pending, find_refused
@@ -121,6 +121,7 @@ def _reasons(settings: Settings, before: SeriesSnapshot, days: Collection[date])
     today = lifecycle.today(settings.clock(), terms)
     pending = find_pending(settings, series).starts
     held = {candidate.start for candidate in candidates.held(settings, series, days)}
+    kept = reverted_periods.kept(settings, series.name, days)
     refused = find_refused(settings, series, before.existing, days)
     reasons = {}
     for day in days:
@@ -128,8 +129,10 @@ def _reasons(settings: Settings, before: SeriesSnapshot, days: Collection[date])
             reasons[day] = f"it is not published before {terms.start_delay} days have passed"
         elif day in held:
             reasons[day] = "the new number is held: see 'lakehouse gold held'"
+        elif day in kept:
+            reasons[day] = f"it was put back to {kept[day].version} by {kept[day].by}: see 'lakehouse gold release'"
         elif day in pending:
             reasons[day] = "silver has changed since, and a restatement is pending"
         elif day in refused:
-            reasons[day] = "the new number was dropped, or the day was reverted, and the published one stays"
+            reasons[day] = "the new number was dropped, and the published one stays"
     return reasons

@@ -61,7 +61,7 @@ def test_a_number_goes_back_and_its_release_catches_up(settings, spark) -> None:
     assert (shown(lake, DAILY), shown(lake, WEEK)) == (("r3", 3, 2), ("r2", 7, 4))
     [outcome] = reconciliation.check_published(settings, DAILY, [DAY])
     assert outcome.passed
-    assert "or the day was reverted" in (outcome.explanation or "")
+    assert "it was put back to r1 by anna" in (outcome.explanation or "")
 
     lake.at(5)
     assert revert.release(settings, WEEK, WEEK.period(DAY), "ben", "it is right after all") == [DAY]
