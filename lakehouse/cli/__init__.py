@@ -18,6 +18,7 @@ from lakehouse.cli.commands import (
     backfill,
     contract,
     demo,
+    entry,
     gold,
     held,
     impact,
@@ -59,6 +60,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("demo", rich_help_panel=START)(demo.demo)
+app.command("init", rich_help_panel=START)(entry.init)
+app.command("infer", rich_help_panel=START)(entry.infer)
+app.command("run", rich_help_panel=START)(entry.run)
 app.command("simulate", rich_help_panel=START)(simulate.simulate)
 app.add_typer(contract.app, name="contract", rich_help_panel=START)
 app.command("replay", rich_help_panel=INGEST)(replay.replay)

@@ -11,10 +11,11 @@ import typer
 
 from lakehouse.cli import arguments
 from lakehouse.cli.console import counted, errors, out
+from lakehouse.cli.number_report import shown as shown_value
+from lakehouse.cli.number_report import sides_text
 from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
-    from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
 
 app = typer.Typer(help="Published numbers: current and earlier ones, and the reasons for changes.", no_args_is_help=True)
@@ -94,7 +95,7 @@ def history(metric: arguments.Metric, period: arguments.PeriodName, as_json: arg
         if version.row.get("signed_off_by"):
             out.print(f"    signed off by {version.row['signed_off_by']}: {version.row['sign_off_reason']}", soft_wrap=True)
         for name, sides in moved.items():
-            out.print(f"    {name}: {_told(sides)}", soft_wrap=True)
+            out.print(f"    {name}: {sides_text(sides)}", soft_wrap=True)
         if version.row.get("undecided_rows"):
             out.print(f"    {counted(version.row['undecided_rows'])} undecided", style="yellow", soft_wrap=True)
 
@@ -180,23 +181,7 @@ def _show_known(of: arguments.About, when: datetime, *, as_json: bool) -> None:
 
 
 def _numbers(row: dict[str, Any]) -> str:
-    return "  ".join(f"{name} {_shown(value)}" for name, value in row.items())
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "none"
-    return f"{value:,}" if isinstance(value, int | float) or hasattr(value, "quantize") else f"{value}"
-
-
-def _told(sides: Sides) -> str:
-    if not sides.changed:
-        return _shown(sides.after)
-    if sides.before is None:
-        return f"{_shown(sides.after)} (new)"
-    difference, percent = sides.difference, sides.percent
-    by = f" ({difference:+,}{f', {percent:+} %' if percent is not None else ''})" if difference is not None else ""
-    return f"{_shown(sides.before)} -> {_shown(sides.after)}{by}"
+    return "  ".join(f"{name} {shown_value(value)}" for name, value in row.items())
 
 
 def _print_origin(version: PublishedVersion) -> None:

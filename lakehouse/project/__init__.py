@@ -1,0 +1,1 @@
+"""A new project: its folder, and contracts inferred from sample files."""

@@ -1,0 +1,91 @@
+"""Writes an inferred source, and a first metric over it, as contracts for people: YAML with what is uncertain as comments."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from lakehouse.project.inference import field_names, is_identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakehouse.contracts.source import Source
+    from lakehouse.project.inference import InferredSource
+
+_UNBOUNDED = 10_000
+
+
+def dataset_of(file: str) -> str:
+    """A name for the dataset of a file: ``sales`` for ``Sales_2024-11-05.csv.gz``."""
+    stem = re.sub(r"^[\d\W_]+", "", file.rsplit("/", 1)[-1].split(".", maxsplit=1)[0])
+    name = re.sub(r"_?\d+(_\d+)*$", "", field_names([stem])[stem]) if stem else ""
+    return name or "events"
+
+
+def source_text(dataset: str, files: Sequence[str], inferred: InferredSource, read_as: Source) -> str:
+    """The contract of the source."""
+    lines = [_comment(f"Inferred from {', '.join(files)} by 'lakehouse infer'. Check what is marked with a question mark.")]
+    lines += [_comment(f"? {doubt}") for doubt in inferred.doubts]
+    lines += [f"dataset: {dataset}"]
+    if inferred.key:
+        lines += [f"primary_key: {_flow(list(inferred.key))}"]
+    else:
+        lines += [f"synthetic_key: {_flow({'fields': [column.name for column in inferred.columns]})}"]
+    lines += ["", "source:", f"  format: {read_as.format}"]
+    lines += [f"  delimiter: {_flow(read_as.delimiter)}"] if read_as.format == "csv" and read_as.delimiter != "," else []
+    lines += ["", "clocks:", f"  event: {_flow(inferred.event)}" if inferred.event else "  # event: the column of the event time"]
+    lines += [f"  arrival: {_flow(inferred.arrival)}"] if inferred.arrival else []
+    lines += ["  timezone: UTC", "  naive_times: in_timezone"] if inferred.naive else []
+    lines += [f"  start_date: {inferred.first_day.replace(month=1, day=1)}"] if inferred.first_day else []
+    lines += ["", "changes:", f"  op: {_flow(inferred.op)}"] if inferred.op else []
+    lines += ["", "model:", "  fields:"]
+    for column in inferred.columns:
+        fields: dict[str, Any] = {"name": column.name, "type": column.type}
+        fields |= {"required": True} if column.name in inferred.key else {}
+        fields |= {"column": column.column} if column.column != column.name else {}
+        lines.append(f"    - {_flow(fields)}")
+    return "\n".join([*lines, ""])
+
+
+def metric_text(dataset: str, inferred: InferredSource) -> str:
+    """The contract of a first metric: the records of a day, and the sum of each amount."""
+    measures: list[dict[str, Any]] = [{"name": "records", "sql": "count(*)", "type": "long", "additive": True}]
+    for column in inferred.columns:
+        if column.name in inferred.key or is_identifier(column) or column.name == "records":
+            continue
+        kind = _sum_type(column.type)
+        if kind is not None:
+            measures.append({"name": column.name, "sql": f"sum({column.name})", "type": kind, "additive": kind != "double"})
+    lines = [
+        f"# A first metric over {dataset}: change the measures to what you publish.",
+        f"metric: {dataset}_daily",
+        f"source: {dataset}",
+        "measures:",
+        *(f"  - {_flow(measure)}" for measure in measures),
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _sum_type(kind: str) -> str | None:
+    """The type of the sum of a column; None if it has none."""
+    if kind.startswith("decimal"):
+        return f"decimal(38,{kind.rstrip(')').split(',')[1]})"
+    return {"bigint": "long", "double": "double"}.get(kind)
+
+
+def _flow(value: Any) -> str:
+    """A value in one line of YAML; with escapes where YAML would read it back differently."""
+    texts = (
+        yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=_UNBOUNDED, allow_unicode=readable)
+        for readable in (True, False)
+    )
+    plain, escaped = (text.strip().removesuffix("...").strip() for text in texts)
+    return plain if yaml.safe_load(plain) == value else escaped
+
+
+def _comment(text: str) -> str:
+    """A comment of one line, whatever the names of files and columns hold."""
+    return f"# {''.join(letter if letter.isprintable() else ' ' for letter in text)}"

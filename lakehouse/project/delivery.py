@@ -1,0 +1,71 @@
+"""Puts files that a person names into the landing folder of a source, as files of an arrival day.
+
+Belongs here: the names that they get there. Reading and ingesting them belongs to ``bronze``.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakehouse.contracts.landing import DAY
+from lakehouse.errors import LakehouseError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+
+_COPIES = 1_000
+
+
+class UndeliveredFileError(LakehouseError):
+    """Files that cannot be delivered; none of them was. The message names the file, and says what to do."""
+
+
+def deliver(settings: Settings, contract: SourceContract, files: Sequence[Path], day: date) -> list[Path]:
+    """Copy files to the landing folder as files of an arrival day; a file that is in its place already is not copied again.
+
+    :returns: their names in the landing folder.
+    :raises UndeliveredFileError: for a missing file, a landing folder that is not local, or a pattern that takes one file a day.
+    """
+    landing = settings.landing_of(contract.dataset)
+    if "://" in landing:
+        msg = (
+            f"the files of {contract.dataset} arrive in {landing}: upload yours there, or set LAKEHOUSE_LANDING to a local folder"
+        )
+        raise UndeliveredFileError(msg)
+    missing = [file for file in files if not file.is_file()]
+    if missing:
+        msg = f"{missing[0]}: there is no such file"
+        raise UndeliveredFileError(msg)
+    targets: list[Path] = []
+    for file in files:
+        targets.append(_target(Path(landing), contract.source.landing, file, day, targets))
+    for file, target in zip(files, targets):
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial = target.with_name(f".{target.name}.part")  # no pattern takes a name with a dot in front
+            shutil.copyfile(file, partial)
+            partial.replace(target)
+    return targets
+
+
+def _target(landing: Path, pattern: str, file: Path, day: date, taken: Sequence[Path]) -> Path:
+    """The name of a file in the landing folder: that of the pattern, with the file's own name for its first star."""
+    before, star, after = pattern.replace(DAY, f"{day}").partition("*")
+    ending = after.replace("*", "")
+    stem = ("" if before.endswith("/") or not before else ".") + file.name.removesuffix(ending)
+    for copy in range(1, _COPIES) if star else (1,):
+        name = f"{before}{stem if star else ''}{'' if copy == 1 else f'.{copy}'}{ending}"
+        target = landing / name
+        if target not in taken and (not target.exists() or filecmp.cmp(file, target, shallow=False)):
+            return target
+    takes = "has a thousand files of this name" if star else "takes one file a day, and has another one"
+    msg = f"{file}: the landing folder of {day} ({pattern}) {takes}"
+    raise UndeliveredFileError(msg)

@@ -1,0 +1,73 @@
+"""Reads sample files for ``inference``: their format, delimiter and first records."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.bronze import file_formats
+from lakehouse.contracts.source import Source
+from lakehouse.project.inference import InferenceError, Sample
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: So many records of each file are read.
+RECORDS = 10_000
+_DELIMITERS = (",", ";", "\t", "|")
+
+
+def source_of(file: Path) -> Source:
+    """How a file is to be read.
+
+    :raises InferenceError: for a file that is neither CSV, JSON lines nor Parquet, or has no header.
+    """
+    content = file.read_bytes()[:1_000_000]
+    if content[:4] == b"PAR1":
+        return Source(format="parquet")
+    lines = (
+        file_formats.unzipped(io.BytesIO(content))
+        if content[:2] != file_formats.GZIP_MAGIC
+        else file_formats.unzipped(file.open("rb"))
+    )
+    first = next((line for line in lines if line.strip()), b"")
+    if not first:
+        msg = f"{file}: is empty; give a file with a header and at least one record"
+        raise InferenceError(msg)
+    if first.lstrip(b"\xef\xbb\xbf \t")[:1] == b"{":
+        return Source(format="json")
+    counts = {delimiter: first.decode(errors="replace").count(delimiter) for delimiter in _DELIMITERS}
+    return Source(format="csv", delimiter=max(_DELIMITERS, key=lambda delimiter: counts[delimiter]))
+
+
+def read(file: Path, source: Source) -> Sample:
+    """The first records of a file.
+
+    :raises InferenceError: if it cannot be read as ``source`` describes, or a record is broken.
+    """
+    if source.format == "parquet":
+        return _read_parquet(file)
+    records: list[dict[str, Any]] = []
+    columns: dict[str, None] = {}
+    try:
+        with file.open("rb") as stream:
+            for record in file_formats.read_records(stream, source, []):
+                if record.values is None:
+                    msg = f"{file}, line {record.line_number}: {record.problem}; give sound sample files"
+                    raise InferenceError(msg)
+                records.append({name: None if value in ("", None) else value for name, value in record.values.items()})
+                columns |= dict.fromkeys(record.values)
+                if len(records) == RECORDS:
+                    break
+    except file_formats.FileProblem as problem:
+        msg = f"{file}: {problem}"
+        raise InferenceError(msg) from None
+    return Sample(f"{file}", list(columns), records)
+
+
+def _read_parquet(file: Path) -> Sample:
+    import pyarrow.parquet as pq  # noqa: PLC0415 (Arrow loads in a second)
+
+    parquet = pq.ParquetFile(file)
+    batch = next(parquet.iter_batches(RECORDS), None)
+    return Sample(f"{file}", parquet.schema_arrow.names, [] if batch is None else batch.to_pylist())

@@ -1,0 +1,55 @@
+"""A newcomer in an empty folder: six lines from nothing to a number, its history after a second file, and the page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse_tests.support.cli import lakehouse_command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from subprocess import CompletedProcess
+
+pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
+OWN = "sale,shop,when,amount\nA-1,north,2024-11-05 10:00,1.50\nA-2,south,2024-11-05 11:00,2.00\nA-3,south,2024-11-06 09:00,4.00\n"
+CORRECTED = "sale,shop,when,amount\nA-2,south,2024-11-05 11:00,2.50\n"
+
+
+def command(folder: Path, *arguments: str) -> CompletedProcess[str]:
+    done = lakehouse_command(folder, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_the_example_of_a_new_project_runs_twice(tmp_path: Path) -> None:
+    command(tmp_path, "init")
+    first = command(tmp_path, "run", "contracts/orders.yaml", "samples/orders.csv").stdout
+    assert "5 rows ingested." in first
+    assert "orders_daily_v2024-11-04.r1  final: orders 2 (new), amount 200.00 (new)  [initial]" in first
+    second = command(tmp_path, "run", "orders", "samples/orders_corrected.csv").stdout
+    assert "3 rows ingested." in second
+    assert (
+        "orders_daily_v2024-11-04.r2  final: orders 2 -> 3 (+1, +50.00 %), amount 200.00 -> 262.00 (+62.00, +31.00 %)" in second
+    )
+    assert "orders_daily_v2024-11-05.r2  final: orders 2 -> 1" in second
+    assert "2024-11-06" not in second, "an unchanged day is not restated"
+    again = command(tmp_path, "run", "orders", "samples/orders_corrected.csv").stdout
+    assert "0 rows ingested; 1 known already." in again
+    assert "No number changed." in again
+    history = command(tmp_path, "gold", "history", "orders_daily", "2024-11-04").stdout
+    assert "r2" in history
+    assert "amount: 200.00 -> 262.00 (+62.00, +31.00 %)" in history
+
+
+def test_an_own_file_gets_a_contract_and_a_number(tmp_path: Path) -> None:
+    (tmp_path / "sales.csv").write_text(OWN)
+    (tmp_path / "sales_corrected.csv").write_text(CORRECTED)
+    command(tmp_path, "init")
+    command(tmp_path, "infer", "sales.csv")
+    first = command(tmp_path, "run", "contracts/sales.yaml", "sales.csv").stdout
+    assert "sales_daily_v2024-11-05.r1  final: records 2 (new), amount 3.50 (new)" in first
+    second = command(tmp_path, "run", "contracts/sales.yaml", "sales_corrected.csv").stdout
+    assert "amount 3.50 -> 4.00" in second

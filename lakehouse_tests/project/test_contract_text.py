@@ -1,0 +1,121 @@
+"""Inferred contracts are read back as contracts, with the doubts as comments."""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lakehouse.contracts import MetricContract, SourceContract, load_catalog, load_contract
+from lakehouse.contracts.source import SYSTEM_COLUMNS
+from lakehouse.project import contract_text, inference, samples
+from lakehouse.project.inference import InferenceError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEMICOLONS = "Order ID;soldAt;amount;n\n1;2024-11-05 10:00;1,50;3\n2;2024-11-06 11:00;2,75;4\n"
+
+
+def contracts(file: Path) -> tuple[SourceContract, MetricContract, str]:
+    """The contracts inferred from one file, loaded, and the text of the source's."""
+    read_as = samples.source_of(file)
+    inferred = inference.infer([samples.read(file, read_as)])
+    name = contract_text.dataset_of(file.name)
+    source, metric = file.with_name(f"{name}.yaml"), file.with_name(f"{name}_daily.yaml")
+    source.write_text(contract_text.source_text(name, [file.name], inferred, read_as))
+    metric.write_text(contract_text.metric_text(name, inferred))
+    loaded, loaded_metric = load_contract(source), load_contract(metric)
+    assert isinstance(loaded, SourceContract)
+    assert isinstance(loaded_metric, MetricContract)
+    return loaded, loaded_metric, source.read_text()
+
+
+def test_a_file_with_semicolons_local_times_and_odd_names(tmp_path: Path) -> None:
+    file = tmp_path / "Orders_2024-11-05.csv"
+    file.write_text(SEMICOLONS)
+    source, metric, text = contracts(file)
+    assert (source.dataset, source.source.delimiter, source.primary_key) == ("orders", ";", ["order_id"])
+    assert [(field.name, field.type, field.in_file) for field in source.model.fields] == [
+        ("order_id", "bigint", "Order ID"),
+        ("sold_at", "timestamp", "soldAt"),
+        ("amount", "string", "amount"),
+        ("n", "bigint", "n"),
+    ]
+    assert (source.clocks.event, source.clocks.naive_times, f"{source.first_event_day}") == (
+        "soldAt",
+        "in_timezone",
+        "2024-01-01",
+    )
+    assert [measure.name for measure in metric.measures] == ["records", "n"], "a key is not added up, nor a text"
+    assert "# ? event times have no zone and are read as UTC" in text
+
+
+def test_json_lines_gzip_and_parquet_give_the_same_contract(tmp_path: Path) -> None:
+    rows = [{"id": 1, "at": "2024-11-05T10:00:00Z", "amount": 1.5}, {"id": 2, "at": "2024-11-05T11:00:00Z", "amount": 2.25}]
+    lines = "".join(f'{{"id": {row["id"]}, "at": "{row["at"]}", "amount": {row["amount"]}}}\n' for row in rows)
+    files = {name: tmp_path / name for name in ("a.json", "b.json.gz", "c.parquet")}
+    files["a.json"].write_text(lines)
+    files["b.json.gz"].write_bytes(gzip.compress(lines.encode()))
+    pq.write_table(pa.Table.from_pylist(rows), files["c.parquet"])
+    found = [contracts(file)[0] for file in files.values()]
+    assert [source.source.format for source in found] == ["json", "json", "parquet"]
+    assert {str(source.model) for source in found} == {str(found[0].model)}
+    assert [field.type for field in found[0].model.fields] == ["bigint", "timestamp", "decimal(18,2)"]
+
+
+def test_a_source_without_a_key_or_a_time_of_event(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("at,word\n2024-11-05T10:00:00Z,a\n2024-11-05T10:00:00Z,a\n")
+    source, _, _ = contracts(file)
+    assert source.synthetic_key is not None
+    assert source.synthetic_key.fields == ["at", "word"]
+    read_as = samples.source_of(file)
+    timeless = inference.infer([inference.Sample("log.csv", ["word"], [{"word": "a"}])])
+    assert "# event: the column of the event time" in contract_text.source_text("log", ["log.csv"], timeless, read_as)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    names=st.lists(
+        st.one_of(st.sampled_from([*SYSTEM_COLUMNS, "op", "Op", "null", "yes", "1st"]), st.text(min_size=1)), unique=True
+    ),
+    repeated=st.booleans(),
+)
+def test_the_contract_of_any_columns_is_sound(names: list[str], repeated: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
+    record = {name: f"{number}" for number, name in enumerate(names)} | {"at": "2024-11-05T10:00:00Z"}
+    inferred = inference.infer([inference.Sample("a.csv", list(record), [record, record] if repeated else [record])])
+    folder = tmp_path_factory.mktemp("contracts")
+    (folder / "a.yaml").write_text(contract_text.source_text("a", ["a.csv"], inferred, samples.Source()), encoding="utf-8")
+    (folder / "a_daily.yaml").write_text(contract_text.metric_text("a", inferred), encoding="utf-8")
+    catalog = load_catalog(folder, bundled=False)
+    assert [field.in_file for field in catalog.sources["a"].model.fields] == [name for name in record if name != inferred.op]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", r"log.csv: is empty; give a file with a header and at least one record"),
+        ("\n\n", r"log.csv: is empty"),
+        ("a,a\n1,2\n", r"log.csv: line 1: the header names a twice"),
+        ("a,b\n1\n", r"log.csv, line 2: has 1 fields where the header has 2; give sound sample files"),
+    ],
+)
+def test_files_that_say_nothing_are_refused_in_a_sentence(tmp_path: Path, content: str, message: str) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text(content)
+    with pytest.raises(InferenceError, match=message):
+        samples.read(file, samples.source_of(file))
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("Sales_2024-11-05.csv.gz", "sales"), ("orders.csv", "orders"), ("2024-11-05.csv", "events"), ("till 4.json", "till")],
+)
+def test_a_dataset_is_called_like_its_file_without_the_day(file: str, name: str) -> None:
+    assert contract_text.dataset_of(file) == name

@@ -1,0 +1,68 @@
+"""Files of a person become files of an arrival day, under names that the source's pattern takes."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.bronze import landing
+from lakehouse.project.delivery import UndeliveredFileError, deliver
+from lakehouse_tests.support.lake import contract
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+DAY = date(2024, 11, 5)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("arrival_date={arrival_date}*", "arrival_date=2024-11-05.orders.csv"),
+        ("arrival_date={arrival_date}*.csv", "arrival_date=2024-11-05.orders.csv"),
+        ("sales/{arrival_date}/*.csv", "sales/2024-11-05/orders.csv"),
+        ("{arrival_date}/part*", "2024-11-05/part.orders.csv"),
+        ("{arrival_date}.csv", "2024-11-05.csv"),
+    ],
+)
+def test_the_name_is_one_that_the_pattern_takes(settings: Settings, tmp_path: Path, pattern: str, name: str) -> None:
+    source = contract(source={"landing": pattern})
+    file = tmp_path / "orders.csv"
+    file.write_text("id\n1\n")
+    [target] = deliver(settings, source, [file], DAY)
+    assert f"{target.relative_to(settings.landing_of('events'))}" == name
+    files, complaints = landing.landing_files(settings, source)
+    assert ([(one.arrival_date) for one in files], complaints) == ([DAY], [])
+    assert deliver(settings, source, [file], DAY) == [target], "it is in its place"
+
+
+def test_a_second_file_of_the_same_name_gets_a_number(settings: Settings, tmp_path: Path) -> None:
+    source, file, other = contract(), tmp_path / "orders.csv", tmp_path / "more" / "orders.csv"
+    other.parent.mkdir()
+    file.write_text("id\n1\n")
+    other.write_text("id\n2\n")
+    names = [target.name for target in deliver(settings, source, [file, other], DAY)]
+    assert names == ["arrival_date=2024-11-05.orders.csv", "arrival_date=2024-11-05.orders.csv.2"]
+    file.write_text("id\n3\n")
+    assert [target.name for target in deliver(settings, source, [file], DAY)] == ["arrival_date=2024-11-05.orders.csv.3"]
+
+
+def test_what_cannot_be_delivered_is_said_and_nothing_is_copied(settings: Settings, tmp_path: Path) -> None:
+    file = tmp_path / "orders.csv"
+    file.write_text("id\n1\n")
+    with pytest.raises(UndeliveredFileError, match=r"lost.csv: there is no such file"):
+        deliver(settings, contract(), [file, tmp_path / "lost.csv"], DAY)
+    assert not Path(settings.landing_of("events")).exists() or not list(Path(settings.landing_of("events")).iterdir())
+    daily = contract(source={"landing": "{arrival_date}.csv"})
+    deliver(settings, daily, [file], DAY)
+    file.write_text("id\n2\n")
+    with pytest.raises(
+        UndeliveredFileError, match=r"2024-11-05 \(\{arrival_date\}.csv\) takes one file a day, and has another one"
+    ):
+        deliver(settings, daily, [file], DAY)
+    remote = settings.model_copy(update={"landing": "s3://bucket/in"})
+    with pytest.raises(UndeliveredFileError, match="upload yours there, or set LAKEHOUSE_LANDING to a local folder"):
+        deliver(remote, contract(), [file], DAY)
