@@ -28,7 +28,7 @@ _SOURCE_TABLES = (
 _SHARED_TABLES = (
     *("ingestions", "applications", "operations", "late_arrival_audit", "restatements", "publications", "inputs", "dropped"),
     *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "event_watermarks"),
-    *("watermark_keys", "missing_inputs", "tokens", "snapshots", "reverts"),
+    *("watermark_keys", "missing_inputs", "tokens", "snapshots", "reverts", "corrections"),
 )
 
 
@@ -170,6 +170,11 @@ def watermark_keys(settings: Settings) -> str:
 def event_watermarks(settings: Settings) -> str:
     """The decisions about the greatest lateness that the sources' event-time watermarks expect."""
     return settings.table("ops", "event_watermarks")
+
+
+def corrections(settings: Settings) -> str:
+    """The corrections that people have proposed, approved, rejected and entered."""
+    return settings.table("ops", "corrections")
 
 
 def reverts(settings: Settings) -> str:

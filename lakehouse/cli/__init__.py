@@ -17,6 +17,7 @@ from lakehouse.cli.commands import (
     audit,
     backfill,
     contract,
+    correct,
     demo,
     entry,
     gold,
@@ -73,6 +74,8 @@ app.command("rows", rich_help_panel=ROWS)(commands_rows.rows)
 app.add_typer(snapshot.app, name="snapshot", rich_help_panel=ROWS)
 app.command("trace", rich_help_panel=ROWS)(trace.trace)
 app.command("audit", rich_help_panel=ROWS)(audit.audit)
+app.command("correct", rich_help_panel=ROWS)(correct.correct)
+app.add_typer(correct.app, name="corrections", rich_help_panel=ROWS)
 app.add_typer(quarantine.app, name="quarantine", rich_help_panel=ROWS)
 lateness.app.command("tuning")(tuning.tuning)
 lateness.app.command("tune")(tuning.tune)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakehouse.cli.console import counted, errors, out
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.orchestration.execution.single_run import SingleRun
+
+_SHOWN = 20
 
 
 def shown(value: object) -> str:
@@ -34,3 +39,21 @@ def moved_line(version: PublishedVersion, moved: Mapping[str, Sides]) -> str:
     measures = ", ".join(f"{name} {sides_text(sides)}" for name, sides in moved.items())
     restated = version.restated_on == version.published_at and version.restatement_reason
     return f"{version.name}  {version.state.value}: {measures}  [{restated or version.reason.value}]"
+
+
+def print_run(done: SingleRun, source: str) -> None:
+    """Print what some files brought: rows, and each number that changed."""
+    for message in done.held:
+        errors.print(f"held: {message}", style="yellow", soft_wrap=True)
+    known = f"; {done.known:,} known already" if done.known else ""
+    broken = f", {done.malformed:,} of them malformed ('lakehouse account {source}' tells)" if done.malformed else ""
+    out.print(f"{counted(done.rows)} ingested{broken}{known}.", highlight=False, soft_wrap=True)
+    for change in done.changes[:_SHOWN]:
+        out.print(moved_line(change.version, change.moved), highlight=False, markup=False, soft_wrap=True)
+    if len(done.changes) > _SHOWN:
+        out.print(f"and {len(done.changes) - _SHOWN:,} more", highlight=False)
+    if not done.changes:
+        out.print("No number changed.")
+        return
+    newest = done.changes[0].version
+    out.print(f"\nIts history: lakehouse gold history {done.changes[0].metric} {newest.period}    The page: lakehouse serve")

@@ -56,6 +56,9 @@ class PublicationRules(Strict):
     rollups: list[Rollup] = Field(default_factory=list, description="Longer periods for which the metric is also published.")
     fiscal_year_starts: int = Field(1, ge=1, le=12, description="The month that the fiscal year begins with.")
     timezone: str | None = Field(None, description="Whose midnight ends a day; default: that of the source's clocks.")
+    approvals: int = Field(
+        1, ge=1, description="How many people have to agree to a manual correction that changes a final number."
+    )
     patch_up_to: int = Field(
         0, ge=0, description="Up to this many changed rows a day's number is patched, if that is exact, and not computed again."
     )

@@ -6,7 +6,7 @@ import hashlib
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lakehouse
 from lakehouse import locations
@@ -31,8 +31,9 @@ def code() -> str:
 
 
 def of_contract(contract: SourceContract | MetricContract) -> str:
-    """A hash of a contract without the keys that change no number: descriptions, owners, tags, alerts and bounds of notices."""
-    content = contract.model_dump_json(exclude={"info", "description", "owner", "tags", "alerts", "materiality"})
+    """A hash of a contract without the keys that change no number, such as descriptions, owners, alerts and approvals."""
+    without: dict[str, Any] = dict.fromkeys(("info", "description", "owner", "tags", "alerts", "materiality"), True)
+    content = contract.model_dump_json(exclude=without | {"publication": {"approvals"}})
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 

@@ -25,6 +25,7 @@ from lakehouse.ledger import applied_inputs, decisions, ingestions, publications
 from lakehouse.ledger.log_table import Int32, LogTable
 from lakehouse.operations.alerts import log as alerts
 from lakehouse.operations.backfills import log as backfills
+from lakehouse.operations.corrections import correction_log
 from lakehouse.operations.notices import log as notices
 from lakehouse.serving.http import tokens
 from lakehouse.snapshots import input_sets, named
@@ -44,7 +45,16 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
         for module in (
             *(applied_inputs, contract_archive, ingestions, input_sets, publications),
             *(rebuild_requests, restatements, tokens, watermark_log, missing_inputs),
-            *(alerts, notices, promotion_log, rejected_candidates, reverted_periods, max_lateness_decisions, named),
+            *(
+                alerts,
+                notices,
+                promotion_log,
+                rejected_candidates,
+                reverted_periods,
+                max_lateness_decisions,
+                named,
+                correction_log,
+            ),
         )
     ]
     return [*of_a_source, *of_all, backfills.plan_log(settings), backfills.event_log(settings)]

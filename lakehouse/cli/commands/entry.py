@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakehouse.cli.console import counted, deployment, errors, out
+from lakehouse.cli.console import deployment, errors, out
+from lakehouse.cli.number_report import print_run
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
-    from lakehouse.orchestration.execution.single_run import SingleRun
     from lakehouse.settings import Settings
-
-_SHOWN = 20
 
 
 def init(folder: Annotated[Path, typer.Argument(help="The folder; it is created if it does not exist.")] = Path()) -> None:
@@ -80,7 +78,7 @@ def run(
     settings = with_table_cache(settings.model_copy(update={"spark_long_lived": True}))
     with errors.status("ingesting, and publishing numbers"), local_instance() as instance:
         done = single_run.ingest(settings, catalog, source, today, delivered, InProcess(settings, catalog, instance))
-    _print(done, source)
+    print_run(done, source)
 
 
 def _source_in(contract: Path) -> tuple[Settings, Catalog, str]:
@@ -106,22 +104,3 @@ def _source_in(contract: Path) -> tuple[Settings, Catalog, str]:
         catalog = load_catalog(contract.parent, bundled=False)
         errors.print(f"using the contracts in {contract.parent}; set LAKEHOUSE_CONTRACTS for other commands", style="dim")
     return settings, catalog, loaded.dataset
-
-
-def _print(done: SingleRun, source: str) -> None:
-    from lakehouse.cli.number_report import moved_line  # noqa: PLC0415
-
-    for message in done.held:
-        errors.print(f"held: {message}", style="yellow", soft_wrap=True)
-    known = f"; {done.known:,} known already" if done.known else ""
-    broken = f", {done.malformed:,} of them malformed ('lakehouse account {source}' tells)" if done.malformed else ""
-    out.print(f"{counted(done.rows)} ingested{broken}{known}.", highlight=False, soft_wrap=True)
-    for change in done.changes[:_SHOWN]:
-        out.print(moved_line(change.version, change.moved), highlight=False, markup=False, soft_wrap=True)
-    if len(done.changes) > _SHOWN:
-        out.print(f"and {len(done.changes) - _SHOWN:,} more", highlight=False)
-    if not done.changes:
-        out.print("No number changed.")
-        return
-    newest = done.changes[0].version
-    out.print(f"\nIts history: lakehouse gold history {done.changes[0].metric} {newest.period}    The page: lakehouse serve")

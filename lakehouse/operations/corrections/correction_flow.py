@@ -1,0 +1,188 @@
+"""Proposes, approves and rejects corrections, and enters those that enough people agree to, as a file like any other.
+
+Belongs here: who has to agree, and the order of the steps. An approved correction is delivered to the landing folder under a name
+that follows from its id, so that a command that is stopped is completed by the next one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.calendar.days import reach_ahead
+from lakehouse.delta import table_io
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.operations.corrections import correction_log, correction_record
+from lakehouse.operations.corrections.correction_log import (
+    Correction,
+    CorrectionError,
+    CorrectionEvent,
+    CorrectionEventKind,
+    Operation,
+)
+from lakehouse.project.delivery import deliver
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import date
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+
+def propose(
+    settings: Settings,
+    catalog: Catalog,
+    source: str,
+    key: str,
+    operation: Operation,
+    values: Mapping[str, str],
+    by: str,
+    reason: str,
+) -> Correction:
+    """Propose a correction; it is entered at once if nobody else has to agree.
+
+    :param values: texts by field, as a file would have them.
+    :raises CorrectionError: for a key that is not there (or, to enter one, is there), an unknown field, a record that would be
+        malformed, or a source that takes no corrections.
+    """
+    contract = catalog.sources[source]
+    _check_source(contract, operation)
+    known = correction_record.field_names(contract)
+    unknown = sorted(set(values) - set(known))
+    if unknown:
+        raise CorrectionError(f"{source} has no field {unknown[0]}: it has {', '.join(known)}")
+    row = correction_record.row_of(settings, contract, key)
+    _check_row(source, key, operation, row)
+    if operation is Operation.CORRECT and not values:
+        raise CorrectionError(f"nothing to correct of {key}: name a field with --set FIELD=VALUE")
+    before = correction_record.fields_of(contract, row) if row else {}
+    event = CorrectionEvent(
+        source=source,
+        correction_id=uuid.uuid4().hex[:12],
+        kind=CorrectionEventKind.PROPOSED,
+        record_key=key,
+        operation=operation,
+        needed=1,
+        by=by,
+        reason=reason,
+        recorded_at=settings.clock(),
+        values=dict(values),
+        before=before,
+    )
+    typed = correction_record.check(contract, event)
+    days = {day for day in (row["event_date"] if row else None, typed["event_date"]) if day is not None}
+    event = CorrectionEvent(**{**vars(event), "needed": approvals_needed(settings, catalog, source, days)})
+    correction_log.record(settings, event)
+    return _enter(settings, contract, Correction([event]))
+
+
+def approve(settings: Settings, catalog: Catalog, source: str, correction_id: str, by: str, reason: str) -> Correction:
+    """Agree to a correction; it is entered as soon as enough people agree. Calling it again changes nothing.
+
+    :raises CorrectionError: for a settled correction, the person who proposed it, or a row that has changed since.
+    """
+    contract = catalog.sources[source]
+    correction = correction_log.find(settings, source, correction_id)
+    _check_open(correction)
+    if correction.is_approved:  # by a command that was stopped before it entered the record
+        return _enter(settings, contract, correction)
+    if by in correction.agreed:
+        count = correction.proposal.needed
+        msg = f"{by} agreed to {correction.correction_id} already: {count} different people have to"
+        raise CorrectionError(msg)
+    row = correction_record.row_of(settings, contract, correction.proposal.record_key)
+    now = correction_record.fields_of(contract, row) if row else {}
+    changed = [name for name in {**now, **correction.proposal.before} if now.get(name) != correction.proposal.before.get(name)]
+    if changed:
+        msg = (
+            f"the row of {correction.proposal.record_key} has changed since the proposal ({', '.join(sorted(changed))}): reject "
+            f"{correction.correction_id}, and propose it against the present row"
+        )
+        raise CorrectionError(msg)
+    correction_log.record(settings, _event(settings, correction, CorrectionEventKind.APPROVED, by, reason))
+    return _enter(settings, contract, correction_log.find(settings, source, correction.correction_id))
+
+
+def reject(settings: Settings, source: str, correction_id: str, by: str, reason: str) -> Correction:
+    """Refuse a correction: nothing is entered.
+
+    :raises CorrectionError: for a settled or an approved correction.
+    """
+    correction = correction_log.find(settings, source, correction_id)
+    _check_open(correction)
+    if correction.is_approved:
+        raise CorrectionError(f"{correction.correction_id} is approved and is being entered: correct the key again instead")
+    correction_log.record(settings, _event(settings, correction, CorrectionEventKind.REJECTED, by, reason))
+    return correction_log.find(settings, source, correction.correction_id)
+
+
+def approvals_needed(settings: Settings, catalog: Catalog, source: str, days: Collection[date]) -> int:
+    """How many people have to agree to a change of some event days: more than one only where a final number would change."""
+    needed = [1]
+    for metric in catalog.metrics_of(source):
+        daily = served_version.daily(settings, catalog, metric)
+        if metric.publication.approvals <= max(needed):
+            continue
+        where = {daily.by: sorted(reach_ahead(days, metric.window)), "is_latest": [True]}
+        found = table_io.read(locations.gold(settings, daily), ["state"], where, settings.storage_options)
+        if found is not None and pc.any(pc.equal(found["state"], State.FINAL.value)).as_py():
+            needed.append(metric.publication.approvals)
+    return max(needed)
+
+
+def _enter(settings: Settings, contract: SourceContract, correction: Correction) -> Correction:
+    """Deliver an approved correction; its file is the same each time."""
+    if not correction.is_approved:
+        return correction
+    last = correction.events[-1]
+    proposal = correction.proposal
+    values = correction_record.values_of(contract, proposal, last.recorded_at)
+    with TemporaryDirectory() as folder:
+        file = Path(folder, f"correction-{proposal.correction_id}{correction_record.ending(contract)}")
+        file.write_bytes(correction_record.content_of(contract, values))
+        [target] = deliver(settings, contract, [file], last.recorded_at.date())
+    entered = _event(settings, correction, CorrectionEventKind.ENTERED, last.by, last.reason, target.name)
+    correction_log.record(settings, entered)
+    return Correction([*correction.events, entered])
+
+
+def _event(
+    settings: Settings, correction: Correction, kind: CorrectionEventKind, by: str, reason: str, file: str | None = None
+) -> CorrectionEvent:
+    about: dict[str, Any] = {**vars(correction.proposal), "kind": kind, "by": by, "reason": reason, "file": file}
+    return CorrectionEvent(**about | {"recorded_at": settings.clock()})
+
+
+def _check_open(correction: Correction) -> None:
+    if correction.end is not None:
+        end = correction.end
+        raise CorrectionError(f"{correction.correction_id} is {end.kind.value} already, by {end.by}: {end.reason}")
+
+
+def _check_source(contract: SourceContract, operation: Operation) -> None:
+    if contract.materialization.reprocess_policy != "merge":
+        policy = contract.materialization.reprocess_policy
+        msg = f"{contract.dataset} is kept under {policy}: send a corrected delivery; single records are corrected under merge"
+        raise CorrectionError(msg)
+    if contract.synthetic_key is not None:
+        raise CorrectionError(f"{contract.dataset} knows its records by a hash of their content: a changed one is another record")
+    if contract.source.complete_when and contract.source.complete_when.manifest:
+        raise CorrectionError(f"{contract.dataset} takes files that a manifest lists: send the correction with one")
+    if operation is Operation.WITHDRAW and not contract.changes.op:
+        raise CorrectionError(f"the records of {contract.dataset} cannot be withdrawn: its contract has no changes.op")
+
+
+def _check_row(source: str, key: str, operation: Operation, row: Mapping[str, Any] | None) -> None:
+    if operation is Operation.ENTER and row is not None:
+        raise CorrectionError(f"silver/{source} has a row of {key} on {row['event_date']}: correct it with --set")
+    if operation is not Operation.ENTER and row is None:
+        msg = f"silver/{source} has no row of {key}: 'lakehouse trace {source} {key}' tells of its records; --new enters one"
+        raise CorrectionError(msg)

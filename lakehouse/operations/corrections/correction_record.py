@@ -1,0 +1,156 @@
+"""The record that enters a correction: a line as the source itself would send it, in the format of its contract.
+
+The record is parsed by ``bronze.row_parser`` before anything is recorded, so that no correction is malformed. Belongs here: which
+values the record has. Who has to agree belongs to ``correction_flow``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import datetime, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from lakehouse import locations
+from lakehouse.bronze.file_formats import Record
+from lakehouse.bronze.row_parser import RowParser
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import silver_columns
+from lakehouse.ledger import key_log
+from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.operations.corrections.correction_log import CorrectionError, Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.operations.corrections.correction_log import CorrectionEvent
+    from lakehouse.settings import Settings
+
+#: A column of every correction's file: two corrections never have the same content.
+ID_COLUMN = "lakehouse_correction"
+_SEQUENCE = "source_sequence"
+
+
+def row_of(settings: Settings, contract: SourceContract, key: str) -> dict[str, Any] | None:
+    """The row that silver holds of a key, by column; None if it has none."""
+    days = key_log.days_by_key(settings, contract.dataset, [key])[key]
+    where = {"event_date": sorted(days), "record_key": [key]}
+    columns = [name for name, _ in silver_columns(contract)]
+    table = (
+        table_io.read(locations.silver(settings, contract.dataset), columns, where, settings.storage_options) if days else None
+    )
+    rows = [] if table is None else table.to_pylist()
+    return rows[0] if rows else None
+
+
+def fields_of(contract: SourceContract, row: Mapping[str, Any]) -> dict[str, str | None]:
+    """A row of silver as the texts that a file would have, by field, the event time included."""
+    event = row["event_ts"] or row["event_date"]
+    texts = {spec.name: _text(row.get(spec.name)) for spec in contract.model.fields}
+    next_sequence = {_SEQUENCE: f"{(row.get('source_sequence') or 0) + 1}"} if contract.order.sequence else {}
+    return texts | {_event_field(contract): _text(event)} | next_sequence
+
+
+def values_of(contract: SourceContract, event: CorrectionEvent, settled_at: datetime) -> dict[str, str | None]:
+    """The record of a correction, by column of the file.
+
+    :param settled_at: when it was approved: the record's arrival time.
+    """
+    changes, fields = contract.changes, {**event.before, **event.values}
+    words = {
+        Operation.CORRECT: changes.correct_words,
+        Operation.WITHDRAW: changes.delete_words,
+        Operation.ENTER: changes.insert_words,
+    }
+    by_column: dict[str | None, str | None] = {spec.in_file: fields.get(spec.name) for spec in contract.model.fields}
+    by_column |= {
+        contract.event_column: fields.get(_event_field(contract)),
+        contract.clocks.arrival: _text(settled_at),
+        changes.op: words[event.operation][0],
+        changes.is_correction: "1" if event.operation is Operation.CORRECT else "0",
+        changes.corrected_by: event.by,
+        changes.correction_reason: event.reason,
+        changes.corrected_field: ", ".join(sorted(event.values)) or None,
+        contract.order.sequence: fields.get(_SEQUENCE) or "0",
+        ID_COLUMN: event.correction_id,
+    }
+    columns = [*contract.columns_read, ID_COLUMN]
+    return {column: by_column.get(column) for column in columns}
+
+
+def check(contract: SourceContract, event: CorrectionEvent) -> dict[str, Any]:
+    """Parse the record of a proposal as ingestion will.
+
+    :returns: the typed row.
+    :raises CorrectionError: if it would be malformed, or has another key.
+    """
+    values = values_of(contract, event, event.recorded_at)
+    nulls = contract.source.null_values
+    empty = nulls[0] if nulls else None
+    delivery = DeliveredFile("correction", "correction", event.recorded_at.date(), event.recorded_at)
+    record = Record(1, "", {column: empty if value is None else value for column, value in values.items()})
+    row = RowParser(contract, delivery).row(record)
+    if "malformed_reason" in row:
+        msg = f"the correction of {event.record_key} is not a sound record of {event.source}: {row['malformed_reason']}"
+        raise CorrectionError(msg)
+    if row["record_key"] != event.record_key:
+        keys = f"the record has the key {row['record_key']}, not {event.record_key}"
+        msg = f"{keys}: withdraw the one, and enter the other with --new"
+        raise CorrectionError(msg)
+    return row
+
+
+def content_of(contract: SourceContract, values: Mapping[str, str | None]) -> bytes:
+    """The file with one record."""
+    source, columns = contract.source, list(values)
+    if source.format == "json":
+        return (
+            json.dumps({name: value for name, value in values.items() if value is not None}, ensure_ascii=False) + "\n"
+        ).encode()
+    if source.format == "parquet":
+        return _parquet(values)
+    empty = source.null_values[0] if source.null_values else ""
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=source.delimiter, quotechar=source.quote, lineterminator="\n")
+    writer.writerows([columns, [empty if values[column] is None else values[column] for column in columns]])
+    return text.getvalue().encode()
+
+
+def ending(contract: SourceContract) -> str:
+    """The ending of the file's name."""
+    return f".{contract.source.format}"
+
+
+def field_names(contract: SourceContract) -> Sequence[str]:
+    """The fields that a correction may set: all but the key, and the event time."""
+    names = [spec.name for spec in contract.model.fields]
+    return list(dict.fromkeys([*names, _event_field(contract)]))
+
+
+def _event_field(contract: SourceContract) -> str:
+    """The field with the event time, or its column if no field has it."""
+    column = contract.event_column or ""
+    return next((spec.name for spec in contract.model.fields if spec.in_file == column), column)
+
+
+def _parquet(values: Mapping[str, str | None]) -> bytes:
+    import pyarrow as pa  # noqa: PLC0415 (few sources need it)
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    stream = io.BytesIO()
+    pq.write_table(pa.table({name: pa.array([value], pa.string()) for name, value in values.items()}), stream)
+    return stream.getvalue()
+
+
+def _text(value: Any) -> str | None:
+    """A value of silver as the text that converts back to it."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+    return f"{value:f}" if isinstance(value, Decimal) else f"{value}"

@@ -1,0 +1,185 @@
+"""A correction is proposed, agreed to by as many people as the contract asks for, and enters as a file like any other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse.contracts import Catalog
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.series import Series
+from lakehouse.gold.numbers import history
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement.pending import find_due, find_pending
+from lakehouse.operations.corrections import correction_flow, correction_log
+from lakehouse.operations.corrections.correction_log import CorrectionError, Operation
+from lakehouse_tests.support.lake import Lake, contract, csv_file
+from lakehouse_tests.support.stopped_commits import Killed
+
+if TYPE_CHECKING:
+    from lakehouse.operations.corrections.correction_log import Correction
+
+pytestmark = pytest.mark.spark
+
+FIRST = date(2024, 1, 2)
+METRIC = MetricContract.model_validate(
+    {
+        "metric": "total",
+        "source": "events",
+        "measures": [{"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}],
+        "publication": {"final_after": 3, "approvals": 2},
+    }
+)
+
+
+@dataclass
+class Deployment:
+    """Two rows of one day, published; the clock stands on the day after."""
+
+    lake: Lake
+    day: int = 3
+
+    @property
+    def catalog(self) -> Catalog:
+        return Catalog({"events": self.lake.contract}, {"total": METRIC})
+
+    def at(self, day: int) -> None:
+        self.day = day
+        self.lake.settings.now = datetime(2024, 1, day, 12, tzinfo=timezone.utc)
+
+    def publish(self) -> int:
+        """Ingest what has arrived today, publish, and return the total of the first day."""
+        self.lake.ingest(date(2024, 1, self.day))
+        if pending := self.lake.pending():
+            self.lake.update(pending)
+        settings, series = self.lake.settings, Series(METRIC)
+        follows = find_pending(settings, series)
+        starts = {*follows.starts, *find_due(settings, self.lake.contract, series)}
+        restatement_days.restate(settings, self.lake.contract, series, lambda: self.lake.spark, starts, Run("run"), follows)
+        total: int = history.newest(settings, series)[FIRST].rows[0]["total"]
+        return total
+
+    def propose(self, key: str, operation: Operation = Operation.CORRECT, by: str = "anna", **values: str) -> Correction:
+        return correction_flow.propose(self.lake.settings, self.catalog, "events", key, operation, values, by, "typo")
+
+    def approve(self, correction: Correction, by: str) -> Correction:
+        return correction_flow.approve(self.lake.settings, self.catalog, "events", correction.correction_id[:6], by, "checked")
+
+
+@pytest.fixture(name="deployment")
+def _deployment(settings, spark) -> Deployment:
+    deployment = Deployment(Lake(settings, contract(), spark))
+    lines = [f"{key},{amount},2024-01-02T06:00:00Z,2024-01-03T06:00:00Z,insert,," for key, amount in (("a", 10), ("b", 20))]
+    deployment.lake.deliver(date(2024, 1, 3), csv_file(lines))
+    deployment.at(3)
+    assert deployment.publish() == 30
+    return deployment
+
+
+def test_one_person_corrects_a_day_that_is_not_final(deployment: Deployment) -> None:
+    deployment.at(4)
+    done = deployment.propose("a", amount="12")
+    assert done.end is not None
+    assert done.end.file == f"arrival_date=2024-01-04.correction-{done.correction_id}.csv"
+    assert deployment.publish() == 32
+    deployment.propose("b", Operation.WITHDRAW)
+    assert deployment.publish() == 12
+    deployment.propose("c", Operation.ENTER, id="c", amount="5", event_time="2024-01-02T10:00:00Z")
+    assert deployment.publish() == 17
+    deployment.at(5)
+    for amount in ("10", "12", "10"):  # the same content twice is two corrections
+        deployment.propose("a", amount=amount)
+        deployment.publish()
+    assert deployment.publish() == 15
+
+
+def test_a_final_number_needs_two_people(deployment: Deployment) -> None:
+    deployment.at(9)
+    deployment.publish()
+    waiting = deployment.propose("a", amount="12")
+    assert (waiting.end, waiting.proposal.needed) == (None, 2)
+    assert deployment.publish() == 30
+    with pytest.raises(CorrectionError, match=f"anna agreed to {waiting.correction_id} already: 2 different people have to"):
+        deployment.approve(waiting, "anna")
+    done = deployment.approve(waiting, "ben")
+    assert [(event.kind.value, event.by) for event in done.events] == [
+        ("proposed", "anna"),
+        ("approved", "ben"),
+        ("entered", "ben"),
+    ]
+    assert deployment.publish() == 32
+    with pytest.raises(CorrectionError, match=f"{waiting.correction_id} is entered already, by ben: checked"):
+        deployment.approve(waiting, "carl")
+    other = deployment.propose("b", amount="21")
+    rejected = correction_flow.reject(deployment.lake.settings, "events", other.correction_id, "carl", "no")
+    assert rejected.end is not None
+    assert rejected.end.kind.value == "rejected"
+    assert deployment.publish() == 32
+
+
+def test_a_row_that_has_changed_since_the_proposal_is_not_overwritten(deployment: Deployment) -> None:
+    deployment.at(9)
+    deployment.publish()
+    first, second = deployment.propose("a", amount="12"), deployment.propose("a", amount="13")
+    deployment.approve(second, "ben")
+    deployment.publish()
+    with pytest.raises(CorrectionError, match=r"the row of a has changed since the proposal \(amount\): reject"):
+        deployment.approve(first, "ben")
+
+
+def test_a_command_that_is_stopped_is_completed_by_the_next_one(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    deployment.at(9)
+    deployment.publish()
+    waiting = deployment.propose("a", amount="12")
+
+    def stopped(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(correction_flow, "deliver", stopped)
+        with pytest.raises(Killed):
+            deployment.approve(waiting, "ben")
+    assert deployment.publish() == 30
+    real = correction_log.record
+    with monkeypatch.context() as patched:
+        patched.setattr(correction_log, "record", lambda settings, event: event.file is None and real(settings, event))
+        deployment.approve(waiting, "ben")  # delivered, and not recorded
+    assert deployment.publish() == 32
+    deployment.at(10)
+    assert deployment.approve(waiting, "carl").end is not None
+    assert deployment.publish() == 32, "the file is the same: it counts once"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("z", Operation.CORRECT, {"amount": "1"}), "silver/events has no row of z: 'lakehouse trace events z' tells"),
+        (("a", Operation.CORRECT, {}), "nothing to correct of a: name a field with --set FIELD=VALUE"),
+        (("a", Operation.CORRECT, {"size": "1"}), "events has no field size: it has id, amount, event_time"),
+        (("a", Operation.CORRECT, {"amount": "1.5"}), "is not a sound record of events: amount"),
+        (("a", Operation.ENTER, {"id": "a", "amount": "1"}), "silver/events has a row of a on 2024-01-02: correct it with --set"),
+        (("z", Operation.ENTER, {"id": "z", "amount": "1"}), "event_time: required and empty"),
+    ],
+)
+def test_what_cannot_be_corrected_is_said(deployment: Deployment, arguments: tuple[Any, ...], message: str) -> None:
+    key, operation, values = arguments
+    with pytest.raises(CorrectionError, match=message):
+        deployment.propose(key, operation, **values)
+    assert correction_log.of_source(deployment.lake.settings, "events") == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"materialization": {"reprocess_policy": "append"}, "changes": {}}, "events is kept under append"),
+        ({"primary_key": [], "synthetic_key": {"fields": ["id"]}, "changes": {}}, "knows its records by a hash of their content"),
+        ({"changes": {}}, "cannot be withdrawn: its contract has no changes.op"),
+    ],
+)
+def test_some_sources_take_no_corrections(settings, spark, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(CorrectionError, match=message):
+        Deployment(Lake(settings, contract(**changes), spark)).propose("a", Operation.WITHDRAW)

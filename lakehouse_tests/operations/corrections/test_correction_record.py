@@ -1,0 +1,118 @@
+"""A correction's record is a line of the source: every value comes back as it was, in each format."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from datetime import date, datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse.bronze.file_formats import read_records
+from lakehouse.bronze.row_parser import RowParser
+from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.operations.corrections import correction_record
+from lakehouse.operations.corrections.correction_log import CorrectionError, CorrectionEvent, CorrectionEventKind, Operation
+from lakehouse_tests.support.lake import contract
+
+if TYPE_CHECKING:
+    from lakehouse.contracts.source import SourceContract
+
+YEARS = (datetime(1900, 1, 1), datetime(2100, 1, 1))  # noqa: DTZ001 (hypothesis adds the zone)
+NOON = datetime(2024, 1, 9, 12, tzinfo=timezone.utc)
+FIELDS = [
+    {"name": "id", "type": "string"},
+    {"name": "amount", "type": "decimal(18,2)"},
+    {"name": "size", "type": "double"},
+    {"name": "count", "type": "long", "column": "Count"},
+    {"name": "sent", "type": "date"},
+    {"name": "open", "type": "boolean"},
+    {"name": "seen", "type": "timestamp"},
+    {"name": "word", "type": "string", "column": "The Word"},
+]
+
+
+def source(**changes: Any) -> SourceContract:
+    return contract(model={"fields": FIELDS}, order={"sequence": "seq"}, **changes)
+
+
+def event(before: dict[str, str | None], values: dict[str, str], operation: Operation = Operation.CORRECT) -> CorrectionEvent:
+    return CorrectionEvent(
+        *("events", "c1", CorrectionEventKind.PROPOSED, "a", operation, 1, "anna", "typo", NOON), values=values, before=before
+    )
+
+
+_texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)
+_rows = st.fixed_dictionaries(
+    {
+        "amount": st.none() | st.decimals(-1000, 1000, places=2),
+        "size": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        "count": st.none() | st.integers(-(2**63), 2**63 - 1),
+        "sent": st.none() | st.dates(),
+        "open": st.none() | st.booleans(),
+        "seen": st.none() | st.datetimes(*YEARS, timezones=st.just(timezone.utc)),
+        "word": st.none() | _texts,
+    }
+)
+
+
+@given(row=_rows, form=st.sampled_from(["csv", "json", "parquet"]))
+def test_the_other_fields_stay_as_they_were(row: dict[str, Any], form: str) -> None:
+    events = source(source={"format": form, "delimiter": ";"} if form == "csv" else {"format": form})
+    row = row | {"id": "a", "event_ts": NOON, "event_date": date(2024, 1, 9), "source_sequence": 4}
+    proposal = event(correction_record.fields_of(events, row), {"count": "7"})
+    typed = correction_record.check(events, proposal)
+    content = correction_record.content_of(events, correction_record.values_of(events, proposal, NOON))
+    [values] = _read(content, events)
+    delivery = DeliveredFile("file", "id", NOON.date(), NOON)
+    again = RowParser(events, delivery).row(replace(values, raw=""))
+    assert "malformed_reason" not in again
+    for name, value in row.items():
+        expected = 7 if name == "count" else 5 if name == "source_sequence" else value
+        assert typed[name] == again[name] == expected, name
+    assert (again["change_op"], again["arrival_ts"]) == ("correct", NOON)
+
+
+def _read(content: bytes, events: SourceContract) -> list[Any]:
+    if events.source.format != "parquet":
+        return list(read_records(io.BytesIO(content), events.source, events.columns_read))
+    from lakehouse.bronze.columnar.parquet_blocks import record_of  # noqa: PLC0415
+
+    return [record_of(number, row) for number, row in enumerate(pq.read_table(io.BytesIO(content)).to_pylist(), 1)]
+
+
+def test_who_and_why_are_in_the_record_where_the_source_has_columns_for_it() -> None:
+    columns = {"op": "op", "is_correction": "fix", "corrected_by": "who", "correction_reason": "why", "corrected_field": "what"}
+    events = contract(changes=columns)
+    proposal = event({"id": "a", "amount": "1", "event_time": "2024-01-09T12:00:00Z"}, {"amount": "2"})
+    values = correction_record.values_of(events, proposal, NOON)
+    assert {name: values[name] for name in ("op", "fix", "who", "why", "what")} == {
+        "op": "correct",
+        "fix": "1",
+        "who": "anna",
+        "why": "typo",
+        "what": "amount",
+    }
+    withdrawn = correction_record.values_of(events, replace(proposal, operation=Operation.WITHDRAW, values={}), NOON)
+    assert (withdrawn["op"], withdrawn["fix"]) == ("delete", "0")
+    assert json.loads(correction_record.content_of(contract(source={"format": "json"}), {"id": "a", "x": None})) == {"id": "a"}
+
+
+def test_a_record_that_would_be_malformed_or_another_key_is_refused() -> None:
+    events = contract()
+    before = {"id": "a", "amount": "1", "event_time": "2024-01-09T12:00:00Z"}
+    with pytest.raises(
+        CorrectionError, match="the correction of a is not a sound record of events: amount: 'much' is not an integer"
+    ):
+        correction_record.check(events, event(before, {"amount": "much"}))
+    with pytest.raises(
+        CorrectionError, match="the record has the key b, not a: withdraw the one, and enter the other with --new"
+    ):
+        correction_record.check(events, event(before, {"id": "b"}))
+    with pytest.raises(CorrectionError, match="event_time: required and empty"):
+        correction_record.check(events, event({}, {"id": "a", "amount": "1"}, Operation.ENTER))
