@@ -78,6 +78,12 @@ class Cause:
     decided: Mapping[str, Decision]
     redacted: Mapping[str, Redaction]
 
+    @property
+    def backfill(self) -> str | None:
+        """The backfill plan that made the commit, by whom and why; None for other commits."""
+        plan = self.why.get("backfill")
+        return None if plan is None else f"backfill {plan} by {self.why.get('by')}: {self.why.get('reason')}"
+
     @cached_property
     def of_keys(self) -> dict[str, Ruling]:
         """How the changes of keys are recorded about which people decided."""
@@ -96,7 +102,7 @@ class Cause:
         decision = next(iter(self.decided.values()), None)
         if decision is not None:
             return Ruling("steward", decision.by, decision.reason)
-        return Ruling("backfill", by or "lakehouse", reason or "made again from Bronze")
+        return Ruling("backfill", by or "lakehouse", self.backfill or reason or "made again from Bronze")
 
 
 def followed(settings: Settings, source: str, silver_id: str) -> int:

@@ -116,13 +116,22 @@ def change_parts(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> It
 
 
 def _are_history(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> pa.Array:
-    """Which changes are rows that came as history: inserted because of arrivals, not by a person or a rebuild."""
+    """Which changes are counted by file and day: rows that came as history, or in time by a backfill.
+
+    They were inserted because of arrivals, not by a person or a rebuild.
+    """
     if commit.cause.of_others is not None or not len(commit.firsts):
         return pa.repeat(pa.scalar(False), len(changes))
-    rows = pa.table({name: _newest(feed[name], changes) for name in ("event_date", "arrival_date", "record_key")})
+    names = dict.fromkeys(
+        ["event_date", "arrival_date", "record_key", "event_ts", "arrival_ts", commit.contract.event_type_column]
+    )
+    rows = pa.table({name: _newest(feed[name], changes) for name in names})
     by_hand = pc.is_in(rows["record_key"].combine_chunks(), pa.array(list(commit.cause.of_keys), pa.string()))
     is_inserted = pc.is_null(changes["before"]).combine_chunks()
-    return pc.and_(pc.and_(is_inserted, first_load.are_history(rows, commit.firsts)), pc.invert(by_hand))
+    counted = first_load.are_history(rows, commit.firsts)
+    if commit.cause.backfill is not None:
+        counted = pc.or_(counted, pc.invert(lateness(rows, commit.contract)[1]))
+    return pc.and_(pc.and_(is_inserted, counted), pc.invert(by_hand))
 
 
 def _loads(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> pa.Table:
@@ -139,7 +148,7 @@ def _loads(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> pa.Table
             "source_system": system,
             "action_type": "backfill",
             "new_value": first_load.value_of(load["source_file"], load["rows"], load["late"]),
-            "reason": first_load.reason_of(load["source_file"], load["rows"]),
+            "reason": first_load.reason_of(load["source_file"], load["rows"], commit.cause.backfill),
             "actor": system,
             "arrival_ts": load["arrival_ts"],
             "impacted_kpis": commit.impacted([load["event_date"]]),

@@ -74,9 +74,9 @@ def value_of(file: str, rows: int, late: int) -> str:
     return json.dumps({"source_file": file, "rows": rows, "late": late}, ensure_ascii=False)
 
 
-def reason_of(file: str, rows: int) -> str:
-    """The ``reason`` of an audit row about a load."""
-    return f"first load of the day: {rows:,} {'row' if rows == 1 else 'rows'} of {file}"
+def reason_of(file: str, rows: int, backfill: str | None = None) -> str:
+    """The ``reason`` of an audit row about a load, or about the rows in time that a backfill brought."""
+    return f"{backfill or 'first load of the day'}: {rows:,} {'row' if rows == 1 else 'rows'} of {file}"
 
 
 def id_of(source: str, version: int, ingestion_id: str, day: date) -> str:

@@ -38,7 +38,7 @@ def rulings(rows: pa.Table, days: pa.Table, contract: SourceContract, cause: Cau
     :param days: the event days ``before`` and ``after``, NULL on a side without a row.
     """
     general = cause.of_others
-    ruled = _by_row(rows, days, contract) if general is None else _same(general, len(rows))
+    ruled = _by_row(rows, days, contract, cause.backfill) if general is None else _same(general, len(rows))
     special = cause.of_keys
     if not special:
         return ruled
@@ -58,8 +58,8 @@ def _same(ruling: Ruling, count: int) -> pa.Table:
     return pa.Table.from_arrays([pa.repeat(pa.scalar(part, pa.string()), count) for part in ruling], schema=RULINGS)
 
 
-def _by_row(rows: pa.Table, days: pa.Table, contract: SourceContract) -> pa.Table:
-    """The rulings on what arrivals caused."""
+def _by_row(rows: pa.Table, days: pa.Table, contract: SourceContract, backfill: str | None) -> pa.Table:
+    """The rulings on what arrivals caused; with a backfill, its plan is part of each reason."""
     lag, late = lateness(rows, contract)
     before, after = days["before"], days["after"]
     is_withdrawn, is_inserted = pc.is_null(after), pc.is_null(before)
@@ -72,7 +72,11 @@ def _by_row(rows: pa.Table, days: pa.Table, contract: SourceContract) -> pa.Tabl
     by = pc.if_else(is_corrected, pc.coalesce(_filled(rows["corrected_by"]), rows["source_system"]), rows["source_system"])
     action = pc.if_else(is_inserted, "late_merge", "correction")
     audited = pc.or_(pc.invert(is_inserted), late)
-    columns = [action, by, pc.if_else(is_withdrawn, "withdrawn", reason)]
+    reason = pc.if_else(is_withdrawn, "withdrawn", reason)
+    if backfill is not None:
+        action = pa.repeat(pa.scalar("backfill"), len(rows))
+        reason = pc.binary_join_element_wise(reason, f" ({backfill})", "")
+    columns = [action, by, reason]
     none = pa.scalar(None, pa.string())
     return pa.Table.from_arrays([pc.if_else(audited, column, none) for column in columns], schema=RULINGS)
 

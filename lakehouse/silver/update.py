@@ -26,7 +26,7 @@ from lakehouse.spark.session import sized_for
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
     from datetime import date
 
     from pyspark.sql import SparkSession
@@ -57,10 +57,12 @@ def update(
     days: Collection[date],
     run_id: str,
     metrics: Collection[MetricContract] = (),
+    because: Mapping[str, str] | None = None,
 ) -> SilverUpdate:
     """Bring ``days`` up to date and audit the changes; merging and rebuilding give the same rows (R3), merging is cheaper.
 
     :param metrics: the metrics that read the source; the audit records which of their numbers a change may affect.
+    :param because: the ``backfill`` plan of the run, its ``reason``, and ``by`` whom; recorded in the commits and in the audit.
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
     """
     source = contract.dataset
@@ -76,11 +78,11 @@ def update(
         _check_key_log(settings, source)  # the record of silver's inputs is lost: merging some of them would undo the others
     if merged:
         ids = set().union(*(waiting[day] for day in merged))
-        _merge(settings, contract, session, merged, ids, run_id)
+        _merge(settings, contract, session, merged, ids, {"run_id": run_id, **(because or {})})
         _follow(settings, contract, metrics, merged, ids, "merge", run_id)
     if rebuilt and table_io.version(locations.bronze(settings, source), settings.storage_options) >= 0:
         ids = set().union(*(waiting.get(day, set()) for day in rebuilt))
-        _rebuild(settings, contract, session, rebuilt, ids, run_id)
+        _rebuild(settings, contract, session, rebuilt, ids, {"run_id": run_id, **(because or {})})
         _follow(settings, contract, metrics, rebuilt, ids, "rebuild", run_id)
     table = table_io.open_table(target, settings.storage_options)
     after = before if table is None else table.version()
@@ -107,13 +109,13 @@ def _merge(
     session: Callable[[], SparkSession],
     days: frozenset[date],
     ids: set[str],
-    run_id: str,
+    run: Mapping[str, str],
 ) -> None:
     """Merge ingestions into days: in this process where few rows are concerned, else by Spark."""
     source = contract.dataset
     known = ingestions.inputs(ingestions.all_of(settings, source))
     arrivals = {known[one].arrival_date for one in ids} | key_log.retired_arrival_days(settings, source, ids)
-    why = {"run_id": run_id, "method": "merge", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
+    why = {**run, "method": "merge", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
     row_count = sum(known[one].rows for one in ids)
     if local_merge.is_possible(settings, contract, days, row_count):
         local_merge.merge(settings, contract, days, ids, arrivals, why)
@@ -129,11 +131,11 @@ def _rebuild(
     session: Callable[[], SparkSession],
     days: frozenset[date],
     ids: set[str],
-    run_id: str,
+    run: Mapping[str, str],
 ) -> None:
     _check_key_log(settings, contract.dataset)
     known = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
-    why = {"run_id": run_id, "method": "rebuild", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
+    why = {**run, "method": "rebuild", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
     asked = [entry for entry in rebuild_requests.all_of(settings, contract.dataset) if entry.operation_id in ids]
     if asked:
         why |= {"operation": asked[-1].operation, "reason": asked[-1].reason, "by": asked[-1].runner_id}

@@ -118,7 +118,8 @@ def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
         if not spark.long_lived:  # a session that is kept is prepared for anything
             spark.expect(_waiting_bytes(lake, source, days))
         with run_events.progress(context):
-            result = update(lake, contract, spark.session, days, context.run.run_id, catalog.metrics_of(source))
+            because = backfill_tags.commit_metadata(context.run.tags)
+            result = update(lake, contract, spark.session, days, context.run.run_id, catalog.metrics_of(source), because)
             outcomes = silver_checks.check_silver(lake, contract, days, result.keys)
         rows = {outcome.day: outcome.numbers["rows"] for outcome in outcomes if outcome.check == "unique_key"}
         yield from run_events.report(context, key, {day: _silver_metadata(result, day, rows[day]) for day in days}, outcomes)

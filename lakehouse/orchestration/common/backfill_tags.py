@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PLAN_TAG = "lakehouse/backfill"
 REASON_TAG = "lakehouse/reason"
+_RUNNER_TAG = "lakehouse/runner"
 _PINS_TAG = "lakehouse/pins"
 _SOURCE_TAG = "lakehouse/source"
 
@@ -32,12 +33,19 @@ class OtherVersionError(LakehouseError):
 def tags_of(plan: BackfillPlan) -> dict[str, str]:
     """The tags of every run of a plan."""
     pins = {"code_version": plan.code_version, "contracts": dict(plan.contracts)}
-    return {PLAN_TAG: plan.plan_id, REASON_TAG: plan.reason, _SOURCE_TAG: plan.source, _PINS_TAG: json.dumps(pins)}
+    about = {PLAN_TAG: plan.plan_id, REASON_TAG: plan.reason, _RUNNER_TAG: plan.runner_id}
+    return about | {_SOURCE_TAG: plan.source, _PINS_TAG: json.dumps(pins)}
 
 
 def is_planned_run(tags: Mapping[str, str]) -> bool:
     """Whether a run belongs to a plan."""
     return PLAN_TAG in tags
+
+
+def commit_metadata(tags: Mapping[str, str]) -> dict[str, str]:
+    """What silver's commits record of the plan that a run belongs to; empty for other runs."""
+    named = {"backfill": PLAN_TAG, "reason": REASON_TAG, "by": _RUNNER_TAG}
+    return {name: tags[tag] for name, tag in named.items() if tag in tags} if is_planned_run(tags) else {}
 
 
 def verify_pinned_versions(tags: Mapping[str, str], catalog: Catalog) -> None:

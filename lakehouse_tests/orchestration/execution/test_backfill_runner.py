@@ -107,6 +107,8 @@ def test_files_end_as_checked_numbers_and_a_second_run_does_nothing(
     newest = table_io.read(at.table("gold", "revenue"), ["restatement_reason"], {"revision": [2], "event_date": [days[1]]})
     assert newest is not None
     assert newest["restatement_reason"].to_pylist() == [f"backfill: why ({again.plan_id})"]
+    audited = audit_log.read(at, "sales", day=days[1], action="backfill").to_pylist()
+    assert any(again.plan_id in row["reason"] and "by anna: why" in row["reason"] for row in audited)
 
 
 def test_stopped_after_every_event_it_continues_to_the_same_end(
