@@ -143,7 +143,7 @@ def _publish(
         )
         if draft is None or draft.action is PublishAction.STATE_CHANGE:
             continue  # the daily close changes the states
-        explanation = f"put back to {version.label} by {run.by}: {reason}"
+        explanation = f"{RevisionReason.ROLLBACK.value}: put back to {version.label} by {run.by}: {reason}"
         drafts.append(replace(draft, explanation=explanation, lineage=NumberLineage.of_row(version.row)))
     if not drafts:
         return []

@@ -14,6 +14,7 @@ from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector
+from lakehouse.gold.publication import reverted_periods
 from lakehouse.impact import row_changes
 from lakehouse.impact.row_changes import Behind
 from lakehouse.ledger import publications
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.gold.publication.reverted_periods import RevertedPeriod
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
     from lakehouse.serving.reports.svg import Chart
     from lakehouse.settings import Settings
@@ -70,6 +72,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
         values |= await number_views.doubts(cache, published, period, newest.version)
         values["closing"] = number_views.closing(published.series, newest, cache.settings.clock())
         values["source"] = published.series.metric.source
+        values["kept"] = await run_in_threadpool(_kept, cache, published, period)
         values["precedent"] = await run_in_threadpool(number_views.precedent, published, newest, cache.settings.clock())
         return respond(request, "story", "metrics", _about(name, period) | values)
 
@@ -97,6 +100,12 @@ async def _series_and_period(cache: PublishedCache, name: str, window: str) -> t
     metric = cache.metric(name)
     period = parameters.period_of(metric, window)
     return await cache.published(metric, period.kind), period
+
+
+def _kept(cache: PublishedCache, published: PublishedSeries, period: Period) -> list[RevertedPeriod]:
+    """The days of the period that keep an earlier number."""
+    settings, name = with_table_cache(cache.settings), published.series.daily.name
+    return list(reverted_periods.kept(settings, name, period.days).values())
 
 
 def _about(name: str, period: Period) -> dict[str, Any]:

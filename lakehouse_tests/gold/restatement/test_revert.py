@@ -66,7 +66,7 @@ def test_the_earlier_content_is_a_new_revision_with_a_name_and_a_reason(settings
     assert numbers.history(1) == [("r1", 10, "live", False), ("r2", 100, "live", False), ("r3", 10, "live", True)]
     columns = ("reason", "signed_off_by", "sign_off_reason", "restatement_reason", "content", "inputs", "silver_version")
     first, second, third = columns_of_day(numbers, 1, *columns)
-    assert third[:4] == ("rollback", "anna", "withdrawn", "put back to r1 by anna: withdrawn")
+    assert third[:4] == ("rollback", "anna", "withdrawn", "rollback: put back to r1 by anna: withdrawn")
     assert third[4:] == first[4:] != second[4:]
     assert publications.of(settings, "total")[-1].trigger == {"reverted": {"2024-01-01": "r1"}}
     again = go_back(numbers, 1, "r1")

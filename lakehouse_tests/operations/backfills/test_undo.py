@@ -82,7 +82,7 @@ def test_the_days_go_back_and_those_published_first_stay(filled: Filled) -> None
     assert [line[:2] for line in numbers.history(1)] == [("r1", 10), ("r2", 11), ("r3", 10)]
     assert [line[:2] for line in numbers.history(2)] == [("r1", 20)], "the backfill left it alone"
     told = columns_of_day(numbers, 1, "reason", "restatement_reason")[-1]
-    assert told == ("rollback", "put back to r1 by anna: undo of backfill-1: wrong file")
+    assert told == ("rollback", "rollback: put back to r1 by anna: undo of backfill-1: wrong file")
     assert list(reverted_periods.kept(numbers.settings, "total")) == [day(1)]
     assert [entry.kind for entry in backfill_log.events(numbers.settings, "backfill-1")] == ["undone"]
     assert filled.undo() == {"total": (0, 1, [day(3)])}, "again, it changes nothing"

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakehouse.gold.numbers.version_selector import parse
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import revert
 from lakehouse.lateness import missing_inputs
 from lakehouse_tests.support.api_client import api_client, at, catalog, numbers_with_weeks, on
 from lakehouse_tests.support.lake import contract
@@ -167,3 +170,21 @@ def test_of_many_metrics_a_reason_is_told_once(tmp_path: Path) -> None:
     assert text.count("nothing published yet") == 1
     assert "<svg" not in html, "many drawings take long"
     assert all(f'href="/page/metrics/{contract_of.name}"' in html for contract_of in every)
+
+
+def test_a_reverted_number_says_that_it_is_kept_and_until_when(tmp_path: Path) -> None:
+    numbers = two_days(tmp_path)
+    run = Run("back", by="anna")
+    revert.revert(
+        *(numbers.settings, numbers.source, numbers.series, numbers.series.period(day(1)), parse("r1"), run, "<b>wrong</b> feed")
+    )
+    numbers.roll_up()
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+        why = "r1 by anna: <b>wrong</b> feed"
+        kept = f"{on(1)} was put back to {why}. Later changes wait until lakehouse gold release total {on(1)}."
+        story = shown(client, f"/page/metrics/total/{on(1)}")
+        assert kept in story
+        assert "Rollback: put back to r1 by anna: <b>wrong</b> feed" in story
+        assert "reverted" not in shown(client, f"/page/metrics/total/{on(2)}")
+        week = numbers.series.rollups[0].period(day(1)).name
+        assert f"{on(1)} was put back to r1 by anna" in shown(client, f"/page/metrics/total/{week}")
