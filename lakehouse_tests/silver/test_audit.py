@@ -261,17 +261,17 @@ def test_rows_that_come_by_a_backfill_name_its_plan(settings, spark) -> None:
     because = {"backfill": "plan-1", "reason": "the missing week", "by": "anna"}
     silver_update.update(settings, lake.contract, lambda: spark, frozenset(lake.pending()), "run", METRICS, because)
     suffix = "backfill plan-1 by anna: the missing week"
-    found = audit_columns(lake, "event_id", "event_date", "action_type", "reason")
-    assert [line for line in found if line[0] is None] == [
+    audited = audit_columns(lake, "event_id", "event_date", "action_type", "reason")
+    assert [line for line in audited if line[0] is None] == [
         (None, SECOND, "backfill", f"{suffix}: 2 rows of arrival_date=2024-02-02.csv")
     ]
-    assert sorted(line for line in found if line[0] is not None) == [
+    assert sorted(line for line in audited if line[0] is not None) == [
         ("known", FIRST, "backfill", f"corrected 1 d 2 h after the event ({suffix})"),
         ("late", date(2024, 1, 28), "backfill", f"arrived 5 d 4 h after the event ({suffix})"),
     ]
     assert len(log.read(settings, "events", day=SECOND, action="backfill")) == 1
     silver_update.update(settings, lake.contract, lambda: spark, frozenset([FIRST]), "run", METRICS, because)
-    assert len(audit_columns(lake, "event_id")) == len(found), "a day that does not change has no row"
+    assert len(audit_columns(lake, "event_id")) == len(audited), "a day that does not change has no row"
     arrive(lake, THIRD, row("known", 8, "02-01T10:00", "02-03T12:00", "correct"))
     assert audit_columns(lake, "action_type", "reason")[-1] == ("correction", "corrected 2 d 2 h after the event")
 
