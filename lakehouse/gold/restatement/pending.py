@@ -50,6 +50,7 @@ class PendingRestatement:
     :param causes: of days only: per Silver day the number of keys inserted, corrected, moved and deleted; empty if the change
         feed no longer reaches back.
     :param keys: of days only: a sample of the changed keys per Silver day.
+    :param released: the number of the newest release of a reverted day among them, 0 without one.
     """
 
     starts: frozenset[date]
@@ -57,6 +58,12 @@ class PendingRestatement:
     since: int = 0
     causes: Mapping[date, Counter[str]] = field(default_factory=dict)
     keys: Mapping[date, list[str]] = field(default_factory=dict)
+    released: int = 0
+
+    @property
+    def cause(self) -> str:
+        """What tells it from other pending restatements of the series: runs are requested, and given up, for each."""
+        return f"{self.upstream_version}" + (f".{self.released}" if self.released else "")
 
 
 def find_pending(settings: Settings, series: Series) -> PendingRestatement:
@@ -76,11 +83,12 @@ def find_pending(settings: Settings, series: Series) -> PendingRestatement:
             if since <= version
             else PendingRestatement(frozenset(), version, since)
         )
-    released = reverted_periods.released(settings, series.name).keys()
+    releases = reverted_periods.released(settings, series.name)
+    newest = max((entry.number for entry in releases.values()), default=0)
     if since > version:
-        return PendingRestatement(frozenset(released), version, since)
+        return PendingRestatement(frozenset(releases), version, since, released=newest)
     pending = _changed_in_silver(settings, series, table, since)
-    return replace(pending, starts=pending.starts | released)
+    return replace(pending, starts=pending.starts | releases.keys(), released=newest)
 
 
 def find_due(settings: Settings, contract: SourceContract, series: Series) -> list[date]:

@@ -72,9 +72,10 @@ def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContr
 
     def look(settings: Settings) -> _Waiting:
         pending = find_pending(settings, served_version.daily(settings, catalog, metric))
-        return _Waiting(pending.starts, {FOLLOWS_TAG: f"{metric.name}:{pending.upstream_version}"})
+        return _Waiting(pending.starts, {FOLLOWS_TAG: f"{metric.name}:{pending.cause}"})
 
-    read = [locations.silver(settings, metric.source), locations.gold(settings, Series(metric)), locations.restatements(settings)]
+    read = [locations.silver(settings, metric.source), locations.gold(settings, Series(metric))]
+    read += [locations.restatements(settings), locations.reverts(settings)]
     return _sensor_of_one_run(
         settings,
         metric.source,

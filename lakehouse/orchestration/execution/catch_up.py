@@ -53,7 +53,7 @@ def catch_up(settings: Settings, catalog: Catalog, source: str, layers: InProces
         causes |= {day.isoformat(): dict(counts) for day, counts in pending.causes.items()}
         days = sorted({*pending.starts, *find_due(settings, catalog.sources[source], daily)})
         if days:
-            tag = {FOLLOWS_TAG: f"{metric.name}:{pending.upstream_version}"}
+            tag = {FOLLOWS_TAG: f"{metric.name}:{pending.cause}"}
             restated[metric.name] = layers.run(gold_key(metric.name), days, tag)
         for rollup in daily.rollups:
             _update_rollup(settings, catalog.sources[source], rollup, layers)

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 class PendingPeriods:
     """The first days of a series' periods that have changed in the layer below since the series last followed it.
 
-    ``as_of`` identifies the versions read: the version of the layer below, the follower, and the version it followed.
+    ``as_of`` identifies the versions read: the version of the layer below, the follower, the version it followed, and for days
+    the version of the log of reverted days.
     """
 
     as_of: tuple[Any, ...]
@@ -57,7 +58,7 @@ def read(settings: Settings, catalog: Catalog, source: str, tables: TableCache, 
     :param before: the previous result; it is returned again while no table has changed.
     """
     logs = (locations.ingestions, locations.applied_inputs, locations.rebuild_requests, locations.restatements)
-    paths = [log(settings) for log in logs]
+    paths = [*(log(settings) for log in logs), locations.reverts(settings)]
     paths += [locations.decisions(settings, source), locations.redactions(settings, source), locations.silver(settings, source)]
     paths += [locations.gold(settings, Series(metric)) for metric in catalog.metrics_of(source)]
     settings = with_table_cache(settings, tables)
@@ -88,7 +89,8 @@ def _followers(
         with suppress(served_version.UnservedVersionError):
             daily = served_version.daily(settings, catalog, metric)
             name = served_version.follower(daily)
-            key = (versions[locations.silver(settings, source)], name, followed.get(name))
+            read = versions[locations.silver(settings, source)], versions[locations.reverts(settings)]
+            key: tuple[Any, ...] = (*read, name, followed.get(name))
             yield daily.name, partial(_periods, key, partial(_pending_starts, settings, daily))
             for kind in metric.publication.rollups:
                 rollup = Series(daily.metric, Kind(kind), daily.called)

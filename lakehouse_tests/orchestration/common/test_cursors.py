@@ -24,7 +24,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
-from lakehouse.gold.publication import revisions
+from lakehouse.gold.publication import reverted_periods, revisions
 from lakehouse.gold.publication.drafts import Draft
 from lakehouse.gold.publication.revisions import Signature
 from lakehouse.ledger import applied_inputs, decisions, ingestions, restatements
@@ -39,7 +39,15 @@ BUNDLED = load_catalog(None)
 SALES, REVENUE = BUNDLED.sources["sales"], BUNDLED.metrics["revenue"]
 AT = datetime(2024, 11, 9, tzinfo=timezone.utc)
 SENSORS = ("landing_sales", "reconcile_sales", "stewards_sales", "restate_revenue", "restate_revenue_weekly")
-TABLES = ("ops/ingestions", "ops/applications", "ops/restatements", "bronze/sales_decisions", "silver/sales", "gold/revenue")
+TABLES = (
+    "ops/ingestions",
+    "ops/applications",
+    "ops/restatements",
+    "bronze/sales_decisions",
+    "silver/sales",
+    "gold/revenue",
+    "ops/reverts",
+)
 DAYS = [date(2024, 11, 4) + timedelta(days=number) for number in range(4)]
 
 
@@ -146,6 +154,11 @@ class Deployment:
         drafts = [Draft(day, rows, State.LIVE, PublishAction.REVISION, RevisionReason.LATE_DATA)]
         revisions.publish(self.lake, self.daily, table, existing, drafts, Signature("run", "code", "contract", "id", AT))
 
+    def released(self) -> None:
+        """A day that was put back to an earlier revision may follow silver again."""
+        reverted_periods.keep(self.lake, self.daily.name, {self.day(): "r1"}, "anna", "wrong feed")
+        reverted_periods.release(self.lake, self.daily.name, self.days, "anna", "right after all")
+
     def another_contract(self) -> None:
         self.first = DAYS[-1] if self.first == DAYS[0] else DAYS[0]
 
@@ -169,6 +182,7 @@ class Deployment:
 
 HAPPENINGS = (
     *("file", "taken", "held", "applied", "decided", "changed", "compacted", "followed", "followed_by_weeks", "published"),
+    "released",
     *("another_contract", "keep", "put_back", *TABLES),
 )
 
@@ -182,6 +196,7 @@ BETWEEN_TICKS = st.lists(st.sampled_from(HAPPENINGS), min_size=1, max_size=4)
 @example([["taken", "applied", "keep", "held"], ["put_back", "taken"]])  # the same one has, again
 @example([["taken", "decided", "applied"], ["ops/applications"]])
 @example([["another_contract", "file"], ["another_contract"]])
+@example([["changed", "published", "followed"], ["released"]])
 def test_memory_hides_nothing(happenings: list[list[str]]) -> None:
     with tempfile.TemporaryDirectory() as scratch, dg.DagsterInstance.ephemeral() as instance:
         (Path(scratch) / "landing").mkdir()
@@ -231,3 +246,19 @@ def test_compaction_alone_is_nothing_to_follow(lake: Settings, instance: dg.Dags
     assert sensor.skip_message() == "gold follows silver"
     deployment.changed()
     assert len(sensor.run_requests()) == 1
+
+
+def test_each_release_of_a_day_is_a_cause_of_its_own(lake: Settings, instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    deployment = Deployment(lake, tmp_path / "kept")
+    for happening in ("changed", "published", "followed"):
+        deployment.happens(happening)
+    sensor = SensorTicks(lake, deployment.catalog, "restate_revenue", instance)
+    assert sensor.skip_message() == "gold follows silver"
+    deployment.released()
+    (first,) = sensor.run_requests()
+    reverted_periods.follow(lake, "revenue", deployment.days)
+    assert sensor.skip_message() == "gold follows silver"
+    deployment.released()
+    (second,) = sensor.run_requests()
+    assert first.run_key != second.run_key
+    assert first.tags["lakehouse/follows_silver"] == "revenue:0.2"

@@ -14,6 +14,7 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Calendar, Kind
 from lakehouse.contracts.series import Series
 from lakehouse.delta.table_cache import TableCache
+from lakehouse.gold.publication import reverted_periods
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
@@ -100,6 +101,18 @@ def test_only_the_days_that_silver_changed_are_behind(tmp_path: Path) -> None:
         assert is_behind(client, week_of(numbers)), "its day has a newer number"
         numbers.roll_up()
         assert not is_behind(client, week_of(numbers))
+
+
+def test_a_released_day_is_behind_until_it_is_computed_again(tmp_path: Path) -> None:
+    numbers = two_followed_days(tmp_path)
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+        assert not is_behind(client, on(THEN))
+        reverted_periods.keep(numbers.settings, "total", {day(THEN): "r1"}, "anna", "wrong feed")
+        assert not is_behind(client, on(THEN))
+        reverted_periods.release(numbers.settings, "total", [day(THEN)], "anna", "right after all")
+        assert (is_behind(client, on(THEN)), is_behind(client, on(THEN + 1))) == (True, False)
+        restate(numbers)
+        assert not is_behind(client, on(THEN))
 
 
 def test_a_week_is_not_behind_days_that_only_became_final(tmp_path: Path) -> None:
