@@ -81,8 +81,10 @@ class Cause:
     @property
     def backfill(self) -> str | None:
         """The backfill plan that made the commit, by whom and why; None for other commits."""
-        plan = self.why.get("backfill")
-        return None if plan is None else f"backfill {plan} by {self.why.get('by')}: {self.why.get('reason')}"
+        plan, by, reason = (self.why.get(name) for name in ("backfill", "by", "reason"))
+        if plan is None or "operation" in self.why:  # the reason of a plan's own request to rebuild names the plan
+            return reason if plan else None
+        return f"backfill {plan} by {by}: {reason}"
 
     @cached_property
     def of_keys(self) -> dict[str, Ruling]:
