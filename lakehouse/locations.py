@@ -28,7 +28,7 @@ _SOURCE_TABLES = (
 _SHARED_TABLES = (
     *("ingestions", "applications", "operations", "late_arrival_audit", "restatements", "publications", "inputs", "dropped"),
     *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "event_watermarks"),
-    *("watermark_keys", "missing_inputs", "tokens", "snapshots", "reverts", "corrections"),
+    *("watermark_keys", "missing_inputs", "tokens", "snapshots", "reverts", "corrections", "stages"),
 )
 
 
@@ -185,6 +185,11 @@ def reverts(settings: Settings) -> str:
 def snapshots(settings: Settings) -> str:
     """The sets of inputs that people have named."""
     return settings.table("ops", "snapshots")
+
+
+def stages(settings: Settings) -> str:
+    """The stages: changed inputs that were computed beside the tables, and what became of them."""
+    return settings.table("ops", "stages")
 
 
 def tokens(settings: Settings) -> str:

@@ -71,6 +71,15 @@ class S3:
         return fs.S3FileSystem(**{name: value for name, value in options.items() if value is not None})
 
 
+def remove_folder(settings: Settings, address: str) -> None:
+    """Remove a folder with all that it contains, on a local disk or in a store; one that does not exist is no error."""
+    system, path = (
+        (S3.of(settings).file_system(), address.partition("://")[2]) if is_s3(address) else (fs.LocalFileSystem(), address)
+    )
+    if system.get_file_info(path).type is fs.FileType.Directory:
+        system.delete_dir(path)
+
+
 def is_s3(address: str) -> bool:
     """Whether an address is in such a store."""
     return address.startswith(("s3://", "s3a://"))

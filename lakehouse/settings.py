@@ -147,6 +147,10 @@ class Settings(BaseSettings):
         """The address of one table; ``layer`` is bronze, silver, gold or ops."""
         return f"{self.root}/{layer}/{name}"
 
+    def stage(self, name: str) -> Settings:
+        """The settings of a stage's own lake, with its landing folder, tables and operational tables."""
+        return self.model_copy(update={"root": f"{self.root}/stages/{name}", "landing": None})
+
     def landing_of(self, dataset: str) -> str:
         """The folder or URI below which the files of ``dataset`` arrive."""
         return self.landing or f"{self.root}/landing/{dataset}"

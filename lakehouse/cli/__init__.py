@@ -36,6 +36,7 @@ from lakehouse.cli.commands import (
     simulate,
     snapshot,
     spark,
+    stage,
     token,
     trace,
     tuning,
@@ -72,6 +73,7 @@ app.add_typer(backfill.app, name="backfill", rich_help_panel=INGEST)
 app.command("account", rich_help_panel=ROWS)(commands_account.account)
 app.command("rows", rich_help_panel=ROWS)(commands_rows.rows)
 app.add_typer(snapshot.app, name="snapshot", rich_help_panel=ROWS)
+app.add_typer(stage.app, name="stage", rich_help_panel=INGEST)
 app.command("trace", rich_help_panel=ROWS)(trace.trace)
 app.command("audit", rich_help_panel=ROWS)(audit.audit)
 app.command("correct", rich_help_panel=ROWS)(correct.correct)

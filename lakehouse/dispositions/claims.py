@@ -140,12 +140,14 @@ def choices(
     ids: Collection[str] | None = None,
     until: datetime | None = None,
     unrecorded: Iterable[DeliveredFile] = (),
+    staged: Settings | None = None,
 ) -> dict[date, Choice]:
     """The ingestions that each event day is computed from, under a policy that chooses deliveries; empty under the others.
 
     :param ids: use only these ingestions, decisions and rebuild requests (R10).
     :param until: use only rows that had arrived by then.
     :param unrecorded: files that the ledger does not know yet.
+    :param staged: the lake of a stage, whose files and claims count as well.
     """
     source, options = contract.dataset, settings.storage_options
     policy = policy_of(contract)
@@ -155,6 +157,8 @@ def choices(
     if ids is not None:
         where["ingestion_id"] = ids
     log = table_io.read(locations.key_log(settings, source), [*_CHOSEN_BY, "standing"], where, options)
+    if staged is not None:
+        log = _with_staged(log, staged, source, where)
     if log is None:
         return policy.choose({}, days)
     if until is not None:
@@ -162,6 +166,9 @@ def choices(
     if ids is not None:
         log = _judged_as_then(log, judgement_history.as_of(settings, source, ids))
     delivered = memberships(settings, contract, ids, until, unrecorded)
+    if staged is not None:
+        for ingestion_id, of_stage in memberships(staged, contract).items():
+            delivered.setdefault(ingestion_id, set()).update(of_stage)
     return policy.choose(shares(with_decisions(log, decisions.in_force(settings, source, ids)), delivered), days)
 
 
@@ -227,6 +234,17 @@ def shares(claims: pa.Table, delivered: Mapping[str, Collection[Membership]]) ->
             ids, rows = frozenset(part.ingestion_id for _, part in parts), sum(part.rows for _, part in parts)
             by_day[day].append(Share(delivery, ids, rows, order, any(part.accepted for _, part in parts)))
     return by_day
+
+
+def _with_staged(log: pa.Table | None, staged: Settings, source: str, where: Mapping[str, Collection[Any]]) -> pa.Table | None:
+    """Claims with those of a stage, in place of the claims of ingestions that the stage has too."""
+    ids = pa.array(sorted(ingestions.ingested(ingestions.all_of(staged, source))), pa.string())
+    columns = [*_CHOSEN_BY, "standing"]
+    days = {name: values for name, values in where.items() if name == "event_date"}
+    added = table_io.read(locations.key_log(staged, source), columns, days, staged.storage_options)
+    if log is None or added is None:
+        return added if log is None else log
+    return pa.concat_tables([log.filter(pc.invert(pc.is_in(log["ingestion_id"], ids))), added.cast(log.schema)])
 
 
 class _Part(NamedTuple):

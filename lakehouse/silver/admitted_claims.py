@@ -104,6 +104,16 @@ def judged_as_then(spark: SparkSession, log: DataFrame, then: pa.Table) -> DataF
     return others.select(*key_log.SCHEMA.names).unionByName(overlay)
 
 
+def with_staged(spark: SparkSession, log: DataFrame, staged: Settings, source: str) -> DataFrame:
+    """The claims of the key log with those of a stage, in place of the claims of ingestions that the stage has too.
+
+    :param staged: the lake of the stage.
+    """
+    ids = sorted(recorded(staged, source))
+    added = spark.read.format("delta").load(locations.key_log(staged, source)).where(F.col("ingestion_id").isin(ids))
+    return log.where(~F.col("ingestion_id").isin(ids)).unionByName(added.select(*log.columns))
+
+
 def of_chosen(spark: SparkSession, contract: SourceContract, claims: DataFrame, chosen: dict[date, Choice]) -> DataFrame:
     """The claims of the chosen deliveries: for their day, or for the whole table."""
     if policy_of(contract).chooses_for_table:

@@ -80,11 +80,11 @@ class Cause:
 
     @property
     def backfill(self) -> str | None:
-        """The backfill plan that made the commit, by whom and why; None for other commits."""
+        """The backfill plan or stage that made the commit, by whom and why; None for other commits."""
         plan, by, reason = (self.why.get(name) for name in ("backfill", "by", "reason"))
         if plan is None or "operation" in self.why:  # the reason of a plan's own request to rebuild names the plan
             return reason if plan else None
-        return f"backfill {plan} by {by}: {reason}"
+        return f"{plan if plan.startswith('stage ') else f'backfill {plan}'} by {by}: {reason}"
 
     @cached_property
     def of_keys(self) -> dict[str, Ruling]:

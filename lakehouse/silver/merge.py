@@ -66,12 +66,14 @@ def state(
     days: Collection[date],
     ids: Collection[str] | None = None,
     until: datetime | None = None,
+    staged: Settings | None = None,
 ) -> DataFrame:
     """The rows that silver should hold on ``days``, computed only from Bronze, decisions, redactions and the contract.
 
     :param ids: use only these ingestions and decisions, with rows judged as these rebuild requests left them, so that any
         earlier state can be computed again (R10); redactions always apply.
     :param until: use only rows that had arrived by then, even if other rows of their file arrived later.
+    :param staged: the lake of a stage: its Bronze rows and their claims count as well.
     """
     log = spark.read.format("delta").load(locations.key_log(settings, contract.dataset))
     if ids is not None:
@@ -79,16 +81,34 @@ def state(
     log = log.where(
         F.col("ingestion_id").isin(sorted(admitted_claims.recorded(settings, contract.dataset) if ids is None else ids))
     )
+    if staged is not None:
+        log = admitted_claims.with_staged(spark, log, staged, contract.dataset)
     if until is not None:
         log = log.where(F.col("arrival_ts") <= F.lit(until))
     counting = admitted_claims.admitted(spark, log, decisions.newest(settings, contract.dataset, ids))
     # A checkpoint instead of persist(): the next time, Spark would answer the same query from its cache and miss the rows that
     # delta-rs has added to the key log since.
-    chosen = claims.choices(settings, contract, days, ids, until)
+    chosen = claims.choices(settings, contract, days, ids, until, staged=staged)
     living = _living(spark, contract, counting, days, chosen).localCheckpoint()
     arrivals = {row[0] for row in living.select("arrival_date").distinct().collect()}
     rows = _bronze_rows(spark, settings, contract, {"arrival_date": arrivals})
+    if staged is not None:
+        rows = _with_staged_rows(spark, rows, settings, staged, contract)
     return rows.join(living.select("record_key", *_CLAIM_ROW), ["record_key", *_CLAIM_ROW], "left_semi")
+
+
+def _with_staged_rows(
+    spark: SparkSession, rows: DataFrame, settings: Settings, staged: Settings, contract: SourceContract
+) -> DataFrame:
+    """The rows with those of a stage, in place of the rows of ingestions that the stage has too."""
+    ids = sorted(admitted_claims.recorded(staged, contract.dataset))
+    columns = [name for name, _ in silver_columns(contract)]
+    added = dataframes.scan(
+        spark, staged, locations.bronze(staged, contract.dataset), [*columns, "malformed_reason"], {"ingestion_id": ids}
+    )
+    added = added.where(F.col("malformed_reason").isNull()).drop("malformed_reason")
+    added = redacted(spark, added, redactions.keys_by_field(settings, contract.dataset))
+    return rows.where(~F.col("ingestion_id").isin(ids)).unionByName(added)
 
 
 def _living(

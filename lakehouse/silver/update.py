@@ -58,11 +58,14 @@ def update(
     run_id: str,
     metrics: Collection[MetricContract] = (),
     because: Mapping[str, str] | None = None,
+    *,
+    in_one_commit: bool = False,
 ) -> SilverUpdate:
     """Bring ``days`` up to date and audit the changes; merging and rebuilding give the same rows (R3), merging is cheaper.
 
     :param metrics: the metrics that read the source; the audit records which of their numbers a change may affect.
     :param because: the ``backfill`` plan of the run, its ``reason``, and ``by`` whom; recorded in the commits and in the audit.
+    :param in_one_commit: if some of the days have to be rebuilt, rebuild all, so that readers see the days change together.
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
     """
     source = contract.dataset
@@ -71,6 +74,8 @@ def update(
     # Days with a manual input are rebuilt: it may remove a row that the MERGE condition would keep.
     may_merge = policy_of(contract).merges_pending
     merged = frozenset(day for day, ids in waiting.items() if may_merge and not any(map(is_manual_input, ids)))
+    if in_one_commit and merged != frozenset(days):
+        merged = frozenset()
     rebuilt = frozenset(days) - merged
     _ensure_table(session, settings, contract)
     before = table_io.version(target, settings.storage_options)

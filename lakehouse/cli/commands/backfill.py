@@ -12,12 +12,8 @@ import typer
 
 from lakehouse.cli import arguments
 from lakehouse.cli.console import confirmed, deployment, errors, out
-from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import date
-
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog
@@ -27,7 +23,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Recompute a range of days by a plan, in waves; it can be stopped and resumed.", no_args_is_help=True)
 
-_SHOWN = 8
 PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="The plan's id, the beginning of it, or 'newest'.")]
 
 
@@ -185,30 +180,15 @@ def undo(
     restate: Annotated[bool, typer.Option("--restate", help="Update roll-ups now (starts Spark).")] = False,  # noqa: FBT002
 ) -> None:
     """Put the numbers that a backfill restated back to those before it, as new revisions; silver keeps its rows."""
-    from lakehouse.cli import catch_up  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.cli.undo_report import print_undone  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.publication.write_audit_publish import Run  # noqa: PLC0415
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
     from lakehouse.operations.backfills import undo as backfill_undo  # noqa: PLC0415
 
     settings, catalog = deployment()
     planned = backfill_log.plan_named(settings, plan)
-    run = Run(f"cli:{by}", "lakehouse backfill undo", by=by)
-    for undone in backfill_undo.undo(settings, catalog, planned, run, reason):
-        name, result = undone.daily.name, undone.result
-        if result.published:
-            out.print(f"gold/{name}: put back {_listed([one.start for one in result.published])}.", soft_wrap=True)
-        if result.unchanged:
-            out.print(f"gold/{name}: put back before, or unchanged: {_listed(result.unchanged)}.", soft_wrap=True)
-        if undone.first:
-            first = f"    first published by the backfill, without a number to go back to: {_listed(undone.first)}"
-            out.print(first, style="yellow", soft_wrap=True)
-        ends = f"'lakehouse gold release {undone.daily.metric.name} PERIOD'"
-        out.print(f"    They keep these numbers until {ends}.", soft_wrap=True)
-        catch_up.print_pending(settings, undone.daily, catalog, now=restate)
-
-
-def _listed(days: Sequence[date]) -> str:
-    return join_limited([f"{day}" for day in days], _SHOWN, " days")
+    done = backfill_undo.undo(settings, catalog, planned, Run(f"cli:{by}", "lakehouse backfill undo", by=by), reason)
+    print_undone(settings, catalog, done, restate=restate)
 
 
 def _run(settings: Settings, catalog: Catalog, plan: BackfillPlan, layers: Layers) -> Any:

@@ -227,7 +227,7 @@ def moved(series: Series, known: Sequence[PublishedVersion]) -> list[dict[str, S
     sides: list[dict[str, Sides]] = []
     before: dict[str, Number | None] = {}
     for version_ in known:
-        after = _totals(series, version_)
+        after = grain_totals(series, version_.rows)
         if version_.adjustment is not None:
             after = {name: added([before.get(name), value]) for name, value in after.items()}
         sides.append({name: Sides(before.get(name), value) for name, value in after.items()})
@@ -235,14 +235,14 @@ def moved(series: Series, known: Sequence[PublishedVersion]) -> list[dict[str, S
     return sides
 
 
-def _totals(series: Series, version_: PublishedVersion) -> dict[str, Number | None]:
-    """Totals of additive measures over the grain; of other measures the value if there is only one row."""
+def grain_totals(series: Series, rows: Sequence[Mapping[str, Any]]) -> dict[str, Number | None]:
+    """The totals of a period's additive measures over its grain; of other measures the value if there is only one row."""
     totals: dict[str, Number | None] = {}
     for measure in series.metric.measures:
-        values = [row.get(measure.name) for row in version_.rows]
+        values = [row.get(measure.name) for row in rows]
         if not measure.is_number:
             continue
-        if len(version_.rows) == 1:
+        if len(rows) == 1:
             totals[measure.name] = values[0]
         elif measure.additive:
             totals[measure.name] = added(values)

@@ -54,7 +54,8 @@ class Run:
     :param reason: why it changes numbers, unless that follows from the data.
     :param by: the person who started it.
     :param explanation: the reason in words, for people.
-    :param backfill: the id of the backfill plan that it belongs to.
+    :param backfill: the name of the backfill plan or of the stage that it belongs to.
+    :param sign_off: why numbers that fail a blocking check are published all the same, signed off by ``by``; None to hold them.
     """
 
     run_id: str
@@ -63,6 +64,7 @@ class Run:
     by: str | None = None
     explanation: str | None = None
     backfill: str | None = None
+    sign_off: str | None = None
 
     @property
     def about(self) -> dict[str, str]:
@@ -156,7 +158,8 @@ def publish(
         rows = (draft.rows, read_back[draft.start])
         findings = judge(before, draft.start, revision, *rows, before_these, (expected or {}).get(draft.start))
         outcomes += findings
-        if blocking := publication_checks.blocking(findings):
+        blocking = publication_checks.blocking(findings)
+        if blocking and not run.sign_off:
             failed[draft.start] = blocking
         pieces.report(f"numbers of {series.name} checked", checked, len(proposed))
     passed = [draft for draft in drafts if draft.start not in failed]
@@ -165,7 +168,7 @@ def publish(
     if passed:
         failures = sum(not outcome.passed for outcome in outcomes)
         validation = {"checks": len(outcomes), "failed": failures, "held": len(failed)}
-        signed = signature(settings, series, run, {**why, "validation": validation})
+        signed = signature(settings, series, run, {**why, "validation": validation}, run.sign_off)
         done = revisions.publish(settings, series, before.table, before.existing, passed, signed)
         lineage = {"publication_id": signed.publication_id, **signed.why}
     # The publication must be reported in any case: on a conflict only the clean-up of the candidates is repeated.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -21,22 +20,21 @@ from lakehouse.gold.numbers import served_version
 from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.ledger import applied_inputs, ingestions, publications
+from lakehouse.gold.restatement.undo import published_by
+from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.ledger.row_states import QuarantineStatus
 from lakehouse.operations.backfills.plan import BackfillPlan, Layer, spikes
 from lakehouse.silver import checks as silver_checks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from datetime import date
 
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.contracts.series import Series
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.quality.check_result import CheckResult
     from lakehouse.settings import Settings
-
-#: The key of the plan's id in a publication's trigger.
-PLAN = "backfill"
 
 
 @dataclass(frozen=True)
@@ -120,18 +118,9 @@ def summary(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> dict[st
     return counts
 
 
-def published_by(settings: Settings, series: Series, plan: BackfillPlan) -> dict[date, set[str]]:
-    """The names of the versions that were published because of the plan, by the first day of their period."""
-    names: dict[date, set[str]] = {}
-    for entry in publications.of(settings, series.name):
-        for start, name in entry.published.items() if entry.trigger.get(PLAN) == plan.plan_id else ():
-            names.setdefault(date.fromisoformat(start), set()).add(name)
-    return names
-
-
 def _published(settings: Settings, series: Series, plan: BackfillPlan) -> dict[str, Any]:
     """How many numbers of a series were published because of the plan, by reason, and the periods that were restated."""
-    names = published_by(settings, series, plan)
+    names = published_by(settings, series, plan.plan_id)
     if not names:
         return {}
     history = numbers_history.history(settings, series, sorted(names))

@@ -119,7 +119,12 @@ def _run(context: dg.AssetExecutionContext) -> Run:
     planned = tags.get(backfill_tags.PLAN_TAG)
     reason = RevisionReason.BACKFILL if planned or BACKFILL_ID_TAG in tags else None
     why = f"{RevisionReason.BACKFILL.value}: {tags.get(backfill_tags.REASON_TAG)} ({planned})" if planned else None
-    return Run(context.run.run_id, context.job_name, reason, tags.get(USER_TAG) or tags.get("dagster/user"), why, planned)
+    by = (
+        tags.get(USER_TAG)
+        or tags.get("dagster/user")
+        or (backfill_tags.runner(tags) if backfill_tags.is_of_stage(tags) else None)
+    )
+    return Run(context.run.run_id, context.job_name, reason, by, why, planned, backfill_tags.sign_off(tags))
 
 
 def _waits_for(lake: Settings, contract: SourceContract, series: Series, done: PublishResult) -> dict[date, list[str]]:

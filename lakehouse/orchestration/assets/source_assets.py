@@ -119,7 +119,8 @@ def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
             spark.expect(_waiting_bytes(lake, source, days))
         with run_events.progress(context):
             because = backfill_tags.commit_metadata(context.run.tags)
-            result = update(lake, contract, spark.session, days, context.run.run_id, catalog.metrics_of(source), because)
+            metrics, at_once = catalog.metrics_of(source), backfill_tags.is_of_stage(context.run.tags)
+            result = update(lake, contract, spark.session, days, context.run.run_id, metrics, because, in_one_commit=at_once)
             outcomes = silver_checks.check_silver(lake, contract, days, result.keys)
         rows = {outcome.day: outcome.numbers["rows"] for outcome in outcomes if outcome.check == "unique_key"}
         yield from run_events.report(context, key, {day: _silver_metadata(result, day, rows[day]) for day in days}, outcomes)

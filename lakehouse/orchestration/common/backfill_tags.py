@@ -1,4 +1,4 @@
-"""The tags of the runs of a planned backfill: its plan, its reason, and the versions of code and contracts it was planned with.
+"""The tags of the runs of a planned backfill or a stage: its name, its reason, and the versions that a backfill was planned with.
 
 A run in another process may load another checkout than the one that the plan was made with; it fails then.
 """
@@ -24,6 +24,8 @@ REASON_TAG = "lakehouse/reason"
 _RUNNER_TAG = "lakehouse/runner"
 _PINS_TAG = "lakehouse/pins"
 _SOURCE_TAG = "lakehouse/source"
+_STAGE_TAG = "lakehouse/stage"
+_SIGN_OFF_TAG = "lakehouse/sign_off"
 
 
 class OtherVersionError(LakehouseError):
@@ -35,6 +37,31 @@ def tags_of(plan: BackfillPlan) -> dict[str, str]:
     pins = {"code_version": plan.code_version, "contracts": dict(plan.contracts)}
     about = {PLAN_TAG: plan.plan_id, REASON_TAG: plan.reason, _RUNNER_TAG: plan.runner_id}
     return about | {_SOURCE_TAG: plan.source, _PINS_TAG: json.dumps(pins)}
+
+
+def tags_of_stage(name: str, run_name: str, by: str, reason: str, sign_off: str | None) -> dict[str, str]:
+    """The tags of every run that promotes a stage.
+
+    :param run_name: what its commits, audit rows and publications are called.
+    :param sign_off: why exceeded thresholds and failed checks are accepted.
+    """
+    about = {PLAN_TAG: run_name, REASON_TAG: reason, _RUNNER_TAG: by, _STAGE_TAG: name}
+    return about | ({_SIGN_OFF_TAG: sign_off} if sign_off else {})
+
+
+def is_of_stage(tags: Mapping[str, str]) -> bool:
+    """Whether a run promotes a stage: readers are to see all of it in one step per table."""
+    return _STAGE_TAG in tags
+
+
+def sign_off(tags: Mapping[str, str]) -> str | None:
+    """Why numbers that fail a check are published by this run; None if they are held."""
+    return tags.get(_SIGN_OFF_TAG)
+
+
+def runner(tags: Mapping[str, str]) -> str | None:
+    """Who runs the plan or promotes the stage; None for other runs."""
+    return tags.get(_RUNNER_TAG)
 
 
 def is_planned_run(tags: Mapping[str, str]) -> bool:

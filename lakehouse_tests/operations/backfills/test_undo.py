@@ -18,7 +18,7 @@ from lakehouse.gold.restatement import revert
 from lakehouse.operations.backfills import log as backfill_log
 from lakehouse.operations.backfills import undo
 from lakehouse.operations.backfills.plan import BackfillPlan
-from lakehouse.operations.backfills.undo import UndoError
+from lakehouse.gold.restatement.undo import UndoError
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, columns_of_day, day, metric, without_spark
 
 if TYPE_CHECKING:

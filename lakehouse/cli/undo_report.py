@@ -1,0 +1,42 @@
+"""What an undo did, as text for the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakehouse.cli import catch_up
+from lakehouse.cli.console import out
+from lakehouse.text import join_limited
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.gold.restatement.undo import UndoneSeries
+    from lakehouse.settings import Settings
+
+_SHOWN = 8
+
+
+def print_undone(settings: Settings, catalog: Catalog, done: Sequence[UndoneSeries], *, restate: bool) -> None:
+    """Print the days that were put back, series by series, and what is pending afterwards.
+
+    :param restate: update the roll-ups now instead.
+    """
+    for undone in done:
+        name, result = undone.daily.name, undone.result
+        if result.published:
+            out.print(f"gold/{name}: put back {_listed([one.start for one in result.published])}.", soft_wrap=True)
+        if result.unchanged:
+            out.print(f"gold/{name}: put back before, or unchanged: {_listed(result.unchanged)}.", soft_wrap=True)
+        if undone.first:
+            first = f"    first published by it, without a number to go back to: {_listed(undone.first)}"
+            out.print(first, style="yellow", soft_wrap=True)
+        ends = f"'lakehouse gold release {undone.daily.metric.name} PERIOD'"
+        out.print(f"    They keep these numbers until {ends}.", soft_wrap=True)
+        catch_up.print_pending(settings, undone.daily, catalog, now=restate)
+
+
+def _listed(days: Sequence[date]) -> str:
+    return join_limited([f"{day}" for day in days], _SHOWN, " days")

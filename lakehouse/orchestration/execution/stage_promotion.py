@@ -1,0 +1,113 @@
+"""Promotes a stage: readers of each table see all of it in one step, first of silver, then of the days, then of longer periods.
+
+Sensors request no runs of the source meanwhile. Every step is computed from Bronze as it is then, so that what has arrived since
+the stage was computed is in the result. A promotion that was stopped is continued by the same command. What forbids a promotion
+belongs to ``stages.promotion_rules``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from lakehouse import object_store
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.ledger import applied_inputs
+from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
+from lakehouse.orchestration.common import backfill_tags
+from lakehouse.orchestration.common.backfill_lock import backfill_lock
+from lakehouse.orchestration.execution.in_process import InProcess
+from lakehouse.stages import promotion_rules, stage_log, staged_files, staging
+from lakehouse.stages.stage_log import StageEventKind, StageKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import date
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.contracts.series import Series
+    from lakehouse.settings import Settings
+    from lakehouse.stages.stage_log import Stage
+
+
+@dataclass(frozen=True)
+class PromotedStage:
+    """What a promotion changed: the event days of silver that it brought up to date, and the restated periods by series."""
+
+    stage: Stage
+    silver_days: list[date] = field(default_factory=list)
+    restated: dict[str, list[date]] = field(default_factory=dict)
+
+
+class StagePromotion:
+    """Promotes stages of one deployment.
+
+    :param instance: where Dagster keeps the runs.
+    :param session: returns a Spark session; called only if the stage has to be computed again.
+    """
+
+    def __init__(
+        self, settings: Settings, catalog: Catalog, instance: dg.DagsterInstance, session: Callable[[], SparkSession]
+    ) -> None:
+        self._settings, self._catalog, self._instance, self._session = settings, catalog, instance, session
+
+    def promote(self, name: str, by: str, reason: str, sign_off: str | None = None) -> PromotedStage:
+        """Make a stage what readers see.
+
+        :param sign_off: why exceeded thresholds and failed checks are accepted.
+        :raises StageError: if something forbids it; nothing has changed.
+        :raises BackfillRunningError: if another promotion or a backfill of the source is running.
+        :raises RunFailedError: if a run fails; the same command continues.
+        """
+        settings, catalog = self._settings, self._catalog
+        source = stage_log.find(settings, name).source
+        with backfill_lock(settings, source):
+            stage = stage_log.find(settings, name)
+            if stage.state is StageEventKind.CREATED and promotion_rules.is_outdated(settings, stage):
+                stage = staging.refresh(settings, catalog, self._session, name, by, f"stage:{name}")
+            promotion_rules.check(catalog, stage, by, sign_off)
+            if stage.state is StageEventKind.CREATED:
+                begin = staging.next_event(settings, stage, StageEventKind.PROMOTING, by, reason, sign_off=sign_off)
+                stage_log.record(settings, begin)
+                stage = stage_log.find(settings, name)
+            begun = stage.events[-1]
+            tags = backfill_tags.tags_of_stage(name, stage.run_name, begun.by, begun.reason, begun.sign_off)
+            self._take_input(stage, tags)
+            done = self._through_the_layers(stage, tags)
+            end = staging.next_event(settings, stage, StageEventKind.PROMOTED, begun.by, begun.reason, sign_off=begun.sign_off)
+            stage_log.record(settings, end)
+            for layer in staging.TABLES:  # its files stay
+                object_store.remove_folder(settings, f"{settings.stage(name).root}/{layer}")
+            return PromotedStage(stage_log.find(settings, name), done.silver_days, done.restated)
+
+    def _take_input(self, stage: Stage, tags: dict[str, str]) -> None:
+        """Bring the staged input into the tables that readers see."""
+        if stage.created.kind is StageKind.FILES:
+            lake, contract = self._settings.stage(stage.name), self._catalog.sources[stage.source]
+            days = staged_files.arrival_days(lake, contract)
+            with_its_files = self._settings.model_copy(update={"landing": lake.landing_of(stage.source)})
+            InProcess(with_its_files, self._catalog, self._instance).run(dg.AssetKey(["bronze", stage.source]), days, tags)
+
+    def _through_the_layers(self, stage: Stage, tags: dict[str, str]) -> PromotedStage:
+        settings, catalog, source = self._settings, self._catalog, stage.source
+        layers = InProcess(settings, catalog, self._instance)
+        silver_days = sorted(applied_inputs.pending(settings, source))
+        if silver_days:
+            layers.run(dg.AssetKey(["silver", source]), silver_days, tags)
+        dailies = [(metric.name, served_version.daily(settings, catalog, metric)) for metric in catalog.metrics_of(source)]
+        # The days of all metrics come before any longer period.
+        every = [*dailies, *((rollup.name, rollup) for _, daily in dailies for rollup in daily.rollups)]
+        restated = {asset: self._follow(layers, gold_key(asset), series, tags) for asset, series in every}
+        return PromotedStage(stage, silver_days, restated)
+
+    def _follow(self, layers: InProcess, key: dg.AssetKey, series: Series, tags: dict[str, str]) -> list[date]:
+        """Publish the pending periods of a series, if there are any."""
+        pending = find_pending(self._settings, series)
+        if not pending.starts:
+            return []
+        return layers.run(key, sorted(pending.starts), {**tags, FOLLOWS_TAG: f"{series.name}:{pending.cause}"})

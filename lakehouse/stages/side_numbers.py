@@ -1,0 +1,178 @@
+"""The numbers that follow from the silver rows of a stage, beside those that readers see.
+
+Belongs here: the stage's own tables of numbers, and which published numbers they would change. The query of a metric belongs to
+``gold.restatement.metric_query``; what a publication would do belongs to ``gold``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from lakehouse import locations
+from lakehouse.calendar.days import reach_ahead
+from lakehouse.gold.numbers import history, lifecycle, published_table
+from lakehouse.gold.numbers.comparison import Sides
+from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.gold.promotion import version_numbers
+from lakehouse.gold.publication import checks as publication_checks
+from lakehouse.gold.publication import reverted_periods, write_audit_publish
+from lakehouse.gold.restatement import metric_query
+from lakehouse.stages import stage_report
+from lakehouse.stages.stage_report import ChangedDay, ChangedSeries
+from lakehouse.text import json_value
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import date
+    from decimal import Decimal
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.series import Series
+    from lakehouse.gold.numbers.lifecycle import PublishedState
+    from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """How far, in percent, a measure of a day, and of all changed days together, may move without a sign-off."""
+
+    day: Decimal = stage_report.DAY_THRESHOLD
+    whole_set: Decimal = stage_report.SET_THRESHOLD
+
+
+def changes(
+    spark: SparkSession,
+    settings: Settings,
+    stage: Settings,
+    daily: Series,
+    staged_rows: DataFrame,
+    changed_days: Collection[date],
+    thresholds: Thresholds,
+) -> ChangedSeries:
+    """Compute the numbers of a metric on the days that a stage changes, write them to the stage, and compare.
+
+    :param daily: the days of the metric as readers see them.
+    :param staged_rows: the silver rows of the stage on ``changed_days``.
+    """
+    today = lifecycle.today(settings.clock(), daily.metric.publication)
+    reached = sorted(reach_ahead(changed_days, daily.metric.window))
+    days = [day for day in reached if lifecycle.may_be_published(day, today, daily.metric.publication)]
+    before = write_audit_publish.read(settings, daily, days, to_publish=False)
+    numbers = _computed(spark, settings, daily, staged_rows, changed_days, days)
+    emptied = set(before.published_states) - numbers.keys()
+    if emptied:
+        numbers |= dict.fromkeys(emptied, metric_query.nothing(spark, settings, daily.metric))
+    differing = {
+        day: rows
+        for day, rows in sorted(numbers.items())
+        if published_table.digest(rows) != _content(before.published_states.get(day))
+    }
+    kept = sorted(reverted_periods.kept(settings, daily.name, differing))
+    changing = {day: rows for day, rows in differing.items() if day not in kept}
+    _write(stage, daily, changing)
+    return _changed(settings, daily, before, changing, kept, thresholds)
+
+
+def _computed(
+    spark: SparkSession,
+    settings: Settings,
+    daily: Series,
+    staged_rows: DataFrame,
+    changed_days: Collection[date],
+    days: Collection[date],
+) -> dict[date, pa.Table]:
+    """The numbers of some days from staged rows, and from live rows of the days that the stage does not change."""
+    if not days:
+        return {}
+    live = metric_query.silver_rows(spark, settings, daily.metric, days)
+    live = live.where(~live.event_date.isin(sorted(changed_days)))
+    read = metric_query.columns_read(daily.metric, staged_rows.columns)
+    rows = staged_rows.select(*read).unionByName(live, allowMissingColumns=True)
+    return metric_query.by_day(metric_query.compute(rows, daily.metric, days).toArrow(), daily.metric)
+
+
+def _content(published: PublishedState | None) -> str | None:
+    """The digest of a day's number as readers count with it; of a closed day with its adjustments."""
+    return None if published is None else published.restated or published.content
+
+
+def _changed(
+    settings: Settings,
+    daily: Series,
+    before: write_audit_publish.SeriesSnapshot,
+    changing: Mapping[date, pa.Table],
+    kept: list[date],
+    thresholds: Thresholds,
+) -> ChangedSeries:
+    current = version_numbers.current_numbers(before.existing, daily)
+    sides = {day: _sides(daily, current[day].rows if day in current else None, rows) for day, rows in changing.items()}
+    totals = stage_report.totals_of(sides.values(), [name for name in daily.metric.additive if changing])
+    states = {day: before.published_states[day].state for day in changing if day in before.published_states}
+    return ChangedSeries(
+        series=daily.name,
+        days_changed=len(changing),
+        first_day=min(changing, default=None),
+        last_day=max(changing, default=None),
+        days=[
+            ChangedDay(day=day, state=states[day].value if day in states else None, measures=_plain(sides[day]))
+            for day in _listed(sides)
+        ],
+        totals=_plain(totals),
+        rollups={rollup.name: [period.name for period in rollup.periods(list(changing))] for rollup in daily.rollups},
+        consumers=list(daily.metric.consumers),
+        held=_held(settings, daily, before, changing),
+        kept=kept,
+        exceeded=stage_report.exceeded(daily.name, sides, totals, thresholds.day, thresholds.whole_set),
+        final_days=sum(state is State.FINAL for state in states.values()),
+    )
+
+
+def _sides(daily: Series, before: pa.Table | None, after: pa.Table) -> dict[str, Sides]:
+    """Each measure of a day, in total over its grain, before and after."""
+    old = {} if before is None else history.grain_totals(daily, before.to_pylist())
+    new = history.grain_totals(daily, after.to_pylist())
+    return {name: Sides(old.get(name), new.get(name)) for name in {**old, **new}}
+
+
+def _held(
+    settings: Settings, daily: Series, before: write_audit_publish.SeriesSnapshot, changing: Mapping[date, pa.Table]
+) -> dict[date, dict[str, str]]:
+    """Per day the blocking checks that its number fails, with what they found."""
+    trailing = write_audit_publish.trailing(settings, daily, changing)
+    held = {}
+    for day, rows in changing.items():
+        published = before.published_states.get(day)
+        revision = (published.revision if published else 0) + 1
+        failed = publication_checks.blocking(write_audit_publish.judge(before, day, revision, rows, rows, trailing, None))
+        if failed:
+            held[day] = {one.check: one.explanation or "failed" for one in failed}
+    return held
+
+
+def _listed(sides: Mapping[date, Mapping[str, Sides]]) -> list[date]:
+    """The days that are listed, in order: if they are many, those that move furthest."""
+    if len(sides) <= stage_report.LISTED_DAYS:
+        return sorted(sides)
+    furthest = sorted(sides, key=lambda day: max((one.size for one in sides[day].values()), default=0), reverse=True)
+    return sorted(furthest[: stage_report.LISTED_DAYS])
+
+
+def _plain(sides: Mapping[str, Sides]) -> dict[str, tuple[Any, Any]]:
+    return {name: (json_value(one.before), json_value(one.after)) for name, one in sides.items()}
+
+
+def _write(stage: Settings, daily: Series, numbers: Mapping[date, pa.Table]) -> None:
+    """Make the numbers the content of the stage's table of the series."""
+    tables = [
+        rows.add_column(0, daily.by, pa.repeat(pa.scalar(day, pa.date32()), len(rows))) for day, rows in sorted(numbers.items())
+    ]
+    if tables:
+        rows = pa.concat_tables(tables, promote_options="default")
+        write_deltalake(
+            locations.gold(stage, daily), rows, mode="overwrite", schema_mode="overwrite", storage_options=stage.storage_options
+        )

@@ -1,0 +1,133 @@
+"""The silver rows that follow from a stage, on exactly the event days that it changes, beside those that readers see.
+
+Belongs here: which days a stage reaches, its own silver table, and how it differs from the live one. The rows themselves are
+computed by ``silver.merge.state``. The numbers that follow from them belong to ``side_numbers``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse import locations
+from lakehouse.delta import partition_writer, table_io
+from lakehouse.delta.columns import content_columns, silver_columns
+from lakehouse.dispositions import claims
+from lakehouse.ledger import ingestions
+from lakehouse.silver import merge as silver_merge
+from lakehouse.snapshots import comparison
+from lakehouse.spark import commits as spark_commits
+from lakehouse.spark.session import sized_for
+from lakehouse.stages.stage_log import StageError
+from lakehouse.stages.stage_report import SampledRow
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import date
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+    from lakehouse.snapshots.comparison import RowsComparison
+
+#: So many keys are sampled.
+_SAMPLED = 10
+
+
+@dataclass(frozen=True)
+class SideRows:
+    """How the silver rows of a stage differ from the live ones.
+
+    :param days: the event days whose rows differ; the stage's silver table has the rows of these days.
+    :param compared: the rows of these days, before and after.
+    """
+
+    days: list[date]
+    compared: RowsComparison
+    samples: list[SampledRow]
+
+
+def reached_days(settings: Settings, stage: Settings, contract: SourceContract) -> set[date]:
+    """The event days whose rows the staged input may change.
+
+    :param stage: the settings of the stage's lake.
+    """
+    path, options = locations.key_log(stage, contract.dataset), stage.storage_options
+    staged = table_io.distinct(path, ["record_key", "event_date"], None, options)
+    if staged is None:
+        return set()
+    row_days = {day for day in pc.unique(staged["event_date"]).to_pylist() if day is not None}
+    return row_days | claims.affected_event_days(settings, contract, row_days, pc.unique(staged["record_key"]))
+
+
+def compute(
+    spark: SparkSession, settings: Settings, stage: Settings, contract: SourceContract, days: Collection[date], seed: int
+) -> SideRows:
+    """Compute the rows that silver would hold on some days with the staged input, and write those of the days that differ.
+
+    :param seed: chooses the sampled keys.
+    :raises StageError: if the source has no silver rows yet.
+    """
+    live = locations.silver(settings, contract.dataset)
+    if table_io.open_table(live, settings.storage_options) is None:
+        msg = f"silver/{contract.dataset} has no rows yet, so there is nothing to compare with: deliver the files as usual"
+        raise StageError(msg)
+    columns = [name for name, _ in silver_columns(contract)]
+    with sized_for(spark, settings, many=_rows_of(settings, contract) + _rows_of(stage, contract) > settings.local_rows):
+        wanted = silver_merge.state(spark, settings, contract, days, staged=stage).select(*columns).persist()
+        try:
+            current = spark.read.format("delta").load(live).where(_on(days))
+            current = current.select(*(name if name in current.columns else F.lit(None).alias(name) for name in columns))
+            changed = silver_merge.changed_days(current, wanted)
+            before, after = current.where(_on(changed)), wanted.where(_on(changed))
+            compared = comparison.compare(before, after, contract)
+            samples = _sampled(before, after, contract, seed) if changed else []
+            _write(after, stage, contract)
+        finally:
+            wanted.unpersist()
+    return SideRows(sorted(changed), compared, samples)
+
+
+def read(spark: SparkSession, stage: Settings, contract: SourceContract) -> DataFrame:
+    """The silver rows of a stage."""
+    return spark.read.format("delta").load(locations.silver(stage, contract.dataset))
+
+
+def _write(rows: DataFrame, stage: Settings, contract: SourceContract) -> None:
+    """Make some rows the content of the stage's silver table."""
+    path = locations.silver(stage, contract.dataset)
+    table = spark_commits.table_of(stage, path, silver_columns(contract), "event_date", partition_writer.ALL_STATISTICS)
+    if table.version() > 0:
+        table.delete()
+    files = max(2, len(table_io.files_with(table, {})) // 8)
+    rows = rows.repartition(files, "event_date")
+    spark_commits.append_alone(rows, stage, path, f"silver:{contract.dataset}", table.version(), {"method": "stage"})
+
+
+def _sampled(before: DataFrame, after: DataFrame, contract: SourceContract, seed: int) -> list[SampledRow]:
+    """Some of the keys whose content differs, the same ones for the same seed and rows."""
+    columns = content_columns(contract)
+    content = [name for name, _ in columns]
+    signed = before.select(*content, F.lit(-1).alias("_sign")).unionByName(after.select(*content, F.lit(1).alias("_sign")))
+    differing = signed.groupBy(*content).agg(F.sum("_sign").alias("_sign")).where("_sign <> 0")
+    # Decimals as text: as JSON numbers they would lose their last zeros.
+    shown = [F.col(name).cast("string").alias(name) if kind.startswith("decimal") else name for name, kind in columns]
+    text = F.to_json(F.struct(*shown), {"ignoreNullFields": "false"})
+    of_keys = differing.groupBy("record_key").agg(
+        F.sort_array(F.collect_list(F.when(F.col("_sign") < 0, text))).alias("before"),
+        F.sort_array(F.collect_list(F.when(F.col("_sign") > 0, text))).alias("after"),
+    )
+    chosen = of_keys.orderBy(F.xxhash64("record_key", F.lit(seed)), "record_key").limit(_SAMPLED)
+    return [SampledRow(**row.asDict()) for row in chosen.collect()]
+
+
+def _rows_of(settings: Settings, contract: SourceContract) -> int:
+    return sum(entry.rows for entry in ingestions.ingested(ingestions.all_of(settings, contract.dataset)).values())
+
+
+def _on(days: Collection[date]) -> str:
+    return f"event_date IN ({spark_commits.day_literals(days)})" if days else "false"

@@ -1,0 +1,280 @@
+"""Creating, validating and dropping a stage: its input, its side version of silver and gold, and the report on both.
+
+Belongs here: the steps and their order. A stage exists once its creation is recorded; what a stopped creation has left in the
+folder of the stage is removed by the next one. What forbids a promotion belongs to ``promotion_rules``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from lakehouse import locations, object_store
+from lakehouse.contracts import Catalog, MetricContract, SourceContract
+from lakehouse.delta import provenance, table_io
+from lakehouse.delta.table_cache import with_table_cache
+from lakehouse.gold.numbers import served_version
+from lakehouse.ledger import ingestions
+from lakehouse.ledger.row_states import AdmissionStatus
+from lakehouse.stages import side_numbers, side_rows, stage_log, staged_files
+from lakehouse.stages.side_numbers import Thresholds
+from lakehouse.stages.stage_log import Stage, StageError, StageEvent, StageEventKind, StageKind
+from lakehouse.stages.stage_report import DAY_THRESHOLD, SET_THRESHOLD, StageReport
+from lakehouse.text import json_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import date
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.settings import Settings
+    from lakehouse.snapshots.comparison import FieldTotals, RowsComparison
+
+#: The folders of a stage with its tables; its files are beside them.
+TABLES = ("bronze", "silver", "gold", "ops")
+
+
+@dataclass(frozen=True)
+class StageRequest:
+    """A stage that a person asks for.
+
+    :param files: the files, or folders of files, of a stage of that kind.
+    :param contract: the changed contract, of a stage of that kind.
+    :param first: of a stage that reads Bronze again, the first arrival day.
+    :param seed: chooses the sampled rows.
+    """
+
+    name: str
+    source: str
+    by: str
+    reason: str
+    kind: StageKind = StageKind.FILES
+    files: Sequence[Path] = ()
+    contract: SourceContract | MetricContract | None = None
+    first: date | None = None
+    last: date | None = None
+    day_threshold: Decimal = DAY_THRESHOLD
+    set_threshold: Decimal = SET_THRESHOLD
+    seed: int = 0
+
+    @property
+    def about(self) -> dict[str, str]:
+        """The arguments from which the stage can be computed again."""
+        given = {
+            "first": None if self.first is None else f"{self.first}",
+            "last": None if self.last is None else f"{self.last}",
+            "contract": None if self.contract is None else self.contract.model_dump_json(),
+            "contract_of": None if self.contract is None else _name_of(self.contract),
+            "day_threshold": f"{self.day_threshold}",
+            "set_threshold": f"{self.set_threshold}",
+            "seed": f"{self.seed}",
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def described(self) -> str:
+        """What is staged, for people."""
+        if self.kind is StageKind.FILES:
+            return f"{len(self.files):,} {'file or folder' if len(self.files) == 1 else 'files or folders'}"
+        if self.contract is not None:
+            return f"the contract of {_name_of(self.contract)}"
+        if self.first is None and self.last is None:
+            return "all of Bronze, read again"
+        return f"Bronze read again, arrival days {self.first or 'the first'} to {self.last or 'the last'}"
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """What a stage is computed from: the settings of its own lake, and the contracts as staged."""
+
+    lake: Settings
+    catalog: Catalog
+    source: SourceContract
+    kind: StageKind
+    about: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def changed_metric(self) -> str | None:
+        """The metric whose contract is staged."""
+        name = self.about.get("contract_of")
+        return name if name in self.catalog.metrics else None
+
+
+def create(
+    settings: Settings, catalog: Catalog, session: Callable[[], SparkSession], request: StageRequest, run_id: str
+) -> Stage:
+    """Stage a changed input: compute its side version of silver and gold, and what it would change.
+
+    :raises StageError: for a name that is taken, files that cannot be staged, or a stage that changes nothing.
+    """
+    settings = with_table_cache(settings)
+    stage_log.check_free(settings, request.name)
+    staged = _staged(settings, catalog, request.source, request.name, request.kind, request.about)
+    object_store.remove_folder(settings, staged.lake.root)  # what a stopped creation has left
+    try:
+        if request.kind is StageKind.FILES:
+            staged_files.copy(staged.lake, staged.source, request.files, settings.clock().date())
+        report = _validated(settings, staged, session, run_id)
+    except Exception:
+        object_store.remove_folder(settings, staged.lake.root)
+        raise
+    event = StageEvent(
+        name=request.name,
+        number=1,
+        event=StageEventKind.CREATED,
+        source=request.source,
+        kind=request.kind,
+        described=request.described,
+        by=request.by,
+        reason=request.reason,
+        recorded_at=settings.clock(),
+        about=request.about,
+        contracts=contract_versions(staged.catalog, request.source),
+        report=report.model_dump_json(),
+    )
+    stage_log.record(settings, event)
+    return Stage([event])
+
+
+def refresh(settings: Settings, catalog: Catalog, session: Callable[[], SparkSession], name: str, by: str, run_id: str) -> Stage:
+    """Compute a stage again, against the tables and under the contracts as they are now.
+
+    :raises StageError: if it is not waiting any more, or as :func:`create`.
+    """
+    settings = with_table_cache(settings)
+    stage = stage_log.find(settings, name)
+    if stage.state is not StageEventKind.CREATED:
+        msg = f"the stage {name} is {stage.state.value}: there is nothing to compute again"
+        raise StageError(msg)
+    staged = _staged(settings, catalog, stage.source, name, stage.created.kind, stage.created.about)
+    for layer in TABLES:
+        object_store.remove_folder(settings, f"{staged.lake.root}/{layer}")
+    report = _validated(settings, staged, session, run_id)
+    changes = {
+        "report": report.model_dump_json(),
+        "contracts": contract_versions(staged.catalog, stage.source),
+    }
+    stage_log.record(settings, next_event(settings, stage, StageEventKind.VALIDATED, by, "computed again", **changes))
+    return stage_log.find(settings, name)
+
+
+def drop(settings: Settings, name: str, by: str, reason: str) -> Stage:
+    """Remove a stage: nothing is left of it but the record. Calling it again changes nothing.
+
+    :raises StageError: if it is being promoted, or was.
+    """
+    stage = stage_log.find(settings, name)
+    if stage.state in {StageEventKind.PROMOTING, StageEventKind.PROMOTED, StageEventKind.UNDONE}:
+        ways = {
+            StageEventKind.PROMOTING: f"run 'lakehouse stage promote {name}' again, it was stopped or is running",
+            StageEventKind.PROMOTED: f"'lakehouse stage undo {name}' puts the numbers back",
+            StageEventKind.UNDONE: "it has been promoted and undone, and nothing of it is left beside the tables",
+        }
+        msg = f"the stage {name} is {stage.state.value}: {ways[stage.state]}"
+        raise StageError(msg)
+    if stage.state is not StageEventKind.DROPPED:
+        stage_log.record(settings, next_event(settings, stage, StageEventKind.DROPPED, by, reason))
+    object_store.remove_folder(settings, settings.stage(name).root)
+    return stage_log.find(settings, name)
+
+
+def next_event(settings: Settings, stage: Stage, event: StageEventKind, by: str, reason: str, **changes: object) -> StageEvent:
+    """The next event of a stage."""
+    first, last = stage.created, stage.events[-1]
+    values = {
+        **vars(first),
+        "number": last.number + 1,
+        "event": event,
+        "by": by,
+        "reason": reason,
+        "recorded_at": settings.clock(),
+        "about": {},
+        "contracts": {},
+        "report": None,
+        "sign_off": None,
+    }
+    return StageEvent(**{**values, **changes})
+
+
+def contract_versions(catalog: Catalog, source: str) -> dict[str, str]:
+    """The versions of a source's contract and of those of its metrics, by name."""
+    metrics = {metric.name: provenance.of_contract(metric) for metric in catalog.metrics_of(source)}
+    return {source: provenance.of_contract(catalog.sources[source]), **metrics}
+
+
+def _staged(settings: Settings, catalog: Catalog, source: str, name: str, kind: StageKind, about: Mapping[str, str]) -> _Staged:
+    sources, metrics = dict(catalog.sources), dict(catalog.metrics)
+    text, changed = about.get("contract"), about.get("contract_of")
+    if text and changed in metrics:
+        metrics[changed] = MetricContract.model_validate_json(text)
+    elif text:
+        sources[source] = SourceContract.model_validate_json(text)
+    return _Staged(settings.stage(name), Catalog(sources, metrics), sources[source], kind, about)
+
+
+def _validated(settings: Settings, staged: _Staged, session: Callable[[], SparkSession], run_id: str) -> StageReport:
+    """Compute the side version of silver and gold, and report on it.
+
+    :raises StageError: if nothing would change.
+    """
+    contract, lake = staged.source, staged.lake
+    if staged.kind is StageKind.FILES:
+        staged_files.ingest(lake, contract, session, run_id)
+    version = table_io.version(locations.silver(settings, contract.dataset), settings.storage_options)
+    seed = int(staged.about.get("seed", 0))
+    thresholds = Thresholds(
+        Decimal(staged.about.get("day_threshold", DAY_THRESHOLD)), Decimal(staged.about.get("set_threshold", SET_THRESHOLD))
+    )
+    side = side_rows.compute(session(), settings, lake, contract, side_rows.reached_days(settings, lake, contract), seed)
+    if not side.days:
+        msg = f"nothing of {contract.dataset} would change: readers see these rows already; nothing is staged"
+        raise StageError(msg)
+    rows = side_rows.read(session(), lake, contract)
+    changed = []
+    for metric in staged.catalog.metrics_of(contract.dataset):
+        daily = served_version.daily(settings, staged.catalog, metric)
+        changed.append(side_numbers.changes(session(), settings, lake, daily, rows, side.days, thresholds))
+    return StageReport(
+        silver_version=version,
+        **_staged_counts(lake, contract),
+        days=side.days,
+        rows=_rows_as_json(side.compared),
+        fields={one.name: _field_as_json(one) for one in side.compared.fields},
+        samples=side.samples,
+        seed=seed,
+        series=changed,
+        day_threshold=thresholds.day,
+        set_threshold=thresholds.whole_set,
+    )
+
+
+def _staged_counts(lake: Settings, contract: SourceContract) -> dict[str, int]:
+    entries = ingestions.ingested(ingestions.all_of(lake, contract.dataset)).values()
+    log = table_io.read(locations.key_log(lake, contract.dataset), ["kind", "standing"], None, lake.storage_options)
+    waiting = 0
+    if log is not None:
+        waits = pc.and_(pc.equal(log["standing"], AdmissionStatus.QUARANTINED.value), pc.not_equal(log["kind"], "retire"))
+        waiting = pc.sum(waits).as_py() or 0
+    return {
+        "rows_staged": sum(entry.rows for entry in entries),
+        "rows_malformed": sum(entry.malformed for entry in entries),
+        "rows_waiting": waiting,
+    }
+
+
+def _rows_as_json(compared: RowsComparison) -> dict[str, object]:
+    names = ("rows", "keys", "only_before", "only_after", "changed")
+    return {name: getattr(compared, name) for name in names}
+
+
+def _field_as_json(totals: FieldTotals) -> dict[str, object]:
+    return {"filled": totals.filled, "total": None if totals.total is None else list(map(json_value, totals.total))}
+
+
+def _name_of(contract: SourceContract | MetricContract) -> str:
+    return contract.dataset if isinstance(contract, SourceContract) else contract.name
