@@ -158,7 +158,7 @@ def choices(
         where["ingestion_id"] = ids
     log = table_io.read(locations.key_log(settings, source), [*_CHOSEN_BY, "standing"], where, options)
     if staged is not None:
-        log = _with_staged(log, staged, source, where)
+        log = _with_staged(log, settings, staged, source, where)
     if log is None:
         return policy.choose({}, days)
     if until is not None:
@@ -236,15 +236,17 @@ def shares(claims: pa.Table, delivered: Mapping[str, Collection[Membership]]) ->
     return by_day
 
 
-def _with_staged(log: pa.Table | None, staged: Settings, source: str, where: Mapping[str, Collection[Any]]) -> pa.Table | None:
-    """Claims with those of a stage, in place of the claims of ingestions that the stage has too."""
-    ids = pa.array(sorted(ingestions.ingested(ingestions.all_of(staged, source))), pa.string())
-    columns = [*_CHOSEN_BY, "standing"]
+def _with_staged(
+    log: pa.Table | None, settings: Settings, staged: Settings, source: str, where: Mapping[str, Collection[Any]]
+) -> pa.Table | None:
+    """Claims with those of a stage; content that Bronze has already adds none."""
+    new = ingestions.ingested(ingestions.all_of(staged, source)).keys() - ingestions.ingested(ingestions.all_of(settings, source))
     days = {name: values for name, values in where.items() if name == "event_date"}
-    added = table_io.read(locations.key_log(staged, source), columns, days, staged.storage_options)
+    path, columns = locations.key_log(staged, source), [*_CHOSEN_BY, "standing"]
+    added = table_io.read(path, columns, {**days, "ingestion_id": sorted(new)}, staged.storage_options)
     if log is None or added is None:
         return added if log is None else log
-    return pa.concat_tables([log.filter(pc.invert(pc.is_in(log["ingestion_id"], ids))), added.cast(log.schema)])
+    return pa.concat_tables([log, added.cast(log.schema)])
 
 
 class _Part(NamedTuple):

@@ -104,14 +104,19 @@ def judged_as_then(spark: SparkSession, log: DataFrame, then: pa.Table) -> DataF
     return others.select(*key_log.SCHEMA.names).unionByName(overlay)
 
 
-def with_staged(spark: SparkSession, log: DataFrame, staged: Settings, source: str) -> DataFrame:
-    """The claims of the key log with those of a stage, in place of the claims of ingestions that the stage has too.
+def only_staged(settings: Settings, staged: Settings, source: str) -> list[str]:
+    """The ingestions of a stage whose content Bronze does not have yet."""
+    return sorted(set(recorded(staged, source)) - set(recorded(settings, source)))
+
+
+def with_staged(spark: SparkSession, log: DataFrame, settings: Settings, staged: Settings, source: str) -> DataFrame:
+    """The claims of the key log with those of a stage; content that Bronze has already adds none.
 
     :param staged: the lake of the stage.
     """
-    ids = sorted(recorded(staged, source))
-    added = spark.read.format("delta").load(locations.key_log(staged, source)).where(F.col("ingestion_id").isin(ids))
-    return log.where(~F.col("ingestion_id").isin(ids)).unionByName(added.select(*log.columns))
+    added = spark.read.format("delta").load(locations.key_log(staged, source))
+    added = added.where(F.col("ingestion_id").isin(only_staged(settings, staged, source)))
+    return log.unionByName(added.select(*log.columns))
 
 
 def of_chosen(spark: SparkSession, contract: SourceContract, claims: DataFrame, chosen: dict[date, Choice]) -> DataFrame:

@@ -82,7 +82,7 @@ def state(
         F.col("ingestion_id").isin(sorted(admitted_claims.recorded(settings, contract.dataset) if ids is None else ids))
     )
     if staged is not None:
-        log = admitted_claims.with_staged(spark, log, staged, contract.dataset)
+        log = admitted_claims.with_staged(spark, log, settings, staged, contract.dataset)
     if until is not None:
         log = log.where(F.col("arrival_ts") <= F.lit(until))
     counting = admitted_claims.admitted(spark, log, decisions.newest(settings, contract.dataset, ids))
@@ -100,15 +100,15 @@ def state(
 def _with_staged_rows(
     spark: SparkSession, rows: DataFrame, settings: Settings, staged: Settings, contract: SourceContract
 ) -> DataFrame:
-    """The rows with those of a stage, in place of the rows of ingestions that the stage has too."""
-    ids = sorted(admitted_claims.recorded(staged, contract.dataset))
+    """The rows with those of a stage; content that Bronze has already adds none."""
+    ids = admitted_claims.only_staged(settings, staged, contract.dataset)
     columns = [name for name, _ in silver_columns(contract)]
     added = dataframes.scan(
         spark, staged, locations.bronze(staged, contract.dataset), [*columns, "malformed_reason"], {"ingestion_id": ids}
     )
     added = added.where(F.col("malformed_reason").isNull()).drop("malformed_reason")
     added = redacted(spark, added, redactions.keys_by_field(settings, contract.dataset))
-    return rows.where(~F.col("ingestion_id").isin(ids)).unionByName(added)
+    return rows.unionByName(added)
 
 
 def _living(

@@ -1,0 +1,165 @@
+"""The laws of staged rows: they are what silver holds once the stage is promoted, whatever has arrived before and meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse import locations
+from lakehouse.bronze.ingest import Ingest
+from lakehouse.delta import table_io
+from lakehouse.stages import side_rows, staged_files
+from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.lake import ROW, Lake, content_id, contract, csv_file, csv_line, row_of, rows_once
+from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.reference_model import Record, live_rows
+from lakehouse_tests.support.silver_histories import DAYS, records
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.settings import Settings
+    from lakehouse_tests.support.lake import Row
+
+pytestmark = pytest.mark.spark
+
+ARRIVALS = [date(2024, 2, day) for day in (1, 2, 3, 4)]
+POLICIES = ["merge", "overwrite_partition_safe", "overwrite_all", "append"]
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The files that have arrived before a stage, those of the stage, and those that arrive while it waits, with arrival days."""
+
+    before: Sequence[tuple[date, Sequence[Record]]]
+    staged: Sequence[tuple[date, Sequence[Record]]]
+    meanwhile: Sequence[tuple[date, Sequence[Record]]]
+
+
+@st.composite
+def staged_histories(draw: st.DrawFn) -> Staged:
+    pool = draw(st.lists(records(), min_size=4, max_size=8))
+    files = st.tuples(st.sampled_from(ARRIVALS), st.lists(st.sampled_from(pool), min_size=1, max_size=4))
+    return Staged(*(draw(st.lists(files, min_size=count, max_size=2)) for count in (1, 1, 0)))
+
+
+class StagedLake:
+    """A lake with a stage; files are numbered, so that their names differ."""
+
+    def __init__(self, settings: Settings, spark: SparkSession, policy: str) -> None:
+        changes: dict[str, Any] = {} if policy == "merge" else {"changes": {}}
+        self.lake = Lake(settings, contract(materialization={"reprocess_policy": policy}, **changes), spark)
+        self.stage = settings.stage("fix")
+        self._count = 0
+
+    def file(self, folder: Path, arrival: date, rows: Sequence[Record]) -> None:
+        self._count += 1
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"arrival_date={arrival}.{self._count:02}.csv").write_bytes(csv_file(map(csv_line, rows)))
+
+    def deliver(self, files: Iterable[tuple[date, Sequence[Record]]]) -> None:
+        """Deliver files, and bring silver up to date."""
+        for arrival, rows in files:
+            self.file(Path(f"{self.lake.settings.landing}"), arrival, rows)
+            self.lake.ingest(arrival)
+        if self.lake.pending():
+            self.lake.update()
+
+    def create(self, files: Iterable[tuple[date, Sequence[Record]]], folder: Path) -> None:
+        """Stage files."""
+        for arrival, rows in files:
+            self.file(folder, arrival, rows)
+        staged_files.copy(self.stage, self.lake.contract, [folder], ARRIVALS[0])
+        staged_files.ingest(self.stage, self.lake.contract, lambda: self.lake.spark, "stage")
+
+    def side(self) -> tuple[set[date], set[Row]]:
+        """The days that the stage changes, and its rows on them."""
+        spark, settings, source = self.lake.spark, self.lake.settings, self.lake.contract
+        computed = side_rows.compute(
+            spark, settings, self.stage, source, side_rows.reached_days(settings, self.stage, source), seed=0
+        )
+        rows = rows_once(table_io.read(locations.silver(self.stage, "events"), list(ROW)))
+        assert computed.compared.rows[1] == len(rows)
+        return set(computed.days), rows
+
+    def promote(self) -> None:
+        """Ingest the files of the stage as a promotion does, and bring silver up to date."""
+        settings = self.lake.settings.model_copy(update={"landing": self.stage.landing_of("events")})
+        days = staged_files.arrival_days(self.stage, self.lake.contract)
+        Ingest(settings, self.lake.contract, lambda: self.lake.spark, "promotion").days(days)
+        if self.lake.pending():
+            self.lake.update()
+
+
+def on(rows: Iterable[Row], days: Collection[date]) -> set[Row]:
+    return {row for row in rows if row[1] in days}
+
+
+def check(history: Staged, lake: StagedLake, folder: Path) -> None:
+    lake.deliver(history.before)
+    before = lake.lake.silver()
+    lake.create(history.staged, folder)
+    days, rows = lake.side()
+    assert lake.lake.silver() == before, "a stage changes nothing that readers see"
+    expected_elsewhere = {row for row in before if row[1] not in days}
+    if not history.meanwhile:
+        lake.promote()
+        after = lake.lake.silver()
+        assert on(after, days) == rows, "the staged rows are those of the promotion"
+        assert {row for row in after if row[1] not in days} == expected_elsewhere, "no other day changes"
+        assert days == {day for day in DAYS if on(before, [day]) != on(after, [day])}, "exactly the days that change"
+        return
+    lake.deliver(history.meanwhile)
+    days, rows = lake.side()
+    lake.promote()
+    assert on(lake.lake.silver(), days) == rows, "what has arrived meanwhile is in the promoted state"
+
+
+def without_rows_that_need_changes(history: Staged) -> Staged:
+    """Only inserts: the policies that overwrite or append take no changes of keys."""
+
+    def plain(files: Sequence[tuple[date, Sequence[Record]]]) -> list[tuple[date, list[Record]]]:
+        return [
+            (arrival, [replace(row, op="insert", corrects=None, day=row.day or DAYS[0]) for row in rows])
+            for arrival, rows in files
+        ]
+
+    return Staged(plain(history.before), plain(history.staged), plain(history.meanwhile))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(history=staged_histories())
+@derandomized(3)
+def test_staged_rows_are_those_of_the_promoted_lake(
+    policy: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, history: Staged
+) -> None:
+    root = tmp_path_factory.mktemp("lake")
+    lake = StagedLake(lake_settings(root), spark, policy)
+    check(history if policy == "merge" else without_rows_that_need_changes(history), lake, root / "feed")
+
+
+@given(history=staged_histories())
+@derandomized(3)
+def test_a_promoted_stage_ends_as_the_model_says(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, history: Staged
+) -> None:
+    root = tmp_path_factory.mktemp("lake")
+    lake = StagedLake(lake_settings(root), spark, "merge")
+    lake.deliver(history.before)
+    lake.create(history.staged, root / "feed")
+    lake.deliver(history.meanwhile)
+    lake.promote()
+    known = {}
+    for _, rows in [*history.before, *history.staged, *history.meanwhile]:
+        data = csv_file(map(csv_line, rows))
+        known[content_id(data)] = [replace(row, sequence=0, file=content_id(data), line=n) for n, row in enumerate(rows, 2)]
+    expected = live_rows([row for rows in known.values() for row in rows], by_sequence=False)
+    assert lake.lake.silver() == {row_of(record) for record in expected.values()}
