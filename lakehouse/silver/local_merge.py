@@ -23,7 +23,7 @@ from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
@@ -75,24 +75,39 @@ def _merge_rows(
     ingestion_ids: Collection[str],
     arrival_days: Collection[date],
 ) -> pa.Table:
-    """One row per key of the ingestions and day on which silver may hold it, with the columns that ``merge.clauses`` names.
-
-    A row has the order of the winning claim, whether it puts the key on that day, and the Bronze row if the arrival days contain
-    it. Silver holds a key on two days while only one of the days of a move has been updated.
-    """
+    """The rows of :func:`rows_to_merge` for the keys of some ingestions."""
     source = contract.dataset
     keys, _ = key_log.keys_and_days(settings, source, ingestion_ids, arrival_days)
-    log = key_log.about(settings, source, [*contests.RANKED, "standing"], keys)
-    recorded = pa.array(sorted(admitted_claims.recorded(settings, source)), pa.string())
-    claimed = key_log.SCHEMA.empty_table() if log is None else log.filter(pc.is_in(log["ingestion_id"], value_set=recorded))
-    on_days = pc.is_in(claimed["event_date"], value_set=pa.array(sorted(days), pa.date32()))
-    places = claimed.filter(on_days).group_by(["record_key", "event_date"]).aggregate([])
+    claimed = claims_about(settings, source, keys, admitted_claims.recorded(settings, source))
     counting = claims.with_decisions(claimed, decisions.in_force(settings, source))
+    return rows_to_merge(contract, days, counting, lambda won: bronze_rows(settings, contract, arrival_days, won))
+
+
+def claims_about(settings: Settings, source: str, keys: pa.Array, ingestion_ids: Collection[str]) -> pa.Table:
+    """The claims of some ingestions about some keys, as far as a merge needs them."""
+    log = key_log.about(settings, source, [*contests.RANKED, "standing"], keys)
+    named = pa.array(sorted(ingestion_ids), pa.string())
+    return key_log.SCHEMA.empty_table() if log is None else log.filter(pc.is_in(log["ingestion_id"], value_set=named))
+
+
+def rows_to_merge(
+    contract: SourceContract, days: Collection[date], counting: pa.Table, rows_of: Callable[[pa.Table], pa.Table]
+) -> pa.Table:
+    """One row per key and day on which silver may hold it, with the columns that ``merge.clauses`` names.
+
+    A row has the order of the winning claim, whether it puts the key on that day, and the Bronze row if there is one for it.
+    Silver holds a key on two days while only one of the days of a move has been updated.
+
+    :param counting: all claims about the keys, with the decisions on them (see ``claims.with_decisions``).
+    :param rows_of: gives the Bronze rows that make some winning claims, as far as they may be new in silver.
+    """
+    on_days = pc.is_in(counting["event_date"], value_set=pa.array(sorted(days), pa.date32()))
+    places = counting.filter(on_days).group_by(["record_key", "event_date"]).aggregate([])
     admitted = counting.filter(claims.are_admitted(counting))
     won = contests.winners(admitted, by_sequence=policy_of(contract).by_sequence)
     winner = pc.index_in(places["record_key"], value_set=won["record_key"].combine_chunks())
     places, won = places.filter(pc.is_valid(winner)), won.take(winner.drop_null())
-    rows = _bronze_rows(settings, contract, arrival_days, won)
+    rows = rows_of(won)
     place = positions(won, rows)
     of_its_key = pc.equal(rows["record_key"].take(place), won["record_key"])  # a retirement is made by the row of another key
     is_on_the_day = pc.fill_null(pc.equal(won["event_date"], places["event_date"]), False)
@@ -106,7 +121,7 @@ def _merge_rows(
     return pa.table(merged | {f"_{name}": won[name] for name in ORDER})
 
 
-def _bronze_rows(settings: Settings, contract: SourceContract, arrival_days: Collection[date], won: pa.Table) -> pa.Table:
+def bronze_rows(settings: Settings, contract: SourceContract, arrival_days: Collection[date], won: pa.Table) -> pa.Table:
     """Silver's columns of the rows that make some claims, as far as the arrival days contain them; redacted fields are NULL."""
     schema = arrow_schema(silver_columns(contract))
     # By key too: the winner of a key may have come in a large file of the same arrival day.

@@ -20,7 +20,9 @@ from lakehouse.ledger import ingestions
 from lakehouse.silver import merge as silver_merge
 from lakehouse.snapshots import comparison
 from lakehouse.spark import commits as spark_commits
+from lakehouse.spark import dataframes
 from lakehouse.spark.session import sized_for
+from lakehouse.stages import side_merge
 from lakehouse.stages.stage_log import StageError
 from lakehouse.stages.stage_report import SampledRow
 
@@ -76,6 +78,8 @@ def compute(
     if table_io.open_table(live, settings.storage_options) is None:
         msg = f"silver/{contract.dataset} has no rows yet, so there is nothing to compare with: deliver the files as usual"
         raise StageError(msg)
+    if side_merge.is_possible(settings, stage, contract, days):
+        return _merged(spark, settings, stage, contract, days, seed)
     columns = [name for name, _ in silver_columns(contract)]
     with sized_for(spark, settings, many=_rows_of(settings, contract) + _rows_of(stage, contract) > settings.local_rows):
         wanted = silver_merge.state(spark, settings, contract, days, staged=stage).select(*columns).persist()
@@ -89,6 +93,19 @@ def compute(
             _write(after, stage, contract)
         finally:
             wanted.unpersist()
+    return SideRows(sorted(changed), compared, samples)
+
+
+def _merged(
+    spark: SparkSession, settings: Settings, stage: Settings, contract: SourceContract, days: Collection[date], seed: int
+) -> SideRows:
+    """The same for few rows, merged in this process."""
+    changed, live, staged = side_merge.merge(settings, stage, contract, days)
+    columns = [name for name, _ in content_columns(contract)]
+    before, after = (dataframes.local(spark, rows.select(columns)) for rows in (live, staged))
+    with sized_for(spark, settings, many=len(live) > dataframes.FEW_ROWS):
+        compared = comparison.compare(before, after, contract)
+        samples = _sampled(before, after, contract, seed) if changed else []
     return SideRows(sorted(changed), compared, samples)
 
 

@@ -15,10 +15,10 @@ from lakehouse.gold.publication import reverted_periods
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import revert
+from lakehouse.gold.restatement.undo import UndoError
 from lakehouse.operations.backfills import log as backfill_log
 from lakehouse.operations.backfills import undo
 from lakehouse.operations.backfills.plan import BackfillPlan
-from lakehouse.gold.restatement.undo import UndoError
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, columns_of_day, day, metric, without_spark
 
 if TYPE_CHECKING:

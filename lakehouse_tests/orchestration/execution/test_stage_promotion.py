@@ -1,0 +1,213 @@
+"""A corrected feed is staged, promoted in one step per table, and undone; readers see the old numbers or the new ones."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.gold.numbers import history
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement.undo import UndoError
+from lakehouse.orchestration.common.backfill_lock import BackfillRunningError, backfill_lock
+from lakehouse.silver import audit_log
+from lakehouse.stages import promotion_rules, stage_log, staging
+from lakehouse.stages.stage_log import StageError, StageEventKind
+from lakehouse_tests.support.partner_feed import NOW, WEEK, PartnerFeed, feed_catalog, polled
+from lakehouse_tests.support.stopped_commits import stopped_after_each_commit
+
+if TYPE_CHECKING:
+    import dagster as dg
+    from pyspark.sql import SparkSession
+
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+BEFORE = [10 * number for number in range(1, 8)]
+AFTER = [10 * number + 1 for number in range(1, 8)]
+ARRIVED, MEANWHILE = date(2024, 1, 15), date(2024, 1, 16)
+
+
+@pytest.fixture
+def feed(settings: Settings, instance: dg.DagsterInstance, spark: SparkSession) -> PartnerFeed:
+    """A published week, and the folder of a corrected feed."""
+    settings.now = NOW
+    made = PartnerFeed(settings, instance, spark)
+    made.deliver(ARRIVED, [f"k{day.day},{amount},{day.day}" for day, amount in zip(WEEK, BEFORE)])
+    made.publish(ARRIVED)
+    assert made.totals() == BEFORE
+    return made
+
+
+def corrected(feed: PartnerFeed, amounts: list[int] = AFTER, name: str = "feed") -> Path:
+    """The feed of the week with other amounts, as a file for each arrival day."""
+    folder = Path(f"{feed.settings.root}").parent / name
+    for day, amount in zip(WEEK, amounts):
+        feed.deliver(date(2024, 1, day.day + 9), [f"k{day.day},{amount},{day.day}"], folder)
+    return folder
+
+
+def undo(feed: PartnerFeed, name: str) -> dict[str, int]:
+    stage = stage_log.find(feed.settings, name)
+    done = promotion_rules.undo(feed.settings, feed.catalog, stage, Run("undo", by="carla"), "wrong after all")
+    return {one.daily.name: len(one.result.published) for one in done}
+
+
+def test_readers_see_the_old_week_or_the_new_one_and_it_can_be_put_back(feed: PartnerFeed) -> None:
+    live, rows, weeks = feed.numbers(), feed.silver(), feed.totals(feed.weekly)
+    stage = feed.stage("v1.3", corrected(feed))
+    report = stage.report
+    assert (report.rows_staged, len(report.days), report.rows["changed"]) == (7, 7, 7)
+    assert {sample.record_key for sample in report.samples} <= {f"k{day.day}" for day in WEEK}
+    [series] = report.series
+    assert [(day.day, day.measures["total"]) for day in series.days] == [
+        (day, (before, after)) for day, before, after in zip(WEEK, BEFORE, AFTER)
+    ]
+    assert series.totals["total"] == (sum(BEFORE), sum(AFTER))
+    assert series.rollups == {"totals_weekly": ["2024-W02"]}
+    assert (series.consumers, series.final_days, report.objections) == (["books"], 6, [])
+    assert (feed.numbers(), feed.silver()) == (live, rows), "nothing that readers see has changed"
+
+    with polled(feed.totals) as days, polled(feed.silver) as silver, polled(lambda: feed.totals(feed.weekly)) as weekly:
+        done = feed.promote("v1.3")
+    assert days == [BEFORE, AFTER]
+    assert len(silver) == 2
+    assert weekly == [weeks, [sum(AFTER)]]
+    assert done.restated == {"totals": WEEK, "totals_weekly": [WEEK[0]]}
+    assert done.stage.state is StageEventKind.PROMOTED
+    assert {reason for _, reason, _ in feed.numbers().values()} == {"backfill"}
+    audited = audit_log.read(feed.settings, "events", action="backfill").to_pylist()
+    assert len(audited) == 7
+    assert all("stage v1.3 by ben: approved" in row["reason"] for row in audited)
+    with pytest.raises(StageError, match=r"v1.3 is promoted: only a stage that waits can be promoted"):
+        feed.promote("v1.3")
+    with pytest.raises(StageError, match=r"'lakehouse stage undo v1.3' puts the numbers back"):
+        staging.drop(feed.settings, "v1.3", "anna", "late")
+
+    assert undo(feed, "v1.3") == {"totals": 7}
+    assert feed.totals() == BEFORE
+    assert {reason for _, reason, _ in feed.numbers().values()} == {"rollback"}
+    known = history.history(feed.settings, feed.weekly.daily, WEEK)
+    assert [[version.label for version in known[day]] for day in WEEK] == [["r1", "r2", "r3"]] * 7
+    assert undo(feed, "v1.3") == {"totals": 0}, "again it changes nothing"
+    assert stage_log.find(feed.settings, "v1.3").state is StageEventKind.UNDONE
+
+
+def test_what_arrives_meanwhile_is_in_the_promoted_state(feed: PartnerFeed) -> None:
+    feed.stage("v1.3", corrected(feed))
+    feed.deliver(MEANWHILE, ["k8,500,8", "new,5,9"], suffix=".live")  # arrives before the staged correction of the same key
+    feed.publish(MEANWHILE)
+    assert promotion_rules.is_outdated(feed.settings, stage_log.find(feed.settings, "v1.3"))
+    feed.promote("v1.3", sign_off="the late row is known")
+    assert feed.totals() == [AFTER[0], AFTER[1] + 5, *AFTER[2:]]
+
+
+def test_exceeded_thresholds_wait_for_a_sign_off(feed: PartnerFeed) -> None:
+    stage = feed.stage("big", corrected(feed, [20, *AFTER[1:]]), set_threshold=2)
+    assert stage.report.objections == [
+        "totals 2024-01-08: total goes from 10 to 20 (+100.00 %), more than 50 %",
+        "totals, 7 days together: total goes from 280 to 296 (+5.71 %), more than 2 %",
+    ]
+    with pytest.raises(StageError, match="promote it with --sign-off and why, or drop it:\n  totals 2024-01-08"):
+        feed.promote("big")
+    assert feed.totals() == BEFORE
+    feed.promote("big", sign_off="agreed with the partner")
+    assert feed.totals()[0] == 20
+    [promoting] = [event for event in stage_log.find(feed.settings, "big").events if event.event is StageEventKind.PROMOTING]
+    assert promoting.sign_off == "agreed with the partner"
+
+
+def test_a_number_that_fails_a_check_is_signed_off_with_the_stage(feed: PartnerFeed) -> None:
+    feed.catalog = feed_catalog(checks={"change": {"total": {"percent": 5}}})
+    stage = feed.stage("checked", corrected(feed))
+    assert list(stage.report.series[0].held) == [WEEK[0]], "from 10 to 11 is more than 5 %"
+    with pytest.raises(StageError, match="totals 2024-01-08: change: "):
+        feed.promote("checked")
+    with polled(feed.totals) as days:
+        feed.promote("checked", sign_off="agreed")
+    assert days == [BEFORE, AFTER], "no day stays behind"
+
+
+def test_a_stage_of_other_contracts_is_computed_again(feed: PartnerFeed) -> None:
+    feed.stage("v1.3", corrected(feed))
+    feed.catalog = feed_catalog(measures=[{"name": "total", "sql": "sum(amount) + 0", "type": "long", "additive": True}])
+    with pytest.raises(
+        StageError, match=r"contracts have changed since v1.3 was computed: totals .*'lakehouse stage refresh v1.3'"
+    ):
+        feed.promote("v1.3")
+    refreshed = staging.refresh(feed.settings, feed.catalog, lambda: feed.spark, "v1.3", "anna", "run")
+    assert refreshed.report.series[0].totals == {"total": (sum(BEFORE), sum(AFTER))}
+    assert feed.promote("v1.3").stage.state is StageEventKind.PROMOTED
+
+
+def test_final_numbers_with_approvals_take_two_people(feed: PartnerFeed) -> None:
+    feed.catalog = feed_catalog(publication={"rollups": ["week"], "after_close": "restate", "approvals": 2})
+    feed.stage("v1.3", corrected(feed))
+    with pytest.raises(StageError, match=r"anna created the stage v1.3, and it changes final numbers of totals: another person"):
+        feed.promote("v1.3", by="anna")
+    assert feed.promote("v1.3", by="ben").stage.state is StageEventKind.PROMOTED
+
+
+def test_one_promotion_at_a_time_and_what_cannot_be_staged(feed: PartnerFeed) -> None:
+    folder = corrected(feed)
+    feed.stage("v1.3", folder)
+    with (
+        backfill_lock(feed.settings, "events"),
+        pytest.raises(BackfillRunningError, match="another backfill is running on events"),
+    ):
+        feed.promote("v1.3")
+    with pytest.raises(StageError, match=r"the name v1.3 is taken by a stage of events \(created\)"):
+        feed.stage("v1.3", folder)
+    with pytest.raises(StageError, match=r"'\.\./x' is no name of a stage"):
+        feed.stage("../x", folder)
+    empty = Path(f"{feed.settings.root}").parent / "empty"
+    empty.mkdir()
+    with pytest.raises(StageError, match="has no file that matches arrival_date="):
+        feed.stage("nothing", empty)
+    (empty / "arrival_date=2024-01-18.csv").write_text("no,such,columns\n1,2,3\n")
+    with pytest.raises(StageError, match=r"not all files can be staged: .*column .* is missing"):
+        feed.stage("broken", empty)
+    (empty / "arrival_date=2024-01-18.csv").unlink()
+    feed.deliver(ARRIVED, [f"k{day.day},{amount},{day.day}" for day, amount in zip(WEEK, BEFORE)], empty)
+    with pytest.raises(StageError, match="nothing of events would change"):
+        feed.stage("same", empty)
+    with pytest.raises(StageError, match=r"there is no stage lost; known are v1.3"):
+        stage_log.find(feed.settings, "lost")
+    with pytest.raises(StageError, match=r"v1.3 is created: only a promoted stage can be undone"):
+        undo(feed, "v1.3")
+    assert Path(feed.settings.stage("v1.3").root).is_dir()
+    assert not Path(feed.settings.stage("broken").root).exists()
+    staging.drop(feed.settings, "v1.3", "anna", "not needed")
+    assert staging.drop(feed.settings, "v1.3", "anna", "not needed").state is StageEventKind.DROPPED
+    assert not Path(feed.settings.stage("v1.3").root).exists()
+    with pytest.raises(StageError, match=r"v1.3 is dropped: only a stage that waits"):
+        feed.promote("v1.3")
+    assert feed.totals() == BEFORE
+
+
+def test_a_number_that_changed_since_is_not_put_back(feed: PartnerFeed) -> None:
+    feed.stage("v1.3", corrected(feed))
+    feed.promote("v1.3")
+    feed.deliver(date(2024, 1, 18), ["late,1,8"], suffix=".live")
+    feed.publish(date(2024, 1, 18))
+    with pytest.raises(UndoError, match=r"stage v1.3 cannot be undone, numbers have changed since: totals_v2024-01-08.r3"):
+        undo(feed, "v1.3")
+    assert feed.totals() == [AFTER[0] + 1, *AFTER[1:]]
+
+
+def test_a_stage_that_is_stopped_anywhere_ends_the_same(feed: PartnerFeed) -> None:
+    folder = corrected(feed)
+    assert stopped_after_each_commit(lambda: _created(feed, folder)) > 3
+    assert stopped_after_each_commit(lambda: feed.promote("v1.3")) > 5
+    assert (feed.totals(), feed.totals(feed.weekly)) == (AFTER, [sum(AFTER)])
+    assert stage_log.find(feed.settings, "v1.3").state is StageEventKind.PROMOTED
+    assert stopped_after_each_commit(lambda: undo(feed, "v1.3")) > 0
+    assert feed.totals() == BEFORE
+
+
+def _created(feed: PartnerFeed, folder: Path) -> None:
+    if not any(stage.name == "v1.3" for stage in stage_log.all_of(feed.settings)):
+        feed.stage("v1.3", folder)
