@@ -64,10 +64,11 @@ SCHEMA = pa.schema(
 )
 _AS_JSON = ("original_value", "new_value", "impacted_kpis")
 VALUES = ["original_value", "new_value"]
-#: The log has no statistics of values: a redacted one would stay in it.
+#: The log has no statistics of values: a redacted one would stay in it. Spark allows none of partitions and booleans.
+_WITHOUT_STATISTICS = {*VALUES, "source", "notification_sent"}
 PROPERTIES = {
     **partition_writer.APPEND_ONLY,
-    "delta.dataSkippingStatsColumns": ",".join(name for name in SCHEMA.names if name not in {"source", *VALUES}),
+    "delta.dataSkippingStatsColumns": ",".join(name for name in SCHEMA.names if name not in _WITHOUT_STATISTICS),
 }
 _JSON = json.JSONEncoder(ensure_ascii=False)
 

@@ -146,6 +146,6 @@ def test_a_notification_names_its_notices(settings) -> None:
     lake.add_rows(("late", 1, 5))
     lake.publish()
     lake.dispatch(channel)
-    (recorded,) = table_io.read(locations.audit_notifications(settings)).to_pylist()  # type: ignore[union-attr]
-    assert json.loads(recorded["notices"]) == sorted(message.key for message in channel.messages)
+    (recorded,) = table_io.read(locations.audit_notifications(settings)).to_pylist()
+    assert json.loads(recorded["notices"]) == sorted(message.message_id for message in channel.messages)
     assert recorded["notified_at"] == settings.clock()

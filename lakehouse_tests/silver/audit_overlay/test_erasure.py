@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
-from lakehouse.delta import commit_log, row_writer, table_io
+from lakehouse.delta import commit_log, partition_writer, row_writer, table_io
 from lakehouse.ledger import redactions
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver import audit_log as log
@@ -57,7 +57,7 @@ def shown(settings: Settings) -> dict[tuple[str, int], Any]:
 
 def stored(settings: Settings) -> dict[tuple[str, int], Any]:
     """The amounts that an analyst reads from the table itself."""
-    rows = table_io.read(locations.audit_log(settings)).to_pylist()  # type: ignore[union-attr]
+    rows = table_io.read(locations.audit_log(settings)).to_pylist()
     return {(row["event_id"], row["silver_version"]): json.loads(row["new_value"])["amount"] for row in rows}
 
 
@@ -99,6 +99,8 @@ def test_spark_cannot_delete_a_row_either(settings, spark) -> None:
     assert erasure.erase(settings, "events") == 1
     with pytest.raises(Exception, match=r"(?i)append.only|only.*append"):
         spark.sql(f"DELETE FROM delta.`{locations.audit_log(settings)}` WHERE event_id = 'a'")
+    spark.sql(f"OPTIMIZE delta.`{locations.audit_log(settings)}`")
+    spark.sql(f"ALTER TABLE delta.`{locations.audit_log(settings)}` SET TBLPROPERTIES ('delta.checkpointInterval' = '30')")
     rows = spark.read.format("delta").load(locations.audit_log(settings)).collect()
     assert sorted((row["event_id"], json.loads(row["new_value"])["amount"]) for row in rows) == [
         ("a", "[redacted]"),
@@ -227,21 +229,22 @@ def test_rows_that_are_appended_without_a_redaction_are_masked_by_the_next_erasu
     assert holding(settings) == []
 
 
-def test_an_append_during_an_erasure_is_masked_by_it(settings, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("module", "step"), [(partition_writer, "set_properties"), (row_writer, "merge")])
+def test_an_append_during_an_erasure_is_masked_by_it(settings, monkeypatch: pytest.MonkeyPatch, module: Any, step: str) -> None:
     two_keys(settings)
     record_redaction(settings)
-    merge, appended = row_writer.merge, []
+    commit, appended = getattr(module, step), []
 
     def meanwhile(*arguments: Any, **more: Any) -> bool:
         if not appended:
             appended.append(("a", 9))
             silver = f"{DeltaTable(locations.silver(settings, 'events')).metadata().id}"
-            rows = table_io.read(locations.audit_log(settings), log.SCHEMA.names, {"event_id": ["a"]}).slice(0, 1)  # type: ignore[union-attr]
+            rows = table_io.read(locations.audit_log(settings), log.SCHEMA.names, {"event_id": ["a"]}).slice(0, 1)
             changed = [rows.to_pylist()[0] | {"audit_id": "other", "silver_version": 9}]
             log.append(settings, "events", silver, 9, pa.Table.from_pylist(changed, schema=log.SCHEMA), 0)
-        return merge(*arguments, **more)
+        return commit(*arguments, **more)
 
-    monkeypatch.setattr(row_writer, "merge", meanwhile)
+    monkeypatch.setattr(module, step, meanwhile)
     erasure.erase(settings, "events")
     assert stored(settings) == MASKED | {("a", 9): "[redacted]"}
     assert is_append_only(settings)
@@ -272,7 +275,7 @@ def test_two_processes_erase_while_a_third_appends(settings) -> None:
     for process in processes:
         process.join(180)
     assert [process.exitcode for process in processes] == [0, 0, 0]
-    rows = table_io.read(locations.audit_log(settings)).to_pylist()  # type: ignore[union-attr]
+    rows = table_io.read(locations.audit_log(settings)).to_pylist()
     assert sorted((row["event_id"], row["silver_version"]) for row in rows) == [
         ("a", 0),
         *(("a", version) for version in range(2, 12)),

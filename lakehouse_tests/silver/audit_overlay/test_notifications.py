@@ -63,7 +63,7 @@ def test_each_audit_row_is_recorded_once_with_its_notices(settings) -> None:
     assert [row["notification_sent"] for row in audit_rows(settings)] == [True, True, False]
     assert log.untold(settings, "events", range(3))["silver_version"].to_pylist() == [2]
     assert DeltaTable(locations.audit_log(settings)).version() == audit
-    (at,) = {row["notified_at"] for row in table_io.read(locations.audit_notifications(settings)).to_pylist()}  # type: ignore[union-attr]
+    (at,) = {row["notified_at"] for row in table_io.read(locations.audit_notifications(settings)).to_pylist()}
     assert at == settings.now
 
 
