@@ -63,7 +63,7 @@ def stored(settings: Settings) -> dict[tuple[str, int], Any]:
 
 def holding(settings: Settings) -> list[str]:
     """The files of the audit, data and log, that hold the secret."""
-    found = []
+    names = []
     for path in Path(locations.audit_log(settings)).rglob("*"):
         if path.suffix == ".parquet":
             content = repr(pq.ParquetFile(path).read().to_pylist())
@@ -72,8 +72,8 @@ def holding(settings: Settings) -> list[str]:
         else:
             continue
         if f"{SECRET}" in content:
-            found.append(path.name)
-    return found
+            names.append(path.name)
+    return names
 
 
 def is_append_only(settings: Settings) -> bool:

@@ -45,7 +45,7 @@ def record(settings: Settings, rows: pa.Table, notice: str = "m1") -> int:
     return notifications.record(settings, "events", rows.append_column("notices", notices))
 
 
-def told(settings: Settings) -> list[tuple[int, str]]:
+def recorded_notices(settings: Settings) -> list[tuple[int, str]]:
     rows = table_io.read(locations.audit_notifications(settings))
     return sorted((row["silver_version"], row["notices"]) for row in rows.to_pylist()) if rows is not None else []
 
@@ -59,7 +59,7 @@ def test_each_audit_row_is_recorded_once_with_its_notices(settings) -> None:
     assert tell(settings, 0) == 1
     assert record(settings, rows, "m2") == 1, "one of the two is recorded"
     assert record(settings, rows, "m3") == 0
-    assert told(settings) == [(0, '["m1"]'), (1, '["m2"]')]
+    assert recorded_notices(settings) == [(0, '["m1"]'), (1, '["m2"]')]
     assert [row["notification_sent"] for row in audit_rows(settings)] == [True, True, False]
     assert log.untold(settings, "events", range(3))["silver_version"].to_pylist() == [2]
     assert DeltaTable(locations.audit_log(settings)).version() == audit
@@ -95,7 +95,7 @@ def test_what_an_earlier_release_notified_stays_notified(settings) -> None:
     assert [row["notification_sent"] for row in audit_rows(settings)] == [True, False]
     assert tell(settings, 0) == 1, "only b"
     assert [row["notification_sent"] for row in audit_rows(settings)] == [True, True]
-    assert len(told(settings)) == 1
+    assert len(recorded_notices(settings)) == 1
 
 
 def telling(settings: Settings, rows: pa.Table, start: Barrier) -> None:
@@ -115,7 +115,7 @@ def test_processes_that_record_the_same_rows_record_them_once(settings) -> None:
     for process in processes:
         process.join(180)
     assert [process.exitcode for process in processes] == [0, 0, 0]
-    assert len(told(settings)) == 50
+    assert len(recorded_notices(settings)) == 50
 
 
 def view(settings: Settings, dialect: Dialect) -> str:
