@@ -77,9 +77,9 @@ def erase_all(settings: Settings) -> None:
 
 
 def hours_since(table: DeltaTable) -> int | None:
-    """The age in hours below which files that left the audit need not be deleted: those with erased values are older.
+    """From which age in hours on files that left the audit may hold erased values; None if nothing was ever erased.
 
-    :returns: None if nothing was ever erased.
+    One hour is to spare, because the commit of an erasure is a little later than the time that it records.
     """
     erased = table.transaction_version(_ERASED)
     return None if erased is None else max(0, int(time.time() - erased) // _HOUR - 1)
