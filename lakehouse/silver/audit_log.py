@@ -64,7 +64,7 @@ SCHEMA = pa.schema(
 )
 _AS_JSON = ("original_value", "new_value", "impacted_kpis")
 VALUES = ["original_value", "new_value"]
-#: The log has no statistics of values: a redacted one would stay in it. Spark allows none of partitions and booleans.
+#: The log has no statistics of values: a redacted one would stay in it. Partitions and booleans need none.
 _WITHOUT_STATISTICS = {*VALUES, "source", "notification_sent"}
 PROPERTIES = {
     **partition_writer.APPEND_ONLY,
