@@ -28,7 +28,7 @@ _SOURCE_TABLES = (
 _SHARED_TABLES = (
     *("ingestions", "applications", "operations", "late_arrival_audit", "restatements", "publications", "inputs", "dropped"),
     *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "event_watermarks"),
-    *("watermark_keys", "missing_inputs", "tokens", "snapshots", "reverts", "corrections", "stages"),
+    *("watermark_keys", "missing_inputs", "tokens", "snapshots", "reverts", "corrections", "stages", "audit_notifications"),
 )
 
 
@@ -100,6 +100,11 @@ def rebuild_requests(settings: Settings) -> str:
 def audit_log(settings: Settings) -> str:
     """The changes of silver that late rows caused."""
     return settings.table("ops", "late_arrival_audit")
+
+
+def audit_notifications(settings: Settings) -> str:
+    """The changes of silver of which all consumers were notified."""
+    return settings.table("ops", "audit_notifications")
 
 
 def restatements(settings: Settings) -> str:

@@ -84,8 +84,20 @@ def commit_without_rows(table: DeltaTable, *, why: Mapping[str, Any], transactio
     write_deltalake(table, nothing, mode="append", commit_properties=commit_properties(why, transaction))
 
 
-def commit_properties(why: Mapping[str, Any] | None, transaction: tuple[str, int] | None = None) -> CommitProperties:
-    """The cause of a commit, and the Delta transaction that it records; see :func:`replace`."""
+def set_properties(table: DeltaTable, properties: Mapping[str, str], why: Mapping[str, Any] | None = None) -> bool:
+    """Give an open table those of the properties that it lacks, in one commit after its newest version.
+
+    :returns: whether it lacked any.
+    :raises CommitFailedError: when another writer has changed its properties since ``table`` was opened.
+    """
+    lacking = properties.items() - table.metadata().configuration.items()
+    if lacking:
+        table.alter.set_table_properties(dict(lacking), commit_properties=commit_properties(why))
+    return bool(lacking)
+
+
+def commit_properties(why: Mapping[str, Any] | None, *transactions: tuple[str, int] | None) -> CommitProperties:
+    """The cause of a commit, and the Delta transactions that it records; see :func:`replace`."""
     metadata = {} if why is None else {"userMetadata": json.dumps(why, default=str)}
-    transactions = None if transaction is None else [Transaction(*transaction)]
-    return CommitProperties(custom_metadata=metadata, app_transactions=transactions)
+    recorded = [Transaction(*transaction) for transaction in transactions if transaction is not None]
+    return CommitProperties(custom_metadata=metadata, app_transactions=recorded or None)

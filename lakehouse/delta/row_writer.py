@@ -41,13 +41,21 @@ retried_on_conflict = retry(
 
 
 def open_or_create(
-    path: str, schema: pa.Schema, options: Mapping[str, str] | None = None, partition_by: Sequence[str] | None = None
+    path: str,
+    schema: pa.Schema,
+    options: Mapping[str, str] | None = None,
+    partition_by: Sequence[str] | None = None,
+    properties: Mapping[str, str] | None = None,
 ) -> DeltaTable:
-    """The table at its newest version, created without rows if it does not exist."""
+    """The table at its newest version, created without rows if it does not exist.
+
+    :param properties: besides those of every table; also given to a table of an earlier release that lacks them.
+    """
     table = open_table(path, options)
-    if table is not None:
-        return table
-    return partition_writer.create(path, schema, partition_by, options)
+    if table is None:
+        return partition_writer.create(path, schema, partition_by, options, properties=properties)
+    partition_writer.set_properties(table, properties or {})
+    return table
 
 
 @retried_on_conflict
@@ -60,22 +68,27 @@ def append(
     app_id: str | None = None,
     app_version: int = 1,
     since: int | None = None,
+    properties: Mapping[str, str] | None = None,
+    also: Callable[[DeltaTable], tuple[str, int]] | None = None,
 ) -> bool:
     """Append rows in one commit.
 
     :param app_id: makes the append idempotent: nothing is written if this id has been committed before.
     :param app_version: for an id with increasing versions: nothing is written if this version has been committed.
     :param since: the version of the id that the rows are based on; nothing is written if a later one has been committed.
+    :param properties: of the table, see :func:`open_or_create`.
+    :param also: a further id and version of the commit, by the table before it.
     :returns: whether rows were written.
     :raises CommitFailedError: when other writers win eight times in a row.
     """
-    table = open_or_create(path, rows.schema, options, partition_by)
+    table = open_or_create(path, rows.schema, options, partition_by, properties)
     why: CommitProperties | None = None
     if app_id is not None:
         committed = table.transaction_version(app_id)
         if committed is not None and (committed >= app_version or (since is not None and committed > since)):
             return False
-        why = CommitProperties(app_transactions=[Transaction(app_id, app_version)])  # committed since then, it is a conflict
+        further = None if also is None else also(table)
+        why = partition_writer.commit_properties(None, (app_id, app_version), further)  # committed since then, it is a conflict
     write_deltalake(table, rows, mode="append", commit_properties=why, writer_properties=COMPRESSED, **_schema_mode(table, rows))
     _compact(path, options)
     return True
@@ -178,6 +191,21 @@ def upsert(
     if not len(rows):
         return False
     table = open_or_create(path, rows.schema, options, [partition_by] if partition_by else None)
+    return merge(table, rows, keys, partition_by=partition_by)
+
+
+def merge(
+    table: DeltaTable,
+    rows: pa.Table,
+    keys: Sequence[str],
+    *,
+    partition_by: str | None = None,
+    properties: CommitProperties | None = None,
+) -> bool:
+    """The same for an open table.
+
+    :raises CommitFailedError: when another writer has changed one of the rows since ``table`` was opened.
+    """
     same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
     if partition_by:
         partitions = ", ".join(f"'{value}'" for value in sorted(map(str, pc.unique(rows[partition_by]).to_pylist())))
@@ -187,7 +215,15 @@ def upsert(
     differs = " OR ".join(
         f"(t.{name} IS DISTINCT FROM s.{name})" if name in existing else f"(s.{name} IS NOT NULL)" for name in values
     )
-    merging = table.merge(rows, same, source_alias="s", target_alias="t", merge_schema=True, writer_properties=COMPRESSED)
+    merging = table.merge(
+        rows,
+        same,
+        source_alias="s",
+        target_alias="t",
+        merge_schema=True,
+        writer_properties=COMPRESSED,
+        commit_properties=properties,
+    )
     metrics = merging.when_matched_update_all(differs).when_not_matched_insert_all().execute()
     return bool(metrics["num_target_rows_inserted"] + metrics["num_target_rows_updated"])
 

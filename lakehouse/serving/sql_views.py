@@ -1,4 +1,4 @@
-"""SQL views by which engines read the tables directly: three versions of every published number, and the newest row of each key.
+"""SQL views by which engines read the tables directly: versions of published numbers, the newest row of each key, the audit.
 
 Belongs here: the filters that select a version, and the statements of two dialects. Views hold no data: every query reads Delta.
 """
@@ -13,6 +13,7 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER, silver_columns
 from lakehouse.gold.numbers import served_version
+from lakehouse.silver.audit_overlay import notifications
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,7 +61,7 @@ def statements(settings: Settings, catalog: Catalog, dialect: Dialect) -> list[s
     """The statements that create the views of all tables that exist.
 
     Per series ``<series>_latest``, ``<series>_final`` and ``<series>_asof(time)``; for each source under ``append``
-    ``<source>_newest``.
+    ``<source>_newest``; and ``late_arrival_audit``.
     """
     created = [*PREAMBLE[dialect]]
     for metric in catalog.metrics.values():
@@ -71,7 +72,7 @@ def statements(settings: Settings, catalog: Catalog, dialect: Dialect) -> list[s
         table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
         if table is not None and contract.materialization.reprocess_policy == "append":
             created.append(f"CREATE OR REPLACE VIEW {contract.dataset}_newest AS {newest_rows(settings, contract, dialect)};")
-    return created
+    return [*created, *_of_audit(settings, dialect)]
 
 
 def newest_rows(settings: Settings, contract: SourceContract, dialect: Dialect) -> str:
@@ -81,6 +82,24 @@ def newest_rows(settings: Settings, contract: SourceContract, dialect: Dialect) 
     numbered = f"SELECT *, row_number() OVER (PARTITION BY record_key ORDER BY {order}) AS newest FROM {table}"  # noqa: S608 (no input)
     columns = _listed([name for name, _ in silver_columns(contract)], dialect)
     return f"SELECT {columns} FROM ({numbered}) WHERE newest = 1"  # noqa: S608
+
+
+def _of_audit(settings: Settings, dialect: Dialect) -> Iterator[str]:
+    """The audit with what ``ops/audit_notifications`` says of its rows."""
+    audit, notified = (dialect.table(_address(at(settings))) for at in (locations.audit_log, locations.audit_notifications))
+    table = table_io.open_table(locations.audit_log(settings), settings.storage_options)
+    if table is None:
+        return
+    kept = _listed([field.name for field in table.schema().fields if field.name != "notification_sent"], dialect)
+    if table_io.open_table(locations.audit_notifications(settings), settings.storage_options) is None:
+        rows = f"SELECT {kept}, notification_sent, nullif(audit_ts, audit_ts) AS notified_at FROM {audit}"  # noqa: S608 (no input)
+    else:
+        same = ", ".join(notifications.AUDIT_ROW)
+        rows = (
+            f"SELECT {kept}, notification_sent OR notified_at IS NOT NULL AS notification_sent, notified_at FROM {audit} "  # noqa: S608
+            f"LEFT JOIN (SELECT {same}, notified_at FROM {notified}) USING ({same})"
+        )
+    yield f"CREATE OR REPLACE VIEW late_arrival_audit AS {rows};"
 
 
 def _of_series(settings: Settings, series: Series, dialect: Dialect) -> Iterator[str]:

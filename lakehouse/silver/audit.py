@@ -15,6 +15,7 @@ from lakehouse import locations, pieces
 from lakehouse.delta import change_feed, commit_log, table_io
 from lakehouse.ledger import ingestions, redactions
 from lakehouse.silver import audit_log, first_load
+from lakehouse.silver.audit_overlay import erasure
 from lakehouse.silver.audit_rows import AuditedCommit, audit_rows, needed_columns
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
     lost = newest - done - len(history)
     firsts = _first_arrivals(settings, source)
     written, marked = 0, done
-    named: set[str] = set()
     for version, commit in sorted(history.items()):
         cause = audit_log.cause(settings, source, commit_log.commit_metadata(commit), known)
         audited = AuditedCommit(contract, metrics, cause, known, version, settings.clock(), firsts)
@@ -60,18 +60,14 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
         except change_feed.ForgottenFeedError:
             lost += 1
             continue
-        named |= {entry.redaction_id for entry in cause.redacted.values()}
         if len(rows):
-            written += audit_log.append(settings, source, silver_id, version, rows)
+            written += audit_log.append(settings, source, silver_id, version, rows, len(known))
             marked = version
     if lost:
         _log.warning("%d versions of silver/%s are gone from its log or its files: they are not audited", lost, source)
     if newest - marked > _LOOKED_AT_AGAIN:
         audit_log.append(settings, source, silver_id, newest, audit_log.SCHEMA.empty_table())
-    # Redactions recorded during this run, or by a process that was stopped before it masked the older rows.
-    for entry in redactions.all_of(settings, source) if written else ():
-        if entry not in known or entry.redaction_id in named:
-            audit_log.redact(settings, source, entry.record_key, entry.fields)
+    erasure.erase(settings, source)  # redactions recorded during this run, or by a process that was stopped before it erased
     return written
 
 

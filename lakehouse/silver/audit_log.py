@@ -3,12 +3,17 @@
 This module determines why a commit was made, and it appends, reads and masks the rows. They are computed in ``audit_rows``, from
 silver's change feed. Values are JSON of the changed fields, of the whole row if it was inserted or removed, or of the counts of
 a first load, whose ``event_id`` is NULL.
+
+The table is append-only. What is recorded of a row later is an overlay that :func:`read` applies: its redaction, from
+``bronze/<source>_redactions``, and its notification, from ``ops/audit_notifications``. ``audit_overlay.erasure`` removes redacted
+values from the files.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,14 +22,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import row_writer, table_io
-from lakehouse.ledger import decisions, rebuild_requests
+from lakehouse.delta import partition_writer, row_writer, table_io
+from lakehouse.ledger import decisions, rebuild_requests, redactions
 from lakehouse.ledger.input_ids import InputKind, is_manual_input
 from lakehouse.ledger.row_ids import row_id_of
+from lakehouse.silver.audit_overlay import notifications
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from datetime import date, datetime
+
+    from deltalake import DeltaTable
 
     from lakehouse.ledger.decisions import Decision
     from lakehouse.ledger.redactions import Redaction
@@ -55,9 +63,13 @@ SCHEMA = pa.schema(
     ]
 )
 _AS_JSON = ("original_value", "new_value", "impacted_kpis")
-_VALUES = ("original_value", "new_value")
-#: The columns that identify a row.
-_SAME = ["source", "audit_id", "audit_ts"]
+VALUES = ["original_value", "new_value"]
+#: The log has no statistics of values: a redacted one would stay in it. Partitions and booleans need none.
+_WITHOUT_STATISTICS = {*VALUES, "source", "notification_sent"}
+PROPERTIES = {
+    **partition_writer.APPEND_ONLY,
+    "delta.dataSkippingStatsColumns": ",".join(name for name in SCHEMA.names if name not in _WITHOUT_STATISTICS),
+}
 _JSON = json.JSONEncoder(ensure_ascii=False)
 
 
@@ -139,11 +151,17 @@ def cause(settings: Settings, source: str, why: Mapping[str, Any], redacted: Ite
     return Cause(why, ingestions, decided, hidden)
 
 
-def append(settings: Settings, source: str, silver_id: str, version: int, rows: pa.Table) -> int:
+def append(settings: Settings, source: str, silver_id: str, version: int, rows: pa.Table, masked_for: int = 0) -> int:
     """Append the audit of one version of silver; repeating it writes nothing.
 
+    :param masked_for: for how many redactions of the source the rows are masked; see ``audit_overlay.erasure``.
     :returns: how many rows were written.
     """
+
+    def still_masked(table: DeltaTable) -> tuple[str, int]:
+        before = table.transaction_version(masked_id(source)) or 0
+        return masked_id(source), min(masked_for, before) if len(rows) else before
+
     written = row_writer.append(
         locations.audit_log(settings),
         rows,
@@ -151,6 +169,8 @@ def append(settings: Settings, source: str, silver_id: str, version: int, rows: 
         partition_by=["source"],
         app_id=_app_id(source, silver_id),
         app_version=version,
+        properties=PROPERTIES,
+        also=still_masked,
     )
     return len(rows) if written else 0
 
@@ -165,7 +185,7 @@ def read(
     action: str | None = None,
     since: datetime | None = None,
 ) -> pa.Table:
-    """The audit rows of a source that meet all given conditions, oldest first.
+    """The audit rows of a source that meet all given conditions, oldest first, as redacted and notified by now.
 
     :param day: rows about this event day; a move is about both of its days.
     :param since: rows written at this time or later.
@@ -180,31 +200,24 @@ def read(
         rows = rows.filter(pc.or_(pc.equal(rows["event_date"], day), pc.fill_null(left, False)))
     if since is not None:
         rows = rows.filter(pc.greater_equal(rows["audit_ts"], pa.scalar(since, SCHEMA.field("audit_ts").type)))
+    rows = shown(rows, redacted_fields(redactions.all_of(settings, source)))
+    is_notified = pc.or_(rows["notification_sent"], notifications.are_recorded(settings, source, rows))
+    rows = rows.set_column(SCHEMA.names.index("notification_sent"), SCHEMA.field("notification_sent"), is_notified)
     order = ("audit_ts", "silver_version", "event_id", "event_date")
     return rows.sort_by([(name, "ascending") for name in order])
 
 
 def untold(settings: Settings, source: str, versions: Collection[int]) -> pa.Table:
-    """The rows of some versions of silver whose ``notification_sent`` is false: their ids, version and impacted numbers."""
-    columns = [*_SAME, "silver_version", "impacted_kpis"]
+    """The rows of some versions of silver that no consumer was notified of: their ids, version and impacted numbers.
+
+    Earlier releases recorded notifications in ``notification_sent`` itself.
+    """
+    columns = [*notifications.AUDIT_ROW, "silver_version", "impacted_kpis"]
     where = {"source": [source], "silver_version": versions, "notification_sent": [False]}
     found = table_io.read(locations.audit_log(settings), columns, where, settings.storage_options) if versions else None
     schema = pa.schema([SCHEMA.field(name) for name in columns])
-    return schema.empty_table() if found is None else found.cast(schema)
-
-
-def notified(settings: Settings, rows: pa.Table) -> int:
-    """Mark rows of :func:`untold` as notified, in one commit; repeating it writes nothing.
-
-    No other column is written, because another process may mask the rows at the same time.
-
-    :returns: how many rows are marked.
-    """
-    notified_rows = rows.select(_SAME).append_column("notification_sent", pa.array([True] * len(rows), pa.bool_()))
-    row_writer.upsert(
-        locations.audit_log(settings), notified_rows, _SAME, options=settings.storage_options, partition_by="source"
-    )
-    return len(rows)
+    rows = schema.empty_table() if found is None else found.cast(schema)
+    return rows.filter(pc.invert(notifications.are_recorded(settings, source, rows)))
 
 
 def parsed(row: dict[str, Any]) -> dict[str, Any]:
@@ -215,7 +228,7 @@ def parsed(row: dict[str, Any]) -> dict[str, Any]:
 def masked(row: dict[str, Any], fields: Collection[str]) -> dict[str, Any]:
     """The row with the values of the redacted fields masked; the names of the changed fields stay."""
     hidden = dict(row)
-    for name in _VALUES:
+    for name in VALUES:
         if row[name] is not None:
             value = json.loads(row[name])
             hidden[name] = _JSON.encode({field: REDACTED if field in fields else content for field, content in value.items()})
@@ -231,17 +244,26 @@ def id_of(source: str, version: int, key: str, *days: date, number: int = 1) -> 
     return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
-def redact(settings: Settings, source: str, key: str, fields: Collection[str]) -> int:
-    """Mask fields of a key in all existing rows, in one commit; repeating it writes nothing.
+def redacted_fields(entries: Iterable[Redaction]) -> dict[str, set[str]]:
+    """The redacted fields of each key."""
+    fields: dict[str, set[str]] = defaultdict(set)
+    for entry in entries:
+        fields[entry.record_key].update(entry.fields)
+    return fields
 
-    :returns: how many rows were rewritten.
-    """
-    rows = read(settings, source, key=key).to_pylist()
-    changed = [hidden for row in rows if (hidden := masked(row, fields)) != row]
-    if changed:
-        table = pa.Table.from_pylist(changed, schema=SCHEMA).select([*_SAME, *_VALUES])  # others write the rest: see notified
-        row_writer.upsert(locations.audit_log(settings), table, _SAME, options=settings.storage_options, partition_by="source")
-    return len(changed)
+
+def shown(rows: pa.Table, fields: Mapping[str, Collection[str]]) -> pa.Table:
+    """The rows with the redacted fields of their keys masked; in another order if any is."""
+    is_redacted = pc.is_in(rows["event_id"], value_set=pa.array(list(fields), pa.string()))
+    if not pc.any(is_redacted).as_py():
+        return rows
+    hidden = [masked(row, fields[row["event_id"]]) for row in rows.filter(is_redacted).to_pylist()]
+    return pa.concat_tables([rows.filter(pc.invert(is_redacted)), pa.Table.from_pylist(hidden, schema=rows.schema)])
+
+
+def masked_id(source: str) -> str:
+    """The Delta transaction whose version is the number of redactions for which all rows of a source are masked."""
+    return f"audit masked:{source}"
 
 
 def _app_id(source: str, silver_id: str) -> str:

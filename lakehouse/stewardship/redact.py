@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lakehouse.dispositions import account_tables
 from lakehouse.ledger import key_log, redactions
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.silver import audit_log
+from lakehouse.silver.audit_overlay import erasure
 from lakehouse.stewardship import mask_published
 from lakehouse.stewardship.decide import StewardError, require_signature
 
@@ -49,7 +49,7 @@ def redact_fields(
         raise StewardError(msg)
     entry = Redaction(key, sorted(fields), by, reason, settings.clock(), touched_days=sorted(days))
     redactions.record(settings, source, entry)
-    audit_log.redact(settings, source, key, fields)
+    erasure.erase(settings, source)
     account_tables.after_decision(settings, contract, {key}, days)
     mask_published.mask(settings, contract, metrics, key, fields, days)
     return sorted(days)

@@ -1,8 +1,9 @@
 """Table maintenance: compaction of small files, checkpoints, and deletion of files and log entries that are no longer needed.
 
 ``rules`` decides what may be deleted; ``readers`` finds what is still to be read. No step depends on the one before it, and
-none changes the rows of a table: if a run is stopped, the next one does the rest. No published number is lost: older
-revisions are rows, and can be computed again from Bronze (rule R10).
+none changes the rows of a table, but for redacted values that the audit still has (``silver.audit_overlay.erasure``): if a run is
+stopped, the next one does the rest. No published number is lost: older revisions are rows, and can be computed again from Bronze
+(rule R10).
 
 delta-rs lists the unused files, by their age and the table's tombstones, and they are deleted here: its own VACUUM would
 commit twice a night, even with nothing to delete, and would delete the checksums of files that stay.
@@ -31,6 +32,7 @@ from lakehouse.gold.numbers.served_version import UnservedVersionError
 from lakehouse.ledger import key_log
 from lakehouse.operations.maintenance import readers
 from lakehouse.operations.maintenance import rules as maintenance_rules
+from lakehouse.silver.audit_overlay import erasure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -136,6 +138,9 @@ class _Work:
         before = len(listed_files(table))
         if self._lake_table.silver_of is not None and not self._dry_run:
             readers.bring_audit_up_to_date(self._settings, self._catalog, self._lake_table.silver_of, table)
+        if self._is_audit and not self._dry_run:
+            erasure.erase_all(self._settings)
+            table = self._opened()
         crowds = self._compact(table)
         table = self._opened()
         checkpointed = self._checkpoint(table)
@@ -234,12 +239,20 @@ class _Work:
         storage = Storage(self._path, self._options)
         unused = storage.with_checksums(_unused(table, 0))
         going = [] if retention.hours is None else storage.with_checksums(_unused(table, retention.hours))
+        erased = erasure.hours_since(table) if self._is_audit else None
+        if erased is not None and erased < self._hours:  # files of writers at work are not among those that left the table
+            left: list[str] = table.vacuum(erased, dry_run=True, enforce_retention_duration=False)
+            going = [*dict.fromkeys([*going, *storage.with_checksums(left)])]
         if staying := len(unused) - len(going):
             reason = retention.reason or f"for active readers and writers ({retention.hours} h)"
             self._kept.append(f"{staying} unused {'file stays' if staying == 1 else 'files stay'}: {reason}")
         if not self._dry_run:
             storage.delete(going)
         return {path: storage.sizes[path] for path in going}
+
+    @property
+    def _is_audit(self) -> bool:
+        return self._path == locations.audit_log(self._settings)
 
     @cached_property
     def _storage(self) -> Storage:

@@ -1,4 +1,4 @@
-"""One run of notifying consumers: finds news, sends waiting notices, and marks the audit rows of silver.
+"""One run of notifying consumers: finds news, sends waiting notices, and records which audit rows of silver they cover.
 
 ``pending`` decides which publications make a notice and which audit rows it covers, ``rejections`` which decisions of stewards
 do; ``log`` has the record of notices. The sensor ``notices`` and ``lakehouse notices --send`` start a run.

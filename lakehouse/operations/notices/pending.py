@@ -24,6 +24,7 @@ from lakehouse.operations.notices import materiality, restated_numbers
 from lakehouse.operations.notices.log import NO_TARGET, NOTIFY_WITHIN, NoticeEntry, NoticeStatus
 from lakehouse.silver import audit as silver_audit
 from lakehouse.silver import audit_log
+from lakehouse.silver.audit_overlay import notifications
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -93,14 +94,14 @@ def add_notices(settings: Settings, every: Iterable[Audience], targets_of: Targe
 
 
 def follow_in_audit(settings: Settings, catalog: Catalog, every: Sequence[Audience]) -> int:
-    """Set ``notification_sent`` for the audit rows whose impacted metrics have all been notified.
+    """Record the notification of the audit rows whose impacted metrics have all been notified.
 
     That is: a restated day contains the change, all its notices are delivered, and every other metric with consumers that
     the change may affect has followed silver that far, with its notices delivered. Longer periods have notices of their own,
     and the audit does not wait for them.
 
     :param every: the result of :func:`audiences` before :func:`add_notices` ran.
-    :returns: how many rows were set.
+    :returns: how many rows were recorded.
     """
     # A notice that is too old to be sent stays waiting: its consumer was never notified.
     recent = notice_log.of(
@@ -120,7 +121,7 @@ def follow_in_audit(settings: Settings, catalog: Catalog, every: Sequence[Audien
         if series in audience_of:
             source = audience_of[series].daily.metric.source
             silver_audit.follow(settings, catalog.sources[source], catalog.metrics_of(source))
-            count, waits = _mark(settings, audience_of, series, [*map(_all_answers, by_publication.values())], open_)
+            count, waits = _mark(settings, audience_of, series, [*by_publication.values()], open_)
             marked += count
         done += [] if waits else [entry for entries in by_publication.values() for entry in entries]
     notice_log.audited(settings, done)
@@ -181,29 +182,34 @@ def _mark(
     settings: Settings,
     audience_of: Mapping[str, Audience],
     series: str,
-    answers: Sequence[Mapping[str, tuple[int, int]]],
+    sent: Sequence[Sequence[NoticeEntry]],
     open_: Sequence[NoticeEntry],
 ) -> tuple[int, bool]:
-    """Mark the audit rows whose changes the notified days of a metric contain.
+    """Record the notification of the audit rows whose changes the notified days of a metric contain.
 
-    :returns: how many were marked, and whether others wait for another metric.
+    :param sent: the delivered notices of each publication.
+    :returns: how many were recorded, and whether others wait for another metric.
     """
-    versions = {number for days in answers for after, through in days.values() for number in range(after + 1, through + 1)}
-    unmarked = audit_log.untold(settings, audience_of[series].daily.metric.source, versions)
+    answers = [(_all_answers(entries), [entry.message_id for entry in entries]) for entries in sent]
+    versions = {number for days, _ in answers for after, through in days.values() for number in range(after + 1, through + 1)}
+    source = audience_of[series].daily.metric.source
+    unmarked = audit_log.untold(settings, source, versions)
     kinds = ["silver_version", "impacted_kpis"]
     marked, waits = [], False
     for kind in unmarked.group_by(kinds).aggregate([]).select(kinds).to_pylist():
         version, numbers = kind["silver_version"], _by_series(kind["impacted_kpis"])
-        if not any(_answers(days, version, numbers.get(series, ())) for days in answers):
+        covering = [ids for days, ids in answers if _answers(days, version, numbers.get(series, ()))]
+        if not covering:
             continue
         lags = any(audience_of[name].followed < version for name in numbers.keys() & audience_of.keys())
         if lags or any(_answers(entry.answers, version, numbers.get(entry.series, ())) for entry in open_):
             waits = True
         else:
-            marked.append(kind)
-    schema = pa.schema([unmarked.schema.field(name) for name in kinds])
-    answered = unmarked.join(pa.Table.from_pylist(marked, schema=schema), kinds, join_type="left semi")
-    return audit_log.notified(settings, answered), waits
+            notices = json.dumps(sorted({message_id for ids in covering for message_id in ids}))
+            marked.append({**kind, "notices": notices})
+    schema = pa.schema([*(unmarked.schema.field(name) for name in kinds), pa.field("notices", pa.string())])
+    answered = unmarked.join(pa.Table.from_pylist(marked, schema=schema), kinds, join_type="inner")
+    return notifications.record(settings, source, answered), waits
 
 
 def _answers(answers: Mapping[str, tuple[int, int]], version: int, periods: Collection[str]) -> bool:

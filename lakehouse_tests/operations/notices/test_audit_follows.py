@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
+from shutil import rmtree
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse import locations
 from lakehouse.calendar.periods import Calendar, Kind
 from lakehouse.contracts.series import Series
+from lakehouse.delta import table_io
 from lakehouse.gold.publication import held_numbers
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.operations.notices import log as notice_log
+from lakehouse_tests.support.audit_of_earlier_release import audit_of_earlier_release
 from lakehouse_tests.support.notified_lake import (
     NotifiedLake,
     RecordingChannel,
@@ -115,3 +120,32 @@ def test_audit_rows_that_were_written_late_are_followed_too(settings) -> None:
     lake.publish()
     assert lake.dispatch(channel).audited == 1
     assert lake.notified() == {"late": [True]}
+
+
+def test_what_an_earlier_release_notified_is_not_notified_again(settings) -> None:
+    """It was stopped after it marked the audit row, before it recorded that in the notices."""
+    lake, channel = published_lake(settings, metric("total", "board")), RecordingChannel()
+    lake.add_rows(("late", 1, 5))
+    lake.publish()
+    assert (lake.dispatch(channel).delivered, lake.notified()) == (1, {"late": [True]})
+    audit_of_earlier_release(settings, ["late"])
+    rmtree(locations.audit_notifications(settings))
+    for entry in notice_log.of(settings):
+        notice_log.delivered(settings, entry, settings.clock())
+    dispatch = lake.dispatch(channel)
+    assert (dispatch.delivered, dispatch.audited, len(channel.messages)) == (0, 0, 1)
+    assert lake.notified() == {"late": [True]}
+    lake.add_rows(("later", 1, 6))
+    lake.publish()
+    assert lake.dispatch(channel).audited == 1
+    assert lake.notified() == {"late": [True], "later": [True]}
+
+
+def test_a_notification_names_its_notices(settings) -> None:
+    lake, channel = published_lake(settings, metric("total", "board", "shop")), RecordingChannel()
+    lake.add_rows(("late", 1, 5))
+    lake.publish()
+    lake.dispatch(channel)
+    (recorded,) = table_io.read(locations.audit_notifications(settings)).to_pylist()
+    assert json.loads(recorded["notices"]) == sorted(message.message_id for message in channel.messages)
+    assert recorded["notified_at"] == settings.clock()

@@ -144,8 +144,8 @@ def test_a_stop_after_any_step_ends_in_the_same_state(settings, tmp_path_factory
             assert _by_id(other.messages) == _by_id(channel.messages)
             assert len(other.messages) <= len(channel.messages) + 1, "one at most is sent twice"
             assert again.dispatch(other).delivered == 0
-    # Found, two times sent and recorded, the audit's rows, the notices that it says so of.
-    assert len(stops) == 1 + 1 + 2 * 2 + 2
+    # Found, two times sent and recorded, the table of notifications, its rows, the notices that it names.
+    assert len(stops) == 1 + 1 + 2 * 2 + 3
 
 
 def outcome(lake: NotifiedLake) -> tuple[Any, ...]:

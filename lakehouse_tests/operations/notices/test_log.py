@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from lakehouse import locations
+from lakehouse.ledger import redactions
+from lakehouse.ledger.redactions import Redaction
 from lakehouse.operations.notices import log as notice_log
 from lakehouse.operations.notices.log import NoticeEntry, NoticeStatus
 from lakehouse.silver import audit_log as log
+from lakehouse.silver.audit_overlay import erasure, notifications
 from lakehouse_tests.support.audit_reader import audit_rows, follow_audit
 from lakehouse_tests.support.silver_log import append_to_silver
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
 
 AT = datetime(2024, 3, 31, 23, 30, tzinfo=timezone.utc)
 
@@ -83,46 +90,47 @@ def test_notices_are_found_by_series_and_time_across_months(settings) -> None:
     assert len(states(settings, series=["total"])) == 3
 
 
+def tell(settings: Settings, unnotified: pa.Table) -> int:
+    """Record that consumers were notified of rows."""
+    notices = pa.repeat(pa.scalar('["m1"]'), len(unnotified))
+    return notifications.record(settings, "events", unnotified.append_column("notices", notices))
+
+
+def redact(settings: Settings) -> int:
+    """Redact the amount of ``a``.
+
+    :returns: how many audit rows were rewritten.
+    """
+    redactions.record(settings, "events", Redaction("a", ["amount"], "dana", "asked for it", AT))
+    return erasure.erase(settings, "events")
+
+
 @pytest.mark.parametrize("redacted", ["before", "between"])
 def test_the_audit_records_the_notification_and_keeps_the_rest(settings, redacted: str) -> None:
     for key in ("a", "b"):
         append_to_silver(settings, (key, 1, 4711))
     follow_audit(settings)
     if redacted == "before":
-        assert log.redact(settings, "events", "a", ["amount"]) == 1
+        assert redact(settings) == 1
     unnotified = log.untold(settings, "events", [0, 7])
     assert unnotified["silver_version"].to_pylist() == [0]
     if redacted == "between":
-        assert log.redact(settings, "events", "a", ["amount"]) == 1
-    assert log.notified(settings, unnotified) == 1
-    version = DeltaTable(locations.audit_log(settings)).version()
-    log.notified(settings, unnotified)
-    assert DeltaTable(locations.audit_log(settings)).version() == version, "once is enough"
+        assert redact(settings) == 1
+    audit = DeltaTable(locations.audit_log(settings)).version()
+    assert tell(settings, unnotified) == 1
+    version = DeltaTable(locations.audit_notifications(settings)).version()
+    assert tell(settings, unnotified) == 0
+    assert DeltaTable(locations.audit_notifications(settings)).version() == version, "once is enough"
+    assert DeltaTable(locations.audit_log(settings)).version() == audit
     told = {row["event_id"]: (row["notification_sent"], row["new_value"]["amount"]) for row in audit_rows(settings)}
     assert told == {"a": (True, "[redacted]"), "b": (False, 4711)}
     assert len(log.untold(settings, "events", [0])) == 0
     assert len(log.untold(settings, "events", [])) == 0
 
 
-def test_masking_a_row_does_not_undo_what_was_recorded_of_it_meanwhile(settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    append_to_silver(settings, ("a", 1, 4711))
-    follow_audit(settings)
-    masked = log.masked
-
-    def notified_meanwhile(*arguments: Any) -> dict[str, Any]:
-        log.notified(settings, log.untold(settings, "events", [0]))
-        return masked(*arguments)
-
-    monkeypatch.setattr(log, "masked", notified_meanwhile)
-    log.redact(settings, "events", "a", ["amount"])
-    (row,) = audit_rows(settings)
-    assert (row["notification_sent"], row["new_value"]["amount"]) == (True, "[redacted]")
-
-
 def test_nothing_to_report_writes_nothing(settings) -> None:
     assert len(log.untold(settings, "events", [1])) == 0
     append_to_silver(settings, ("a", 1, 1))
     follow_audit(settings)
-    version = DeltaTable(locations.audit_log(settings)).version()
-    assert log.notified(settings, log.untold(settings, "events", [9])) == 0
-    assert DeltaTable(locations.audit_log(settings)).version() == version
+    assert tell(settings, log.untold(settings, "events", [9])) == 0
+    assert not DeltaTable.is_deltatable(locations.audit_notifications(settings))

@@ -1,0 +1,41 @@
+"""The audit as earlier releases wrote it: not append-only, notifications in its own column, statistics of values."""
+
+from __future__ import annotations
+
+from shutil import rmtree
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from lakehouse import locations
+from lakehouse.delta import partition_writer, row_writer, table_io
+from lakehouse.silver import audit_log as log
+from lakehouse_tests.support.audit_reader import follow_audit
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from lakehouse.settings import Settings
+
+
+def audit_of_earlier_release(settings: Settings, notified: Collection[str] = ()) -> None:
+    """Write the audit of silver as an earlier release did.
+
+    :param notified: the keys whose rows say that consumers were notified.
+    """
+    follow_audit(settings)
+    path = locations.audit_log(settings)
+    rows = table_io.read(path, log.SCHEMA.names)
+    assert rows is not None
+    table = DeltaTable(path)
+    followed = f"audit:events:{DeltaTable(locations.silver(settings, 'events')).metadata().id}"
+    version = table.transaction_version(followed)
+    assert version is not None
+    sent = pc.is_in(rows["event_id"], value_set=pa.array(notified, pa.string()))
+    rows = rows.cast(log.SCHEMA).set_column(len(rows.column_names) - 1, log.SCHEMA.field("notification_sent"), sent)
+    rmtree(path)
+    partition_writer.create(path, log.SCHEMA, ["source"])
+    row_writer.append(path, rows, partition_by=["source"], app_id=followed, app_version=version)
+    assert "delta.appendOnly" not in DeltaTable(path).metadata().configuration
