@@ -56,9 +56,10 @@ def kill_after(monkeypatch: pytest.MonkeyPatch, last: int) -> None:
     after_each_commit(monkeypatch, count)
 
 
-def stopped_after_each_commit(step: Callable[[], object]) -> int:
+def stopped_after_each_commit(step: Callable[[], object], at_most: int = 12) -> int:
     """Stop ``step`` after its first commit, again and again, until it ends.
 
+    :param at_most: fewer stops than these lead to the end.
     :returns: the number of stops.
     """
     stops = 0
@@ -69,6 +70,6 @@ def stopped_after_each_commit(step: Callable[[], object]) -> int:
                 step()
             except Killed:
                 stops += 1
-                assert stops < 12, "it never comes to its end"
+                assert stops < at_most, "it never comes to its end"
             else:
                 return stops
