@@ -2,8 +2,8 @@
 
     python benchmarks/stages.py [--rows 1000000] [--files 4] [--days 200] [--late 10000] [--late-days 30]
 
-After a first load, the late rows of a file are staged, and then taken by the live tables; three times, each with rows and days of its
-own, with Spark running already. Prints one JSON object: seconds and their ratio.
+After a first load, the late rows of a file are staged, and then taken by the live tables; three times, each with rows and days of
+its own, with Spark running already. Prints one JSON object: seconds and their ratio.
 """
 
 from __future__ import annotations
