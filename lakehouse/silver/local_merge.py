@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import partition_writer, table_io
-from lakehouse.delta.columns import ORDER, arrow_schema, silver_columns
+from lakehouse.delta.columns import ORDER, silver_columns
 from lakehouse.dispositions import claims, contests
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.row_groups import positions
-from lakehouse.ledger import decisions, key_log, redactions
+from lakehouse.ledger import decisions, key_log
 from lakehouse.silver import admitted_claims
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
@@ -92,7 +92,7 @@ def _merge_rows(
     won = contests.winners(admitted, by_sequence=policy_of(contract).by_sequence)
     winner = pc.index_in(places["record_key"], value_set=won["record_key"].combine_chunks())
     places, won = places.filter(pc.is_valid(winner)), won.take(winner.drop_null())
-    rows = _bronze_rows(settings, contract, arrival_days, won)
+    rows = claims.bronze_rows(settings, contract, arrival_days, won)
     place = positions(won, rows)
     of_its_key = pc.equal(rows["record_key"].take(place), won["record_key"])  # a retirement is made by the row of another key
     is_on_the_day = pc.fill_null(pc.equal(won["event_date"], places["event_date"]), False)
@@ -104,17 +104,3 @@ def _merge_rows(
         "retired": won["retired"],
     }
     return pa.table(merged | {f"_{name}": won[name] for name in ORDER})
-
-
-def _bronze_rows(settings: Settings, contract: SourceContract, arrival_days: Collection[date], won: pa.Table) -> pa.Table:
-    """Silver's columns of the rows that make some claims, as far as the arrival days contain them; redacted fields are NULL."""
-    schema = arrow_schema(silver_columns(contract))
-    # By key too: the winner of a key may have come in a large file of the same arrival day.
-    where = {"arrival_date": arrival_days, **{name: pc.unique(won[name]) for name in ("ingestion_id", "record_key")}}
-    path = locations.bronze(settings, contract.dataset)
-    bronze = table_io.read(path, [*schema.names, "malformed_reason"], where, settings.storage_options)
-    if bronze is None:
-        return schema.empty_table()
-    is_wanted = pc.and_(pc.is_null(bronze["malformed_reason"]), pc.is_valid(positions(bronze, won)))
-    rows = bronze.filter(is_wanted).select(schema.names)
-    return redactions.applied(rows, redactions.keys_by_field(settings, contract.dataset))
