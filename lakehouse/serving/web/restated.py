@@ -70,6 +70,7 @@ def _report(published: PublishedSeries, stored: RestatementReport) -> dict[str, 
             "name": name,
             "entry": entry,
             "label": LABELS[entry["state"]],
+            "told": (entry["explanation"] or "").partition(": ")[2],
             "moved": _changed(stored, entry["moved"]),
             "rows": [{"grain": row["grain"], "moved": _changed(stored, row["moved"])} for row in entry["rows"]],
         }

@@ -178,11 +178,11 @@ def test_reports_are_the_history_of_the_revisions(tmp_path_factory: pytest.TempP
         for version, moved in list(zip(versions, history.moved(numbers.series, versions)))[1:]:
             if moved["total"].changed:
                 wanted[version.row["publication_id"], start] = tuple(moved["total"])
-    told = {
+    in_reports = {
         (report.publication_id, numbers.series.period(day(1)).start.fromisoformat(entry["start"])): tuple(
             sides_of(entry["moved"]["total"])
         )
         for report in reports(numbers.settings, numbers.series)
         for entry in report.periods.values()
     }
-    assert told == wanted
+    assert in_reports == wanted
