@@ -71,7 +71,7 @@ class RestatementReport:
 
 def log(settings: Settings) -> LogTable[RestatementReport]:
     """The table."""
-    return LogTable(RestatementReport, settings, locations.restatement_reports(settings), partition_by="series")
+    return LogTable(RestatementReport, settings, locations.restatement_reports(settings), partition_by="series", sort_keys=False)
 
 
 def find(settings: Settings, series: Collection[str], publication_id: str) -> RestatementReport | None:
