@@ -165,6 +165,22 @@ def test_what_was_looked_at_is_not_read_again(settings: Settings, monkeypatch: p
     assert len(looked_at) == 1
 
 
+def test_values_of_the_grain_are_masked_in_the_periods_where_they_are_hidden(settings: Settings) -> None:
+    numbers = ScriptedNumbers(settings, STORES)
+    for total in ("1.00", "5.00"):
+        publish_days(numbers, 3, {1: {"a": total, "b": total}, 2: {"a": total}})
+    (before,) = reports(settings, numbers.series)
+
+    def mask() -> int:
+        return restatement_reports.mask(settings, numbers.series, [day(1)], lambda _: {"store": {"a", "z"}})
+
+    assert (mask(), mask()) == (1, 0), "repeating it changes nothing"
+    (after,) = reports(settings, numbers.series)
+    stores = {period: [row["grain"]["store"] for row in entry["rows"]] for period, entry in after.periods.items()}
+    assert stores == {f"{day(1)}": [None, "b"], f"{day(2)}": ["a"]}
+    assert (after.totals, after.causes, after.published_at) == (before.totals, before.causes, before.published_at)
+
+
 @derandomized(12)
 @given(steps=st.lists(st.dictionaries(st.integers(1, 3), st.integers(0, 3), min_size=1), min_size=2, max_size=6))
 def test_reports_are_the_history_of_the_revisions(tmp_path_factory: pytest.TempPathFactory, steps: list[dict[int, int]]) -> None:
