@@ -29,6 +29,7 @@ _SHARED_TABLES = (
     *("ingestions", "applications", "operations", "late_arrival_audit", "restatements", "publications", "inputs", "dropped"),
     *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "event_watermarks"),
     *("watermark_keys", "missing_inputs", "tokens", "snapshots", "reverts", "corrections", "stages", "audit_notifications"),
+    "restatement_reports",
 )
 
 
@@ -115,6 +116,11 @@ def restatements(settings: Settings) -> str:
 def publications(settings: Settings) -> str:
     """The publications of all series."""
     return settings.table("ops", "publications")
+
+
+def restatement_reports(settings: Settings) -> str:
+    """The reports of the publications that restated numbers."""
+    return settings.table("ops", "restatement_reports")
 
 
 def input_sets(settings: Settings) -> str:

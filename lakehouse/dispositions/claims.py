@@ -1,7 +1,7 @@
 """Which claims count under each reprocess policy, from the key log and the stewards' decisions.
 
 The same selection as a DataFrame is in ``silver.admitted_claims``. How one claim wins its key is in ``contests``, and for
-DataFrames in ``silver.merge``.
+DataFrames in ``silver.merge``. The rows of Bronze that make claims are read here as well.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.event_day import arrived_at
 from lakehouse.delta import table_io
-from lakehouse.delta.columns import ORDER
+from lakehouse.delta.columns import ORDER, arrow_schema, silver_columns
 from lakehouse.dispositions import judgement_history
 from lakehouse.dispositions.reprocess_policy import Share, policy_of
 from lakehouse.dispositions.row_groups import groups, numpy_of, positions
-from lakehouse.ledger import decisions, ingestions, key_log
+from lakehouse.ledger import decisions, ingestions, key_log, redactions
 from lakehouse.ledger.row_ids import delivery_name
 from lakehouse.ledger.row_states import AdmissionStatus, StewardVerdict
 
@@ -164,7 +164,7 @@ def choices(
     if until is not None:
         log = log.filter(pc.less_equal(log["arrival_ts"], pa.scalar(until, log["arrival_ts"].type)))
     if ids is not None:
-        log = _judged_as_then(log, judgement_history.as_of(settings, source, ids))
+        log = judged_as_then(log, judgement_history.as_of(settings, source, ids))
     delivered = memberships(settings, contract, ids, until, unrecorded)
     if staged is not None:
         for ingestion_id, of_stage in memberships(staged, contract).items():
@@ -190,6 +190,13 @@ def memberships(
     for file in unrecorded:
         delivered[file.ingestion_id].add(Membership(file.delivered_with, file.arrival_date))
     return delivered
+
+
+def judged_as_then(claims: pa.Table, then: pa.Table) -> pa.Table:
+    """Claims with the status of some earlier judgements (``judgement_history.as_of``) in place of theirs."""
+    place = positions(claims, then)
+    standing = pc.if_else(pc.is_valid(place), then["standing"].take(place), claims["standing"])
+    return claims.set_column(claims.column_names.index("standing"), "standing", standing)
 
 
 def with_decisions(claims: pa.Table, decided: pa.Table) -> pa.Table:
@@ -285,8 +292,15 @@ def _newest_of(claims: pa.Table, place: Numbers, rows: Numbers) -> Numbers:
     return order[np.flatnonzero(np.diff(place[order], append=-1))]
 
 
-def _judged_as_then(claims: pa.Table, then: pa.Table) -> pa.Table:
-    """Claims with the status of some earlier judgements in place of theirs."""
-    place = positions(claims, then)
-    standing = pc.if_else(pc.is_valid(place), then["standing"].take(place), claims["standing"])
-    return claims.set_column(claims.column_names.index("standing"), "standing", standing)
+def bronze_rows(settings: Settings, contract: SourceContract, arrival_days: Collection[date], won: pa.Table) -> pa.Table:
+    """Silver's columns of the rows that make some claims, as far as the arrival days contain them; redacted fields are NULL."""
+    schema = arrow_schema(silver_columns(contract))
+    # By key too: the winner of a key may have come in a large file of the same arrival day.
+    where = {"arrival_date": arrival_days, **{name: pc.unique(won[name]) for name in ("ingestion_id", "record_key")}}
+    path = locations.bronze(settings, contract.dataset)
+    bronze = table_io.read(path, [*schema.names, "malformed_reason"], where, settings.storage_options)
+    if bronze is None:
+        return schema.empty_table()
+    is_wanted = pc.and_(pc.is_null(bronze["malformed_reason"]), pc.is_valid(positions(bronze, won)))
+    rows = bronze.filter(is_wanted).select(schema.names)
+    return redactions.applied(rows, redactions.keys_by_field(settings, contract.dataset))

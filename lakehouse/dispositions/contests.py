@@ -88,12 +88,14 @@ def dispositions(
     return _as_table(claims, known, verdict_of, outranked_by, is_held)
 
 
-def winners(claims: pa.Table, *, by_sequence: bool) -> pa.Table:
+def winners(claims: pa.Table, *, by_sequence: bool, each_day: bool = False) -> pa.Table:
     """The claim that wins each key (R2), with ``retired``: whether any claim retires the key.
 
     :param claims: every admitted claim about some keys: columns :data:`RANKED`, others are kept.
+    :param each_day: whether the claims about a key are compared on each event day separately.
     """
-    ranking = _ranking(claims, groups(claims["record_key"]), by_sequence=by_sequence)
+    contest = groups(*claims.select(["record_key", "event_date"][: 1 + each_day]).columns)
+    ranking = _ranking(claims, contest, by_sequence=by_sequence)
     retired = np.logical_or.reduceat(ranking.kind == _RETIRE, ranking.starts) if len(claims) else np.empty(0, bool)
     won = claims.take(pa.array(ranking.order[ranking.winner]))
     return won.append_column("retired", pa.array(retired))

@@ -143,8 +143,13 @@ def about_keys_with(settings: Settings, source: str, columns: Sequence[str], whe
         yield piece.select(list(columns))
 
 
-def _at_most(table: DeltaTable, where: table_io.Where, count: int) -> pa.Array | None:
+def keys_at_most(settings: Settings, source: str, where: table_io.Where, count: int) -> pa.Array | None:
     """The keys of the claims that meet ``where``; None if there are more than ``count``."""
+    table = table_io.open_table(locations.key_log(settings, source), settings.storage_options)
+    return pa.array([], pa.string()) if table is None else _at_most(table, where, count)
+
+
+def _at_most(table: DeltaTable, where: table_io.Where, count: int) -> pa.Array | None:
     keys = pa.array([], pa.string())
     for piece in table_io.pieces_of_version(table, ["record_key"], where):
         keys = pc.unique(pa.chunked_array([keys, *piece["record_key"].chunks], pa.string()))

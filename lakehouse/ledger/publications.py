@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+
 from lakehouse import locations
 from lakehouse.delta import commit_log
 from lakehouse.ledger.log_table import LogTable
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 #: Columns that a commit records under the same name; the second group as JSON objects.
-_TEXTS = ("publication_id", "run_id", "job_name", "code_version", "contract_version", "signed_off_by", "sign_off_reason")
+_TEXTS = ("publication_id", "run_id", "job_name", "code_version", "contract_version", "signed_off_by", "sign_off_reason", "by")
 _MAPPINGS = ("published", "input_versions", "validation", "trigger", "keys")
 
 
@@ -31,7 +33,8 @@ class Publication:
 
     ``published`` has the version of each period; ``input_versions`` the inputs, with their time range; ``validation`` counts
     the checks; ``trigger`` lists the files, decisions, redactions or code that caused it; ``keys`` counts the changed keys per
-    silver day, with a sample; ``downstream`` lists the datasets and consumers that it affects.
+    silver day, with a sample; ``downstream`` lists the datasets and consumers that it affects; ``by`` is the person
+    who started the run.
     """
 
     series: str
@@ -50,6 +53,7 @@ class Publication:
     signed_off_by: str | None = field(default=None, kw_only=True)
     sign_off_reason: str | None = field(default=None, kw_only=True)
     recorded_at: datetime
+    by: str | None = field(default=None, kw_only=True)
 
 
 def log(settings: Settings) -> LogTable[Publication]:
@@ -74,6 +78,14 @@ def follow(settings: Settings, series: str, gold: str) -> int:
 def of(settings: Settings, series: str) -> list[Publication]:
     """Every publication of a series, oldest first."""
     return _read(settings, {"series": [series]})
+
+
+def after(settings: Settings, series: str, gold_version: int) -> list[Publication]:
+    """The publications of a series after a version of its table, oldest first."""
+    of_series = {"series": [series]}
+    recorded = log(settings).select(["gold_version"], of_series)["gold_version"]
+    newer = recorded.filter(pc.greater(recorded, gold_version)).to_pylist()
+    return _read(settings, {**of_series, "gold_version": newer}) if newer else []
 
 
 def find(settings: Settings, series: str, publication_id: str) -> Publication | None:

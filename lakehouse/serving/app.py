@@ -16,8 +16,8 @@ from starlette.exceptions import HTTPException
 
 from lakehouse.calendar.periods import Kind
 from lakehouse.serving import web
-from lakehouse.serving.api import comparison, data_quality, health, lineage, metrics, openapi, quarantine, watermarks
-from lakehouse.serving.api.openapi import ERRORS, TOKEN_ERRORS, WRITE_ERRORS, problem_responses
+from lakehouse.serving.api import comparison, data_quality, health, lineage, metrics, openapi, quarantine, rows, watermarks
+from lakehouse.serving.api.openapi import ERRORS, STEWARD_ERRORS, TOKEN_ERRORS, WRITE_ERRORS, problem_responses
 from lakehouse.serving.http import problems
 from lakehouse.serving.http.authentication import Authenticator
 from lakehouse.serving.http.problems import Problem
@@ -87,6 +87,7 @@ def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = N
     for resource in (comparison, metrics, data_quality, watermarks, lineage):
         app.include_router(resource.routes(cache), dependencies=reading, responses=errors)
     app.include_router(quarantine.reading(cache), dependencies=reading, responses=errors)
+    app.include_router(rows.routes(cache, authenticator.steward), responses=problem_responses(ERRORS | STEWARD_ERRORS))
     app.include_router(quarantine.deciding(cache, authenticator.steward), responses=problem_responses(ERRORS | WRITE_ERRORS))
     app.include_router(health.routes(cache, lists_metrics=not policy.reading_needs_token), responses=errors)
     app.include_router(web.routes(cache, authenticator, reading_needs_token=policy.reading_needs_token))

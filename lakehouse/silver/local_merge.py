@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import partition_writer, table_io
-from lakehouse.delta.columns import ORDER, arrow_schema, silver_columns
+from lakehouse.delta.columns import ORDER, silver_columns
 from lakehouse.dispositions import claims, contests
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.row_groups import positions
-from lakehouse.ledger import decisions, key_log, redactions
+from lakehouse.ledger import decisions, key_log
 from lakehouse.silver import admitted_claims
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
@@ -80,7 +80,7 @@ def _merge_rows(
     keys, _ = key_log.keys_and_days(settings, source, ingestion_ids, arrival_days)
     claimed = claims_about(settings, source, keys, admitted_claims.recorded(settings, source))
     counting = claims.with_decisions(claimed, decisions.in_force(settings, source))
-    return rows_to_merge(contract, days, counting, lambda won: bronze_rows(settings, contract, arrival_days, won))
+    return rows_to_merge(contract, days, counting, lambda won: claims.bronze_rows(settings, contract, arrival_days, won))
 
 
 def claims_about(settings: Settings, source: str, keys: pa.Array, ingestion_ids: Collection[str]) -> pa.Table:
@@ -119,17 +119,3 @@ def rows_to_merge(
         "retired": won["retired"],
     }
     return pa.table(merged | {f"_{name}": won[name] for name in ORDER})
-
-
-def bronze_rows(settings: Settings, contract: SourceContract, arrival_days: Collection[date], won: pa.Table) -> pa.Table:
-    """Silver's columns of the rows that make some claims, as far as the arrival days contain them; redacted fields are NULL."""
-    schema = arrow_schema(silver_columns(contract))
-    # By key too: the winner of a key may have come in a large file of the same arrival day.
-    where = {"arrival_date": arrival_days, **{name: pc.unique(won[name]) for name in ("ingestion_id", "record_key")}}
-    path = locations.bronze(settings, contract.dataset)
-    bronze = table_io.read(path, [*schema.names, "malformed_reason"], where, settings.storage_options)
-    if bronze is None:
-        return schema.empty_table()
-    is_wanted = pc.and_(pc.is_null(bronze["malformed_reason"]), pc.is_valid(positions(bronze, won)))
-    rows = bronze.filter(is_wanted).select(schema.names)
-    return redactions.applied(rows, redactions.keys_by_field(settings, contract.dataset))

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+#: What a name may look like.
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 
 
 class SnapshotError(LakehouseError):
@@ -80,7 +81,7 @@ def create(
     :param ids: see :func:`everything`, :func:`through`, :func:`of_files` and ``known_inputs.known_at``.
     :raises SnapshotError: for a name that is no file name, that is taken, or for no input at all.
     """
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(NAME, name):
         msg = f"{name!r} is no name of a snapshot: write letters, digits, '.', '_' and '-', such as feed_v1.3_2024-11-10"
         raise SnapshotError(msg)
     source = contract.dataset

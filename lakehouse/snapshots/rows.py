@@ -1,18 +1,17 @@
-"""The rows of silver on some event days: as the table holds them now, were known at a time, or follow from a snapshot.
+"""The rows of silver on some event days as they were known at a time, or follow from a snapshot, computed by Spark.
 
-They come in pieces, so that any number of rows can be written with little memory. Writing them belongs to ``export``.
+They come in pieces, so that any number of rows can be written with little memory. Writing them belongs to ``export``; few rows,
+and those that silver holds now, are read without Spark in ``local_rows``.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import silver_columns
-from lakehouse.ledger import ingestions, key_log
+from lakehouse.ledger import ingestions
 from lakehouse.silver import merge as silver_merge
-from lakehouse.snapshots import comparison, input_sets
+from lakehouse.snapshots import comparison, input_sets, local_rows
 from lakehouse.snapshots.known_inputs import known_at
 from lakehouse.spark.session import sized_for
 
@@ -29,19 +28,6 @@ if TYPE_CHECKING:
     from lakehouse.snapshots.named import NamedSnapshot
 
 _DAYS_AT_ONCE = 31
-
-
-def days_of(settings: Settings, contract: SourceContract, first: date | None = None, last: date | None = None) -> list[date]:
-    """The event days about which the source has ever had rows, within a range, in order."""
-    known = key_log.days(settings, contract.dataset)
-    return sorted(day for day in known if (first is None or first <= day) and (last is None or day <= last))
-
-
-def current(settings: Settings, contract: SourceContract, days: Collection[date]) -> Iterator[pa.Table]:
-    """The rows that silver holds on some days, with the columns of the contract; read without Spark."""
-    columns = [name for name, _ in silver_columns(contract)]
-    path = locations.silver(settings, contract.dataset)
-    yield from table_io.pieces(path, columns, {"event_date": days}, settings.storage_options)
 
 
 def as_known_at(
@@ -63,7 +49,7 @@ def compare_snapshots(
     spark: SparkSession, settings: Settings, contract: SourceContract, before: NamedSnapshot, after: NamedSnapshot
 ) -> RowsComparison:
     """Compare the rows that silver would hold with the inputs of two snapshots, on every day, under today's contract."""
-    days, source = days_of(settings, contract), contract.dataset
+    days, source = local_rows.days_of(settings, contract), contract.dataset
     with sized_for(spark, settings, many=_is_large(settings, contract)):
         states = [
             silver_merge.state(spark, settings, contract, days, input_sets.ids_of(settings, source, one.inputs), one.until)
@@ -84,7 +70,7 @@ def computed(
 
     Redactions always apply. The rows come in the order of the days.
 
-    :param days: at least one, of :func:`days_of`.
+    :param days: at least one, of ``local_rows.days_of``.
     :param until: only rows that had arrived by then.
     """
     in_order, columns = sorted(days), [name for name, _ in silver_columns(contract)]

@@ -90,8 +90,8 @@ def _rows_to_merge(settings: Settings, stage: Settings, contract: SourceContract
     counting = claims.with_decisions(claimed, decisions.in_force(settings, source))
 
     def rows_of(won: pa.Table) -> pa.Table:
-        found = [local_merge.bronze_rows(stage, contract, arrivals, won)]
-        found += [local_merge.bronze_rows(settings, contract, older, won)] if older else []
+        found = [claims.bronze_rows(stage, contract, arrivals, won)]
+        found += [claims.bronze_rows(settings, contract, older, won)] if older else []
         return pa.concat_tables(found)
 
     return local_merge.rows_to_merge(contract, days, counting, rows_of)

@@ -1,11 +1,13 @@
 """Masking of redacted values in published numbers: a grain column that shows such a value is set to NULL, in every revision.
 
 The numbers themselves are computed again in the normal way. This module only masks stored rows, whose grain would otherwise
-still show the value. A value that another key still has in the period stays.
+still show the value, and the reports of restatements, which list such rows. A value that another key still has in the period
+stays.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,7 +17,7 @@ from lakehouse.calendar.days import reach_ahead
 from lakehouse.contracts.series import Series, source_days
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.gold.numbers import published_table
-from lakehouse.gold.publication import write_audit_publish
+from lakehouse.gold.publication import restatement_reports, write_audit_publish
 from lakehouse.ledger import key_log
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def mask(
     """Set the grain columns that show a redacted value of a key to NULL; repeating it changes nothing.
 
     :param days: the event days on which the key may exist.
-    :returns: the number of masked rows.
+    :returns: the number of masked rows and reports.
     """
     masked = 0
     for metric in metrics:
@@ -59,6 +61,13 @@ def _mask_series(
     settings: Settings, contract: SourceContract, series: Series, key: str, values: Mapping[str, set[Any]], days: Collection[date]
 ) -> int:
     periods = {period.start: period for period in map(series.period, days)}
+
+    @cache
+    def gone(start: date) -> _Values:
+        """The values that no other key has in a period."""
+        others = _values_of_others(settings, contract, key, list(values), source_days(series.metric, periods[start].days))
+        return {name: shown - others[name] for name, shown in values.items()}
+
     masked = 0
     for path in (locations.gold(settings, series), locations.candidates(settings, series)):
         table = table_io.open_snapshot(path, settings.storage_options)
@@ -67,15 +76,14 @@ def _mask_series(
             continue
         changed = {}
         for start, of_period in table_io.split(rows, series.by).items():
-            others = _values_of_others(settings, contract, key, list(values), source_days(series.metric, periods[start].days))
-            gone = {name: shown - others[name] for name, shown in values.items()}
-            after, count = _masked(series, of_period, gone)
+            after, count = _masked(series, of_period, gone(start))
             if count:
                 changed[start] = after
                 masked += count
         if changed:
             partition_writer.replace(table, pa.concat_tables(changed.values()), list(changed), why={"method": "redaction"})
-    return masked
+    # After the numbers: a report that is written meanwhile is made from masked ones.
+    return masked + restatement_reports.mask(settings, series, periods, gone)
 
 
 def _masked(series: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tuple[pa.Table, int]:

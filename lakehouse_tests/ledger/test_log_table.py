@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.gold.promotion import promotion_log
-from lakehouse.gold.publication import rejected_candidates, reverted_periods
+from lakehouse.gold.publication import rejected_candidates, restatement_reports, reverted_periods
 from lakehouse.gold.reproduction import contract_archive
 from lakehouse.lateness import missing_inputs, watermark_log
 from lakehouse.lateness.tuning import decisions as max_lateness_decisions
@@ -50,6 +50,7 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
                 notices,
                 promotion_log,
                 rejected_candidates,
+                restatement_reports,
                 reverted_periods,
                 max_lateness_decisions,
                 named,

@@ -7,7 +7,7 @@ from datetime import date, datetime, timezone
 import pyarrow as pa
 import pytest
 
-from lakehouse.snapshots import input_sets, known_inputs, named, rows
+from lakehouse.snapshots import input_sets, known_inputs, local_rows, named, rows
 from lakehouse.snapshots.named import NamedSnapshot, SnapshotError
 from lakehouse_tests.support.ingested_files import at, deliver, line
 from lakehouse_tests.support.lake import ROW, Row, contract, rows_once
@@ -56,7 +56,7 @@ def test_what_cannot_be_named_is_refused(settings) -> None:
 
 
 def rows_of(lake: ReproducibleLake, name: str) -> set[Row]:
-    snapshot, days = named.find(lake.settings, "events", name), rows.days_of(lake.settings, lake.lake.contract)
+    snapshot, days = named.find(lake.settings, "events", name), local_rows.days_of(lake.settings, lake.lake.contract)
     found = rows.of_snapshot(lake.lake.spark, lake.settings, lake.lake.contract, days, snapshot)
     return rows_once(pa.concat_tables(piece.select(ROW) for piece in found))
 

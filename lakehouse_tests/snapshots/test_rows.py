@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.delta import table_io
-from lakehouse.snapshots import export, rows
+from lakehouse.snapshots import export, local_rows, rows
 from lakehouse_tests.support.lake import ROW, Row, rows_once
 from lakehouse_tests.support.quarantine_lake import decide
 from lakehouse_tests.support.reproducible_lake import WEEK_WATERMARK, ReproducibleLake, reproducible_lake
@@ -28,14 +28,14 @@ DELIVERIES = {
 def known_at(lake: ReproducibleLake, day: int) -> set[Row]:
     when = datetime(2024, 2, day, 23, 30, tzinfo=timezone.utc)
     settings, contract = lake.settings, lake.lake.contract
-    days = rows.days_of(settings, contract)
+    days = local_rows.days_of(settings, contract)
     pieces = [piece.select(ROW) for piece in rows.as_known_at(lake.lake.spark, settings, contract, days, when)]
     return rows_once(pa.concat_tables(pieces) if pieces else None)
 
 
 def current(lake: ReproducibleLake) -> pa.Table:
-    days = rows.days_of(lake.settings, lake.lake.contract)
-    return pa.concat_tables(rows.current(lake.settings, lake.lake.contract, days))
+    days = local_rows.days_of(lake.settings, lake.lake.contract)
+    return pa.concat_tables(local_rows.current(lake.settings, lake.lake.contract, days))
 
 
 def deliver_and_compare(lake: ReproducibleLake, deliveries: dict[int, list[str]]) -> dict[int, set[Row]]:
@@ -76,12 +76,12 @@ def test_the_same_under_policies_that_replace_or_add(settings, spark, policy) ->
 
 def test_days_limit_the_rows_and_a_time_before_all_deliveries_has_none(settings, spark) -> None:
     lake = reproducible_lake(settings, spark, [])
-    assert rows.days_of(settings, lake.lake.contract) == []
+    assert local_rows.days_of(settings, lake.lake.contract) == []
     lake.deliver(3, "a,1,1,insert,,red", "b,2,2,insert,,blue", "c,3,3,insert,,blue")
     lake.publish()
-    days = rows.days_of(settings, lake.lake.contract, date(2024, 2, 2), date(2024, 2, 2))
+    days = local_rows.days_of(settings, lake.lake.contract, date(2024, 2, 2), date(2024, 2, 2))
     assert days == [date(2024, 2, 2)]
-    (of_day,) = rows.current(settings, lake.lake.contract, days)
+    (of_day,) = local_rows.current(settings, lake.lake.contract, days)
     assert of_day["record_key"].to_pylist() == ["b"]
     before = datetime(2024, 2, 3, 11, 59, tzinfo=timezone.utc)
     assert sum(map(len, rows.as_known_at(spark, settings, lake.lake.contract, days, before))) == 0
@@ -93,7 +93,7 @@ def test_rows_of_then_are_written_and_read_back(settings, spark, tmp_path, endin
     lake.deliver(1, "a,1,1,insert,,red", 'b,2,2,insert,,"light ""blue"""')
     lake.deliver(2, "a,5,1,correct,,red")
     lake.publish()
-    days, when = rows.days_of(settings, lake.lake.contract), datetime(2024, 2, 1, 23, tzinfo=timezone.utc)
+    days, when = local_rows.days_of(settings, lake.lake.contract), datetime(2024, 2, 1, 23, tzinfo=timezone.utc)
     path = tmp_path / f"rows{ending}"
     assert export.write(rows.as_known_at(spark, settings, lake.lake.contract, days, when), path) == 2
     if ending == ".delta":

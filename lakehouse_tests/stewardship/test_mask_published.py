@@ -11,7 +11,7 @@ from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers.published_table import digest
-from lakehouse.gold.publication import write_audit_publish
+from lakehouse.gold.publication import restatement_reports, write_audit_publish
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
@@ -47,6 +47,11 @@ def shown(lake: Lake, series: Series, *, of_candidates: bool = False) -> set[tup
     return {tuple(row.values()) for row in rows.to_pylist()}
 
 
+def people_in_reports(lake: Lake, series: Series) -> set[str | None]:
+    reports = restatement_reports.log(lake.settings).read({"series": [series.name]})
+    return {row["grain"]["person"] for report in reports for entry in report.periods.values() for row in entry["rows"]}
+
+
 def test_a_grain_that_names_a_redacted_value_is_masked_in_every_revision(settings, spark) -> None:
     lake = Lake(settings, PEOPLE, spark)
     daily = Series(SPENT)
@@ -74,6 +79,7 @@ def test_a_grain_that_names_a_redacted_value_is_masked_in_every_revision(setting
     def redact(key: str) -> None:
         redact_fields(settings, lake.contract, key, ["person"], by="dora", reason="asked to", metrics=[SPENT])
 
+    assert people_in_reports(lake, daily) == people_in_reports(lake, month) == {"bob"}
     redact("a")
     assert (2, "ann", 4) in shown(lake, daily), "another sale of hers is not redacted"
     redact("b")
@@ -81,10 +87,11 @@ def test_a_grain_that_names_a_redacted_value_is_masked_in_every_revision(setting
         assert {person for _, person, _ in shown(lake, daily)} == {"ann", "dan", None}
         assert {person for _, person, _ in shown(lake, month)} == {"ann", "dan", None}
         assert {person for _, person, _ in shown(lake, daily, of_candidates=True)} == {"ann", "dan", None}
+        assert people_in_reports(lake, daily) == people_in_reports(lake, month) == {None}
         redact("b")
     before = write_audit_publish.read(settings, daily, [DAY])
     assert before.published_states[DAY].content == digest(before.latest[DAY]), "no hash of what was there is kept"
 
     settings.now = datetime(2024, 1, 2, 9, tzinfo=timezone.utc)
     follow()
-    assert "bob" not in {person for _, person, _ in shown(lake, daily)}
+    assert "bob" not in {person for _, person, _ in shown(lake, daily)} | people_in_reports(lake, daily)

@@ -48,8 +48,7 @@ def rows(
     if known_at is not None and snapshot is not None:
         msg = "--snapshot names the inputs: use it without --known-at"
         raise typer.BadParameter(msg)
-    from lakehouse.snapshots import export, named  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.snapshots import rows as snapshot_rows  # noqa: PLC0415
+    from lakehouse.snapshots import export, local_rows, named  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
@@ -57,7 +56,7 @@ def rows(
         export.check(to)
     named_snapshot = named.find(settings, source, snapshot) if snapshot else None
     first, last = (day.date() if day else None for day in (date or start_date, date or end_date))
-    days = snapshot_rows.days_of(settings, contract, first, last)
+    days = local_rows.days_of(settings, contract, first, last)
     if not days:
         errors.print(f"No row of {source} has ever been on these days.", style="yellow")
         raise typer.Exit(1)
@@ -73,11 +72,15 @@ def rows(
 def _rows(
     settings: Settings, contract: SourceContract, days: Sequence[day_type], as_of: NamedSnapshot | datetime | None
 ) -> Iterator[pa.Table]:
-    from lakehouse.snapshots import rows as snapshot_rows  # noqa: PLC0415
+    from lakehouse.snapshots import local_rows  # noqa: PLC0415
 
     if as_of is None:
-        return snapshot_rows.current(settings, contract, days)
+        return local_rows.current(settings, contract, days)
+    few = local_rows.computed(settings, contract, days, as_of, settings.local_rows)
+    if few is not None:
+        return iter([few])
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.snapshots import rows as snapshot_rows  # noqa: PLC0415
 
     spark = LakeSpark().session()
     if isinstance(as_of, datetime):

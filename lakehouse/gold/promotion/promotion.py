@@ -16,8 +16,8 @@ from lakehouse.gold.promotion import plan as promotion_plan
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.promotion.plan import PromotionPlan, PromotionRefusedError, compare, shown_version
 from lakehouse.gold.promotion.promotion_log import PromotionEntry, PromotionKind
-from lakehouse.gold.publication import revisions, write_audit_publish
-from lakehouse.ledger import publications, restatements
+from lakehouse.gold.publication import restatement_reports, revisions, write_audit_publish
+from lakehouse.ledger import restatements
 from lakehouse.ledger.restatements import Restatement
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def settle(settings: Settings, series: Series) -> PromotionEntry:
 
     :raises PromotionRefusedError: if no version was ever promoted.
     """
-    publications.follow(settings, series.name, locations.gold(settings, series))
+    restatement_reports.follow(settings, series)
     promotion_log.follow(settings, series.name, locations.gold(settings, series))
     log = promotion_log.of(settings, series.name)
     if not log:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakehouse import locations
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.gold.publication import candidates, rejected_candidates, revisions, write_audit_publish
+from lakehouse.gold.publication import candidates, rejected_candidates, restatement_reports, revisions, write_audit_publish
 from lakehouse.gold.publication.drafts import draft_period
 from lakehouse.gold.publication.rejected_candidates import RejectedCandidate
 from lakehouse.gold.publication.write_audit_publish import Run, again_on_conflict
-from lakehouse.ledger import publications
 
 if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
@@ -65,7 +63,7 @@ def sign_off(
         signed = write_audit_publish.signature(settings, series, run, why, reason)
         published = revisions.publish(settings, series, before.table, before.existing, [draft], signed)
     candidates.remove(settings, series, held)
-    publications.follow(settings, series.name, locations.gold(settings, series))
+    restatement_reports.follow(settings, series)
     return published[0] if published else None
 
 

@@ -20,13 +20,12 @@ from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
-from lakehouse.gold.publication import reverted_periods, write_audit_publish
+from lakehouse.gold.publication import restatement_reports, reverted_periods, write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, SeriesSnapshot, again_on_conflict
 from lakehouse.gold.restatement import closing, incremental, metric_query
 from lakehouse.gold.restatement import lineage as restatement_lineage
 from lakehouse.gold.restatement.pending import count_silver_rows, find_refused, record_restatement
-from lakehouse.ledger import publications
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -61,7 +60,7 @@ def restate(
     settings = with_table_cache(settings)
     done = _publish_days(settings, contract, series, session, sorted(days), run, follows)
     write_audit_publish.remove_published_candidates(settings, series)
-    publications.follow(settings, series.name, locations.gold(settings, series))
+    restatement_reports.follow(settings, series)
     record_restatement(settings, series, run.run_id, done.days, days, follows)
     reverted_periods.follow(settings, series.name, days)
     return done

@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import history, lifecycle
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
-from lakehouse.gold.publication import reverted_periods, revisions, write_audit_publish
+from lakehouse.gold.publication import restatement_reports, reverted_periods, revisions, write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import again_on_conflict
 from lakehouse.gold.restatement import closing
-from lakehouse.ledger import publications
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -105,7 +103,7 @@ def put_back(
     # The days are kept before they are published: a run that is stopped in between leaves no day that silver takes along.
     reverted_periods.keep(settings, daily.name, targets, run.by or "", reason)
     published = _publish(settings, contract, daily, targets, run, reason)
-    publications.follow(settings, daily.name, locations.gold(settings, daily))
+    restatement_reports.follow(settings, daily)
     return RevertResult(published, sorted(targets.keys() - {one.start for one in published}))
 
 

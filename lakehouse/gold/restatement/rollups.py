@@ -17,12 +17,11 @@ from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
-from lakehouse.gold.publication import write_audit_publish
+from lakehouse.gold.publication import restatement_reports, write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, again_on_conflict
 from lakehouse.gold.restatement import closing, rollup_totals
 from lakehouse.gold.restatement.pending import record_restatement
-from lakehouse.ledger import publications
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def restate(
         adjusted = {rollup.period(one.start) for one in now.revisions if one.action is PublishAction.ADJUSTMENT}
         wanted = _booked(settings, rollup, adjusted)
     write_audit_publish.remove_published_candidates(settings, rollup)
-    publications.follow(settings, rollup.name, locations.gold(settings, rollup))
+    restatement_reports.follow(settings, rollup)
     record_restatement(settings, rollup, run.run_id, done.days, {period.start for period in periods}, follows)
     return done
 

@@ -15,7 +15,8 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.delta import commit_log
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.promotion import promotion_log
-from lakehouse.ledger import applied_inputs, publications, restatements
+from lakehouse.gold.publication import restatement_reports
+from lakehouse.ledger import applied_inputs, restatements
 from lakehouse.operations.maintenance.rules import Need
 from lakehouse.silver import audit, audit_log
 
@@ -74,7 +75,7 @@ def bring_audit_up_to_date(settings: Settings, catalog: Catalog, contract: Sourc
 def copy_log(settings: Settings, table: LakeTable) -> None:
     """Copy the commits of published numbers that the ledger does not have yet."""
     if table.series is not None:
-        publications.follow(settings, table.name, table.path(settings))
+        restatement_reports.follow(settings, table.series)
         if table.series.kind is Kind.DAY:
             promotion_log.follow(settings, table.name, table.path(settings))
 

@@ -1,24 +1,61 @@
-"""``/lineage``: the inputs, code and contract of a number, and the trigger of its publication."""
+"""``/lineage``: the inputs, code and contract of a number, and the trigger of its publication.
+
+``/metrics/{name}/publications/{publication_id}`` is the report of what a publication restated.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from lakehouse.gold.publication import restatement_reports
 from lakehouse.ledger import publications
 from lakehouse.serving.api import quality_models
 from lakehouse.serving.api.metrics import window
 from lakehouse.serving.http import parameters, responses
-from lakehouse.serving.http.parameters import MetricName, Parameters, WindowName
+from lakehouse.serving.http.parameters import MetricName, NoParameters, Parameters, WindowName
+from lakehouse.serving.http.problems import Problem
 
 if TYPE_CHECKING:
-    from lakehouse.serving.http.published_cache import PublishedCache
+    from collections.abc import Mapping
+
+    from lakehouse.gold.publication.restatement_reports import RestatementReport
+    from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
     from lakehouse.settings import Settings
 
 _SAID = ("inputs", "inputs_without", "known_through", "silver_version", "code_version", "contract_version", "run_id")
 _COMMIT = ("publication_id", "gold_version", "recorded_at", "job_name", "trigger", "input_versions", "validation", "keys")
+PublicationId = Annotated[
+    str,
+    Path(description="As returned by GET /lineage.", pattern="^[0-9a-zA-Z_-]{1,64}$", examples=["8e1f6d2ab3904c57"]),
+]
+
+_MOVED = {"revenue": {"before": "1180.00", "after": "1204.50", "difference": "24.50", "percent": 2.08}}
+REPORT_EXAMPLE: dict[str, Any] = {
+    "metric": "revenue",
+    "series": "revenue",
+    "publication_id": "8e1f6d2ab3904c57",
+    "gold_version": 730,
+    "run_id": "5d0c8f6e",
+    "published_at": "2024-11-08T06:00:00Z",
+    "reason": "late_data",
+    "reasons": {"late_data": 1},
+    "grain": [],
+    "measures": ["revenue"],
+    "period_count": 1,
+    "totals": _MOVED,
+    "periods": [
+        {"window": "2024-11-07", "start": "2024-11-07", "before": "r1", "after": "r2", "state": "preliminary"}
+        | {"reason": "late_data", "explanation": "late_data: 3 inserted", "changed_rows": 3}
+        | {"moved": _MOVED, "row_count": 0, "rows": []}
+    ],
+    "causes": {"files": ["sales-2024-11-08.csv"], "files_in_all": 1, "by_hand": []},
+    "by": None,
+    "signed_off_by": None,
+    "sign_off_reason": None,
+}
 
 
 class LineageParameters(Parameters):
@@ -29,9 +66,9 @@ class LineageParameters(Parameters):
 
 def routes(cache: PublishedCache) -> APIRouter:
     """The routes of this resource."""
-    router = APIRouter(prefix="/lineage", tags=["lineage"])
+    router = APIRouter(tags=["lineage"])
 
-    @router.get("/{name}/{window_name}", response_model=quality_models.LineageModel, summary="The lineage of a number")
+    @router.get("/lineage/{name}/{window_name}", response_model=quality_models.LineageModel, summary="The lineage of a number")
     async def lineage(
         request: Request, name: MetricName, window_name: WindowName, wanted: Annotated[LineageParameters, Query()]
     ) -> Response:
@@ -49,7 +86,49 @@ def routes(cache: PublishedCache) -> APIRouter:
         body["publication"] = await run_in_threadpool(_publication, cache.settings, published.series.name, publication_id)
         return responses.respond(request, body)
 
+    @router.get(
+        "/metrics/{name}/publications/{publication_id}",
+        response_model=quality_models.RestatementReportModel,
+        summary="What a publication restated",
+    )
+    async def report(request: Request, name: MetricName, publication_id: PublicationId, _: NoParameters) -> Response:
+        """The report that was stored with a publication: its periods before and after, why, and by whom.
+
+        It stays as it is, whatever becomes of the contract. `GET /lineage` names the publication of a number.
+        """
+        published, stored = await report_of(cache, name, publication_id)
+        body = vars(stored) | {"metric": published.series.metric.metric, "reason": stored.reason.value}
+        body |= {"totals": _moves(stored.totals), "periods": _periods(stored)}
+        return responses.respond(request, body)
+
     return router
+
+
+async def report_of(cache: PublishedCache, name: str, publication_id: str) -> tuple[PublishedSeries, RestatementReport]:
+    """The report of a publication of a metric, and its series; for the API and the pages.
+
+    :raises Problem: if there is none.
+    """
+    series = {one.series.name: one for one in await cache.all_published([name])}
+    stored = await run_in_threadpool(restatement_reports.find, cache.settings, sorted(series), publication_id)
+    if stored is None:
+        detail = f"{name} has no publication {publication_id} that restated a number, or its report is not written yet"
+        raise Problem(404, "unknown-publication", detail)
+    return series[stored.series], stored
+
+
+def _periods(stored: RestatementReport) -> list[dict[str, Any]]:
+    """The periods of a report, in order."""
+    in_order = sorted(stored.periods.items(), key=lambda item: str(item[1]["start"]))
+    return [
+        {"window": window_name, **entry, "moved": _moves(entry["moved"])}
+        | {"rows": [{"grain": row["grain"], "moved": _moves(row["moved"])} for row in entry["rows"]]}
+        for window_name, entry in in_order
+    ]
+
+
+def _moves(stored: Mapping[str, Any]) -> dict[str, Any]:
+    return responses.moves({name: restatement_reports.sides_of(values) for name, values in stored.items()})
 
 
 def _publication(settings: Settings, series: str, publication_id: str) -> dict[str, Any] | None:

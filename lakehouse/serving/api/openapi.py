@@ -31,6 +31,8 @@ ERRORS = {
 }
 #: The meanings of status codes of a request that needs a token.
 TOKEN_ERRORS = {401: "A token is needed."}
+#: The meanings of status codes of a request that needs a steward's token.
+STEWARD_ERRORS = TOKEN_ERRORS | {403: "The token does not allow it."}
 #: The meanings of status codes of a request that writes.
 WRITE_ERRORS = TOKEN_ERRORS | {
     403: "The token does not allow it, or the request comes from a page of another site.",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lakehouse.serving.api import lineage, rows
+
 _WINDOW: dict[str, Any] = {
     "metric": "revenue",
     "series": "revenue",
@@ -73,6 +75,8 @@ _OF_TYPE: dict[str, Any] = {
 }
 
 ANSWERS: dict[str, Any] = {
+    "/sources/{source}/rows": rows.EXAMPLE,
+    "/metrics/{name}/publications/{publication_id}": lineage.REPORT_EXAMPLE,
     "/metrics/{name}": _NUMBER
     | {
         "staleness": {"seconds": 5_400, "behind": False, "newest_arrival": "2024-11-08T05:58:12Z"},

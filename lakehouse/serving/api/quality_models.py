@@ -206,6 +206,51 @@ class DecidedModel(Shape):
     waiting_days: list[date] = Field(description="The event days that are rebuilt.")
 
 
+class RestatedRowModel(Shape):
+    """A row of the grain that changed, with the measures that did."""
+
+    grain: dict[str, str | None]
+    moved: dict[str, SidesModel]
+
+
+class RestatedPeriodModel(Shape):
+    """A period of a report."""
+
+    window: str
+    start: date
+    before: str = Field(description="The version before.", examples=["r1"])
+    after: str = Field(examples=["r2"])
+    state: State
+    reason: Reason
+    explanation: str | None
+    changed_rows: int | None
+    moved: dict[str, SidesModel] = Field(description="The totals over the grain, as in the history of the number.")
+    row_count: int = Field(description="The number of rows of the grain that changed.")
+    rows: list[RestatedRowModel] = Field(description="Those that changed most, 10 at most.")
+
+
+class RestatementReportModel(Shape):
+    """What a publication restated, as it was stored."""
+
+    metric: str
+    series: str
+    publication_id: str
+    gold_version: int
+    run_id: str
+    published_at: datetime
+    reason: Reason = Field(description="The most important one.")
+    reasons: dict[str, int] = Field(description="The number of periods per reason.")
+    grain: list[str]
+    measures: list[str]
+    period_count: int = Field(description="The number of restated periods.")
+    totals: dict[str, SidesModel] = Field(description="The sums over all restated periods, of the measures that add up.")
+    periods: list[RestatedPeriodModel] = Field(description="Those that changed most, 50 at most, in order.")
+    causes: dict[str, Any] = Field(description="The trigger of the publication: files, decisions, a backfill.")
+    by: str | None
+    signed_off_by: str | None
+    sign_off_reason: str | None
+
+
 class MetricHealthModel(Shape):
     """One metric as this process sees it."""
 

@@ -27,9 +27,9 @@ NAME = "^[a-z][a-z0-9_]{0,99}$"
 WINDOW = "^([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{4}-W[0-9]{2}|[0-9]{4}-[0-9]{2}|(FY)?[0-9]{4}-Q[1-4]|FY[0-9]{4})$"
 _TIME = r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+ -][0-9]{2}:[0-9]{2})?)?"
 _NAMED = r"[a-z][a-z0-9_]{0,99}_v(FY)?[0-9]{4}[-0-9QW]{0,6}[.]r[0-9]{1,9}([.]a[0-9]{1,9})?"
-VERSION = (
-    "^(latest|final|first|r?[0-9]{1,9}([.]a[0-9]{1,9})?|v[0-9]{1,9}|[0-9]{4}-[0-9]{2}-[0-9]{2}" + _TIME + "|" + _NAMED + ")$"
-)
+#: A day, or a time with or without a time zone.
+MOMENT = "[0-9]{4}-[0-9]{2}-[0-9]{2}" + _TIME
+VERSION = "^(latest|final|first|r?[0-9]{1,9}([.]a[0-9]{1,9})?|v[0-9]{1,9}|" + MOMENT + "|" + _NAMED + ")$"
 #: A plus sign in a URL is decoded as a space.
 _EATEN_PLUS = re.compile(r"(?<=\d) (?=\d\d:\d\d$)")
 #: The range of days; days outside it are moved to its nearest end.
@@ -112,9 +112,14 @@ def version_of(text: str) -> VersionSelector:
     :raises Problem: if it selects nothing, such as the 31st of June.
     """
     try:
-        return version_selector.parse(_EATEN_PLUS.sub("+", text))
+        return version_selector.parse(with_plus(text))
     except UnknownVersionError as problem:
         raise Problem(404, "unknown-version", f"{problem}") from None
+
+
+def with_plus(text: str) -> str:
+    """A time with the plus sign of its time zone, which a URL may have turned into a space."""
+    return _EATEN_PLUS.sub("+", text)
 
 
 def chosen(

@@ -1,4 +1,7 @@
-"""``/page/restated``: the published numbers that changed in a week, before and after, and why."""
+"""``/page/restated``: the published numbers that changed in a week, before and after, and why.
+
+``/page/restated/{name}/{publication_id}`` is the stored report of one publication.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from lakehouse.gold.publication import restatement_reports
 from lakehouse.serving.api.data_quality import restatements
+from lakehouse.serving.api.lineage import PublicationId, report_of
 from lakehouse.serving.http import parameters
-from lakehouse.serving.http.parameters import Day, Parameters
+from lakehouse.serving.http.parameters import Day, MetricName, NoParameters, Parameters
 from lakehouse.serving.reports.formatting import LABELS
 from lakehouse.serving.web.page import PREFIX, respond
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fastapi import APIRouter
 
+    from lakehouse.gold.numbers.comparison import Sides
+    from lakehouse.gold.publication.restatement_reports import RestatementReport
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
     from lakehouse.serving.http.snapshot import VersionSummary
 
@@ -39,8 +48,46 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
         _, end = parameters.span(wanted.through or today, wanted.through or today)
         published = await cache.all_published(sorted(cache.catalog.metrics))
         changes = await run_in_threadpool(_changes, published, end - _WEEK + timedelta(days=1), end)
+        changes["reported"] = await run_in_threadpool(reported, cache, {one.series.name for one in published})
         around = {"older": end - _WEEK, "newer": end + _WEEK if end < today else None, "today": today}
         return respond(request, "restated", "restated", changes | around)
+
+    @router.get(PREFIX + "/restated/{name}/{publication_id}")
+    async def report(request: Request, name: MetricName, publication_id: PublicationId, _: NoParameters) -> Response:
+        published, stored = await report_of(cache, name, publication_id)
+        return respond(request, "restatement_report", "restated", {"name": name} | _report(published, stored))
+
+
+def reported(cache: PublishedCache, series: set[str]) -> set[str]:
+    """The ids of the publications of some series that have a report."""
+    return restatement_reports.reported(cache.settings, series)
+
+
+def _report(published: PublishedSeries, stored: RestatementReport) -> dict[str, Any]:
+    """The report with its numbers as the templates show them."""
+    periods = [
+        {
+            "name": name,
+            "entry": entry,
+            "label": LABELS[entry["state"]],
+            "told": (entry["explanation"] or "").partition(": ")[2],
+            "moved": _changed(stored, entry["moved"]),
+            "rows": [{"grain": row["grain"], "moved": _changed(stored, row["moved"])} for row in entry["rows"]],
+        }
+        for name, entry in sorted(stored.periods.items(), key=lambda item: str(item[1]["start"]))
+    ]
+    return {
+        "report": stored,
+        "by": published.series.kind.value,
+        "periods": periods,
+        "totals": _changed(stored, stored.totals),
+    }
+
+
+def _changed(stored: RestatementReport, moved: Mapping[str, Any]) -> dict[str, Sides]:
+    """The measures that changed, in the order of the contract of then."""
+    every = {name: restatement_reports.sides_of(moved[name]) for name in stored.measures if name in moved}
+    return {name: sides for name, sides in every.items() if sides.changed}
 
 
 def _changes(published: list[PublishedSeries], start: date, end: date) -> dict[str, Any]:
@@ -62,6 +109,7 @@ def _change(published: PublishedSeries, day: date, summary: VersionSummary) -> d
     ((version, moved),) = period_versions.moved(published.series, at, at + 1)
     return {
         "metric": published.series.metric.name if published.series.called is None else published.series.called,
+        "publication": version.row["publication_id"],
         "period": published.series.period(day),
         "version": version,
         "label": LABELS[summary.state.value],

@@ -24,6 +24,7 @@ from lakehouse.serving.reports.formatting import LABELS
 from lakehouse.serving.web import number_views
 from lakehouse.serving.web.charts import numbers as charts
 from lakehouse.serving.web.page import PREFIX, respond
+from lakehouse.serving.web.restated import reported
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,6 +73,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
         values |= await number_views.doubts(cache, published, period, newest.version)
         values["closing"] = number_views.closing(published.series, newest, cache.settings.clock())
         values["source"] = published.series.metric.source
+        values["reported"] = await run_in_threadpool(reported, cache, {published.series.name})
         values["kept"] = await run_in_threadpool(_kept, cache, published, period)
         values["precedent"] = await run_in_threadpool(number_views.precedent, published, newest, cache.settings.clock())
         return respond(request, "story", "metrics", _about(name, period) | values)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FEW, MANY = 100, 1000
 METRIC = metric(grain=["store"], publication={"rollups": ["week", "month"]}, checks={"row_count": {"trailing": {"days": 28}}})
-OPERATIONAL = {"publications", "restatements", "inputs"}
+OPERATIONAL = {"publications", "restatement_reports", "restatements", "inputs"}
 
 
 def logged(settings: Settings) -> dict[str, list[dict[str, Any]]]:

@@ -1,0 +1,274 @@
+"""``ops/restatement_reports``: what each publication that restated numbers changed: every period before and after, and why.
+
+A report is derived from the revisions in gold and the publication's lineage, and is written after the commit: :func:`follow`
+writes those that are missing. It names its measures and grain, so that it can be read whatever becomes of the contract. How it
+is shown belongs to ``serving``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from datetime import date
+from decimal import Decimal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import row_writer, table_io
+from lakehouse.gold.numbers import history
+from lakehouse.gold.numbers.comparison import Sides, added
+from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, parse_version_name
+from lakehouse.ledger import publications
+from lakehouse.ledger.log_table import LogTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from lakehouse.contracts.series import Series
+    from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.ledger.publications import Publication
+    from lakehouse.settings import Settings
+
+#: Of the periods with the greatest changes so many are listed, and of each so many rows of its grain; of a cause so many entries.
+PERIODS, ROWS, CAUSES = 50, 10, 20
+_AT_ONCE, _MASKED_AT_ONCE = 31, 100
+#: Part of a publication's trigger that has no bound, and names what ``files`` does.
+_LEFT_OUT = {"ingestions"}
+_KEYS = ("series", "publication_id")
+
+
+@dataclass(frozen=True)
+class RestatementReport:
+    """What one publication changed.
+
+    ``totals`` has per additive measure the sum over all restated periods before and after; ``periods`` has, by name, those with
+    the greatest changes: their revisions, their totals, the reason, and the rows of the grain with the greatest changes;
+    ``period_count`` counts all. ``reasons`` counts the periods per reason; ``causes`` is the publication's trigger, shortened.
+    """
+
+    series: str
+    publication_id: str
+    gold_version: int
+    run_id: str
+    published_at: datetime
+    reason: RevisionReason
+    reasons: Mapping[str, int]
+    grain: list[str]
+    measures: list[str]
+    period_count: int
+    totals: Mapping[str, Any]
+    periods: Mapping[str, Any]
+    causes: Mapping[str, Any] = field(default_factory=dict)
+    by: str | None = None
+    signed_off_by: str | None = None
+    sign_off_reason: str | None = None
+
+
+def log(settings: Settings) -> LogTable[RestatementReport]:
+    """The table."""
+    return LogTable(RestatementReport, settings, locations.restatement_reports(settings), partition_by="series", sort_keys=False)
+
+
+def find(settings: Settings, series: Collection[str], publication_id: str) -> RestatementReport | None:
+    """The report of a publication of one of some series; None if it restated nothing, or its report is yet to be written."""
+    reports = log(settings).read({"series": series, "publication_id": [publication_id]})
+    return reports[0] if reports else None
+
+
+def reported(settings: Settings, series: Collection[str]) -> set[str]:
+    """The ids of the publications of some series that have a report."""
+    return set(log(settings).select(["publication_id"], {"series": series})["publication_id"].to_pylist())
+
+
+def sides_of(values: Mapping[str, Any]) -> Sides:
+    """A number before and after, as it is stored in a report; decimals are stored as text."""
+    before, after = (Decimal(value) if isinstance(value, str) else value for value in (values["before"], values["after"]))
+    return Sides(before, after)
+
+
+def follow(settings: Settings, series: Series) -> None:
+    """Copy the publications of a series into the ledger, and write a report of each that has none and restated a number."""
+    publications.follow(settings, series.name, locations.gold(settings, series))
+    reports, app_id = log(settings), f"restatement_reports:{series.name}"
+    table = table_io.open_table(reports.path, settings.storage_options)
+    done = (None if table is None else table.transaction_version(app_id)) or 0
+    unmarked = done
+    for publication in publications.after(settings, series.name, done):
+        if not _may_restate(publication):
+            continue
+        report = of_publication(settings, series, publication)
+        unmarked = publication.gold_version
+        if report is not None:
+            reports.append([report], app_id=app_id, app_version=unmarked)
+            done = unmarked
+    if unmarked > done:  # these publications are not looked at again
+        reports.append([], app_id=app_id, app_version=unmarked)
+
+
+def of_publication(settings: Settings, series: Series, publication: Publication) -> RestatementReport | None:
+    """The report of a publication, from the revisions in gold; None if it restated nothing.
+
+    Only its periods are read, some at a time.
+    """
+    reasons, totals, listed, measures = Counter[str](), dict[str, Sides](), list[tuple[Any, str, Any]](), dict[str, None]()
+    for before, after, known in _restated(settings, series, publication):
+        reasons[after.reason.value] += 1
+        moved = history.moved(series, known)[known.index(after)]
+        measures |= dict.fromkeys(moved)
+        for name in moved.keys() & set(series.metric.additive):
+            total = totals.get(name, Sides(None, None))
+            totals[name] = Sides(added([total.before, moved[name].before]), added([total.after, moved[name].after]))
+        size = tuple(-sides.size for sides in moved.values())
+        listed.append((size, after.period, _period(series, before, after, known, moved)))
+        if len(listed) >= 2 * PERIODS:
+            listed = _greatest(listed)
+    if not reasons:
+        return None
+    return RestatementReport(
+        series=series.name,
+        publication_id=publication.publication_id,
+        gold_version=publication.gold_version,
+        run_id=publication.run_id,
+        published_at=publication.recorded_at,
+        reason=next(reason for reason in (*REASONS_BY_PRECEDENCE, *RevisionReason) if reason.value in reasons),
+        reasons=reasons,
+        grain=series.metric.grain,
+        measures=[measure.name for measure in series.metric.measures if measure.name in measures],
+        period_count=reasons.total(),
+        totals={name: sides.as_json() for name, sides in totals.items()},
+        periods={period: entry for _, period, entry in _greatest(listed)},
+        causes=_shortened(publication.trigger),
+        by=publication.by,
+        signed_off_by=publication.signed_off_by,
+        sign_off_reason=publication.sign_off_reason,
+    )
+
+
+def mask(
+    settings: Settings, series: Series, starts: Collection[date], hidden: Callable[[date], Mapping[str, Collection[Any]]]
+) -> int:
+    """Set values of the grain to NULL in the reports of a series; repeating it changes nothing.
+
+    :param starts: the first days of the periods concerned.
+    :param hidden: the values to hide in a period, by column of the grain.
+    :returns: how many reports were changed.
+    """
+    names = {series.period(start).name: start for start in starts}
+    reports, ids, changed = log(settings), sorted(reported(settings, [series.name])), 0
+    for place in range(0, len(ids), _MASKED_AT_ONCE):
+        some = reports.read({"series": [series.name], "publication_id": ids[place : place + _MASKED_AT_ONCE]})
+        masked = [replace(report, periods=_masked(report.periods, names, hidden)) for report in some]
+        rows = [reports.to_row(after) for before, after in zip(some, masked) if before != after]
+        table = pa.Table.from_pylist(rows, schema=reports.schema)
+        row_writer.upsert(reports.path, table, _KEYS, options=settings.storage_options, partition_by="series")
+        changed += len(rows)
+    return changed
+
+
+def _masked(
+    periods: Mapping[str, Any], names: Mapping[str, date], hidden: Callable[[date], Mapping[str, Collection[Any]]]
+) -> dict[str, Any]:
+    masked = dict(periods)
+    for period in periods.keys() & names.keys():
+        texts = {name: {f"{value}" for value in values} for name, values in hidden(names[period]).items()}
+        rows = [
+            row | {"grain": {name: None if value in texts.get(name, ()) else value for name, value in row["grain"].items()}}
+            for row in periods[period]["rows"]
+        ]
+        masked[period] = {**periods[period], "rows": rows}
+    return masked
+
+
+def _may_restate(publication: Publication) -> bool:
+    """Whether a publication has more than first numbers, by the names of its versions."""
+    names = map(parse_version_name, publication.published.values())
+    return any(name is None or name.revision > 1 or name.adjustment is not None for name in names)
+
+
+def _restated(
+    settings: Settings, series: Series, publication: Publication
+) -> Iterator[tuple[PublishedVersion, PublishedVersion, list[PublishedVersion]]]:
+    """The versions that restate a number: the one before, the one that was published, and both their revisions' versions."""
+    starts = sorted(map(date.fromisoformat, publication.published))
+    names = set(publication.published.values())
+    for place in range(0, len(starts), _AT_ONCE):
+        rows = table_io.read(
+            locations.gold(settings, series), None, {series.by: starts[place : place + _AT_ONCE]}, settings.storage_options
+        )
+        for of_period in table_io.split(rows, series.by).values() if rows is not None and len(rows) else ():
+            numbers = pc.unique(of_period.filter(pc.is_in(of_period["version_name"], pa.array(sorted(names))))["revision"])
+            both = pa.array(
+                sorted({number - back for number in numbers.to_pylist() for back in (0, 1)}), of_period["revision"].type
+            )
+            for known in history.versions_in(series, of_period.filter(pc.is_in(of_period["revision"], both))).values():
+                for before, after in pairwise(known):
+                    if after.name in names and (after.adjustment is not None or after.restated_on == after.published_at):
+                        yield before, after, known
+
+
+def _period(
+    series: Series,
+    before: PublishedVersion,
+    after: PublishedVersion,
+    known: Sequence[PublishedVersion],
+    moved: Mapping[str, Sides],
+) -> dict[str, Any]:
+    """One period of a report."""
+    changed = _changed_rows(series, history.in_whole(series, before, known), history.in_whole(series, after, known))
+    return {
+        "start": f"{after.start}",
+        "before": before.label,
+        "after": after.label,
+        "state": after.state.value,
+        "reason": after.reason.value,
+        "explanation": after.row["restatement_reason"],
+        "changed_rows": after.row["changed_rows"],
+        "moved": {name: sides.as_json() for name, sides in moved.items()},
+        "row_count": len(changed),
+        "rows": [
+            {"grain": grain, "moved": {name: sides.as_json() for name, sides in measures.items() if sides.changed}}
+            for grain, measures in changed[:ROWS]
+        ],
+    }
+
+
+def _changed_rows(
+    series: Series, before: PublishedVersion, after: PublishedVersion
+) -> list[tuple[dict[str, str | None], dict[str, Sides]]]:
+    """The rows of the grain that differ, those first in which the first measures differ most; none without a grain."""
+    grain = series.metric.grain
+    if not grain:
+        return []
+    old, new = ({tuple(row[name] for name in grain): row for row in side.rows} for side in (before, after))
+    measures = [measure.name for measure in series.metric.measures if measure.is_number]
+    rows = []
+    for key in {**new, **old}:
+        sides = {name: Sides(old.get(key, {}).get(name), new.get(key, {}).get(name)) for name in measures}
+        if any(one.changed for one in sides.values()):
+            values = {name: None if value is None else f"{value}" for name, value in zip(grain, key)}
+            rows.append((tuple(-one.size for one in sides.values()), f"{key}", values, sides))
+    return [(values, sides) for *_, values, sides in sorted(rows, key=lambda row: row[:2])]
+
+
+def _greatest(listed: list[tuple[Any, str, Any]]) -> list[tuple[Any, str, Any]]:
+    return sorted(listed, key=lambda entry: entry[:2])[:PERIODS]
+
+
+def _shortened(trigger: Mapping[str, Any]) -> dict[str, Any]:
+    """A publication's trigger with few entries of each list and mapping."""
+    causes: dict[str, Any] = {}
+    for name, value in trigger.items():
+        if name in _LEFT_OUT:
+            continue
+        if isinstance(value, list):
+            causes[name] = value[:CAUSES]
+        else:
+            causes[name] = dict(list(value.items())[:CAUSES]) if isinstance(value, dict) else value
+        if isinstance(value, list | dict) and len(value) > CAUSES:
+            causes[f"{name}_in_all"] = len(value)
+    return causes
