@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 _SHOWN = 8
 
 
-def print_undone(settings: Settings, catalog: Catalog, done: Sequence[UndoneSeries], *, restate: bool) -> None:
+def print_undone(settings: Settings, catalog: Catalog, done: Sequence[UndoneSeries], name: str, *, restate: bool) -> None:
     """Print the days that were put back, series by series, and what is pending afterwards.
 
+    :param name: what was undone, such as "the stage".
     :param restate: update the roll-ups now instead.
     """
     for undone in done:
@@ -31,7 +32,7 @@ def print_undone(settings: Settings, catalog: Catalog, done: Sequence[UndoneSeri
         if result.unchanged:
             out.print(f"gold/{name}: put back before, or unchanged: {_listed(result.unchanged)}.", soft_wrap=True)
         if undone.first:
-            first = f"    first published by it, without a number to go back to: {_listed(undone.first)}"
+            first = f"    first published by {name}, without a number to go back to: {_listed(undone.first)}"
             out.print(first, style="yellow", soft_wrap=True)
         ends = f"'lakehouse gold release {undone.daily.metric.name} PERIOD'"
         out.print(f"    They keep these numbers until {ends}.", soft_wrap=True)

@@ -24,11 +24,11 @@ DAY_THRESHOLD, SET_THRESHOLD = Decimal(50), Decimal(10)
 LISTED_DAYS = 366
 
 
-class _Plain(BaseModel):
+class _ReportPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class SampledRow(_Plain):
+class SampledRow(_ReportPart):
     """A key whose rows differ: its rows now and as staged, each as JSON of the content columns."""
 
     record_key: str
@@ -36,7 +36,7 @@ class SampledRow(_Plain):
     after: list[str]
 
 
-class ChangedDay(_Plain):
+class ChangedDay(_ReportPart):
     """A day whose number would change: each measure before and after; None where it has none."""
 
     day: date
@@ -44,7 +44,7 @@ class ChangedDay(_Plain):
     measures: dict[str, tuple[Any, Any]]
 
 
-class ChangedSeries(_Plain):
+class ChangedSeries(_ReportPart):
     """The numbers of a metric that would change.
 
     :ivar days: at most :data:`LISTED_DAYS` of them, ``days_changed`` counts all.
@@ -69,7 +69,7 @@ class ChangedSeries(_Plain):
     final_days: int = 0
 
 
-class StageReport(_Plain):
+class StageReport(_ReportPart):
     """What a stage would change, against the tables as they were.
 
     :ivar silver_version: the version of silver that it was compared with.

@@ -188,7 +188,7 @@ def undo(
     settings, catalog = deployment()
     planned = backfill_log.plan_named(settings, plan)
     done = backfill_undo.undo(settings, catalog, planned, Run(f"cli:{by}", "lakehouse backfill undo", by=by), reason)
-    print_undone(settings, catalog, done, restate=restate)
+    print_undone(settings, catalog, done, "the backfill", restate=restate)
 
 
 def _run(settings: Settings, catalog: Catalog, plan: BackfillPlan, layers: Layers) -> Any:

@@ -170,7 +170,7 @@ def undo(
     settings, catalog = deployment()
     stage = stage_log.find(settings, name)
     done = promotion_rules.undo(settings, catalog, stage, Run(f"cli:{by}", "lakehouse stage undo", by=by), reason)
-    print_undone(settings, catalog, done, restate=restate)
+    print_undone(settings, catalog, done, "the stage", restate=restate)
 
 
 @app.command()
