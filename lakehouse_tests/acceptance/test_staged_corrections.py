@@ -79,7 +79,8 @@ def test_held_back_corrections_end_as_the_truth_and_go_back(
     stage = staging.create(settings, catalog, lambda: spark, request, "run")
     [changed] = stage.report.series
     assert (gold_daily(settings), silver_digest(settings)) == (before, rows_before)
-    assert {changed_day.day for changed_day in changed.days} == {day for day in {*before, *truth} if before.get(day) != truth.get(day)}
+    changed_days = {changed_day.day for changed_day in changed.days}
+    assert changed_days == {day for day in {*before, *truth} if before.get(day) != truth.get(day)}
 
     with polled(lambda: gold_daily(settings)) as states:
         StagePromotion(settings, catalog, instance, lambda: spark).promote(stage.name, "ben", "approved", "the publisher's own")
@@ -92,6 +93,6 @@ def test_held_back_corrections_end_as_the_truth_and_go_back(
     done = promotion_rules.undo(settings, catalog, stage_log.find(settings, stage.name), run, "withdrawn")
     assert gold_daily(settings) == before
     put_back = {revision.start for undone in done for revision in undone.result.published}
-    assert put_back == {changed_day.day for changed_day in changed.days}
+    assert put_back == changed_days
     after = {day: len(known) for day, known in history.history(settings, series, list(truth)).items()}
     assert all(after[day] == versions[day] + (day in put_back) for day in truth), "as new revisions"
