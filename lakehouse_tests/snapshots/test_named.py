@@ -7,12 +7,13 @@ from datetime import date, datetime, timezone
 import pyarrow as pa
 import pytest
 
+from lakehouse.gold.reproduction import reproduce
 from lakehouse.snapshots import input_sets, known_inputs, local_rows, named, rows
 from lakehouse.snapshots.named import NamedSnapshot, SnapshotError
 from lakehouse_tests.support.ingested_files import at, deliver, line
 from lakehouse_tests.support.lake import ROW, Row, contract, rows_once
 from lakehouse_tests.support.quarantine_lake import decide
-from lakehouse_tests.support.reproducible_lake import WEEK_WATERMARK, ReproducibleLake, reproducible_lake
+from lakehouse_tests.support.reproducible_lake import METRICS, WEEK_WATERMARK, ReproducibleLake, reproducible_lake
 
 EVENTS = contract()
 
@@ -95,3 +96,11 @@ def test_its_rows_stay_those_of_its_inputs_whatever_comes_later(settings, spark)
     assert (compared.rows, compared.keys, compared.only_before, compared.only_after) == ((2, 3), (2, 3), 0, 1)
     assert compared.changed == 0
     assert {field.name: field.total for field in compared.fields}["amount"] == (7, 10)
+
+    def total(text: str) -> list[int]:
+        inputs = input_sets.ids_of(settings, "events", named.find(settings, "events", text).inputs)
+        day = date(2024, 2, 1)
+        found = reproduce.from_inputs(settings, lake.catalog, METRICS[0], [day], inputs, lambda: spark)
+        return found[day]["total"].to_pylist()
+
+    assert (total("first"), total("second"), total("through")) == ([3], [2], [5]), "a number from the inputs of a name"

@@ -16,6 +16,9 @@ from lakehouse.cli.number_report import sides_text
 from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import date
+
     from lakehouse.gold.numbers.history import PublishedVersion
 
 app = typer.Typer(help="Published numbers: current and earlier ones, and the reasons for changes.", no_args_is_help=True)
@@ -29,12 +32,18 @@ def show(
     known_at: Annotated[
         str | None, typer.Option(help="Compute the number from what had arrived by this time, published or not; starts Spark.")
     ] = None,
+    snapshot: Annotated[
+        str | None, typer.Option(help="Compute the number from the inputs of this named snapshot; starts Spark.")
+    ] = None,
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
     """Show one version of a period's number, with its state and origin."""
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415 (Arrow loads in a second)
 
     of = arguments.about(metric, period)
+    if snapshot is not None:
+        _show_snapshot(of, snapshot, as_json=as_json)
+        return
     if known_at is not None:
         _show_known(of, arguments.moment(known_at), as_json=as_json)
         return
@@ -163,17 +172,42 @@ def _show_known(of: arguments.About, when: datetime, *, as_json: bool) -> None:
     from lakehouse.gold.reproduction import reproduce  # noqa: PLC0415
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
 
-    period = of.period
-    if period.last != period.start:
-        msg = "--known-at works for days only; add them up, or request a longer period as it was published (--version)"
-        raise typer.BadParameter(msg)
+    _check_day(of, "--known-at")
     with errors.status("computing it from Bronze"):
-        found = reproduce.known_at(of.settings, of.catalog, of.series.metric, [period.start], when, LakeSpark().session)
+        found = reproduce.known_at(of.settings, of.catalog, of.series.metric, [of.period.start], when, LakeSpark().session)
+    _print_computed(of, found, {"known_at": when}, f"as known at {format_moment(when)}", as_json=as_json)
+
+
+def _show_snapshot(of: arguments.About, name: str, *, as_json: bool) -> None:
+    """Print a day's number, computed from the inputs of a named snapshot."""
+    from lakehouse.gold.reproduction import reproduce  # noqa: PLC0415
+    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.snapshots import input_sets, named  # noqa: PLC0415
+
+    _check_day(of, "--snapshot")
+    metric = of.series.metric
+    snapshot = named.find(of.settings, metric.source, name)
+    ids = input_sets.ids_of(of.settings, metric.source, snapshot.inputs)
+    with errors.status("computing it from Bronze"):
+        found = reproduce.from_inputs(
+            of.settings, of.catalog, metric, [of.period.start], ids, LakeSpark().session, snapshot.until
+        )
+    _print_computed(of, found, {"snapshot": name}, f"from the inputs of {name}", as_json=as_json)
+
+
+def _check_day(of: arguments.About, option: str) -> None:
+    if of.period.last != of.period.start:
+        msg = f"{option} works for days only; add them up, or request a longer period as it was published (--version)"
+        raise typer.BadParameter(msg)
+
+
+def _print_computed(of: arguments.About, found: Mapping[date, Any], about: dict[str, Any], words: str, *, as_json: bool) -> None:
+    period = of.period
     rows = found[period.start].to_pylist() if period.start in found else []
     if as_json:
-        out.print(json.dumps({"period": period.name, "known_at": when, "rows": rows}, default=str), soft_wrap=True)
+        out.print(json.dumps({"period": period.name, **about, "rows": rows}, default=str), soft_wrap=True)
         return
-    out.print(f"{of.series.name} {period.name}, as known at {format_moment(when)}", style="bold", soft_wrap=True)
+    out.print(f"{of.series.name} {period.name}, {words}", style="bold", soft_wrap=True)
     for row in rows:
         out.print(f"  {_numbers(row)}", soft_wrap=True)
     if not rows:

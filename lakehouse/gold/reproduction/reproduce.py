@@ -1,7 +1,7 @@
 """Reproduce a published number from the inputs that its revision names, and compare both (rule R10).
 
 Nothing is written, and no older version of a table is read: only Bronze, decisions, and the logs in ``ops``. :func:`known_at`
-computes what a number was as of a time, published or not, in the same way.
+and :func:`from_inputs` compute what a number was as of a time, or from any set of inputs, published or not, in the same way.
 """
 
 from __future__ import annotations
@@ -120,11 +120,26 @@ def known_at(
 
     The arrival time of each row counts, even if its file was read later. Redactions always apply.
     """
-    contract = catalog.sources[metric.source]
-    ids = known_inputs.known_at(settings, contract.dataset, when)
-    spark = session()
+    ids = known_inputs.known_at(settings, metric.source, when)
+    return from_inputs(settings, catalog, metric, days, ids, session, when)
+
+
+def from_inputs(
+    settings: Settings,
+    catalog: Catalog,
+    metric: MetricContract,
+    days: Collection[date],
+    ids: Collection[str],
+    session: Callable[[], SparkSession],
+    until: datetime | None = None,
+) -> dict[date, pa.Table]:
+    """The metric's numbers from a set of inputs, such as a named snapshot, under today's contracts; a day without rows has none.
+
+    :param until: only rows that had arrived by then. Redactions always apply.
+    """
+    contract, spark = catalog.sources[metric.source], session()
     with sized_for(spark, settings, many=recompute.is_large(settings, contract)):
-        rows = silver_merge.state(spark, settings, contract, source_days(metric, days), ids, when)
+        rows = silver_merge.state(spark, settings, contract, source_days(metric, days), ids, until)
         return metric_query.by_day(metric_query.compute(rows, metric, days).toArrow(), metric)
 
 
