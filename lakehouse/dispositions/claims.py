@@ -154,13 +154,15 @@ def choices(
     where: dict[str, Collection[Any]] = {} if policy.chooses_for_table else {"event_date": days}
     if ids is not None:
         where["ingestion_id"] = ids
-    log = table_io.read(locations.key_log(settings, source), [*_CHOSEN_BY, "standing"], where, options)
+    columns = [*_CHOSEN_BY, *judgement_history.CLAIM, "standing"]
+    log = table_io.read(locations.key_log(settings, source), columns, where, options)
     if log is None:
         return policy.choose({}, days)
+    if ids is not None:
+        then = judgement_history.as_of(settings, source, ids)
+        log = judgement_history.judged_as_then(log, table_io.meeting(then, where).select(columns), then)
     if until is not None:
         log = log.filter(pc.less_equal(log["arrival_ts"], pa.scalar(until, log["arrival_ts"].type)))
-    if ids is not None:
-        log = _judged_as_then(log, judgement_history.as_of(settings, source, ids))
     delivered = memberships(settings, contract, ids, until, unrecorded)
     return policy.choose(shares(with_decisions(log, decisions.in_force(settings, source, ids)), delivered), days)
 
@@ -263,10 +265,3 @@ def _newest_of(claims: pa.Table, place: Numbers, rows: Numbers) -> Numbers:
     """For each day of an ingestion that is among some rows, the position of the greatest of these rows."""
     order = rows[np.lexsort([numpy_of(claims[name])[rows] for name in reversed(_ORDER)] + [place[rows]])]
     return order[np.flatnonzero(np.diff(place[order], append=-1))]
-
-
-def _judged_as_then(claims: pa.Table, then: pa.Table) -> pa.Table:
-    """Claims with the status of some earlier judgements in place of theirs."""
-    place = positions(claims, then)
-    standing = pc.if_else(pc.is_valid(place), then["standing"].take(place), claims["standing"])
-    return claims.set_column(claims.column_names.index("standing"), "standing", standing)

@@ -96,12 +96,15 @@ def admitted(spark: SparkSession, log: DataFrame, decided: dict[RowId, Decision]
 
 
 def judged_as_then(spark: SparkSession, log: DataFrame, then: pa.Table) -> DataFrame:
-    """The claims of the key log, with those of ``then`` in place of their present judgement (R10)."""
+    """The claims of the key log, with those of ``then`` in place of their present judgement (R10).
+
+    Those that have no admission status there did not exist then.
+    """
     if not len(then):
         return log
     overlay = dataframes.local(spark, then)
     others = log.join(F.broadcast(overlay.select(*judgement_history.CLAIM)), list(judgement_history.CLAIM), "left_anti")
-    return others.select(*key_log.SCHEMA.names).unionByName(overlay)
+    return others.select(*key_log.SCHEMA.names).unionByName(overlay.where("standing IS NOT NULL"))
 
 
 def of_chosen(spark: SparkSession, contract: SourceContract, claims: DataFrame, chosen: dict[date, Choice]) -> DataFrame:

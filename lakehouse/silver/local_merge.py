@@ -15,6 +15,7 @@ from lakehouse import locations
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import ORDER, arrow_schema, silver_columns
 from lakehouse.dispositions import claims, contests
+from lakehouse.dispositions.readings import in_force
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.row_groups import positions
 from lakehouse.ledger import decisions, key_log, redactions
@@ -111,8 +112,7 @@ def _bronze_rows(settings: Settings, contract: SourceContract, arrival_days: Col
     schema = arrow_schema(silver_columns(contract))
     # By key too: the winner of a key may have come in a large file of the same arrival day.
     where = {"arrival_date": arrival_days, **{name: pc.unique(won[name]) for name in ("ingestion_id", "record_key")}}
-    path = locations.bronze(settings, contract.dataset)
-    bronze = table_io.read(path, [*schema.names, "malformed_reason"], where, settings.storage_options)
+    bronze = in_force.read(settings, contract.dataset, [*schema.names, "malformed_reason"], where)
     if bronze is None:
         return schema.empty_table()
     is_wanted = pc.and_(pc.is_null(bronze["malformed_reason"]), pc.is_valid(positions(bronze, won)))

@@ -17,6 +17,7 @@ from lakehouse import locations
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import ORDER, silver_columns
 from lakehouse.dispositions import claims, judgement_history
+from lakehouse.dispositions.readings import frames
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import decisions, key_log, redactions
 from lakehouse.silver import admitted_claims
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _SORTED_ROWS = 500_000  # about so many a task sorts by day before it writes them
-_CLAIM_ROW = ["arrival_date", "ingestion_id", "line_number"]
+_CLAIM_ROW = ["record_key", "event_date", "arrival_date", "ingestion_id", "line_number"]
 
 
 def winners(counting: DataFrame, *, by_sequence: bool, each_day: bool = False) -> DataFrame:
@@ -87,8 +88,9 @@ def state(
     chosen = claims.choices(settings, contract, days, ids, until)
     living = _living(spark, contract, counting, days, chosen).localCheckpoint()
     arrivals = {row[0] for row in living.select("arrival_date").distinct().collect()}
-    rows = _bronze_rows(spark, settings, contract, {"arrival_date": arrivals})
-    return rows.join(living.select("record_key", *_CLAIM_ROW), ["record_key", *_CLAIM_ROW], "left_semi")
+    rows = _bronze_rows(spark, settings, contract, {"arrival_date": arrivals}, ids)
+    # With the event day, in case a reading of the rows is just being applied: their claims may be others already.
+    return rows.join(living.select(*_CLAIM_ROW), _CLAIM_ROW, "left_semi")
 
 
 def _living(
@@ -248,11 +250,18 @@ def clauses(table: DeltaTable, contract: SourceContract, days: Collection[date])
 
 
 def _bronze_rows(
-    spark: SparkSession, settings: Settings, contract: SourceContract, where: Mapping[str, Collection[Any]]
+    spark: SparkSession,
+    settings: Settings,
+    contract: SourceContract,
+    where: Mapping[str, Collection[Any]],
+    ids: Collection[str] | None = None,
 ) -> DataFrame:
-    """Silver's columns of the sound rows in Bronze that meet ``where``."""
+    """Silver's columns of the sound rows that meet ``where``, as they are in force.
+
+    :param ids: see :func:`state`.
+    """
     columns = [name for name, _ in silver_columns(contract)]
-    rows = dataframes.scan(spark, settings, locations.bronze(settings, contract.dataset), [*columns, "malformed_reason"], where)
+    rows = frames.rows(spark, settings, contract, [*columns, "malformed_reason"], where, ids)
     rows = rows.where(F.col("malformed_reason").isNull()).drop("malformed_reason")
     return redacted(spark, rows, redactions.keys_by_field(settings, contract.dataset))
 
