@@ -221,10 +221,5 @@ def _finished(settings: Settings, contract: SourceContract) -> PlannedRebuild:
         if entry.operation_id in waiting:
             days |= set(entry.touched_days)
             count += entry.rows_judged_otherwise
-    before = (
-        {"code": entries[-1].code_before, "contract": entries[-1].contract_before}
-        if entries
-        else {"code": None, "contract": None}
-    )
     before = {name: getattr(entries[-1], f"{name}_before") if entries else None for name in ("code", "contract")}
     return PlannedRebuild(sorted(days), count, before)
