@@ -154,7 +154,7 @@ def choices(
     where: dict[str, Collection[Any]] = {} if policy.chooses_for_table else {"event_date": days}
     if ids is not None:
         where["ingestion_id"] = ids
-    columns = [*_CHOSEN_BY, *judgement_history.CLAIM, "standing"]
+    columns = list(dict.fromkeys([*_CHOSEN_BY, *judgement_history.CLAIM, "standing"]))
     log = table_io.read(locations.key_log(settings, source), columns, where, options)
     if log is None:
         return policy.choose({}, days)

@@ -20,7 +20,7 @@ from lakehouse.ledger import key_log, rebuild_requests
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from datetime import datetime
+    from datetime import date, datetime
 
     from lakehouse.settings import Settings
 
@@ -63,6 +63,13 @@ def saved_by(settings: Settings, source: str, operation_id: str, ingestion_ids: 
     where = {"ingestion_id": ingestion_ids, "operation_id": [operation_id]}
     log = table_io.read(locations.judgement_history(settings, source), [*key_log.SCHEMA.names], where, settings.storage_options)
     return key_log.SCHEMA.empty_table() if log is None else log.cast(key_log.SCHEMA)
+
+
+def arrival_days_of(settings: Settings, source: str, key: str) -> set[date]:
+    """The arrival days of all claims about a key that were saved, some of which the key log may no longer have."""
+    path, where = locations.judgement_history(settings, source), {"record_key": [key]}
+    saved = table_io.read(path, ["arrival_date"], where, settings.storage_options)
+    return set() if saved is None else set(pc.unique(saved["arrival_date"]).to_pylist())
 
 
 def as_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:

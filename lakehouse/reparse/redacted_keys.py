@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
@@ -16,6 +17,7 @@ from lakehouse.dispositions.readings import in_force
 from lakehouse.dispositions.readings.table import ROW_ID
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger import redactions
+from lakehouse.reparse import changed_claims
 
 if TYPE_CHECKING:
     from datetime import date
@@ -43,9 +45,15 @@ def follow(settings: Settings, contract: SourceContract, of: Settings, days: set
     in_key = {*contract.primary_key, *(contract.synthetic_key.fields if contract.synthetic_key else ())}
     keys = pa.array(sorted({entry.record_key for entry in known}), pa.string())
     wanted = sorted({name for entry in known for name in entry.fields} - set(fields))
-    before = in_force.every_reading(settings, source, [*ROW_ID, "record_key", *fields, *wanted], {"record_key": keys})
+    claimed = [
+        before.filter(pc.is_in(before["record_key"], keys)) for _, before, _ in changed_claims.pieces(settings, of, source)
+    ]
+    if not any(map(len, claimed)):
+        return
+    where = {name: pc.unique(pa.concat_tables(claimed)[name]) for name in ("arrival_date", "ingestion_id")}
+    columns = [*ROW_ID, "record_key", *fields, *wanted]
+    before = in_force.every_reading(settings, source, columns, {**where, "record_key": keys})
     of_row = {tuple(row[name] for name in ROW_ID): row for row in ([] if before is None else before.to_pylist())}
-    where = {"ingestion_id": {ingestion_id for ingestion_id, _ in of_row}}
     path = locations.readings(of, source)
     read = table_io.read(path, [*ROW_ID, "record_key", *fields], where, of.storage_options) if of_row else None
     for row in [] if read is None else read.to_pylist():
@@ -67,7 +75,9 @@ def _follow_row(
     days: set[date],
 ) -> None:
     hidden = {str(former[name]) for name in entry.fields if former.get(name) is not None}
-    shown = {name for name, value in row.items() if name not in {*ROW_ID, "record_key"} and str(value) in hidden}
+    # A field of another name that reads the same column of the file; one that was visible before stays visible.
+    fields = (name for name in row if name not in {*ROW_ID, "record_key"} and former.get(name) is None)
+    shown = {name for name in fields if str(row[name]) in hidden}
     needed = shown | set(entry.fields)
     exposed = sorted(needed & in_key)
     if exposed:
