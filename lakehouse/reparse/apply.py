@@ -190,15 +190,9 @@ def _replace_claims(
         spark_commits.merge(spark, settings, merged, path, clauses, why)
         return
     table = row_writer.open_or_create(path, key_log.SCHEMA, settings.storage_options)
-    claims = []
-    for _, before, after in changed_claims.pieces(settings, from_, source):
-        gone = changed_claims.without(before, after)
-        claims += [
-            after.append_column("_gone", pa.repeat(False, len(after))),
-            gone.append_column("_gone", pa.repeat(True, len(gone))),
-        ]
-    if claims and len(merging := pa.concat_tables(claims)):
-        spark_commits.merge_rows(table, settings, path, merging, clauses, why)
+    claims = list(changed_claims.replacements(settings, from_, source))
+    if claims:
+        spark_commits.merge_rows(table, settings, path, pa.concat_tables(claims), clauses, why)
 
 
 def _finished(settings: Settings, contract: SourceContract) -> PlannedRebuild:

@@ -79,7 +79,22 @@ def _claims_of(settings: Settings, source: str, rows: pa.Table) -> pa.Table:
     return log.filter(pc.is_valid(positions(log, rows))).cast(key_log.SCHEMA)
 
 
-def without(claimed: pa.Table, others: pa.Table) -> pa.Table:
+def replacements(settings: Settings, of: Settings, source: str) -> Iterator[pa.Table]:
+    """The claims to be merged into the key log so that it holds those of a reading, in pieces; none where it does already.
+
+    A claim that is ``_gone`` is to be deleted.
+    """
+    for rows, _, after in pieces(settings, of, source):
+        logged = _claims_of(settings, source, rows)
+        order = [(name, "ascending") for name in judgement_history.CLAIM]
+        if logged.sort_by(order).equals(after.sort_by(order)):
+            continue
+        gone = _without(logged, after)
+        for claimed, is_gone in ((after, False), (gone, True)):
+            yield claimed.append_column("_gone", pa.repeat(is_gone, len(claimed)))
+
+
+def _without(claimed: pa.Table, others: pa.Table) -> pa.Table:
     """The claims that are not among others, whatever their judgement."""
     numbers = groups(*(pa.chunked_array([*claimed[name].chunks, *others[name].chunks]) for name in judgement_history.CLAIM))
     return claimed.filter(pa.array(~np.isin(numbers[: len(claimed)], numbers[len(claimed) :])))
