@@ -67,9 +67,18 @@ def saved_by(settings: Settings, source: str, operation_id: str, ingestion_ids: 
 
 def arrival_days_of(settings: Settings, source: str, key: str) -> set[date]:
     """The arrival days of all claims about a key that were saved, some of which the key log may no longer have."""
+    return _days_of(settings, source, key, "arrival_date")
+
+
+def event_days_of(settings: Settings, source: str, key: str) -> set[date]:
+    """The event days of these claims."""
+    return _days_of(settings, source, key, "event_date")
+
+
+def _days_of(settings: Settings, source: str, key: str, column: str) -> set[date]:
     path, where = locations.judgement_history(settings, source), {"record_key": [key]}
-    saved = table_io.read(path, ["arrival_date"], where, settings.storage_options)
-    return set() if saved is None else set(pc.unique(saved["arrival_date"]).to_pylist())
+    saved = table_io.read(path, [column], where, settings.storage_options)
+    return set() if saved is None else set(pc.unique(saved[column].drop_null()).to_pylist())
 
 
 def as_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:

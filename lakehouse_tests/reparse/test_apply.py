@@ -206,6 +206,23 @@ def test_a_redaction_follows_a_row_to_its_new_key(settings, spark) -> None:
     }
 
 
+def test_a_later_redaction_hides_what_earlier_states_show_under_another_key(settings, spark) -> None:
+    lake = lake_with(settings, spark)
+    ids, former = lake.inputs(), lake.contract
+    fields = [{"name": "key", "type": "string", "column": "event_time"}, {"name": "amount", "type": "int"}]
+    lake.contract = source(model={"fields": fields}, primary_key=["key"], changes={"op": "op"})
+    reread(lake)
+    redact_fields(settings, lake.contract, "2024-02-01T12:00:00", ["amount"], by="ben", reason="asked to")
+    lake.update()
+    assert {(row[0], row[2]) for row in lake.silver()} == {
+        ("2024-02-01T02:00:00", 1),
+        ("2024-02-01T12:00:00", None),
+        ("2024-02-01T11:00:00", 4),
+    }
+    lake.contract = former
+    assert {(row[0], row[2]) for row in lake.rebuilt([date(2024, 1, 31), FIRST, SECOND], ids)} == {("b", None), ("d", 4)}
+
+
 def test_rows_under_a_policy_that_replaces_days_are_read_again(settings, spark) -> None:
     policy = {"changes": {}, "materialization": {"reprocess_policy": "overwrite_partition_safe"}}
     lake = lake_with(settings, spark, **policy)

@@ -16,7 +16,7 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.dispositions.readings.table import NUMBER, READING_ID, RECEIVED, ROW_ID, requested
 from lakehouse.dispositions.row_groups import positions
-from lakehouse.ledger import rebuild_requests
+from lakehouse.ledger import key_log, rebuild_requests
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -105,6 +105,24 @@ def every_reading(settings: Settings, source: str, columns: Sequence[str], where
     tables = [table_io.read(path(settings, source), columns, where, options) for path in (locations.bronze, locations.readings)]
     known = [table for table in tables if table is not None]
     return pa.concat_tables(known, promote_options="default") if known else None
+
+
+def former_keys(settings: Settings, source: str, key: str) -> set[str]:
+    """The keys under which rows of a key were read otherwise and which no row has now.
+
+    Only earlier states of silver show them.
+    """
+    if readings_of(settings, source) is None:
+        return set()
+    claimed = key_log.about(settings, source, [*ROW_ID, "arrival_date"], [key])
+    if claimed is None or not len(claimed):
+        return set()
+    where = {name: pc.unique(claimed[name]) for name in _FIXED}
+    rows = every_reading(settings, source, [*ROW_ID, "record_key"], where)
+    if rows is None:
+        return set()
+    keys = pc.unique(rows.filter(pc.is_valid(positions(rows, claimed)))["record_key"]).to_pylist()
+    return {other for other in keys if other not in {None, key} and not key_log.arrival_days_of(settings, source, [other])}
 
 
 def requests_of(settings: Settings, source: str, rows: Collection[RowId]) -> dict[RowId, RebuildRequest]:

@@ -36,17 +36,17 @@ def test_what_would_change_is_shown_before_it_is_put_into_force(tmp_path: Path) 
     lakehouse("replay", "sales", "--landing", f"{tmp_path / 'landing'}")
     text = (contracts / "sales.yaml").read_text()
     (contracts / "sales.yaml").write_text(text.replace("clocks:\n", "clocks:\n  timezone: Asia/Tokyo\n"))
-    asked = ("reparse", "sales", "--by", "anna", "--reason", "the shops are in Tokyo")
-    shown = lakehouse(*asked)
+    command = ("reparse", "sales", "--by", "anna", "--reason", "the shops are in Tokyo")
+    shown = lakehouse(*command)
     assert "2 rows of bronze/sales read again." in shown
     assert "1 read otherwise." in shown
     assert "event_date: 2024-11-05 -> 2024-11-06" in shown
     assert "Nothing has changed yet." in shown
     assert list((tmp_path / "lake").glob("staging/*")) == []
     assert "read again by" not in lakehouse("trace", "sales", "1")
-    applied = lakehouse(*asked, "--now")
+    applied = lakehouse(*command, "--now")
     assert "gold/revenue: 2024-11-05, 2024-11-06 restated." in applied
     assert "read again by anna" in lakehouse("trace", "sales", "1")
     (record,) = json.loads(lakehouse("trace", "sales", "1", "--json"))["records"]
     assert (record["event_date"], record["reading"]["reason"]) == ("2024-11-06", "the shops are in Tokyo")
-    assert "No row reads otherwise" in lakehouse(*asked, "--now")
+    assert "No row reads otherwise" in lakehouse(*command, "--now")
