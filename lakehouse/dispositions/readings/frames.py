@@ -49,8 +49,10 @@ def rows(
     known = [name for name in dict.fromkeys([*columns, *ROW_ID, NUMBER]) if name in held]
     about = {**where, READING_ID: readings.ids}
     again = dataframes.scan(spark, settings, locations.readings(settings, source), [*known, READING_ID], about)
-    newest = again.groupBy(*ROW_ID).agg(F.max(NUMBER).alias(NUMBER))
-    again = again.join(newest, [*ROW_ID, NUMBER], "left_semi")
+    newest = again.select(*ROW_ID)
+    if len(readings.ids) > 1:
+        newest = again.groupBy(*ROW_ID).agg(F.max(NUMBER).alias(NUMBER))
+        again = again.join(newest, [*ROW_ID, NUMBER], "left_semi")
     # A column that is newer than every reading is empty in them.
     read = again.select(*(F.col(name) if name in held else F.lit(None).cast(kinds[name]).alias(name) for name in columns))
     return first.join(newest, list(ROW_ID), "left_anti").select(*columns).unionByName(read)
