@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from lakehouse.reparse.changed_claims import ReadingChanges
     from lakehouse.settings import Settings
 
-#: Renewed between the steps.
-_APPLYING = leases.Work("_applying", timedelta(minutes=5))
+#: Renewed after each step.
+APPLYING = leases.Work("_applying", timedelta(minutes=15))
 
 
 class ReadingError(LakehouseError):
@@ -63,21 +63,29 @@ def apply(
     """
     source = contract.dataset
     path = locations.readings(settings, source)
-    number = leases.take(path, _APPLYING, settings.storage_options)
-    if number is None:
+    turn = [leases.take(path, APPLYING, settings.storage_options)]
+    if turn[-1] is None:
         msg = (
             f"another process is applying a reading of {source}, or was stopped while it did: wait until it ends, at most "
-            f"{_APPLYING.expires // timedelta(minutes=1)} minutes, and repeat the command"
+            f"{APPLYING.expires // timedelta(minutes=1)} minutes, and repeat the command"
         )
         raise ReadingError(msg)
+
+    def go_on() -> None:
+        turn.append(turn[-1] and leases.renew(path, APPLYING, turn[-1], settings.storage_options))
+        if turn[-1] is None:
+            msg = f"another process has begun to apply a reading of {source}, because this one took too long: repeat the command"
+            raise ReadingError(msg)
+
     try:
         why = _described(from_, source)
         if why is not None and why[READING_ID] not in readings_table.requested(settings, source):
             _check_current(settings, contract, why)
-            _put_into_force(settings, contract, session, from_, why, by, reason)
+            _put_into_force(settings, contract, session, from_, why, by, reason, go_on)
         return _finished(settings, contract)
     finally:
-        leases.end(path, _APPLYING, number, settings.storage_options)
+        if turn[-1] is not None:
+            leases.end(path, APPLYING, turn[-1], settings.storage_options)
 
 
 def _described(from_: Settings, source: str) -> dict[str, Any] | None:
@@ -110,14 +118,18 @@ def _put_into_force(
     why: dict[str, Any],
     by: str,
     reason: str,
+    go_on: Callable[[], None],
 ) -> None:
     source, reading_id = contract.dataset, why[READING_ID]
     changes = changed_claims.changes(settings, from_, contract)
     redacted_keys.follow(settings, contract, from_, set(changes.days))
     _copy_rows(settings, contract, session, from_, why)
+    go_on()
     for _, before, after in changed_claims.pieces(settings, from_, source):
         judgement_history.record(settings, source, reading_id, pa.concat_tables([before, after]), settings.clock())
+        go_on()
     _replace_claims(settings, source, session, from_, changes)
+    go_on()
     before, now = provenance.newest_in_silver(settings, source), provenance.stamp(contract)
     entry = RebuildRequest(
         source=source,

@@ -8,10 +8,10 @@ from itertools import count
 import pytest
 
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.delta import leases, table_io
 from lakehouse.ledger import rebuild_requests
 from lakehouse.ledger.row_states import StewardVerdict
-from lakehouse.reparse.apply import ReadingError
+from lakehouse.reparse.apply import APPLYING, ReadingError
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.lake import Lake, csv_file
 from lakehouse_tests.support.quarantine_lake import decide, dispositions_by_key
@@ -157,6 +157,8 @@ def test_a_reading_that_is_no_longer_current_is_refused(settings, spark) -> None
     first, second = folder(settings, "first"), folder(settings, "second")
     read(lake, first)
     read(lake, second, FIRST, FIRST)
+    with leases.held(locations.readings(settings, "events"), APPLYING), pytest.raises(ReadingError, match="another process"):
+        put(lake, first)
     put(lake, first)
     with pytest.raises(ReadingError, match="before another reading was put into force: read the records again"):
         put(lake, second)
