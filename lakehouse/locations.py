@@ -20,7 +20,7 @@ _LAYERS = ("bronze", "silver", "gold", "ops")
 _KEYS = "_keys"
 #: Layer and suffix of the tables that every source has, besides silver.
 _SOURCE_TABLES = (
-    *(("bronze", suffix) for suffix in ("", "_decisions", "_redactions")),
+    *(("bronze", suffix) for suffix in ("", "_decisions", "_redactions", "_readings")),
     ("silver", "_quarantine"),
     *(("ops", suffix) for suffix in (_KEYS, "_dispositions", "_overruled")),
 )
@@ -46,6 +46,11 @@ def decisions(settings: Settings, source: str) -> str:
 def redactions(settings: Settings, source: str) -> str:
     """The values of a source that were redacted."""
     return settings.table("bronze", f"{source}_redactions")
+
+
+def readings(settings: Settings, source: str) -> str:
+    """The rows of a source that were parsed again with another result."""
+    return settings.table("bronze", f"{source}_readings")
 
 
 def silver(settings: Settings, source: str) -> str:

@@ -42,6 +42,22 @@ def mapped(function: Callable[[pa.Table], T], rows: Iterable[pa.Table]) -> Itera
             yield waiting.popleft().result()
 
 
+def together(rows: Iterable[pa.Table], count: int) -> Iterator[pa.Table]:
+    """The same rows in as few pieces as have about ``count`` rows each, so that few commits write them; none without rows."""
+    import pyarrow as pa  # noqa: PLC0415 (this module is imported by those that need no Arrow)
+
+    held: list[pa.Table] = []
+    held_rows = 0
+    for piece in rows:
+        held.append(piece)
+        held_rows += len(piece)
+        if held_rows >= count:
+            yield pa.concat_tables(held)
+            held, held_rows = [], 0
+    if held_rows:
+        yield pa.concat_tables(held)
+
+
 @contextmanager
 def listened_to_by(listener: Listener, every: float = 5) -> Iterator[None]:
     """Within the context, a listener is told how far long work is, besides the listeners of outer contexts.

@@ -249,6 +249,7 @@ class Ingest:
             run_id=self._run_id,
             recorded_at=self._settings.clock(),
             delivery=delivery,
+            header=fingerprint.header,
         )
 
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from lakehouse import object_store
-from lakehouse.bronze.file_formats import FileProblem, check_readable, read_records
+from lakehouse.bronze.file_formats import FileProblem, check_readable, numbered_lines, read_records, unzipped
 from lakehouse.object_store import S3
 
 if TYPE_CHECKING:
@@ -71,11 +71,15 @@ class Listing:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The hash of a file's bytes, their number, and the reason why the file as a whole cannot be read, if there is one."""
+    """The hash of a file's bytes, their number, and the reason why the file as a whole cannot be read, if there is one.
+
+    ``header`` is the header line of a CSV file.
+    """
 
     content_hash: str
     bytes: int
     problem: str | None = None
+    header: str | None = None
 
     @property
     def ingestion_id(self) -> str:
@@ -171,7 +175,31 @@ def fingerprint(settings: Settings, contract: SourceContract, file: LandingFile)
         _check_whole(settings, contract, file)
     except FileProblem as problem:
         return Fingerprint(digest.hexdigest(), size, str(problem))
-    return Fingerprint(digest.hexdigest(), size)
+    return Fingerprint(digest.hexdigest(), size, header=_header(settings, contract, file.path))
+
+
+def header_in_landing(settings: Settings, contract: SourceContract, name: str, content_hash: str) -> str | None:
+    """The header line of an ingested CSV file; None if landing no longer has the file with this content.
+
+    :param name: its path below the landing folder.
+    """
+    system, root = _file_system(settings, contract)
+    path, digest = f"{root}/{name}", hashlib.sha256()
+    if not system.get_file_info(path).is_file:
+        return None
+    with open_file(settings, contract, path) as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    return _header(settings, contract, path) if digest.hexdigest() == content_hash else None
+
+
+def _header(settings: Settings, contract: SourceContract, path: str) -> str | None:
+    """The header line of a CSV file that can be read; None for an empty file, and for other formats."""
+    if contract.source.format != "csv":
+        return None
+    with open_file(settings, contract, path) as stream:
+        lines = (line.rstrip(b"\r\n") for _, line in numbered_lines(unzipped(stream)))
+        return next((line.decode() for line in lines if line), None)
 
 
 def count_records(settings: Settings, contract: SourceContract, file: LandingFile) -> int:

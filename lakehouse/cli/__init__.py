@@ -43,6 +43,7 @@ from lakehouse.cli.commands import (
     views,
 )
 from lakehouse.cli.commands import rebuild as commands_rebuild
+from lakehouse.cli.commands import reparse as commands_reparse
 from lakehouse.cli.commands import rows as commands_rows
 from lakehouse.cli.console import errors
 from lakehouse.errors import LakehouseError
@@ -69,6 +70,7 @@ app.command("simulate", rich_help_panel=START)(simulate.simulate)
 app.add_typer(contract.app, name="contract", rich_help_panel=START)
 app.command("replay", rich_help_panel=INGEST)(replay.replay)
 app.command("rebuild", rich_help_panel=INGEST)(commands_rebuild.rebuild)
+app.command("reparse", rich_help_panel=INGEST)(commands_reparse.reparse)
 app.add_typer(backfill.app, name="backfill", rich_help_panel=INGEST)
 app.command("account", rich_help_panel=ROWS)(commands_account.account)
 app.command("rows", rich_help_panel=ROWS)(commands_rows.rows)

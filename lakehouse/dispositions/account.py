@@ -19,6 +19,7 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import content_columns
 from lakehouse.dispositions import claims, contests
+from lakehouse.dispositions.readings import in_force
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.row_groups import cases, content_numbers, groups, numpy_of, positions
 from lakehouse.ledger import decisions, ingestions, key_log
@@ -128,7 +129,7 @@ def table(
     """
     given = {"arrival_date": arrival_days, "record_key": keys}
     where: dict[str, Any] = {name: values for name, values in given.items() if values is not None}
-    in_bronze = table_io.read(locations.bronze(settings, contract.dataset), _COLUMNS, where, settings.storage_options)
+    in_bronze = in_force.read(settings, contract.dataset, _COLUMNS, where)
     if in_bronze is None:
         return SCHEMA.empty_table()
     in_bronze = _sorted(in_bronze)
@@ -166,8 +167,7 @@ def pieces(
 
 def malformed(settings: Settings, contract: SourceContract, where: Where) -> Iterator[pa.Table]:
     """The malformed rows of some arrival days and ingestions, in pieces; :data:`SCHEMA`. They make no claim."""
-    path = locations.bronze(settings, contract.dataset)
-    for piece in table_io.pieces(path, _COLUMNS, where, settings.storage_options):
+    for piece in in_force.pieces(settings, contract.dataset, _COLUMNS, where):
         rows = piece.filter(pc.is_valid(piece["malformed_reason"])).rename_columns({"malformed_reason": "because"})
         rows = rows.append_column("disposition", pa.repeat(Disposition.MALFORMED.value, len(rows)))
         rows = rows.append_column("lives", pa.repeat(pa.scalar(False), len(rows)))
@@ -288,8 +288,7 @@ def _contents(settings: Settings, contract: SourceContract, of_claims: pa.Table)
     """A number of the content of each claim's row, without its provenance; see ``row_groups.content_numbers``."""
     columns = [name for name, _ in content_columns(contract)] + ["change_op", "corrects_key"]
     where = {"arrival_date": pc.unique(of_claims["arrival_date"]), "record_key": pc.unique(of_claims["record_key"])}
-    path = locations.bronze(settings, contract.dataset)
-    bronze = table_io.read(path, ["ingestion_id", "line_number", *columns], where, settings.storage_options)
+    bronze = in_force.read(settings, contract.dataset, ["ingestion_id", "line_number", *columns], where)
     if bronze is None:
         return pa.nulls(len(of_claims), pa.int64())
     numbers = content_numbers(bronze.select(columns))

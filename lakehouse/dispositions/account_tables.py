@@ -7,6 +7,7 @@ have changed. What a stopped run left out is written when the run is repeated. L
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from lakehouse import locations, pieces
 from lakehouse.delta import row_writer, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account, claims
+from lakehouse.dispositions.readings import in_force
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.row_groups import positions
 from lakehouse.ledger import decisions, key_log, redactions
@@ -129,19 +131,36 @@ def after_decision(settings: Settings, contract: SourceContract, keys: set[str],
     _enter(settings, contract, affected)
 
 
-def after_rebuild(settings: Settings, contract: SourceContract, days: set[date]) -> None:
-    """Write every row whose key has been on some event days."""
+def after_rebuild(settings: Settings, contract: SourceContract, days: set[date], rows: pa.Table | None = None) -> None:
+    """Write every row whose key has been on some event days.
+
+    :param rows: further rows that have been read again (their ids and arrival days), whether they are sound or malformed now.
+    """
 
     def affected() -> Iterator[pa.Table]:
-        if not policy_of(contract).chooses_deliveries:
-            yield from account.pieces(settings, contract, {"event_date": days})
+        listed = _about_days(settings, contract, days)
+        if rows is None:
+            yield from listed
             return
-        path = locations.key_log(settings, contract.dataset)
-        keys = table_io.distinct(path, ["record_key"], {"event_date": days}, settings.storage_options)
-        about = pa.array([], pa.string()) if keys is None else pc.unique(keys["record_key"])
-        yield _of_arrivals(settings, contract, about, days)
+        more, rest = {name: pc.unique(rows[name]) for name in ("arrival_date", "ingestion_id")}, rows
+        for piece in listed:
+            rest = rest.filter(pc.is_null(positions(rest, piece)))
+            yield piece
+        others = (account.pieces(settings, contract, more), account.malformed(settings, contract, more)) if len(rest) else ()
+        for piece in chain.from_iterable(others):
+            yield piece.filter(pc.is_valid(positions(piece, rest)))
 
     _enter(settings, contract, affected)
+
+
+def _about_days(settings: Settings, contract: SourceContract, days: set[date]) -> Iterator[pa.Table]:
+    if not policy_of(contract).chooses_deliveries:
+        yield from account.pieces(settings, contract, {"event_date": days})
+        return
+    path = locations.key_log(settings, contract.dataset)
+    keys = table_io.distinct(path, ["record_key"], {"event_date": days}, settings.storage_options)
+    about = pa.array([], pa.string()) if keys is None else pc.unique(keys["record_key"])
+    yield _of_arrivals(settings, contract, about, days)
 
 
 def _of_arrivals(
@@ -203,9 +222,9 @@ def _write(
         return others, reviewed
 
     others, reviewed = append()
-    for changed in _together(others):
+    for changed in pieces.together(others, _MERGED_ROWS):
         row_writer.upsert(path, changed, ROW_KEYS, options=options, partition_by="arrival_date")
-    for rows in _together(reviewed):
+    for rows in pieces.together(reviewed, _MERGED_ROWS):
         entries = _quarantine_entries(settings, contract, rows, existing)
         row_writer.upsert(locations.quarantine(settings, source), entries, ROW_KEYS, options=options, partition_by="arrival_date")
 
@@ -222,20 +241,6 @@ def _new_ingestions(table: DeltaTable, delivered: Where) -> list[str]:
     return sorted(set(delivered["ingestion_id"]) - set(present["ingestion_id"].to_pylist()))
 
 
-def _together(tables: list[pa.Table]) -> Iterator[pa.Table]:
-    """The rows of some tables in as few tables as fit into memory, so that few commits write them."""
-    held: list[pa.Table] = []
-    count = 0
-    for table in tables:
-        held.append(table)
-        count += len(table)
-        if count >= _MERGED_ROWS:
-            yield pa.concat_tables(held)
-            held, count = [], 0
-    if count:
-        yield pa.concat_tables(held)
-
-
 def _are_reviewed(rows: pa.Table, existing: pa.Table) -> pa.ChunkedArray:
     """Whether rows are or were in the quarantine.
 
@@ -248,10 +253,9 @@ def _are_reviewed(rows: pa.Table, existing: pa.Table) -> pa.ChunkedArray:
 
 def _quarantine_entries(settings: Settings, contract: SourceContract, rows: pa.Table, existing: pa.Table) -> pa.Table:
     """The quarantine's entries for rows that :func:`_are_reviewed`, with redacted fields set to NULL."""
-    source, options = contract.dataset, settings.storage_options
-    schema = quarantine_schema(contract)
+    source, schema = contract.dataset, quarantine_schema(contract)
     where = {name: pc.unique(rows[name]) for name in ROW_KEYS}
-    content = table_io.read(locations.bronze(settings, source), [name for name, _ in bronze_columns(contract)], where, options)
+    content = in_force.read(settings, source, [name for name, _ in bronze_columns(contract)], where)
     if content is None:
         return schema.empty_table()
     place = positions(content, rows)

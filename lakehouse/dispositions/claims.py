@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.event_day import arrived_at
 from lakehouse.delta import table_io
-from lakehouse.delta.columns import ORDER, arrow_schema, silver_columns
+from lakehouse.delta.columns import ORDER
 from lakehouse.dispositions import judgement_history
 from lakehouse.dispositions.reprocess_policy import Share, policy_of
 from lakehouse.dispositions.row_groups import groups, numpy_of, positions
-from lakehouse.ledger import decisions, ingestions, key_log, redactions
+from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.ledger.row_ids import delivery_name
 from lakehouse.ledger.row_states import AdmissionStatus, StewardVerdict
 
@@ -156,15 +156,17 @@ def choices(
     where: dict[str, Collection[Any]] = {} if policy.chooses_for_table else {"event_date": days}
     if ids is not None:
         where["ingestion_id"] = ids
-    log = table_io.read(locations.key_log(settings, source), [*_CHOSEN_BY, "standing"], where, options)
+    columns = list(dict.fromkeys([*_CHOSEN_BY, *judgement_history.CLAIM, "standing"]))
+    log = table_io.read(locations.key_log(settings, source), columns, where, options)
     if staged is not None:
-        log = _with_staged(log, settings, staged, source, where)
+        log = _with_staged(log, settings, staged, source, columns, where)
     if log is None:
         return policy.choose({}, days)
+    if ids is not None:
+        then = judgement_history.as_of(settings, source, ids)
+        log = judgement_history.judged_as_then(log, table_io.meeting(then, where).select(columns), then)
     if until is not None:
         log = log.filter(pc.less_equal(log["arrival_ts"], pa.scalar(until, log["arrival_ts"].type)))
-    if ids is not None:
-        log = judged_as_then(log, judgement_history.as_of(settings, source, ids))
     delivered = memberships(settings, contract, ids, until, unrecorded)
     if staged is not None:
         for ingestion_id, of_stage in memberships(staged, contract).items():
@@ -244,16 +246,19 @@ def shares(claims: pa.Table, delivered: Mapping[str, Collection[Membership]]) ->
 
 
 def _with_staged(
-    log: pa.Table | None, settings: Settings, staged: Settings, source: str, where: Mapping[str, Collection[Any]]
+    log: pa.Table | None, settings: Settings, staged: Settings, source: str, columns: Sequence[str], where: table_io.Where
 ) -> pa.Table | None:
-    """Claims with those of a stage; content that Bronze has already adds none."""
-    new = ingestions.ingested(ingestions.all_of(staged, source)).keys() - ingestions.ingested(ingestions.all_of(settings, source))
+    """Claims with those of a stage: of its files, unless Bronze has their content, or of its reading, in place of the former."""
     days = {name: values for name, values in where.items() if name == "event_date"}
-    path, columns = locations.key_log(staged, source), [*_CHOSEN_BY, "standing"]
-    added = table_io.read(path, columns, {**days, "ingestion_id": sorted(new)}, staged.storage_options)
+    options = staged.storage_options
+    reading = table_io.read(locations.readings(staged, source), ["ingestion_id", "line_number"], None, options)
+    if reading is None:
+        days |= {"ingestion_id": ingestions.only_in(staged, settings, source)}
+    added = table_io.read(locations.key_log(staged, source), columns, days, options)
     if log is None or added is None:
         return added if log is None else log
-    return pa.concat_tables([log, added.cast(log.schema)])
+    others = log if reading is None else log.filter(pc.is_null(positions(log, reading)))
+    return pa.concat_tables([others, added.cast(log.schema)])
 
 
 class _Part(NamedTuple):
@@ -290,17 +295,3 @@ def _newest_of(claims: pa.Table, place: Numbers, rows: Numbers) -> Numbers:
     """For each day of an ingestion that is among some rows, the position of the greatest of these rows."""
     order = rows[np.lexsort([numpy_of(claims[name])[rows] for name in reversed(_ORDER)] + [place[rows]])]
     return order[np.flatnonzero(np.diff(place[order], append=-1))]
-
-
-def bronze_rows(settings: Settings, contract: SourceContract, arrival_days: Collection[date], won: pa.Table) -> pa.Table:
-    """Silver's columns of the rows that make some claims, as far as the arrival days contain them; redacted fields are NULL."""
-    schema = arrow_schema(silver_columns(contract))
-    # By key too: the winner of a key may have come in a large file of the same arrival day.
-    where = {"arrival_date": arrival_days, **{name: pc.unique(won[name]) for name in ("ingestion_id", "record_key")}}
-    path = locations.bronze(settings, contract.dataset)
-    bronze = table_io.read(path, [*schema.names, "malformed_reason"], where, settings.storage_options)
-    if bronze is None:
-        return schema.empty_table()
-    is_wanted = pc.and_(pc.is_null(bronze["malformed_reason"]), pc.is_valid(positions(bronze, won)))
-    rows = bronze.filter(is_wanted).select(schema.names)
-    return redactions.applied(rows, redactions.keys_by_field(settings, contract.dataset))

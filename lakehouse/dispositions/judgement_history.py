@@ -20,7 +20,7 @@ from lakehouse.ledger import key_log, rebuild_requests
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from datetime import datetime
+    from datetime import date, datetime
 
     from lakehouse.settings import Settings
 
@@ -58,22 +58,64 @@ def record(settings: Settings, source: str, operation_id: str, claims: pa.Table,
     row_writer.append(locations.judgement_history(settings, source), table, options=settings.storage_options, app_id=app_id)
 
 
+def saved_by(settings: Settings, source: str, operation_id: str, ingestion_ids: pa.Array) -> pa.Table:
+    """The claims of some ingestions that were saved before an operation, those without an admission status included."""
+    where = {"ingestion_id": ingestion_ids, "operation_id": [operation_id]}
+    log = table_io.read(locations.judgement_history(settings, source), [*key_log.SCHEMA.names], where, settings.storage_options)
+    return key_log.SCHEMA.empty_table() if log is None else log.cast(key_log.SCHEMA)
+
+
+def arrival_days_of(settings: Settings, source: str, key: str) -> set[date]:
+    """The arrival days of all claims about a key that were saved, some of which the key log may no longer have."""
+    return _days_of(settings, source, key, "arrival_date")
+
+
+def event_days_of(settings: Settings, source: str, key: str) -> set[date]:
+    """The event days of these claims."""
+    return _days_of(settings, source, key, "event_date")
+
+
+def _days_of(settings: Settings, source: str, key: str, column: str) -> set[date]:
+    path, where = locations.judgement_history(settings, source), {"record_key": [key]}
+    saved = table_io.read(path, [column], where, settings.storage_options)
+    return set() if saved is None else set(pc.unique(saved[column].drop_null()).to_pylist())
+
+
 def as_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:
     """The claims that replace those in the key log, so that they are judged as these operations left them.
 
     They are the claims before the first request that is not among ``ids``. Any record of an operation identifies it, because
-    it is recorded again once its rows are judged.
+    it is recorded again once its rows are judged. An operation that was never recorded, because it was stopped, belongs to the
+    next one. A claim without an admission status is to be left out: it did not exist.
     """
     log = table_io.read(locations.judgement_history(settings, source), _SCHEMA.names, None, settings.storage_options)
     if log is None or not len(log):
         return key_log.SCHEMA.empty_table()
     judging = {entry.operation_id: (entry.identity, entry.recorded_at) for entry in rebuild_requests.all_of(settings, source)}
     counted = {judging[one] for one in ids if one in judging}
-    later = [one for one in pc.unique(log["operation_id"]).to_pylist() if judging.get(one) not in counted]
+    numbers = log.group_by("operation_id").aggregate([("number", "min")]).sort_by([("number_min", "descending")])
+    later, is_later = [], True
+    for operation_id in numbers["operation_id"].to_pylist():
+        is_later = judging[operation_id] not in counted if operation_id in judging else is_later
+        later += [operation_id] if is_later else []
     undone = log.filter(pc.is_in(log["operation_id"], pa.array(later, pa.string()))).sort_by("number")
     undone = undone.append_column("position", pa.array(np.arange(len(undone))))
     first = undone.group_by(list(CLAIM)).aggregate([("position", "min")])
     return undone.take(first["position_min"]).select(key_log.SCHEMA.names).cast(key_log.SCHEMA)
+
+
+def judged_as_then(claims: pa.Table, replacing: pa.Table, then: pa.Table) -> pa.Table:
+    """Claims of the key log, with earlier ones in place of theirs; the same for DataFrames is in ``silver.admitted_claims``.
+
+    :param replacing: those of ``then`` that belong among the claims, with their columns.
+    :param then: all claims that :func:`as_of` gives.
+    """
+    if not len(then):
+        return claims
+    numbers = groups(*(pa.chunked_array([*claims[name].chunks, *then[name].chunks]) for name in CLAIM))
+    is_replaced = np.isin(numbers[: len(claims)], numbers[len(claims) :])
+    existed = replacing.filter(pc.is_valid(replacing["standing"]))
+    return pa.concat_tables([claims.filter(pa.array(~is_replaced)), existed.cast(claims.schema)])
 
 
 def judged_otherwise(recorded: pa.Table, judged: pa.Table) -> pa.Table:

@@ -15,6 +15,7 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import bronze_columns
 from lakehouse.dispositions import judged_rows
 from lakehouse.dispositions.judged_rows import failure_column
+from lakehouse.dispositions.readings import frames, in_force
 from lakehouse.dispositions.row_groups import positions
 from lakehouse.errors import LakehouseError
 from lakehouse.spark import dataframes
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.table_io import Where
@@ -41,6 +42,8 @@ class RuleError(LakehouseError):
 def judged(settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], where: Where) -> Iterator[pa.Table]:
     """Rows of Bronze as the key log expects them, in pieces: columns ``BRONZE_COLUMNS`` and ``JUDGED``.
 
+    A row that was read again is judged as it is in force.
+
     :param where: which rows: values of ``arrival_date`` and ``ingestion_id``.
     :raises RuleError: for a row rule that Spark cannot run.
     """
@@ -53,7 +56,27 @@ def judged(settings: Settings, contract: SourceContract, session: Callable[[], S
     def judge(rows: pa.Table) -> pa.Table:
         return judged_rows.judged(contract, rows if failed is None else _with_failures(rows, failed))
 
-    yield from pieces.mapped(judge, table_io.pieces_of_version(table, judged_rows.columns_to_judge(contract), where))
+    columns = judged_rows.columns_to_judge(contract)
+    yield from pieces.mapped(judge, in_force.pieces(settings, contract.dataset, columns, where))
+
+
+def judged_reading(
+    settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], of: Settings, where: Where
+) -> Iterator[pa.Table]:
+    """The same for the rows of a reading that is not in force.
+
+    :param of: the settings of the folder that holds the reading.
+    """
+    path, columns, failed = locations.readings(of, contract.dataset), [name for name, _ in bronze_columns(contract)], None
+    if contract.quality.named_rules:
+        with without_ansi(session()):
+            failed = _failing(contract, dataframes.scan(session(), settings, path, columns, where), where)
+
+    def judge(rows: pa.Table) -> pa.Table:
+        return judged_rows.judged(contract, rows if failed is None else _with_failures(rows, failed))
+
+    read = table_io.pieces(path, judged_rows.columns_to_judge(contract), where, of.storage_options)
+    yield from pieces.mapped(judge, read)
 
 
 def _with_failures(rows: pa.Table, failed: pa.Table) -> pa.Table:
@@ -70,14 +93,13 @@ def failing(settings: Settings, contract: SourceContract, spark: SparkSession, w
 
     :raises RuleError: for a rule that Spark cannot run.
     """
-    with without_ansi(spark):
-        return _failing(settings, contract, spark, where)
-
-
-def _failing(settings: Settings, contract: SourceContract, spark: SparkSession, where: Where) -> pa.Table:
-    rules = contract.quality.named_rules
     columns = [name for name, _ in bronze_columns(contract)]
-    rows = dataframes.scan(spark, settings, locations.bronze(settings, contract.dataset), columns, where)
+    with without_ansi(spark):
+        return _failing(contract, frames.rows(spark, settings, contract, columns, where), where)
+
+
+def _failing(contract: SourceContract, rows: DataFrame, where: Where) -> pa.Table:
+    rules = contract.quality.named_rules
     rows = rows.where("malformed_reason IS NULL AND change_op <> 'delete'")
     fails = {}
     for name, rule in rules.items():

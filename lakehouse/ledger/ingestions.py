@@ -29,7 +29,8 @@ class Ingestion:
 
     ``newest_arrival`` and ``newest_event`` are the greatest times of its sound rows, an event counted at the latest when it
     arrived; ``newest_marker`` is that of its rows which the contract's watermark takes for markers; ``skewed`` counts the rows
-    whose event lies ahead of their arrival. They are empty in entries of earlier releases.
+    whose event lies ahead of their arrival. ``header`` is the header line of a CSV file, without which its raw records cannot be
+    read again. They are empty in entries of earlier releases.
     """
 
     source: str
@@ -52,6 +53,7 @@ class Ingestion:
     newest_marker: datetime | None = field(default=None, kw_only=True)
     skewed: int = field(default=0, kw_only=True)
     delivery: str | None = field(default=None, kw_only=True)
+    header: str | None = field(default=None, kw_only=True)
 
     @property
     def input_id(self) -> str:
@@ -106,6 +108,12 @@ def all_of(settings: Settings, source: str) -> Sequence[Ingestion]:
 def ingested(entries: Iterable[Ingestion]) -> dict[str, Ingestion]:
     """The ingestions that are in Bronze, by id."""
     return {entry.ingestion_id: entry for entry in entries if entry.status == "ingested"}
+
+
+def only_in(settings: Settings, other: Settings, source: str) -> list[str]:
+    """The ingestions of one lake whose content another one does not have."""
+    here, there = (ingested(all_of(lake, source)).keys() for lake in (settings, other))
+    return sorted(here - there)
 
 
 def inputs(entries: Iterable[Ingestion]) -> dict[str, Ingestion]:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-BUG_REPLAY, BACKFILL = "bug_replay", "backfill"
+BUG_REPLAY, BACKFILL, REPARSE = "bug_replay", "backfill", "reparse"
+#: The operations that correct how rows were read or judged; numbers are published again for the reason ``bug_replay``.
+REPLAYS = frozenset({BUG_REPLAY, REPARSE})
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,8 @@ class RebuildRequest:
     """One request to rebuild a range of days; ``touched_days`` are the days of the range and others that it affects.
 
     ``code_before`` and ``contract_before`` are the versions that wrote silver's newest commit at that time, ``..._after`` those
-    that carry out the request.
+    that carry out the request. The days of a :data:`REPARSE` are arrival days, and its id is that of its reading;
+    ``rows_judged_otherwise`` counts the rows that read otherwise, ``malformed_more`` by how many malformed rows they have more.
     """
 
     source: str
@@ -40,6 +43,7 @@ class RebuildRequest:
     contract_before: str | None
     contract_after: str
     rows_judged_otherwise: int = field(default=0, kw_only=True)
+    malformed_more: int = field(default=0, kw_only=True)
     touched_days: list[date] = field(default_factory=list, kw_only=True)
     attempt: int = field(default=1, kw_only=True)
     recorded_at: datetime
@@ -47,7 +51,13 @@ class RebuildRequest:
     @property
     def identity(self) -> tuple[object, ...]:
         """The values in which a repeated request equals the first one."""
-        return self.operation, self.first_day, self.last_day, self.reason, self.runner_id, self.code_after, self.contract_after
+        values = self.operation, self.first_day, self.last_day, self.reason, self.runner_id, self.code_after, self.contract_after
+        return (*values, self.operation_id) if self.operation == REPARSE else values
+
+    @property
+    def published_as(self) -> str:
+        """The operation by which readers of numbers know it."""
+        return BUG_REPLAY if self.operation in REPLAYS else self.operation
 
 
 def log(settings: Settings) -> LogTable[RebuildRequest]:
@@ -55,13 +65,15 @@ def log(settings: Settings) -> LogTable[RebuildRequest]:
     return LogTable(RebuildRequest, settings, locations.rebuild_requests(settings), partition_by="source")
 
 
-def record(settings: Settings, entry: RebuildRequest) -> str:
+def record(settings: Settings, entry: RebuildRequest, operation_id: str | None = None) -> str:
     """Append a request, once.
 
+    :param operation_id: its id, if it has one already, as a reading has.
     :returns: its id.
     """
-    text = f"{entry.source}{entry.identity}{entry.recorded_at.isoformat()}{entry.attempt}"
-    operation_id = InputKind.REBUILD_REQUEST.id_of(text)
+    if operation_id is None:
+        text = f"{entry.source}{entry.identity}{entry.recorded_at.isoformat()}{entry.attempt}"
+        operation_id = InputKind.REBUILD_REQUEST.id_of(text)
     log(settings).append([replace(entry, operation_id=operation_id)], app_id=operation_id)
     return operation_id
 

@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
+from lakehouse.delta import table_io
 from lakehouse.dispositions import judgement_history
+from lakehouse.dispositions.readings.table import ROW_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.ledger.row_states import AdmissionStatus
@@ -96,27 +98,27 @@ def admitted(spark: SparkSession, log: DataFrame, decided: dict[RowId, Decision]
 
 
 def judged_as_then(spark: SparkSession, log: DataFrame, then: pa.Table) -> DataFrame:
-    """The claims of the key log, with those of ``then`` in place of their present judgement (R10)."""
+    """The claims of the key log, with those of ``then`` in place of their present judgement (R10).
+
+    Those that have no admission status there did not exist then.
+    """
     if not len(then):
         return log
     overlay = dataframes.local(spark, then)
     others = log.join(F.broadcast(overlay.select(*judgement_history.CLAIM)), list(judgement_history.CLAIM), "left_anti")
-    return others.select(*key_log.SCHEMA.names).unionByName(overlay)
-
-
-def only_staged(settings: Settings, staged: Settings, source: str) -> list[str]:
-    """The ingestions of a stage whose content Bronze does not have yet."""
-    return sorted(set(recorded(staged, source)) - set(recorded(settings, source)))
+    return others.select(*key_log.SCHEMA.names).unionByName(overlay.where("standing IS NOT NULL"))
 
 
 def with_staged(spark: SparkSession, log: DataFrame, settings: Settings, staged: Settings, source: str) -> DataFrame:
-    """The claims of the key log with those of a stage; content that Bronze has already adds none.
+    """The claims of the key log with those of a stage: of its files, or of its reading, in place of the former ones.
 
-    :param staged: the lake of the stage.
+    :param staged: the lake of the stage; of its files, content that Bronze has already adds no claim.
     """
-    added = spark.read.format("delta").load(locations.key_log(staged, source))
-    added = added.where(F.col("ingestion_id").isin(only_staged(settings, staged, source)))
-    return log.unionByName(added.select(*log.columns))
+    added = spark.read.format("delta").load(locations.key_log(staged, source)).select(*log.columns)
+    if table_io.open_table(locations.readings(staged, source), staged.storage_options) is None:
+        return log.unionByName(added.where(F.col("ingestion_id").isin(ingestions.only_in(staged, settings, source))))
+    rows = spark.read.format("delta").load(locations.readings(staged, source)).select(*ROW_ID)
+    return log.join(rows, list(ROW_ID), "left_anti").unionByName(added)
 
 
 def of_chosen(spark: SparkSession, contract: SourceContract, claims: DataFrame, chosen: dict[date, Choice]) -> DataFrame:

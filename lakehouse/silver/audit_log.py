@@ -108,7 +108,7 @@ class Cause:
     def of_others(self) -> Ruling | None:
         """How the changes of all other keys are recorded; None if arrivals caused them, so that each row decides."""
         by, reason = self.why.get("by"), self.why.get("reason")
-        if self.why.get("operation") == rebuild_requests.BUG_REPLAY:
+        if self.why.get("operation") in rebuild_requests.REPLAYS:
             return Ruling("replay", by, reason)
         if self.ingestions:
             return None

@@ -15,6 +15,7 @@ from lakehouse import locations
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import ORDER, silver_columns
 from lakehouse.dispositions import claims, contests
+from lakehouse.dispositions.readings import claimed_rows
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.row_groups import positions
 from lakehouse.ledger import decisions, key_log
@@ -80,7 +81,7 @@ def _merge_rows(
     keys, _ = key_log.keys_and_days(settings, source, ingestion_ids, arrival_days)
     claimed = claims_about(settings, source, keys, admitted_claims.recorded(settings, source))
     counting = claims.with_decisions(claimed, decisions.in_force(settings, source))
-    return rows_to_merge(contract, days, counting, lambda won: claims.bronze_rows(settings, contract, arrival_days, won))
+    return rows_to_merge(contract, days, counting, lambda won: claimed_rows.read(settings, contract, arrival_days, won))
 
 
 def claims_about(settings: Settings, source: str, keys: pa.Array, ingestion_ids: Collection[str]) -> pa.Table:

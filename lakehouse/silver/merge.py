@@ -17,15 +17,16 @@ from lakehouse import locations
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import ORDER, silver_columns
 from lakehouse.dispositions import claims, judgement_history
+from lakehouse.dispositions.readings import frames
 from lakehouse.dispositions.reprocess_policy import policy_of
-from lakehouse.ledger import decisions, key_log, redactions
+from lakehouse.ledger import decisions, key_log
 from lakehouse.silver import admitted_claims
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark import dataframes
 from lakehouse.spark.commits import MergeClauses
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
     from datetime import date, datetime
 
     from deltalake import DeltaTable
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _SORTED_ROWS = 500_000  # about so many a task sorts by day before it writes them
-_CLAIM_ROW = ["arrival_date", "ingestion_id", "line_number"]
+_CLAIM_ROW = ["record_key", "event_date", "arrival_date", "ingestion_id", "line_number"]
 
 
 def winners(counting: DataFrame, *, by_sequence: bool, each_day: bool = False) -> DataFrame:
@@ -91,24 +92,9 @@ def state(
     chosen = claims.choices(settings, contract, days, ids, until, staged=staged)
     living = _living(spark, contract, counting, days, chosen).localCheckpoint()
     arrivals = {row[0] for row in living.select("arrival_date").distinct().collect()}
-    rows = _bronze_rows(spark, settings, contract, {"arrival_date": arrivals})
-    if staged is not None:
-        rows = _with_staged_rows(spark, rows, settings, staged, contract)
-    return rows.join(living.select("record_key", *_CLAIM_ROW), ["record_key", *_CLAIM_ROW], "left_semi")
-
-
-def _with_staged_rows(
-    spark: SparkSession, rows: DataFrame, settings: Settings, staged: Settings, contract: SourceContract
-) -> DataFrame:
-    """The rows with those of a stage; content that Bronze has already adds none."""
-    ids = admitted_claims.only_staged(settings, staged, contract.dataset)
-    columns = [name for name, _ in silver_columns(contract)]
-    added = dataframes.scan(
-        spark, staged, locations.bronze(staged, contract.dataset), [*columns, "malformed_reason"], {"ingestion_id": ids}
-    )
-    added = added.where(F.col("malformed_reason").isNull()).drop("malformed_reason")
-    added = redacted(spark, added, redactions.keys_by_field(settings, contract.dataset))
-    return rows.unionByName(added)
+    rows = frames.sound_rows(spark, settings, contract, {"arrival_date": arrivals}, ids, staged)
+    # With the event day, in case a reading of the rows is just being applied: their claims may be others already.
+    return rows.join(living.select(*_CLAIM_ROW), _CLAIM_ROW, "left_semi")
 
 
 def _living(
@@ -211,7 +197,7 @@ def _first_rows(
     source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
     contested = admitted_claims.contested_keys(settings, source, ingestion_ids, settings.local_rows)
     delivered = {"arrival_date": arrival_days, "ingestion_id": ingestion_ids}
-    rows = _bronze_rows(spark, settings, contract, delivered).where(_on(days)).select(*columns)
+    rows = frames.sound_rows(spark, settings, contract, delivered).where(_on(days)).select(*columns)
     if contested is None:
         weighed = admitted_claims.about_keys_of(spark, settings, source, ingestion_ids)
     elif len(contested):
@@ -239,7 +225,7 @@ def _merge_source(
     won = winners(counting, by_sequence=bool(contract.order.sequence)).join(places, "record_key")
     won = won.withColumn("_lives", _lives(days) & (F.col("event_date") == F.col("_day")))
     rest = won.select("record_key", "_day", "_lives", "retired", *(F.col(name).alias(f"_{name}") for name in ORDER))
-    rows = _bronze_rows(spark, settings, contract, {"arrival_date": arrival_days}).withColumn("_present", F.lit(True))
+    rows = frames.sound_rows(spark, settings, contract, {"arrival_date": arrival_days}).withColumn("_present", F.lit(True))
     same_row = [
         rows.record_key == rest.record_key,
         rows.ingestion_id == rest["_ingestion_id"],
@@ -265,27 +251,6 @@ def clauses(table: DeltaTable, contract: SourceContract, days: Collection[date])
         columns=columns,
         emptied=[item.name for item in table.schema().fields if item.name not in columns],
     )
-
-
-def _bronze_rows(
-    spark: SparkSession, settings: Settings, contract: SourceContract, where: Mapping[str, Collection[Any]]
-) -> DataFrame:
-    """Silver's columns of the sound rows in Bronze that meet ``where``."""
-    columns = [name for name, _ in silver_columns(contract)]
-    rows = dataframes.scan(spark, settings, locations.bronze(settings, contract.dataset), [*columns, "malformed_reason"], where)
-    rows = rows.where(F.col("malformed_reason").isNull()).drop("malformed_reason")
-    return redacted(spark, rows, redactions.keys_by_field(settings, contract.dataset))
-
-
-def redacted(spark: SparkSession, rows: DataFrame, keys_by_field: Mapping[str, Collection[str]]) -> DataFrame:
-    """The rows, with the redacted fields of their keys set to NULL."""
-    if not keys_by_field:
-        return rows
-    fields = {key: [name for name, keys in keys_by_field.items() if key in keys] for key in set().union(*keys_by_field.values())}
-    overlay = pa.Table.from_pylist([{"record_key": key, "_redacted": names} for key, names in fields.items()])
-    joined = rows.join(F.broadcast(dataframes.local(spark, overlay)), "record_key", "left")
-    hidden = {name: F.coalesce(F.array_contains("_redacted", name), F.lit(False)) for name in keys_by_field}
-    return joined.select(*(F.when(~hidden[name], F.col(name)).alias(name) if name in hidden else name for name in rows.columns))
 
 
 def _lives(days: Collection[date]) -> Column:

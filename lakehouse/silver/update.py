@@ -16,6 +16,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fi
 from lakehouse import locations
 from lakehouse.delta import change_feed, partition_writer, provenance, table_io
 from lakehouse.delta.columns import bronze_columns, silver_columns
+from lakehouse.dispositions.readings import in_force
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import applied_inputs, ingestions, key_log, rebuild_requests
 from lakehouse.ledger.input_ids import is_manual_input
@@ -192,10 +193,13 @@ def _check_key_log(settings: Settings, source: str) -> None:
     known = ingestions.ingested(ingestions.all_of(settings, source))
     read = sum(entry.rows for entry in known.values())
     malformed = sum(entry.malformed for entry in known.values())
+    malformed += sum(entry.malformed_more for entry in rebuild_requests.all_of(settings, source))
     claims = 0 if log is None else table_io.rows_at_most(log, {})
     if table is None or (table_io.rows_at_most(table, {}) == read and claims >= read - malformed):
         return  # counted from Delta's logs, so that the rebuild of a day does not read all of Bronze
-    held = table_io.read_version(table, ["ingestion_id", "arrival_date", "malformed_reason"])
+    held = in_force.read(settings, source, ["ingestion_id", "arrival_date", "malformed_reason"])
+    if held is None:
+        return
     sound = held.filter(pc.is_null(held["malformed_reason"])).group_by(["ingestion_id", "arrival_date"]).aggregate([])
     logged = set() if log is None else set(table_io.read_version(log, ["ingestion_id"])["ingestion_id"].to_pylist())
     covered = pa.array(sorted(logged & known.keys()), pa.string())

@@ -17,6 +17,7 @@ from lakehouse import locations
 from lakehouse.delta import data_files, table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import claims, contests, judgement_history
+from lakehouse.dispositions.readings import claimed_rows
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.row_groups import numpy_of
 from lakehouse.ledger import decisions, key_log, redactions
@@ -114,21 +115,25 @@ def computed(
     on_days = {"event_date": days}
     if policy.chooses_deliveries and not _are_few(settings, source, {} if policy.chooses_for_table else on_days):
         return None
-    concerned = key_log.keys_at_most(settings, source, on_days | ({} if keys is None else {"record_key": keys}), at_most)
+    asked = on_days | ({} if keys is None else {"record_key": keys})
+    concerned = key_log.keys_at_most(settings, source, asked, at_most)
     if concerned is None:
         return None
+    then = judgement_history.as_of(settings, source, ids)
+    concerned = pc.unique(pa.chunked_array([concerned, *table_io.meeting(then, asked)["record_key"].chunks], pa.string()))
     log = key_log.about(settings, source, [*contests.RANKED, "standing"], concerned)
     claimed = key_log.SCHEMA.empty_table().select([*contests.RANKED, "standing"]) if log is None else log
+    about_these = then.filter(pc.is_in(then["record_key"], value_set=concerned)).select(claimed.column_names)
+    claimed = judgement_history.judged_as_then(claimed, about_these, then)
     claimed = claimed.filter(pc.is_in(claimed["ingestion_id"], value_set=pa.array(sorted(ids), pa.string())))
     if until is not None:
         claimed = claimed.filter(pc.less_equal(claimed["arrival_ts"], pa.scalar(until, claimed["arrival_ts"].type)))
-    claimed = claims.judged_as_then(claimed, judgement_history.as_of(settings, source, ids))
     claimed = claims.with_decisions(claimed, decisions.in_force(settings, source, ids))
     admitted = claimed.filter(claims.are_admitted(claimed))
     living = _living(contract, admitted, days, claims.choices(settings, contract, days, ids, until))
     if len(living) > at_most:
         return None
-    rows = claims.bronze_rows(settings, contract, pc.unique(living["arrival_date"]), living)
+    rows = claimed_rows.read(settings, contract, pc.unique(living["arrival_date"]), living, ids)
     return _in_order(rows.cast(arrow_schema(silver_columns(contract))))
 
 

@@ -111,9 +111,20 @@ def add_missing_columns(spark: Callable[[], SparkSession], settings: Settings, p
     :param spark: called only when there is a column to add.
     :raises SchemaChangeError: when a column has another type.
     """
+    new = missing_columns(settings, path, columns)
+    if new:
+        with commit_lease.held(settings, path):
+            spark().sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS ({ddl(new)})")
+
+
+def missing_columns(settings: Settings, path: str, columns: Columns) -> Columns:
+    """The columns of a contract that a table lacks; none if there is no table.
+
+    :raises SchemaChangeError: when a column has another type.
+    """
     table = table_io.open_table(path, settings.storage_options)
     if table is None:
-        return
+        return ()
     actual = {item.name: item.type for item in pa.schema(table.schema().to_arrow())}
     wanted = arrow_schema(columns)
     changed = [(item.name, actual[item.name], item.type) for item in wanted if actual.get(item.name, item.type) != item.type]
@@ -124,10 +135,7 @@ def add_missing_columns(spark: Callable[[], SparkSession], settings: Settings, p
             "(with 'column:' it reads the same column of the file), or set the old type again"
         )
         raise SchemaChangeError(msg)
-    new = tuple((name, kind) for name, kind in columns if name not in actual)
-    if new:
-        with commit_lease.held(settings, path):
-            spark().sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS ({ddl(new)})")
+    return tuple((name, kind) for name, kind in columns if name not in actual)
 
 
 def append_alone(frame: DataFrame, settings: Settings, path: str, app_id: str, since: int, metadata: Mapping[str, Any]) -> None:

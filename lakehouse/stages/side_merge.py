@@ -15,6 +15,7 @@ from lakehouse import locations
 from lakehouse.delta import change_feed, partition_writer, table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import claims
+from lakehouse.dispositions.readings import claimed_rows
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import decisions, ingestions
 from lakehouse.silver import admitted_claims, local_merge
@@ -72,7 +73,7 @@ def merge(
 
 def _rows_to_merge(settings: Settings, stage: Settings, contract: SourceContract, days: Collection[date]) -> pa.Table:
     source = contract.dataset
-    new = admitted_claims.only_staged(settings, stage, source)
+    new = ingestions.only_in(stage, settings, source)
     path, columns = locations.key_log(stage, source), ["record_key", "arrival_date"]
     staged = table_io.read(path, columns, {"ingestion_id": new}, stage.storage_options)
     keys = pa.array([], pa.string()) if staged is None else pc.unique(staged["record_key"])
@@ -90,8 +91,8 @@ def _rows_to_merge(settings: Settings, stage: Settings, contract: SourceContract
     counting = claims.with_decisions(claimed, decisions.in_force(settings, source))
 
     def rows_of(won: pa.Table) -> pa.Table:
-        found = [claims.bronze_rows(stage, contract, arrivals, won)]
-        found += [claims.bronze_rows(settings, contract, older, won)] if older else []
+        found = [claimed_rows.read(stage, contract, arrivals, won)]
+        found += [claimed_rows.read(settings, contract, older, won)] if older else []
         return pa.concat_tables(found)
 
     return local_merge.rows_to_merge(contract, days, counting, rows_of)

@@ -16,6 +16,8 @@ from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.contracts.series import Series, source_days
 from lakehouse.delta import partition_writer, table_io
+from lakehouse.dispositions import judgement_history
+from lakehouse.dispositions.readings import in_force
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.publication import restatement_reports, write_audit_publish
 from lakehouse.ledger import key_log
@@ -111,10 +113,10 @@ def _masked(series: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tup
 
 
 def _values_of(settings: Settings, contract: SourceContract, key: str, names: list[str]) -> _Values:
-    """All values of some fields of a key in Bronze."""
-    arrivals = key_log.arrival_days_of(settings, contract.dataset, [key])
-    where = {"arrival_date": arrivals, "record_key": [key]}
-    found = table_io.read(locations.bronze(settings, contract.dataset), names, where, settings.storage_options)
+    """All values of some fields of a key in Bronze and in its readings."""
+    source = contract.dataset
+    arrivals = key_log.arrival_days_of(settings, source, [key]) | judgement_history.arrival_days_of(settings, source, key)
+    found = in_force.every_reading(settings, source, names, {"arrival_date": arrivals, "record_key": [key]})
     return {name: set() if found is None else set(found[name].to_pylist()) - {None} for name in names}
 
 

@@ -6,9 +6,11 @@ to ``mask_published``, decisions about rows belong to ``decide``.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakehouse.dispositions import account_tables
+from lakehouse.dispositions import account_tables, judgement_history
+from lakehouse.dispositions.readings import in_force
 from lakehouse.ledger import key_log, redactions
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver.audit_overlay import erasure
@@ -36,6 +38,8 @@ def redact_fields(
 ) -> list[date]:
     """Hide fields of a key in silver and in everything that is computed from it.
 
+    Earlier states show the rows of the key under other keys, if they were read again since: the fields of these are hidden too.
+
     :param metrics: the metrics that read the source: published rows whose grain shows a hidden value are masked.
     :returns: the event days that silver has to rebuild.
     :raises StewardError: for a key that no row has, a field that the contract does not have, or one that is part of the key.
@@ -52,6 +56,11 @@ def redact_fields(
     erasure.erase(settings, source)
     account_tables.after_decision(settings, contract, {key}, days)
     mask_published.mask(settings, contract, metrics, key, fields, days)
+    for former in sorted(in_force.former_keys(settings, source, key)):
+        former_days = judgement_history.event_days_of(settings, source, former)
+        redactions.record(settings, source, replace(entry, record_key=former))
+        erasure.erase(settings, source)
+        mask_published.mask(settings, contract, metrics, former, fields, former_days)
     return sorted(days)
 
 

@@ -12,6 +12,7 @@ from lakehouse import locations
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
+from lakehouse.gold.restatement import lineage
 from lakehouse.ledger import applied_inputs
 from lakehouse.silver import merge as silver_merge
 from lakehouse.silver import update as silver_update
@@ -97,6 +98,10 @@ class Lake:
     def silver(self) -> set[Row]:
         """What silver holds; no row is there twice."""
         return rows_once(table_io.read(locations.silver(self.settings, self.contract.dataset), list(ROW)))
+
+    def inputs(self) -> set[str]:
+        """The ids of everything that silver is computed from now."""
+        return set(lineage.of_silver(self.settings, self.contract.dataset).ids)
 
     def rebuilt(self, days: Collection[date], ingestion_ids: Collection[str] | None = None) -> set[Row]:
         """What silver should hold on the days, made from Bronze."""

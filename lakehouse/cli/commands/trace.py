@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lakehouse.cli.console import catalog_with, errors, out
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lakehouse.dispositions.account import BronzeRow
     from lakehouse.impact.key_history import SilverChange
+    from lakehouse.ledger.rebuild_requests import RebuildRequest
+    from lakehouse.ledger.row_ids import RowId
 
 
 def trace(
@@ -22,30 +26,43 @@ def trace(
 ) -> None:
     """Show the disposition of each record of a key with its reason, the changes in Silver, and the published days it changed."""
     from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.dispositions.readings import in_force  # noqa: PLC0415
     from lakehouse.impact import key_history  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = catalog_with(source)
     contract, metrics = catalog.sources[source], catalog.metrics_of(source)
     records = dispositions_account.rows(settings, contract, keys=[key])
+    readings = in_force.requests_of(settings, source, [row.row_id for row in records])
     if not records:
         errors.print(f"No row of bronze/{source} has the key {key!r}.", style="yellow")
         raise typer.Exit(1)
     story, oldest = key_history.silver_life(settings, contract, metrics, key)
     if as_json:
-        told = {"key": key, "records": [asdict(row) for row in records], "silver": [asdict(change) for change in story]}
+        rows = [asdict(row) | {"reading": _reading_in_json(readings.get(row.row_id))} for row in records]
+        told = {"key": key, "records": rows, "silver": [asdict(change) for change in story]}
         out.print(json.dumps(told, default=str), soft_wrap=True)
         return
-    _print_records(records)
+    _print_records(records, readings)
     _print_life(story, oldest)
 
 
-def _print_records(records: list[BronzeRow]) -> None:
+def _reading_in_json(request: RebuildRequest | None) -> dict[str, Any] | None:
+    if request is None:
+        return None
+    named = {"by": request.runner_id, "reason": request.reason, "recorded_at": request.recorded_at}
+    return {"reading_id": request.operation_id, **named}
+
+
+def _print_records(records: list[BronzeRow], readings: Mapping[RowId, RebuildRequest]) -> None:
     """Print some lines per record, never truncated: a table would fold the file names."""
     out.print("In Bronze", style="bold")
     for row in records:
         about = f" for {row.event_date}" if row.event_date else ""
         _say(f"  {row.arrival_date}  {row.change_op or 'unread'}{about}, {row.source_file}:{row.line_number}")
         _say(f"              row {row.ingestion_id}:{row.line_number}")
+        if request := readings.get(row.row_id):
+            when = f"{request.recorded_at:%Y-%m-%d}"
+            _say(f"              read again by {request.runner_id} on {when}: {request.reason} ({request.operation_id})")
         decided_by = f", {row.decided_by}" if row.decided_by else ""
         _say(f"              {row.disposition.value}: {row.because}{decided_by}")
         if row.decision:

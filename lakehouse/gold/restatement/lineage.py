@@ -117,12 +117,12 @@ def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
     files = ids - set(by_hand)
     known = ingestions.inputs(ingestions.all_of(settings, source)) if files else {}
     requests = [entry for entry in rebuild_requests.all_of(settings, source) if entry.operation_id in by_hand] if by_hand else []
-    requests.sort(key=lambda entry: entry.operation == rebuild_requests.BUG_REPLAY)  # the more serious reason applies
+    requests.sort(key=lambda entry: entry.operation in rebuild_requests.REPLAYS)  # the more serious reason applies
     return Trigger(
         sorted(known[input_id].source_file for input_id in files if input_id in known),
         sorted(files),
         by_hand,
-        {day: RevisionReason(entry.operation) for entry in requests for day in entry.touched_days},
+        {day: RevisionReason(entry.published_as) for entry in requests for day in entry.touched_days},
     )
 
 

@@ -1,0 +1,105 @@
+"""The rows in force as a DataFrame: the same as ``in_force``, for many rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import silver_columns
+from lakehouse.dispositions.readings import in_force
+from lakehouse.dispositions.readings import table as readings_table
+from lakehouse.dispositions.readings.table import NUMBER, READING_ID, RECEIVED, ROW_ID
+from lakehouse.ledger import ingestions, redactions
+from lakehouse.spark import dataframes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.delta.table_io import Where
+    from lakehouse.settings import Settings
+
+
+def rows(
+    spark: SparkSession,
+    settings: Settings,
+    contract: SourceContract,
+    columns: Sequence[str],
+    where: Where,
+    ids: Collection[str] | None = None,
+) -> DataFrame:
+    """Columns of the rows in force, see ``in_force.pieces``.
+
+    :param where: values of ``arrival_date`` and ``ingestion_id``, which no reading changes.
+    :raises FileNotFoundError: when there is no Bronze.
+    """
+    source = contract.dataset
+    readings = in_force.readings_of(settings, source, ids)
+    names = [name for name in columns if name != RECEIVED]
+    if readings is not None or RECEIVED in columns:
+        names = list(dict.fromkeys([*names, *ROW_ID, "arrival_ts"]))
+    first = dataframes.scan(spark, settings, locations.bronze(settings, source), names, where)
+    if RECEIVED in columns:
+        first = first.withColumn(RECEIVED, F.col("arrival_ts"))
+    if readings is None:
+        return first.select(*columns)
+    kinds, held = dict(readings_table.columns(contract)), {item.name for item in readings.table.schema().fields}
+    known = [name for name in dict.fromkeys([*columns, *ROW_ID, NUMBER]) if name in held]
+    about = {**where, READING_ID: readings.ids}
+    again = dataframes.scan(spark, settings, locations.readings(settings, source), [*known, READING_ID], about)
+    newest = again.select(*ROW_ID)
+    if len(readings.ids) > 1:
+        newest = again.groupBy(*ROW_ID).agg(F.max(NUMBER).alias(NUMBER))
+        again = again.join(newest, [*ROW_ID, NUMBER], "left_semi")
+    # A column that is newer than every reading is empty in them.
+    read = again.select(*(F.col(name) if name in held else F.lit(None).cast(kinds[name]).alias(name) for name in columns))
+    return first.join(newest, list(ROW_ID), "left_anti").select(*columns).unionByName(read)
+
+
+def sound_rows(
+    spark: SparkSession,
+    settings: Settings,
+    contract: SourceContract,
+    where: Where,
+    ids: Collection[str] | None = None,
+    staged: Settings | None = None,
+) -> DataFrame:
+    """Silver's columns of the sound rows in force that meet ``where``; redacted fields are NULL.
+
+    :param staged: the lake of a stage: with the rows of its files, or of its reading, in place of the former ones.
+    """
+    source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
+    read = [*columns, "malformed_reason"]
+    found = rows(spark, settings, contract, read, where, ids)
+    if staged is not None:
+        found = _with_staged(spark, found, settings, staged, source, read)
+    found = found.where(F.col("malformed_reason").isNull()).select(*columns)
+    return redacted(spark, found, redactions.keys_by_field(settings, source))
+
+
+def _with_staged(
+    spark: SparkSession, found: DataFrame, settings: Settings, staged: Settings, source: str, columns: Sequence[str]
+) -> DataFrame:
+    path = locations.readings(staged, source)
+    if table_io.open_table(path, staged.storage_options) is None:
+        new = ingestions.only_in(staged, settings, source)
+        return found.unionByName(dataframes.scan(spark, staged, locations.bronze(staged, source), columns, {"ingestion_id": new}))
+    added = dataframes.scan(spark, staged, path, columns, {})
+    return found.join(added.select(*ROW_ID), list(ROW_ID), "left_anti").select(*columns).unionByName(added)
+
+
+def redacted(spark: SparkSession, rows: DataFrame, keys_by_field: Mapping[str, Collection[str]]) -> DataFrame:
+    """The rows, with the redacted fields of their keys set to NULL."""
+    if not keys_by_field:
+        return rows
+    fields = {key: [name for name, keys in keys_by_field.items() if key in keys] for key in set().union(*keys_by_field.values())}
+    overlay = pa.Table.from_pylist([{"record_key": key, "_redacted": names} for key, names in fields.items()])
+    joined = rows.join(F.broadcast(dataframes.local(spark, overlay)), "record_key", "left")
+    hidden = {name: F.coalesce(F.array_contains("_redacted", name), F.lit(False)) for name in keys_by_field}
+    return joined.select(*(F.when(~hidden[name], F.col(name)).alias(name) if name in hidden else name for name in rows.columns))

@@ -1,0 +1,231 @@
+"""Puts a reading into force: its rows, the former judgement of them, their claims, and last the request to rebuild.
+
+The order of commits makes stopping safe (R11): a reading counts once its request is recorded; until then its rows have no effect,
+and the same command again finishes it. One process at a time applies a reading of a source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse import locations
+from lakehouse.delta import commit_log, leases, partition_writer, provenance, row_writer, table_io
+from lakehouse.delta.columns import arrow_schema
+from lakehouse.dispositions import account_tables, judgement_history
+from lakehouse.dispositions.readings import table as readings_table
+from lakehouse.dispositions.readings.table import NUMBER, READING_ID, ROW_ID
+from lakehouse.errors import LakehouseError
+from lakehouse.ledger import applied_inputs, key_log, rebuild_requests
+from lakehouse.ledger.rebuild_requests import RebuildRequest
+from lakehouse.reparse import changed_claims, redacted_keys
+from lakehouse.silver.rebuild import PlannedRebuild
+from lakehouse.spark import commits as spark_commits
+from lakehouse.spark.commits import MergeClauses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.reparse.changed_claims import ReadingChanges
+    from lakehouse.settings import Settings
+
+#: Renewed after each step.
+APPLYING = leases.Work("_applying", timedelta(minutes=15))
+
+
+class ReadingError(LakehouseError):
+    """A reading that cannot be put into force as it is. The text says why, and what to do."""
+
+
+def apply(
+    settings: Settings,
+    contract: SourceContract,
+    session: Callable[[], SparkSession],
+    from_: Settings,
+    *,
+    by: str,
+    reason: str,
+) -> PlannedRebuild:
+    """Put a reading into force and request the rebuild of the event days that it affects; repeating it changes nothing.
+
+    :param from_: the settings of the folder that :func:`lakehouse.reparse.read_again.read_again` has written.
+    :returns: the event days that silver rebuilds in its next run; none if no row reads otherwise.
+    :raises ReadingError: if the contract or the rows in force have changed since the reading was made, or another process applies
+        a reading.
+    :raises RedactedKeyError: if a redaction cannot follow.
+    """
+    source = contract.dataset
+    path = locations.readings(settings, source)
+    turn = [leases.take(path, APPLYING, settings.storage_options)]
+    if turn[-1] is None:
+        msg = (
+            f"another process is applying a reading of {source}, or was stopped while it did: wait until it ends, at most "
+            f"{APPLYING.expires // timedelta(minutes=1)} minutes, and repeat the command"
+        )
+        raise ReadingError(msg)
+
+    def go_on() -> None:
+        turn.append(turn[-1] and leases.renew(path, APPLYING, turn[-1], settings.storage_options))
+        if turn[-1] is None:
+            msg = f"another process has begun to apply a reading of {source}, because this one took too long: repeat the command"
+            raise ReadingError(msg)
+
+    try:
+        why = _described(from_, source)
+        if why is not None and why[READING_ID] not in readings_table.requested(settings, source):
+            _check_current(settings, contract, why)
+            _put_into_force(settings, contract, session, from_, why, by, reason, go_on)
+        return _finished(settings, contract)
+    finally:
+        if turn[-1] is not None:
+            leases.end(path, APPLYING, turn[-1], settings.storage_options)
+
+
+def _described(from_: Settings, source: str) -> dict[str, Any] | None:
+    """What the folder says about its reading; None if no row reads otherwise."""
+    table = table_io.open_table(locations.readings(from_, source), from_.storage_options)
+    if table is None or not table_io.rows_at_most(table, {}):
+        return None
+    metadata_of_commits = (commit_log.commit_metadata(commit) for commit in commit_log.history(table, -1))
+    return next(dict(metadata) for metadata in metadata_of_commits if READING_ID in metadata)
+
+
+def _check_current(settings: Settings, contract: SourceContract, why: dict[str, Any]) -> None:
+    """:raises ReadingError: if the reading was made under another contract, or on other rows."""
+    now = provenance.of_contract(contract)
+    problem = None
+    if why["contract"] != now:
+        problem = f"was made under contract {why['contract']}, and the contract is {now} now"
+    elif why["based_on"] != readings_table.requested(settings, contract.dataset):
+        problem = "was made before another reading was put into force"
+    if problem:
+        msg = f"the reading of {contract.dataset} {problem}: read the records again"
+        raise ReadingError(msg)
+
+
+def _put_into_force(
+    settings: Settings,
+    contract: SourceContract,
+    session: Callable[[], SparkSession],
+    from_: Settings,
+    why: dict[str, Any],
+    by: str,
+    reason: str,
+    go_on: Callable[[], None],
+) -> None:
+    source, reading_id = contract.dataset, why[READING_ID]
+    changes = changed_claims.changes(settings, from_, contract)
+    redacted_keys.follow(settings, contract, from_, set(changes.days))
+    _copy_rows(settings, contract, session, from_, why)
+    go_on()
+    for _, before, after in changed_claims.pieces(settings, from_, source):
+        judgement_history.record(settings, source, reading_id, pa.concat_tables([before, after]), settings.clock())
+        go_on()
+    _replace_claims(settings, source, session, from_, changes)
+    go_on()
+    before, now = provenance.newest_in_silver(settings, source), provenance.stamp(contract)
+    entry = RebuildRequest(
+        source=source,
+        operation=rebuild_requests.REPARSE,
+        first_day=date.fromisoformat(why["first"]),
+        last_day=date.fromisoformat(why["last"]),
+        reason=reason,
+        runner_id=by,
+        code_before=before["code"],
+        code_after=now["code"],
+        contract_before=before["contract"],
+        contract_after=now["contract"],
+        recorded_at=settings.clock(),
+        rows_judged_otherwise=changes.rows,
+        malformed_more=changes.malformed_after - changes.malformed_before,
+        touched_days=changes.days,
+    )
+    rebuild_requests.record(settings, replace(entry, operation_id=reading_id), reading_id)
+
+
+def _copy_rows(
+    settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], from_: Settings, why: dict[str, Any]
+) -> None:
+    """Append the rows to the readings of the lake, unless a stopped run has."""
+    source, columns = contract.dataset, readings_table.columns(contract)
+    path = locations.readings(settings, source)
+    spark_commits.add_missing_columns(session, settings, path, columns)
+    table = spark_commits.table_of(settings, path, columns, "arrival_date", partition_writer.APPEND_ONLY)
+    if len(table_io.read_version(table, ["line_number"], {READING_ID: [why[READING_ID]]})):
+        return
+    app_id, version, number = f"readings:{source}", table.version(), readings_table.next_number(settings, source)
+    read = locations.readings(from_, source)
+    held = table_io.open_table(read, from_.storage_options)
+    if held is None:
+        return
+    if table_io.rows_at_most(held, {}) > settings.local_rows:
+        frame = session().read.format("delta").load(read).withColumn(NUMBER, F.lit(number).cast("bigint"))
+        spark_commits.append_alone(frame, settings, path, app_id, version, why)
+        return
+    schema = arrow_schema(columns)
+    rows = table_io.read_version(held, schema.names).drop_columns([NUMBER])
+    rows = rows.append_column(NUMBER, pa.repeat(pa.scalar(number, pa.int64()), len(rows)))
+    spark_commits.append_rows_alone(rows.cast(schema), settings, path, app_id, version, why)
+
+
+@spark_commits.recomputed_on_conflict
+def _replace_claims(
+    settings: Settings, source: str, session: Callable[[], SparkSession], from_: Settings, changes: ReadingChanges
+) -> None:
+    """Put the claims of the rows in place of their former ones, in one commit."""
+    path, claim = locations.key_log(settings, source), judgement_history.CLAIM
+    clauses = MergeClauses(
+        on=" AND ".join(f"t.{name} = s.{name}" for name in claim),
+        delete="s._gone",
+        update="NOT s._gone",
+        insert="NOT s._gone",
+        columns=key_log.SCHEMA.names,
+        emptied=[],
+    )
+    why = {"method": rebuild_requests.REPARSE}
+    if changes.rows > settings.local_rows:
+        spark = session()
+        log, after = (spark.read.format("delta").load(locations.key_log(one, source)) for one in (settings, from_))
+        rows = spark.read.format("delta").load(locations.readings(from_, source)).select(*ROW_ID)
+        gone = log.join(rows, list(ROW_ID), "left_semi").join(after.select(*claim), list(claim), "left_anti")
+        columns = key_log.SCHEMA.names
+        merged = after.select(*columns, F.lit(False).alias("_gone")).unionByName(
+            gone.select(*columns, F.lit(True).alias("_gone"))
+        )
+        spark_commits.merge(spark, settings, merged, path, clauses, why)
+        return
+    table = row_writer.open_or_create(path, key_log.SCHEMA, settings.storage_options)
+    claims = list(changed_claims.replacements(settings, from_, source))
+    if claims:
+        spark_commits.merge_rows(table, settings, path, pa.concat_tables(claims), clauses, why)
+
+
+def _finished(settings: Settings, contract: SourceContract) -> PlannedRebuild:
+    """Enter the rows of readings in force into the account, where a stopped run has not, and say what silver waits for."""
+    source, options = contract.dataset, settings.storage_options
+    waiting: set[str] = set().union(*applied_inputs.pending_manual_inputs(settings, source).values())
+    entries = [entry for entry in rebuild_requests.all_of(settings, source) if entry.operation == rebuild_requests.REPARSE]
+    days: set[date] = set()
+    count = 0
+    for entry in entries:
+        account = table_io.open_snapshot(locations.dispositions(settings, source), options)
+        mark = f"reading:{entry.operation_id}"
+        if account is None or account.transaction_version(mark) is None:
+            columns, where = [*ROW_ID, "arrival_date"], {READING_ID: [entry.operation_id]}
+            rows = table_io.read(locations.readings(settings, source), columns, where, options)
+            account_tables.after_rebuild(settings, contract, set(entry.touched_days), rows)
+            account = table_io.open_snapshot(locations.dispositions(settings, source), options)
+            if account is not None:
+                partition_writer.commit_without_rows(account, why={"reading": entry.operation_id}, transaction=(mark, 1))
+        if entry.operation_id in waiting:
+            days |= set(entry.touched_days)
+            count += entry.rows_judged_otherwise
+    before = {name: getattr(entries[-1], f"{name}_before") if entries else None for name in ("code", "contract")}
+    return PlannedRebuild(sorted(days), count, before)

@@ -1,0 +1,181 @@
+"""Parses the raw records of Bronze again, each by itself, and gives the rows that differ from those in force (Arrow).
+
+The records of a file are put together to a text, so that the readers of files read them: by columns where that is certain to be
+right. A record that is not read as one then is read alone. Where Bronze does not hold the record exactly, because its bytes were
+no text or its quotes were broken, its row stays as it is.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.bronze.delivery_reader import rows_by_columns
+from lakehouse.bronze.file_formats import CsvReader, Feed, FileProblem, Record, csv_header, json_records
+from lakehouse.bronze.row_parser import RowParser
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, bronze_columns
+from lakehouse.dispositions.readings.table import RECEIVED
+from lakehouse.ledger.row_ids import DeliveredFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from lakehouse.contracts.source import SourceContract
+
+#: The reasons why a record itself cannot be read, as ``bronze.file_formats`` gives them: of its bytes, and of its quotes.
+_NOT_TEXT = r"^(?:not valid UTF-8|holds a NUL)"
+_BROKEN_QUOTES = r"^(?:a quote is opened|not CSV|holds a stray quote)"
+_BROKEN = r"^(?:not JSON|a quote is opened|not CSV|holds a stray quote|has [0-9]+ fields)"
+#: How Bronze writes a byte that is no text.
+_ESCAPED_BYTE = r"\\x[0-9a-f]{2}"
+#: An arrival time that no record has.
+_NOBODYS = datetime(9998, 12, 31, 23, 59, 59, 999_999, timezone.utc)
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """What the raw records of an ingestion do not hold: the header of its CSV file, and when it was received."""
+
+    name: str
+    header: str | None
+    received_at: datetime
+
+
+def rows_read_otherwise(contract: SourceContract, files: Mapping[str, RawFile], in_force: pa.Table) -> pa.Table:
+    """The rows whose raw records read otherwise under a contract: columns of Bronze and ``RECEIVED``.
+
+    :param files: by ingestion id.
+    :param in_force: rows in force, with the same columns; columns that the contract has had since may be missing.
+    :raises FileProblem: when a file lacks a column of the contract.
+    """
+    schema = arrow_schema((*bronze_columns(contract), (RECEIVED, "timestamp")))
+    rows = table_io.with_columns(in_force, schema.names).cast(schema)
+    rows = rows.filter(pc.invert(_is_kept(contract, rows)))
+    differing = [schema.empty_table()]
+    for ingestion_id, before in table_io.split(rows, "ingestion_id").items() if len(rows) else ():
+        after = _read(contract, files[ingestion_id], before)
+        differing.append(after.filter(pa.array(_differs(before, after))))
+    return pa.concat_tables(differing)
+
+
+def _is_kept(contract: SourceContract, rows: pa.Table) -> pa.ChunkedArray:
+    """Which rows stay as they are, because Bronze does not hold their records exactly."""
+    reason, raw = pc.fill_null(rows["malformed_reason"], ""), pc.fill_null(rows["raw_payload"], "")
+    has_bytes = pc.and_(pc.match_substring_regex(reason, _BROKEN), pc.match_substring_regex(raw, _ESCAPED_BYTE))
+    kept = pc.or_(pc.match_substring_regex(reason, _NOT_TEXT), pc.or_(has_bytes, pc.is_null(rows["raw_payload"])))
+    if contract.source.format != "csv":
+        return kept
+    quoted = pc.match_substring(raw, contract.source.quote)
+    return pc.or_(kept, pc.and_(pc.match_substring_regex(reason, _BROKEN_QUOTES), quoted))
+
+
+def _read(contract: SourceContract, file: RawFile, rows: pa.Table) -> pa.Table:
+    """The new rows of some rows of an ingestion, in their order."""
+    received = pc.fill_null(rows[RECEIVED], pa.scalar(file.received_at, rows[RECEIVED].type))
+    if contract.clocks.arrival is None:
+        return _read_as_received(contract, file, rows, received)
+    # Few records lack an arrival time of their own: they are found by one that no record has, and are read a second time.
+    after = _read_as_received(contract, file, rows, pa.chunked_array([pa.repeat(pa.scalar(_NOBODYS, received.type), len(rows))]))
+    lacks = np.asarray(pc.fill_null(pc.equal(after["arrival_ts"], pa.scalar(_NOBODYS, received.type)), False))
+    if not lacks.any():
+        return after
+    again = _read_as_received(contract, file, rows.filter(pa.array(lacks)), received.filter(pa.array(lacks)))
+    place = np.where(lacks, len(rows) + np.cumsum(lacks) - 1, np.arange(len(rows)))
+    return pa.concat_tables([after, again]).take(pa.array(place))
+
+
+def _read_as_received(contract: SourceContract, file: RawFile, rows: pa.Table, received: pa.ChunkedArray) -> pa.Table:
+    """The new rows, where records without an arrival time of their own have that of their row in ``received``."""
+    places = rows.append_column("place", pa.array(np.arange(len(rows)))).append_column("received", received)
+    parts, order = [], []
+    for moment, part in table_io.split(places, "received").items():
+        day, ingestion_id = (part[name][0].as_py() for name in ("arrival_date", "ingestion_id"))
+        delivery = DeliveredFile(part["source_file"][0].as_py(), ingestion_id, day, moment)
+        read = _Records(contract, file, delivery).rows(part)
+        parts.append(read.append_column(pa.field(RECEIVED, part[RECEIVED].type), part[RECEIVED]))
+        order.append(part["place"].to_numpy())
+    return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order))))
+
+
+class _Records:
+    """Reads raw records of one file that were received at the same time."""
+
+    def __init__(self, contract: SourceContract, file: RawFile, delivery: DeliveredFile) -> None:
+        self._contract, self._file, self._delivery = contract, file, delivery
+        self._schema = arrow_schema(bronze_columns(contract))
+        self._parser = RowParser(contract, delivery)
+
+    def rows(self, records: pa.Table) -> pa.Table:
+        """A row for each record (``line_number``, ``raw_payload``), in their order."""
+        raw, numbers = records["raw_payload"].combine_chunks(), records["line_number"].to_numpy()
+        together, places = self._together(raw)
+        row_of_record = np.full(len(records), -1)
+        row_of_record[places] = np.arange(len(together))
+        alone = np.flatnonzero(row_of_record < 0)
+        singles = [self._parser.row(self._alone(int(numbers[place]), raw[place].as_py())) for place in alone.tolist()]
+        row_of_record[alone] = len(together) + np.arange(len(alone))
+        parsed = pa.concat_tables([together, pa.Table.from_pylist(singles, schema=self._schema)]).take(pa.array(row_of_record))
+        return parsed.set_column(parsed.column_names.index("line_number"), "line_number", records["line_number"])
+
+    def _together(self, raw: pa.StringArray) -> tuple[pa.Table, NDArray[np.int64]]:
+        """The rows of records that are read as one each when they are read as a file, and which records these are."""
+        if self._contract.source.format == "parquet":
+            return self._schema.empty_table(), np.empty(0, np.int64)
+        header = b"" if self._file.header is None else f"{self._file.header}\n".encode()
+        lines = pc.add(pc.count_substring(raw, "\n"), 1).to_numpy()
+        starts = np.cumsum(lines) - lines + (2 if header else 1)
+        content = pc.binary_join_element_wise(raw, "", "\n").buffers()[2]
+        try:
+            batches = list(rows_by_columns(self._contract, self._delivery, io.BytesIO(b"".join([header, content]))))
+        except FileProblem as problem:
+            msg = (
+                f"{self._file.name} cannot be read under this contract: {problem}; or leave the arrival day "
+                f"{self._delivery.arrival_date} out with --start-date and --end-date"
+            )
+            raise FileProblem(msg) from None
+        rows = pa.Table.from_batches(batches, schema=self._schema)
+        numbers = rows["line_number"].to_numpy()
+        places = np.minimum(np.searchsorted(starts, numbers), len(raw) - 1)
+        is_exact = pc.equal(rows["raw_payload"], raw.take(pa.array(places)))
+        is_broken = pc.match_substring_regex(pc.fill_null(rows["malformed_reason"], ""), _BROKEN_QUOTES)
+        is_one = (starts[places] == numbers) & np.asarray(pc.and_not(pc.fill_null(is_exact, False), is_broken))
+        return rows.filter(pa.array(is_one)), places[is_one]
+
+    def _alone(self, number: int, raw: str) -> Record:
+        """A record that is read by itself."""
+        if self._contract.source.format == "parquet":
+            return Record(number, raw, json.loads(raw))
+        if self._contract.source.format == "json":
+            return replace(next(json_records([(number, raw.encode())])), raw=raw)
+        lines = list(enumerate(raw.encode().split(b"\n"), start=number))
+        lines = [(place, line + b"\n") for place, line in lines]
+        feed, source = Feed(iter(lines)), self._contract.source
+        names = csv_header(iter([(1, f"{self._file.header}\n".encode())]), source, self._contract.columns_read)
+        record = CsvReader(source, names).record(feed)
+        if record is None or (record.problem is None and len(feed.taken) < len(lines)):
+            return Record(number, raw, None, "is not one record as the contract describes the file now")
+        return replace(record, raw=raw)
+
+
+def _differs(before: pa.Table, after: pa.Table) -> NDArray[np.bool_]:
+    """Whether rows differ, one by one; NULL equals NULL, and NaN equals NaN."""
+    differs = np.zeros(len(before), bool)
+    for name in after.column_names:
+        if name == RECEIVED:
+            continue
+        left, right = before[name], after[name]
+        equal: Any = pc.fill_null(pc.equal(left, right), pc.and_(pc.is_null(left), pc.is_null(right)))
+        if pa.types.is_floating(left.type):
+            equal = pc.or_(equal, pc.fill_null(pc.and_(pc.is_nan(left), pc.is_nan(right)), False))
+        differs |= ~np.asarray(equal)
+    return differs

@@ -1,0 +1,199 @@
+"""Parses the raw records of a source again, under its contract as it is now; writes the rows that read otherwise into a folder.
+
+Nothing in the lake changes: ``apply`` puts the rows into force. Few rows are read in this process, many by tasks of Spark, by the
+same rule (``raw_records``).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse import locations, pieces
+from lakehouse.delta import partition_writer, provenance, table_io
+from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl, silver_columns
+from lakehouse.dispositions import row_rules
+from lakehouse.dispositions.readings import frames, in_force
+from lakehouse.dispositions.readings import table as readings_table
+from lakehouse.dispositions.readings.table import NUMBER, READING_ID, RECEIVED
+from lakehouse.ledger import ingestions, key_log
+from lakehouse.ledger.input_ids import InputKind
+from lakehouse.reparse import changed_claims, headers
+from lakehouse.reparse.raw_records import RawFile, rows_read_otherwise
+from lakehouse.spark import commits as spark_commits
+from lakehouse.spark.session import sized_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+    from datetime import date, datetime
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.settings import Settings
+
+_SAMPLED = 10
+
+
+@dataclass(frozen=True)
+class ReadingSummary:
+    """What a reading would change.
+
+    ``reading_id`` is the id that its rebuild request will have. ``rows_read`` raw records were parsed; ``rows_otherwise`` of them
+    read otherwise, of which ``malformed_before`` were malformed and ``malformed_after`` are. ``days`` are the event days that
+    silver has to rebuild, ``keys`` the number of keys of the rows before and after. ``samples`` are some rows, before and after,
+    by column.
+    """
+
+    reading_id: str
+    rows_read: int
+    rows_otherwise: int = 0
+    malformed_before: int = 0
+    malformed_after: int = 0
+    days: list[date] = field(default_factory=list)
+    keys: int = 0
+    samples: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+
+
+def read_again(
+    settings: Settings,
+    contract: SourceContract,
+    session: Callable[[], SparkSession],
+    first: date | None,
+    last: date | None,
+    into: Settings,
+) -> ReadingSummary:
+    """Parse the records of some arrival days again, and write the rows that differ from those in force, and their claims.
+
+    The rows are written to the table of readings below ``into``, their judged claims to the key log there; a repeated call
+    finishes what a stopped one left out.
+
+    :param first: the first arrival day; by default, and with ``last``, all.
+    :param into: the same settings with a root of its own.
+    :raises MissingHeaderError: when the header of a CSV file is not known any more.
+    :raises FileProblem: when a file lacks a column of the contract.
+    :raises SchemaChangeError: when a column of the contract has another type in Bronze or silver.
+    """
+    source = contract.dataset
+    for layer, columns in ((locations.bronze, bronze_columns(contract)), (locations.silver, silver_columns(contract))):
+        spark_commits.missing_columns(settings, layer(settings, source), columns)
+    entries = [
+        entry
+        for entry in ingestions.ingested(ingestions.all_of(settings, source)).values()
+        if entry.rows and (first is None or first <= entry.arrival_date) and (last is None or entry.arrival_date <= last)
+    ]
+    based_on = readings_table.requested(settings, source)
+    named = {"contract": provenance.of_contract(contract), "based_on": based_on, "first": first, "last": last}
+    text = json.dumps([source, named, sorted(entry.ingestion_id for entry in entries)], default=str)
+    reading_id = InputKind.REBUILD_REQUEST.id_of(text)
+    summary = ReadingSummary(reading_id, sum(entry.rows for entry in entries))
+    if not entries:
+        return summary
+    why = {**named, READING_ID: reading_id, "code": provenance.code()}
+    arrivals = {entry.arrival_date for entry in entries}
+    why |= {"first": first or min(arrivals), "last": last or max(arrivals)}
+    _write(settings, contract, session, entries, into, why)
+    return _summary(settings, contract, session, into, summary)
+
+
+def _write(
+    settings: Settings,
+    contract: SourceContract,
+    session: Callable[[], SparkSession],
+    entries: Collection[Ingestion],
+    into: Settings,
+    why: dict[str, Any],
+) -> None:
+    """Write the rows that read otherwise, unless the folder has them already."""
+    path, columns = locations.readings(into, contract.dataset), readings_table.columns(contract)
+    table = spark_commits.table_of(into, path, columns, "arrival_date", partition_writer.APPEND_ONLY)
+    if table_io.rows_at_most(table, {}):
+        return
+    files = _files(settings, contract, entries)
+    app_id, reading_id = f"readings:{contract.dataset}", why[READING_ID]
+    where = {"arrival_date": {entry.arrival_date for entry in entries}, "ingestion_id": set(files)}
+    names = [*(name for name, _ in bronze_columns(contract)), RECEIVED]
+    if sum(entry.rows for entry in entries) > settings.local_rows:
+        with sized_for(session(), settings, many=True):
+            frame = _parsed_by_spark(contract, files, frames.rows(session(), settings, contract, names, where))
+            frame = frame.withColumns({READING_ID: F.lit(reading_id), NUMBER: F.lit(0).cast("bigint")})
+            spark_commits.append_alone(frame, into, path, app_id, table.version(), why)
+        return
+    read = in_force.pieces(settings, contract.dataset, names, where)
+    differing = [rows_read_otherwise(contract, files, piece) for piece in pieces.counted("records read again", read)]
+    rows = pa.concat_tables(differing)
+    rows = rows.append_column(READING_ID, pa.repeat(reading_id, len(rows)))
+    rows = rows.append_column(NUMBER, pa.repeat(pa.scalar(0, pa.int64()), len(rows)))
+    if len(rows):
+        spark_commits.append_rows_alone(rows.cast(arrow_schema(columns)), into, path, app_id, table.version(), why)
+
+
+def _parsed_by_spark(contract: SourceContract, files: dict[str, RawFile], frame: DataFrame) -> DataFrame:
+    def parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if len(batch):
+                yield from rows_read_otherwise(contract, files, pa.Table.from_batches([batch])).to_batches()
+
+    return frame.mapInArrow(parse, ddl((*bronze_columns(contract), (RECEIVED, "timestamp"))))
+
+
+def _files(settings: Settings, contract: SourceContract, entries: Collection[Ingestion]) -> dict[str, RawFile]:
+    header_of = headers.of_ingestions(settings, contract, entries)
+    received = {} if contract.clocks.arrival else _received(settings, contract, [entry for entry in entries if entry.malformed])
+    return {
+        entry.ingestion_id: RawFile(
+            entry.source_file, header_of[entry.ingestion_id], received.get(entry.ingestion_id, entry.recorded_at)
+        )
+        for entry in entries
+    }
+
+
+def _received(settings: Settings, contract: SourceContract, entries: Collection[Ingestion]) -> dict[str, datetime]:
+    """When the files with malformed rows were received: the arrival time of their other rows, if these have the same."""
+    where = {"arrival_date": {entry.arrival_date for entry in entries}, "ingestion_id": [entry.ingestion_id for entry in entries]}
+    columns = ["ingestion_id", "arrival_ts"]
+    path, options = locations.bronze(settings, contract.dataset), settings.storage_options
+    known = table_io.distinct(path, columns, where, options) if entries else None
+    if known is None:
+        return {}
+    times = known.filter(pc.is_valid(known["arrival_ts"])).group_by("ingestion_id")
+    ranges = times.aggregate([("arrival_ts", "min"), ("arrival_ts", "max")]).to_pylist()
+    return {row["ingestion_id"]: row["arrival_ts_min"] for row in ranges if row["arrival_ts_min"] == row["arrival_ts_max"]}
+
+
+def _summary(
+    settings: Settings,
+    contract: SourceContract,
+    session: Callable[[], SparkSession],
+    into: Settings,
+    summary: ReadingSummary,
+) -> ReadingSummary:
+    """Judge the rows, enter their claims into the folder's key log, and describe what differs."""
+    source = contract.dataset
+    path, options = locations.readings(into, source), into.storage_options
+    places = table_io.distinct(path, ["ingestion_id", "arrival_date"], None, options)
+    if places is None or not len(places):
+        return summary
+    where = {name: set(places[name].to_pylist()) for name in ("ingestion_id", "arrival_date")}
+
+    def claims_of() -> Iterator[pa.Table]:
+        yield from pieces.mapped(key_log.claims, row_rules.judged_reading(settings, contract, session, into, where))
+
+    key_log.append(into, source, where["ingestion_id"], where["arrival_date"], claims_of)
+    changes = changed_claims.changes(settings, into, contract)
+    return ReadingSummary(
+        summary.reading_id,
+        summary.rows_read,
+        changes.rows,
+        changes.malformed_before,
+        changes.malformed_after,
+        changes.days,
+        changes.keys,
+        changed_claims.samples(settings, into, contract, _SAMPLED),
+    )

@@ -1,0 +1,52 @@
+"""``lakehouse reparse`` as people type it: what would change, and putting it into force."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse_tests.support.cli import BUNDLED_CONTRACTS, lakehouse_command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.acceptance
+
+LINES = (
+    "sale_id,store,sold_at,amount,customer_id,received_at,op,is_correction,corrects_sale_id",
+    "1,north,2024-11-05T20:00:00Z,9.50,1,2024-11-06T11:00:00Z,insert,0,",
+    "2,north,2024-11-05T10:00:00Z,n/a,1,2024-11-06T11:00:00Z,insert,0,",
+)
+
+
+def test_what_would_change_is_shown_before_it_is_put_into_force(tmp_path: Path) -> None:
+    def lakehouse(*arguments: str) -> str:
+        done = lakehouse_command(tmp_path, *arguments, LAKEHOUSE_BUNDLED_CONTRACTS="false", LAKEHOUSE_NOW="2024-11-06T23:00:00Z")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    contracts, day = tmp_path / "contracts", tmp_path / "landing" / "arrival_date=2024-11-06"
+    for folder in (contracts, day):
+        folder.mkdir(parents=True)
+    for name in ("sales.yaml", "revenue.yaml"):
+        (contracts / name).write_bytes((BUNDLED_CONTRACTS / name).read_bytes())
+    (day / "sales.csv").write_text("\n".join(LINES) + "\n")
+    lakehouse("replay", "sales", "--landing", f"{tmp_path / 'landing'}")
+    text = (contracts / "sales.yaml").read_text()
+    (contracts / "sales.yaml").write_text(text.replace("clocks:\n", "clocks:\n  timezone: Asia/Tokyo\n"))
+    command = ("reparse", "sales", "--by", "anna", "--reason", "the shops are in Tokyo")
+    shown = lakehouse(*command)
+    assert "2 rows of bronze/sales read again." in shown
+    assert "1 read otherwise." in shown
+    assert "event_date: 2024-11-05 -> 2024-11-06" in shown
+    assert "Nothing has changed yet." in shown
+    assert list((tmp_path / "lake").glob("staging/*")) == []
+    assert "read again by" not in lakehouse("trace", "sales", "1")
+    applied = lakehouse(*command, "--now")
+    assert "gold/revenue: 2024-11-05, 2024-11-06 restated." in applied
+    assert "read again by anna" in lakehouse("trace", "sales", "1")
+    (record,) = json.loads(lakehouse("trace", "sales", "1", "--json"))["records"]
+    assert (record["event_date"], record["reading"]["reason"]) == ("2024-11-06", "the shops are in Tokyo")
+    assert "No row reads otherwise" in lakehouse(*command, "--now")

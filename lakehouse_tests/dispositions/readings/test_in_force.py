@@ -1,0 +1,102 @@
+"""The rows in force are those of the newest reading among the inputs, else of Bronze: compared with a dictionary."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse import locations
+from lakehouse.delta import row_writer
+from lakehouse.delta.columns import arrow_schema
+from lakehouse.dispositions.readings import in_force, table
+from lakehouse.ledger import rebuild_requests
+from lakehouse.ledger.rebuild_requests import RebuildRequest
+from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.lake_settings import lake_settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakehouse.settings import Settings
+
+DAY, AT = date(2024, 1, 1), datetime(2024, 1, 1, tzinfo=timezone.utc)
+SCHEMA = arrow_schema(table.columns(contract()))
+LINES = st.integers(1, 6)
+KEYS = st.sampled_from(["a", "b", "c", None])
+COLUMNS = ["ingestion_id", "line_number", "record_key"]
+
+
+def rows(keys: dict[int, str | None], **more: Any) -> pa.Table:
+    """Rows of one file by line; one without a key is malformed."""
+    plain = {"ingestion_id": "file", "arrival_date": DAY, "arrival_ts": AT, **more}
+    return pa.Table.from_pylist([plain | {"line_number": line, "record_key": key} for line, key in keys.items()], schema=SCHEMA)
+
+
+def request(settings: Settings, reading_id: str) -> None:
+    versions = {"code_before": None, "code_after": "1", "contract_before": None, "contract_after": "2"}
+    entry = RebuildRequest("events", rebuild_requests.REPARSE, DAY, DAY, "why", "anna", **versions, recorded_at=AT)
+    rebuild_requests.record(settings, replace(entry, operation_id=reading_id), reading_id)
+
+
+@given(st.dictionaries(LINES, KEYS, min_size=1), st.lists(st.dictionaries(LINES, KEYS, min_size=1), max_size=4), st.data())
+@derandomized(60)
+def test_the_newest_reading_among_the_inputs_has_the_row(
+    tmp_path_factory: Any, first: dict[int, str | None], later: list[dict[int, str | None]], data: st.DataObject
+) -> None:
+    settings = lake_settings(tmp_path_factory.mktemp("lake"))
+    row_writer.append(
+        locations.bronze(settings, "events"), rows(first).drop_columns(["received_at", "reading_id", "reading_number"])
+    )
+    names = [f"operation:{number}" for number in data.draw(st.permutations(range(len(later))))]
+    for number, (reading_id, keys) in enumerate(zip(names, later), start=1):
+        read = rows({line: key for line, key in keys.items() if line in first}, reading_id=reading_id, reading_number=number)
+        row_writer.append(locations.readings(settings, "events"), read, partition_by=["arrival_date"])
+    requested = data.draw(st.sets(st.sampled_from(names))) if names else set()
+    for reading_id in requested:
+        request(settings, reading_id)
+    for ids in (None, data.draw(st.sets(st.sampled_from([*names, "file"])))):
+        counting = requested if ids is None else requested & ids
+        expected = dict(first)
+        for reading_id, keys in zip(names, later):
+            if reading_id in counting:
+                expected |= {line: key for line, key in keys.items() if line in first}
+        wanted = data.draw(st.sampled_from([None, ["a"], ["a", "c"]]))
+        where = {} if wanted is None else {"record_key": wanted}
+        read = in_force.read(settings, "events", COLUMNS, where, ids)
+        assert read is not None
+        assert sorted(map(str, read.to_pylist())) == sorted(
+            str({"ingestion_id": "file", "line_number": line, "record_key": key})
+            for line, key in expected.items()
+            if wanted is None or key in wanted
+        )
+
+
+def test_without_a_table_of_readings_bronze_is_read(tmp_path: Path) -> None:
+    settings = lake_settings(tmp_path)
+    assert in_force.read(settings, "events", COLUMNS) is None
+    row_writer.append(locations.bronze(settings, "events"), rows({1: "a"}))
+    assert in_force.readings_of(settings, "events") is None
+    read = in_force.read(settings, "events", COLUMNS)
+    assert read is not None
+    assert read["record_key"].to_pylist() == ["a"]
+
+
+def test_a_row_names_the_reading_that_is_in_force_for_it(tmp_path: Path) -> None:
+    settings = lake_settings(tmp_path)
+    row_writer.append(locations.bronze(settings, "events"), rows({1: "a", 2: "b"}))
+    for number, reading_id in enumerate(["operation:z", "operation:a", "operation:stopped"], start=1):
+        row_writer.append(
+            locations.readings(settings, "events"),
+            rows({1: "c"}, reading_id=reading_id, reading_number=number),
+            partition_by=["arrival_date"],
+        )
+    for reading_id in ("operation:z", "operation:a"):
+        request(settings, reading_id)
+    named = in_force.requests_of(settings, "events", [("file", 1), ("file", 2)])
+    assert {row: entry.operation_id for row, entry in named.items()} == {("file", 1): "operation:a"}
