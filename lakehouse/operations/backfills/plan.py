@@ -65,6 +65,7 @@ class Wave(_Plain):
     partitions: tuple[date, ...]
     rows: int = 0
     outcomes: dict[str, int] = Field(default_factory=dict)
+    parallel: bool = Field(False, description="Whether it may run at the same time as other waves of its table.")
 
 
 class BackfillPlan(_Plain):
@@ -86,6 +87,7 @@ class BackfillPlan(_Plain):
     order: Order = "ascending"
     write_mode: WriteMode = "merge"
     wave_size: int = Field(100, ge=1)
+    retries: int = Field(2, ge=0, description="How many times a wave that fails is run again.")
     code_version: str
     contracts: dict[str, str]
     files: tuple[PlannedFile, ...] = ()

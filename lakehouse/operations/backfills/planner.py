@@ -27,7 +27,7 @@ from lakehouse.ledger import applied_inputs, ingestions, key_log
 from lakehouse.operations.backfills import plan as backfill_plan
 from lakehouse.operations.backfills import planned_files
 from lakehouse.operations.backfills.plan import BackfillPlan, Layer, PlannedFile, Wave
-from lakehouse.operations.backfills.waves import cut_into_waves
+from lakehouse.operations.backfills.waves import are_independent_arrivals, are_independent_numbers, cut_into_waves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -59,6 +59,7 @@ class BackfillRequest:
     order: Order = "ascending"
     write_mode: WriteMode = "merge"
     wave_size: int = 100
+    retries: int = 2
     dataset_version: int | None = None
     promised: Sequence[ManifestEntry] = ()
 
@@ -95,6 +96,7 @@ def plan(
         order=request.order,
         write_mode=request.write_mode,
         wave_size=request.wave_size,
+        retries=request.retries,
         code_version=provenance.code(),
         contracts=contract_versions(catalog, scope.source),
         files=tuple(scope.files),
@@ -133,7 +135,7 @@ def _of_source(settings: Settings, catalog: Catalog, request: BackfillRequest, p
     files, previews, problems = planned_files.current_files(settings, contract, request.first_day, request.last_day, progress)
     _check_manifest(request.promised, files, problems)
     days = _silver_days(settings, contract, request, previews)
-    waves = [*_bronze_waves(settings, request, files), *_silver_waves(settings, request, days)]
+    waves = [*_bronze_waves(settings, contract, request, files), *_silver_waves(settings, request, days)]
     consumers: list[str] = []
     gold: list[Wave] = []
     rollups: list[Wave] = []
@@ -194,12 +196,15 @@ def _silver_days(
     return days
 
 
-def _bronze_waves(settings: Settings, request: BackfillRequest, files: Sequence[PlannedFile]) -> Iterable[Wave]:
+def _bronze_waves(
+    settings: Settings, contract: SourceContract, request: BackfillRequest, files: Sequence[PlannedFile]
+) -> Iterable[Wave]:
     arrivals = {file.arrival_date for file in files if not file.known}
     rows_by_day = _rows_by_day(settings, locations.bronze(settings, request.target))
+    parallel = are_independent_arrivals(contract, files)
     for part in cut_into_waves(arrivals, request.order, request.wave_size):
         rows = sum(rows_by_day[day] for day in part)
-        yield Wave(layer=Layer.BRONZE, table=f"bronze/{request.target}", partitions=tuple(part), rows=rows)
+        yield Wave(layer=Layer.BRONZE, table=f"bronze/{request.target}", partitions=tuple(part), rows=rows, parallel=parallel)
 
 
 def _silver_waves(settings: Settings, request: BackfillRequest, days: Collection[date]) -> Iterable[Wave]:
@@ -225,7 +230,14 @@ def _numbers(affected: Sequence[Affected], layer: Layer, every: Sequence[Series]
 def _of_days(affected: Sequence[Affected], daily: Series, days: Collection[date]) -> Iterable[Wave]:
     periods = [period for period in affected if period.series == daily.name and period.start in days]
     if periods:
-        yield Wave(layer=Layer.GOLD, table=f"gold/{daily.name}", partitions=tuple(days), outcomes=_outcomes(periods))
+        parallel = are_independent_numbers(daily.metric)
+        yield Wave(
+            layer=Layer.GOLD,
+            table=f"gold/{daily.name}",
+            partitions=tuple(days),
+            outcomes=_outcomes(periods),
+            parallel=parallel,
+        )
 
 
 def _outcomes(periods: Sequence[Affected]) -> dict[str, int]:

@@ -27,7 +27,8 @@ from lakehouse.operations.backfills.plan import BackfillStatus, Layer
 from lakehouse.operations.backfills.planner import BackfillRequest
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
 from lakehouse.orchestration.execution import backfill_runner, webserver
-from lakehouse.orchestration.execution.backfill_runner import Backfill, CancelledError
+from lakehouse.orchestration.execution.backfill_runner import Backfill
+from lakehouse.orchestration.execution.backfill_waves import CancelledError
 from lakehouse.orchestration.execution.in_process import RunFailedError
 from lakehouse.orchestration.execution.webserver import Webserver, WebserverError
 from lakehouse_tests.support.sales_files import FIRST_DAY, SECOND_DAY, deliver_sales
@@ -64,6 +65,7 @@ class Layers:
     landed: dict[str, date] = field(default_factory=dict)
     requested: list[tuple[dg.AssetKey, list[date]]] = field(default_factory=list)
     tags: list[Mapping[str, str]] = field(default_factory=list)
+    in_parallel: bool = False
 
     def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:
         self.requested.append((key, list(days)))
@@ -206,6 +208,23 @@ def test_a_webserver_that_is_away_for_a_while_is_waited_for(monkeypatch: pytest.
         assert server.run(BRONZE, [FIRST_DAY]) == "abc"
     with answering(nothing, launched, {"data": {"partitionBackfillOrError": {}}}) as server, pytest.raises(RunFailedError):
         server.run(BRONZE, [FIRST_DAY])
+
+
+@pytest.mark.parametrize(
+    ("name", "may_pass"), [("SchemaChangeError", False), ("IncompleteKeyLogError", True), ("OSError", True)], ids=str
+)
+def test_a_failed_backfill_of_a_webserver_tells_its_reason_and_whether_it_may_pass(name: str, may_pass: bool) -> None:
+    nothing = {"data": {"partitionBackfillsOrError": {"results": []}}}
+    launched = {"data": {"launchPartitionBackfill": {"__typename": "LaunchBackfillSuccess", "backfillId": "abc"}}}
+    failed = {"data": {"partitionBackfillOrError": {"status": "COMPLETED_FAILED", "error": None}}}
+    cause = {"message": f"{name}: the column amount has two types\nand so on", "className": name}
+    error = {"message": "DagsterExecutionStepExecutionError: a step", "className": "DagsterError", "cause": cause}
+    runs = {"data": {"runsOrError": {"results": [{"eventConnection": {"events": [{}, {"error": error}]}}]}}}
+    with answering(nothing, launched, failed, runs) as server, pytest.raises(RunFailedError) as caught:
+        server.run(BRONZE, [FIRST_DAY])
+    assert "backfill abc is completed_failed: " in f"{caught.value}"
+    assert f"{name}: the column amount has two types (" in f"{caught.value}"
+    assert caught.value.may_pass is may_pass
 
 
 def test_a_webserver_that_stays_away_is_reported(settings: Settings) -> None:
