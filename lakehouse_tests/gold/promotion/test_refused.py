@@ -191,12 +191,12 @@ def test_numbers_in_other_proportions_than_the_days_before_are_named(settings: S
 
 
 def test_a_closed_period_is_compared_with_its_adjustments(settings: Settings) -> None:
-    one, two = (metric(number, publication={"after_close": "adjust"}, checks=CHANGE) for number in (1, 2))
+    shown, later = (metric(number, publication={"after_close": "adjust"}, checks=CHANGE) for number in (1, 2))
     at(settings, 20)
-    publish_totals(settings, Series(one), {1: 10, 19: 100})
+    publish_totals(settings, Series(shown), {1: 10, 19: 100})
     publish_totals(settings, Series(metric(1, publication={"after_close": "adjust"})), {1: 20})  # closed, and late: 10 + 10
-    publish_totals(settings, Series(two), {1: 21, 19: 104})
-    promote(settings, catalog(one, two))
+    publish_totals(settings, Series(later), {1: 21, 19: 104})
+    promote(settings, catalog(shown, later))
     assert latest_totals(settings) == {1: 10, 19: 104}
 
 

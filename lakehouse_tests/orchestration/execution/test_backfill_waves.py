@@ -232,7 +232,7 @@ class Tables:
                 rollups.restate(self.settings, contract, daily, rollup, self._session, days, run, follows)
 
     def _session(self) -> SparkSession:
-        return self.spark
+        return self.spark.newSession()  # as runs in processes of their own: with views and settings of its own
 
 
 #: What tells runs apart, and nothing about their result.
