@@ -39,7 +39,15 @@ def print_plan(plan: BackfillPlan, cost: Cost) -> None:
     )
     _say(f"up to {plan.max_parallel} runs at a time with a webserver, one at a time in this process")
     _say(f"pinned: code {plan.code_version}; contracts " + ", ".join(f"{name} {v}" for name, v in sorted(plan.contracts.items())))
-    if plan.metric is None:
+    if plan.where is not None:
+        days = {
+            day
+            for wave in plan.waves
+            if wave.layer.value == ("silver" if plan.metric is None else "gold")
+            for day in wave.partitions
+        }
+        _say(f"only {plan.where}: {counted(plan.rows_of_entity)} on {len(days):,} event days, which are computed as whole days")
+    elif plan.metric is None:
         _files(plan)
     if not plan.waves:
         out.print("Nothing to do: every partition is up to date.", style="green")

@@ -47,6 +47,9 @@ def plan_(
         Literal["merge", "overwrite"],
         typer.Option(help="For a source. merge: apply new files. overwrite: also rebuild the range's event days from Bronze."),
     ] = "merge",
+    where: Annotated[
+        str | None, typer.Option(help="Only an entity: \"store = 'S012'\", on fields of the source's contract.")
+    ] = None,
     target_version: Annotated[str | None, typer.Option(help="The dataset version of the metric to fill, such as v2.")] = None,
     manifest: Annotated[
         Path | None,
@@ -76,6 +79,7 @@ def plan_(
         runner_id=runner_id or getpass.getuser(),
         max_parallel=max_parallel,
         retries=retries,
+        where=where,
         order=order,
         write_mode=write_mode,
         wave_size=wave_size,

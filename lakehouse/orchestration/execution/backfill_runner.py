@@ -14,15 +14,15 @@ import dagster as dg
 
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions, rebuild_requests
+from lakehouse.operations.backfills import entity_scope, planner
 from lakehouse.operations.backfills import log as backfill_log
-from lakehouse.operations.backfills import planner
 from lakehouse.operations.backfills import verification as backfill_verification
 from lakehouse.operations.backfills.log import BackfillEvent
 from lakehouse.operations.backfills.plan import BackfillPlan, BackfillStatus, Layer
 from lakehouse.operations.backfills.planner import PlanProblemError
 from lakehouse.operations.backfills.waves import cut_into_waves
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
-from lakehouse.orchestration.assets.source_assets import keys
+from lakehouse.orchestration.assets.source_assets import keys as keys_of
 from lakehouse.orchestration.common.backfill_lock import backfill_lock
 from lakehouse.orchestration.execution.backfill_waves import Waves, name_of
 from lakehouse.orchestration.execution.in_process import RunFailedError
@@ -110,7 +110,7 @@ class Backfill:
         self._rollups()
 
     def _bronze(self) -> None:
-        key, _, _ = keys(self._plan.source)
+        key, _, _ = keys_of(self._plan.source)
 
         def ingest(part: Sequence[date]) -> None:
             taken = {entry.content_hash for entry in self._ingested()}
@@ -122,26 +122,45 @@ class Backfill:
 
     def _silver(self) -> None:
         settings, plan = self._settings, self._plan
-        _, _, key = keys(plan.source)
+        _, _, silver_key = keys_of(plan.source)
         if plan.write_mode == "overwrite" and not self._waves.has("asked"):
             self._waves.stop_if_cancelled()
+            contract, keys = self._catalog.sources[plan.source], None
+            if plan.where is not None:
+                wanted = entity_scope.parse(contract, plan.where)
+                keys = entity_scope.of_source(settings, contract, wanted, plan.first_day, plan.last_day).keys
             made_again = silver_rebuild.plan_rebuild(
                 settings,
-                self._catalog.sources[plan.source],
+                contract,
                 self._session,
                 plan.first_day,
                 plan.last_day,
-                reason=f"{plan.reason} ({plan.plan_id})",
+                reason=self._request_reason,
                 runner_id=plan.runner_id,
                 operation=rebuild_requests.BACKFILL,
+                keys=keys,
             )
             self._waves.record(
                 "asked", "asked", {"days": len(made_again.days), "judged_otherwise": made_again.rows_judged_otherwise}
             )
-        for found in self._found_waiting(key, applied_inputs.pending(settings, plan.source)):
+        for found in self._found_waiting(silver_key, self._pending_in_silver()):
             for part in cut_into_waves(found, plan.order, plan.wave_size):
-                waiting = applied_inputs.pending(settings, plan.source)
-                self._waves.run(Layer.SILVER, key, part, [day for day in part if day in waiting])
+                waiting = self._pending_in_silver()
+                self._waves.run(Layer.SILVER, silver_key, part, [day for day in part if day in waiting])
+
+    @property
+    def _request_reason(self) -> str:
+        """The reason of the plan's rebuild request, by which it is found again."""
+        return f"{self._plan.reason} ({self._plan.plan_id})"
+
+    def _pending_in_silver(self) -> set[date]:
+        """The event days that wait for silver; for an entity only those that its rebuild request names."""
+        source = self._plan.source
+        waiting = set(applied_inputs.pending(self._settings, source))
+        if self._plan.where is None:
+            return waiting
+        requests = [entry for entry in rebuild_requests.all_of(self._settings, source) if entry.reason == self._request_reason]
+        return waiting & set().union(*(entry.touched_days for entry in requests))
 
     def _gold_behind_silver(self) -> None:
         def follow(daily: Series) -> None:
