@@ -65,7 +65,7 @@ class Wave(_Plain):
     partitions: tuple[date, ...]
     rows: int = 0
     outcomes: dict[str, int] = Field(default_factory=dict)
-    parallel: bool = Field(False, description="Whether it may run at the same time as other waves of its table.")
+    parallel: bool = Field(False, description="Whether it and the other waves of its table may run in any order.")
 
 
 class BackfillPlan(_Plain):

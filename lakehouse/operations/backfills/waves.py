@@ -1,6 +1,6 @@
 """Waves: how the partitions of a backfill are cut into runs.
 
-Belongs here: the size and the order of waves, and which waves of one table may run at the same time. Which partitions a
+Belongs here: the size and the order of waves, and which waves of one table may run in any order. Which partitions a
 backfill has belongs to ``planner``; running a wave belongs to ``orchestration.execution.backfill_waves``.
 """
 
@@ -27,7 +27,7 @@ def cut_into_waves(partitions: Collection[date], order: Order, size: int) -> Ite
 
 
 def are_independent_arrivals(contract: SourceContract, files: Collection[PlannedFile]) -> bool:
-    """Whether Bronze may ingest arrival days at the same time, with the same result as one after another.
+    """Whether Bronze may ingest arrival days in any order, with the same result as in that of the plan.
 
     Content that came on two days is recorded as ingested on the day that is first, a policy that chooses between deliveries
     compares them, and without an arrival time in the files the time of ingestion decides which row of a key is newer.
@@ -39,5 +39,5 @@ def are_independent_arrivals(contract: SourceContract, files: Collection[Planned
 
 
 def are_independent_numbers(metric: MetricContract) -> bool:
-    """Whether days of a metric may be published at the same time: no check compares a day with the days published before it."""
+    """Whether days of a metric may be published in any order: no check compares a day with the days published before it."""
     return not metric.checks.trailing_days

@@ -1,7 +1,7 @@
 """Running the waves of a backfill: one or several at a time, again after a failure, each with its events.
 
 Belongs here: the attempts of a wave, and how many waves run at a time. The order of the layers, and which partitions are left,
-belong to ``backfill_runner``; which waves may run at the same time is a rule of ``operations.backfills.waves``.
+belong to ``backfill_runner``; which waves may run in any order is a rule of ``operations.backfills.waves``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 2, 300
 class Layers(Protocol):
     """Materializes partitions of one asset: in this process, or in the deployment of a webserver.
 
-    ``in_parallel`` is whether several threads may do so at the same time.
+    ``in_parallel`` is whether several threads may ask for it at the same time; a table is written by one run at a time.
     """
 
     in_parallel: bool
@@ -72,7 +72,7 @@ class Waves:
                 done.result()
 
     def of_table(self, layer: Layer, process: Callable[[Any], None], waves: Sequence[Any]) -> None:
-        """Process the waves of one table in their order; at the same time where the plan and the layers allow it.
+        """Process the waves of one table in their order; several are requested at a time where the plan and the layers allow it.
 
         The first wave runs alone: it creates what the others need. After a failure no further wave starts.
         """

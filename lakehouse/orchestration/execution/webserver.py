@@ -48,7 +48,7 @@ class WebserverError(LakehouseError):
 
 
 class Webserver:
-    """Materializes partitions through Dagster's backfill API. The pool of a table lets as many runs write it as it is set to.
+    """Materializes partitions through Dagster's backfill API. Its queue lets one run write a table at a time.
 
     :param url: its address, such as http://127.0.0.1:3000.
     """

@@ -1,4 +1,4 @@
-"""The waves of a backfill: which run at the same time, with which result, and what happens when one fails."""
+"""The waves of a backfill: which are requested at the same time, with which result, and what happens when one fails."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return taken
 
 
-def test_waves_run_at_the_same_time_behind_the_first(settings: Settings) -> None:
+def test_waves_are_requested_at_the_same_time_behind_the_first(settings: Settings) -> None:
     layers = Watched()
     go(settings, plan_of(settings, max_parallel=3), layers)
     assert layers.most == 3
@@ -133,7 +133,7 @@ def test_waves_run_at_the_same_time_behind_the_first(settings: Settings) -> None
 @pytest.mark.parametrize(
     ("in_parallel", "parallel", "max_parallel"), [(False, True, 3), (True, False, 3), (True, True, 1)], ids=str
 )
-def test_waves_run_one_after_another_where_one_side_forbids_more(
+def test_waves_are_requested_one_after_another_where_one_side_forbids_more(
     settings: Settings, in_parallel: bool, parallel: bool, max_parallel: int
 ) -> None:
     layers = Watched(in_parallel=in_parallel)
@@ -195,24 +195,34 @@ def test_stopped_in_a_pause_the_attempts_are_counted_on(settings: Settings, monk
 
 @dataclass
 class Tables:
-    """Layers that do what the runs of the assets do to the tables, without Dagster, in several threads if asked to."""
+    """Layers that do what the runs of the assets do to the tables, without Dagster; a pool lets one of them write a table.
+
+    Of the runs that wait, a pool chooses the one with the last days.
+    """
 
     settings: Settings
     spark: SparkSession
     in_parallel: bool
-    most: int = 0
-    at_work: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    order: list[date] = field(default_factory=list)
+    waiting: list[tuple[date, str]] = field(default_factory=list)
+    at_work: set[str] = field(default_factory=set)
+    pool: threading.Condition = field(default_factory=threading.Condition)
 
     def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:
-        with self.lock:
-            self.at_work += 1
-            self.most = max(self.most, self.at_work)
+        table, own = key.to_user_string(), (days[0], key.to_user_string())
+        with self.pool:
+            self.waiting.append(own)
+            self.pool.wait(0.3 if self.in_parallel else 0)  # others arrive
+            self.pool.wait_for(lambda: table not in self.at_work and own == max(one for one in self.waiting if one[1] == table))
+            self.waiting.remove(own)
+            self.at_work.add(table)
+            self.order.append(days[0])
         try:
             self._run(*key.path, days)
         finally:
-            with self.lock:
-                self.at_work -= 1
+            with self.pool:
+                self.at_work.remove(table)
+                self.pool.notify_all()
         return tags
 
     def _run(self, layer: str, name: str, days: Sequence[date]) -> None:
@@ -232,7 +242,7 @@ class Tables:
                 rollups.restate(self.settings, contract, daily, rollup, self._session, days, run, follows)
 
     def _session(self) -> SparkSession:
-        return self.spark.newSession()  # as runs in processes of their own: with views and settings of its own
+        return self.spark
 
 
 #: What tells runs apart, and nothing about their result.
@@ -254,7 +264,7 @@ def rows(settings: Settings, layer: str, name: str) -> list[str]:
 
 
 @pytest.mark.spark
-def test_waves_at_the_same_time_leave_the_tables_of_one_after_another(tmp_path: Path, spark: SparkSession) -> None:
+def test_waves_requested_at_the_same_time_leave_the_tables_of_one_after_another(tmp_path: Path, spark: SparkSession) -> None:
     ends = []
     for in_parallel in (False, True):
         folder = tmp_path / f"{in_parallel}"
@@ -272,12 +282,14 @@ def test_waves_at_the_same_time_leave_the_tables_of_one_after_another(tmp_path: 
             )  # fmt: skip
             plan = planner.plan(settings, CATALOG, wish, datetime(2024, 11, 20, tzinfo=timezone.utc))
             backfill_log.store_plan(settings, plan)
-            layers.most = 0
+            layers.order.clear()
             verdict = Backfill(settings, CATALOG, plan, layers, lambda: spark).run()
             assert verdict is not None
             assert not verdict.problems
             assert backfill_log.status(backfill_log.events(settings, plan.plan_id)) is BackfillStatus.FINISHED
-            assert layers.most > 1 or not in_parallel
+            waves = layers.order[: len(DAYS)]
+            assert len(set(waves)) == len(DAYS)
+            assert (waves == sorted(waves)) is not in_parallel
         ends.append({table: rows(settings, *table) for table in TABLES})
     for table in TABLES:
         assert ends[0][table] == ends[1][table], table
