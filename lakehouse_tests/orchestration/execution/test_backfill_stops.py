@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
+from dagster_graphql.schema import create_schema
+from graphql import parse, validate
 
 from lakehouse.contracts import load_catalog
 from lakehouse.ledger import applied_inputs, ingestions, restatements
@@ -225,6 +227,12 @@ def test_a_failed_backfill_of_a_webserver_tells_its_reason_and_whether_it_may_pa
     assert "backfill abc is completed_failed: " in f"{caught.value}"
     assert f"{name}: the column amount has two types (" in f"{caught.value}"
     assert caught.value.may_pass is may_pass
+
+
+def test_every_query_fits_the_schema_of_the_installed_webserver() -> None:
+    schema = create_schema().graphql_schema
+    queries = [getattr(webserver, name) for name in ("_ABOUT", "_LAUNCH", "_NEWEST", "_STATUS", "_FAILURES", "_CANCEL")]
+    assert [error.message for query in queries for error in validate(schema, parse(query))] == []
 
 
 def test_a_webserver_that_stays_away_is_reported(settings: Settings) -> None:

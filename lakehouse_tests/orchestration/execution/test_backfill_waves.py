@@ -209,12 +209,12 @@ class Tables:
     pool: threading.Condition = field(default_factory=threading.Condition)
 
     def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:
-        table, own = key.to_user_string(), (days[0], key.to_user_string())
+        table, turn = key.to_user_string(), (days[0], key.to_user_string())
         with self.pool:
-            self.waiting.append(own)
+            self.waiting.append(turn)
             self.pool.wait(0.3 if self.in_parallel else 0)  # others arrive
-            self.pool.wait_for(lambda: table not in self.at_work and own == max(one for one in self.waiting if one[1] == table))
-            self.waiting.remove(own)
+            self.pool.wait_for(lambda: table not in self.at_work and turn == max(run for run in self.waiting if run[1] == table))
+            self.waiting.remove(turn)
             self.at_work.add(table)
             self.order.append(days[0])
         try:
