@@ -4,6 +4,11 @@ Each subclass is defined where it is raised. Errors of the programming language 
 do not belong here: they keep their stack trace.
 """
 
+from typing import ClassVar
+
 
 class LakehouseError(Exception):
     """An expected problem; its text describes what happened, where, and what to do about it."""
+
+    #: Whether the same command may succeed later although nobody has changed anything.
+    passes_by_itself: ClassVar[bool] = False

@@ -34,9 +34,20 @@ def print_plan(plan: BackfillPlan, cost: Cost) -> None:
         f"{plan.plan_id}: backfill of {plan.target}, {kind} {plan.first_day} to {plan.last_day}", style="bold", soft_wrap=True
     )
     _say(f"reason: {plan.reason} (requested by {plan.runner_id})")
-    _say(f"{plan.write_mode}, {plan.order}, up to {plan.wave_size} partitions per run and {plan.max_parallel} tables in parallel")
+    _say(
+        f"{plan.write_mode}, {plan.order}, up to {plan.wave_size} partitions per run, {plan.retries} retries of a wave that fails"
+    )
+    _say(f"up to {plan.max_parallel} runs at a time with a webserver, one at a time in this process")
     _say(f"pinned: code {plan.code_version}; contracts " + ", ".join(f"{name} {v}" for name, v in sorted(plan.contracts.items())))
-    if plan.metric is None:
+    if plan.where is not None:
+        days = {
+            day
+            for wave in plan.waves
+            if wave.layer.value == ("silver" if plan.metric is None else "gold")
+            for day in wave.partitions
+        }
+        _say(f"only {plan.where}: {counted(plan.rows_of_entity)} on {len(days):,} event days, which are computed as whole days")
+    elif plan.metric is None:
         _files(plan)
     if not plan.waves:
         out.print("Nothing to do: every partition is up to date.", style="green")
@@ -73,6 +84,8 @@ def print_status(plan: BackfillPlan, status: str, events: Sequence[BackfillEvent
         if "partitions" in entry.said:
             partitions = entry.said["partitions"]
             about = f": {len(partitions)} partitions of {entry.said['table']}, {partitions[0]} to {partitions[-1]}"
+            if entry.kind == "attempt":
+                about = f" {entry.said['attempt']} failed{about}: {entry.said['problem']}"
         elif entry.kind == "failed":
             problems = [entry.said["problem"]] if "problem" in entry.said else entry.said["verdict"]["problems"]
             about = f": {join_limited(problems, _SHOWN, ' problems')}"
@@ -114,6 +127,8 @@ def _files(plan: BackfillPlan) -> None:
 def _wave(plan: BackfillPlan, table: str, waves: Sequence[Wave]) -> None:
     partitions = sorted(day for wave in waves for day in wave.partitions)
     runs = f" in {len(waves)} waves" if len(waves) > 1 else ""
+    if runs and waves[0].parallel and plan.max_parallel > 1:
+        runs += f", {plan.max_parallel} at a time"
     span = f"{partitions[0]}" if len(partitions) == 1 else f"{partitions[0]} to {partitions[-1]}"
     outcomes: dict[str, int] = {}
     for wave in waves:

@@ -21,7 +21,7 @@ from lakehouse.ledger.rebuild_requests import RebuildRequest
 from lakehouse.spark import commits as spark_commits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import date
 
     from pyspark.sql import SparkSession
@@ -49,21 +49,25 @@ def plan_rebuild(
     reason: str,
     runner_id: str,
     operation: str = rebuild_requests.BUG_REPLAY,
+    keys: pa.Array | None = None,
 ) -> PlannedRebuild:
     """Record that the days from ``first`` through ``last`` are to be rebuilt, and judge their rows again.
 
     Days outside the range are planned as well if a row that is judged differently affects them.
 
+    :param keys: judge only the rows of these keys again, and rebuild only the days on which they have rows.
     :param operation: its name in the audit and in the numbers: a bug replay, or a backfill.
     """
     source = contract.dataset
     spark_commits.add_missing_columns(session, settings, locations.bronze(settings, source), bronze_columns(contract))
     existing = key_log.days(settings, source) | _days_of_silver(settings, source)
     in_range = {day for day in existing if first <= day <= last}
-    otherwise = _judged_otherwise(settings, contract, session, in_range)
-    keys = pc.unique(otherwise["record_key"])
+    if keys is not None:
+        in_range &= set(pc.unique(_claims_about(settings, source, ["event_date"], keys)["event_date"]).to_pylist())
+    otherwise = _judged_otherwise(settings, contract, session, in_range, keys)
+    changed_keys = pc.unique(otherwise["record_key"])
     row_days = set(pc.unique(otherwise["event_date"].drop_null()).to_pylist())
-    days = in_range | claims.affected_event_days(settings, contract, row_days, keys) if len(otherwise) else in_range
+    days = in_range | claims.affected_event_days(settings, contract, row_days, changed_keys) if len(otherwise) else in_range
     before, now = provenance.newest_in_silver(settings, source), provenance.stamp(contract)
     judged = pc.sum(pc.not_equal(otherwise["kind"], "retire")).as_py() or 0
     entry = RebuildRequest(
@@ -113,17 +117,29 @@ def _unfinished_repeats(settings: Settings, entry: RebuildRequest) -> list[Rebui
 
 
 def _judged_otherwise(
-    settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], days: set[date]
+    settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], days: set[date], keys: pa.Array | None
 ) -> pa.Table:
-    """The claims of rows on some event days whose judgement has changed, as the key log should hold them."""
+    """The claims of rows on some event days whose judgement has changed, as the key log should hold them.
+
+    :param keys: only of these keys; None for all.
+    """
     columns = ["ingestion_id", "line_number", "arrival_date", "kind", *key_log.JUDGED]
     path, options = locations.key_log(settings, contract.dataset), settings.storage_options
-    log = table_io.read(path, columns, {"event_date": days}, options) if days else None
+    if days and keys is not None:
+        about = _claims_about(settings, contract.dataset, [*columns, "event_date"], keys)
+        log = table_io.meeting(about, {"event_date": days}).select(columns)
+    else:
+        log = table_io.read(path, columns, {"event_date": days}, options) if days else None
     if log is None or not len(log):
         return key_log.SCHEMA.empty_table()
     where = {name: pc.unique(log[name]).to_pylist() for name in ("arrival_date", "ingestion_id")}
     judged = pa.concat_tables(map(key_log.claims, row_rules.judged(settings, contract, session, where)))
     return judgement_history.judged_otherwise(log, judged)
+
+
+def _claims_about(settings: Settings, source: str, columns: Sequence[str], keys: pa.Array) -> pa.Table:
+    found = key_log.about(settings, source, columns, keys)
+    return key_log.SCHEMA.empty_table().select(columns) if found is None else found
 
 
 def _days_of_silver(settings: Settings, source: str) -> set[date]:

@@ -42,6 +42,8 @@ _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 class AppendedMeanwhileError(LakehouseError):
     """Another writer has appended to a table since it was read; see :func:`append_alone`."""
 
+    passes_by_itself = True
+
 
 #: What is raised when another writer has committed first. In Python the classes of Delta do not inherit from the first one.
 CONFLICTS = (

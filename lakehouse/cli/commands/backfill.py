@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.operations.backfills.plan import BackfillPlan, Layer
-    from lakehouse.orchestration.execution.backfill_runner import Layers
+    from lakehouse.orchestration.execution.backfill_waves import Layers
     from lakehouse.settings import Settings
 
 app = typer.Typer(help="Recompute a range of days by a plan, in waves; it can be stopped and resumed.", no_args_is_help=True)
@@ -33,12 +33,18 @@ def plan_(
     end_date: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="Last day.")],
     reason: Annotated[str, typer.Option(help="Why; recorded in the audit and with restated numbers.")],
     runner_id: Annotated[str, typer.Option(help="Who requests it; default: the user's name.")] = "",
-    max_parallel: Annotated[int, typer.Option(min=1, help="How many tables may be written in parallel.")] = 2,
+    max_parallel: Annotated[
+        int, typer.Option(min=1, help="How many runs may be requested at the same time, with a webserver.")
+    ] = 2,
+    retries: Annotated[int, typer.Option(min=0, help="How many times a wave that fails is run again.")] = 2,
     order: Annotated[Literal["ascending", "descending"], typer.Option(help="Which days come first.")] = "ascending",
     write_mode: Annotated[
         Literal["merge", "overwrite"],
         typer.Option(help="For a source. merge: apply new files. overwrite: also rebuild the range's event days from Bronze."),
     ] = "merge",
+    where: Annotated[
+        str | None, typer.Option(help="Only an entity: \"store = 'S012'\", on fields of the source's contract.")
+    ] = None,
     target_version: Annotated[str | None, typer.Option(help="The dataset version of the metric to fill, such as v2.")] = None,
     manifest: Annotated[
         Path | None,
@@ -67,6 +73,8 @@ def plan_(
         reason=reason,
         runner_id=runner_id or getpass.getuser(),
         max_parallel=max_parallel,
+        retries=retries,
+        where=where,
         order=order,
         write_mode=write_mode,
         wave_size=wave_size,

@@ -38,7 +38,7 @@ def promote(
     reason: _Why,
     by: _By = "",
     threshold: Annotated[list[str] | None, typer.Option(help="How far, in percent, a measure may change: revenue=5.")] = None,
-    accept_differences: Annotated[bool, typer.Option(help="Continue beyond a threshold, or if a measure ends.")] = False,  # noqa: FBT002
+    accept_differences: Annotated[bool, typer.Option(help="Continue beyond a bound, or if a measure ends.")] = False,  # noqa: FBT002
     dry_run: Annotated[bool, typer.Option(help="Only report what would change; exit code 1 if it is refused.")] = False,  # noqa: FBT002
     html: Annotated[Path | None, typer.Option(help="Write the comparison to this file, as HTML.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the comparison to this file, as Markdown.")] = None,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.restatement.pending import PendingRestatement
     from lakehouse.settings import Settings
 
-_SHOWN = 5
+_SHOWN, _SHOWN_FAILURES = 5, 20
 
 
 def of_contracts(shown: MetricContract, to: MetricContract) -> Iterator[str]:
@@ -125,10 +125,10 @@ def of_held(settings: Settings, *series: Series) -> Iterator[str]:
 def of_checks(
     settings: Settings, later: Series, numbers: Mapping[date, PublishedNumber], drafts: Collection[Draft]
 ) -> Iterator[str]:
-    """The failures of the blocking checks on the numbers that readers would see.
+    """The failures of the blocking checks on the numbers that readers would see, each among the numbers of its version.
 
-    The limits of a restatement do not apply: the thresholds of a promotion replace them. A number that a person signed off
-    stays signed off.
+    What a number is compared with in the version that readers see is a matter of :func:`of_comparisons`. A number that a person
+    signed off stays signed off.
     """
     broken = [draft.start for draft in drafts if not numbers[draft.start].intact]
     if broken:
@@ -152,6 +152,50 @@ def of_checks(
         )
         for outcome in publication_checks.blocking(publication_checks.audit(GoldChecks() if signed_off else checks, candidate)):
             yield f"{outcome.check} of {draft.start}: {publication_checks.problem_of(outcome)}"
+
+
+def of_comparisons(
+    settings: Settings,
+    to: Series,
+    shown: Mapping[date, PublishedNumber],
+    numbers: Mapping[date, PublishedNumber],
+    drafts: Collection[Draft],
+) -> Iterator[str]:
+    """The failures of the blocking rules that compare a number with others, against the numbers that readers see now.
+
+    They are judged as if the numbers were a restatement of those: a change from the number of the same period, a drift from it or
+    from the days before it. A person may accept them.
+
+    :returns: a sentence per check, with its periods.
+    """
+    rules = to.metric.checks
+    trailing_rows = rules.row_count.model_copy(update={"min": None, "max": None}) if rules.row_count else None
+    compared = GoldChecks(
+        row_count=trailing_rows if trailing_rows and trailing_rows.trailing else None, drift=rules.drift, change=rules.change
+    )
+    if compared == GoldChecks():
+        return
+    starts = [draft.start for draft in drafts]
+    trailing = write_audit_publish.trailing(settings, to, starts)
+    failures: dict[str, list[str]] = defaultdict(list)
+    for start in starts:
+        rows = numbers[start].rows
+        candidate = publication_checks.Candidate(
+            metric=to.name,
+            period=start,
+            revision=numbers[start].row["revision"],
+            grain=to.metric.grain,
+            rows=rows,
+            read_back=rows,
+            published=shown[start].rows if start in shown else None,
+            trailing=trailing,
+        )
+        for outcome in publication_checks.blocking(publication_checks.audit(compared, candidate)):
+            if outcome.check not in publication_checks.ALWAYS:
+                failures[outcome.check].append(f"{start}: {publication_checks.problem_of(outcome).rstrip('.')}")
+    for check, of_check in failures.items():
+        listed = join_limited(of_check, _SHOWN_FAILURES, " periods")
+        yield f"{check} fails against the numbers that readers see for {len(of_check)} of {len(starts)} numbers: {listed}"
 
 
 def changed_logic(shown: MetricContract, to: MetricContract) -> list[str]:

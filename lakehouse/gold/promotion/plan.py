@@ -122,8 +122,10 @@ def plan_promotion(
         *compatibility.of_coverage(settings, both.old, both.new, both.later, pending),
         *compatibility.of_held(settings, both.shown, both.later),
     ]
+    beyond: list[str] = []
     if not problems:
         problems = list(compatibility.of_checks(settings, both.later, both.new, drafts))
+        beyond = list(compatibility.of_comparisons(settings, both.to, both.old, both.new, drafts))
     return PromotionPlan(
         kind=PromotionKind.PROMOTE,
         shown=number,
@@ -136,7 +138,7 @@ def plan_promotion(
         },
         comparison=comparison,
         problems=problems,
-        objections=[*compatibility.removed(both.shown.metric, later), *map(_beyond, comparison.beyond())],
+        objections=[*compatibility.removed(both.shown.metric, later), *map(_beyond, comparison.beyond()), *beyond],
         follows=pending.upstream_version if pending.starts <= both.new.keys() else pending.since - 1,
     )
 

@@ -55,7 +55,7 @@ def promote(
     """Show readers another dataset version; ``run.by`` names the person who requests it.
 
     :param notes: writes the release notes for readers.
-    :param accepted: whether differences beyond the thresholds, and removed measures, are accepted.
+    :param accepted: whether differences beyond the thresholds and the contract's bounds, and removed measures, are accepted.
     :raises PromotionRefusedError: if something forbids it.
     """
     if shown_version(settings, metric) == to_version:

@@ -39,8 +39,9 @@ class UnknownPlanError(LakehouseError):
 class BackfillEvent:
     """An event in the execution of a plan.
 
-    ``kind`` is started, asked (some partitions were found waiting), wave (some partitions of a table are done), failed,
-    cancelled, finished or undone; ``event`` is its name within the plan, and ``said`` contains the details.
+    ``kind`` is started, asked (some partitions were found waiting), attempt (a run of a wave failed), wave (some partitions of
+    a table are done), failed, cancelled, finished or undone; ``event`` is its name within the plan, and ``said`` contains the
+    details.
     """
 
     plan_id: str
@@ -117,7 +118,10 @@ def events(settings: Settings, plan_id: str) -> list[BackfillEvent]:
     )
 
 
-_RANK = {kind: number for number, kind in enumerate(("started", "asked", "wave", "failed", "cancelled", "finished", "undone"))}
+_RANK = {
+    kind: number
+    for number, kind in enumerate(("started", "asked", "attempt", "wave", "failed", "cancelled", "finished", "undone"))
+}
 
 
 def status(entries: list[BackfillEvent]) -> BackfillStatus:

@@ -65,6 +65,7 @@ class Wave(_Plain):
     partitions: tuple[date, ...]
     rows: int = 0
     outcomes: dict[str, int] = Field(default_factory=dict)
+    parallel: bool = Field(False, description="Whether it and the other waves of its table may run in any order.")
 
 
 class BackfillPlan(_Plain):
@@ -86,6 +87,9 @@ class BackfillPlan(_Plain):
     order: Order = "ascending"
     write_mode: WriteMode = "merge"
     wave_size: int = Field(100, ge=1)
+    where: str | None = Field(None, description="The condition on fields that limits the backfill to an entity.")
+    rows_of_entity: int = Field(0, description="Its rows: of a source those that are judged again, of a metric those in silver.")
+    retries: int = Field(2, ge=0, description="How many times a wave that fails is run again.")
     code_version: str
     contracts: dict[str, str]
     files: tuple[PlannedFile, ...] = ()

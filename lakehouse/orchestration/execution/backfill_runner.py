@@ -1,61 +1,45 @@
 """Running a planned backfill: layer by layer and wave by wave, through Dagster, and resuming it after a stop.
 
 The remaining work is read from the tables: a wave that was complete before the process ended is skipped, and then recorded.
-Printing progress belongs to ``lakehouse backfill``, the definition of a plan to ``operations.backfills.plan``.
+The attempts of a wave belong to ``backfill_waves``, printing progress to ``lakehouse backfill``, the definition of a plan to
+``operations.backfills.plan``.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, timezone
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import dagster as dg
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from lakehouse.errors import LakehouseError
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions, rebuild_requests
+from lakehouse.operations.backfills import entity_scope, planner
 from lakehouse.operations.backfills import log as backfill_log
-from lakehouse.operations.backfills import planner
 from lakehouse.operations.backfills import verification as backfill_verification
 from lakehouse.operations.backfills.log import BackfillEvent
 from lakehouse.operations.backfills.plan import BackfillPlan, BackfillStatus, Layer
 from lakehouse.operations.backfills.planner import PlanProblemError
 from lakehouse.operations.backfills.waves import cut_into_waves
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
-from lakehouse.orchestration.assets.source_assets import keys
+from lakehouse.orchestration.assets.source_assets import keys as keys_of
 from lakehouse.orchestration.common.backfill_lock import backfill_lock
-from lakehouse.orchestration.common.backfill_tags import tags_of
+from lakehouse.orchestration.execution.backfill_waves import Waves, name_of
 from lakehouse.orchestration.execution.in_process import RunFailedError
 from lakehouse.orchestration.execution.webserver import WebserverError
 from lakehouse.silver import rebuild as silver_rebuild
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.series import Series
+    from lakehouse.operations.backfills.plan import Wave
     from lakehouse.operations.backfills.verification import BackfillVerification
+    from lakehouse.orchestration.execution.backfill_waves import Layers
     from lakehouse.settings import Settings
-
-_ATTEMPTS = 3
-
-
-class Layers(Protocol):
-    """Materializes partitions of one asset: in this process, or in the deployment of a webserver."""
-
-    def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:
-        """Materialize the partitions, and return when that is done.
-
-        :raises RunFailedError: with the reason.
-        """
-
-
-class CancelledError(LakehouseError):
-    """The backfill was cancelled."""
 
 
 class Backfill:
@@ -77,9 +61,8 @@ class Backfill:
         self._settings = settings
         self._catalog = catalog
         self._plan = plan
-        self._layers = layers
         self._session = session
-        self._told = wave_done
+        self._waves = Waves(settings, plan, layers, wave_done)
 
     def run(self) -> BackfillVerification | None:
         """Do the remaining work, then verify every partition.
@@ -87,7 +70,7 @@ class Backfill:
         :returns: the checklist; None if the backfill had been finished before.
         :raises PlanProblemError: if something differs from the plan; nothing was done.
         :raises BackfillRunningError: if another backfill works on the same source.
-        :raises RunFailedError: if a run failed three times; the same command continues once the cause is fixed.
+        :raises RunFailedError: if a wave failed after its retries; the same command continues once the cause is fixed.
         :raises WebserverError: if the webserver was unreachable for too long; the same command continues.
         :raises CancelledError: if somebody cancelled it.
         """
@@ -102,18 +85,18 @@ class Backfill:
                 raise PlanProblemError(msg)
             planner.still_as_planned(self._settings, self._catalog, plan)
             attempt = sum(entry.kind == "started" for entry in events) + 1
-            self._record(f"started:{attempt}", "started", {"runner": plan.runner_id})
+            self._waves.record(f"started:{attempt}", "started", {"runner": plan.runner_id})
             try:
                 self._through_the_layers()
             except (RunFailedError, WebserverError) as problem:
-                self._stop_if_cancelled()  # its runs end like failed ones
-                self._record(f"failed:{attempt}", "failed", {"problem": f"{problem}"})
+                self._waves.stop_if_cancelled()  # its runs end like failed ones
+                self._waves.record(f"failed:{attempt}", "failed", {"problem": f"{problem}"})
                 raise
             verdict = backfill_verification.verify(self._settings, self._catalog, plan)
             kind = "failed" if verdict.problems else "finished"
             summary = backfill_verification.summary(self._settings, self._catalog, plan)
             name = f"failed:{attempt}" if verdict.problems else "finished"
-            self._record(name, kind, {"verdict": verdict.as_json(), "summary": summary})
+            self._waves.record(name, kind, {"verdict": verdict.as_json(), "summary": summary})
             return verdict
 
     def _through_the_layers(self) -> None:
@@ -127,48 +110,75 @@ class Backfill:
         self._rollups()
 
     def _bronze(self) -> None:
-        key, _, _ = keys(self._plan.source)
-        for part in cut_into_waves(self._plan.arrival_days, self._plan.order, self._plan.wave_size):
+        key, _, _ = keys_of(self._plan.source)
+
+        def ingest(part: Sequence[date]) -> None:
             taken = {entry.content_hash for entry in self._ingested()}
             left = {file.arrival_date for file in self._plan.new_files if file.sha256 not in taken}
-            self._wave(Layer.BRONZE, key, part, [day for day in part if day in left])
+            self._waves.run(Layer.BRONZE, key, part, [day for day in part if day in left])
+
+        parts = list(cut_into_waves(self._plan.arrival_days, self._plan.order, self._plan.wave_size))
+        self._waves.of_table(Layer.BRONZE, ingest, parts)
 
     def _silver(self) -> None:
         settings, plan = self._settings, self._plan
-        _, _, key = keys(plan.source)
-        if plan.write_mode == "overwrite" and not self._has("asked"):
-            self._stop_if_cancelled()
+        _, _, silver_key = keys_of(plan.source)
+        if plan.write_mode == "overwrite" and not self._waves.has("asked"):
+            self._waves.stop_if_cancelled()
+            contract, keys = self._catalog.sources[plan.source], None
+            if plan.where is not None:
+                wanted = entity_scope.parse(contract, plan.where)
+                keys = entity_scope.of_source(settings, contract, wanted, plan.first_day, plan.last_day).keys
             made_again = silver_rebuild.plan_rebuild(
                 settings,
-                self._catalog.sources[plan.source],
+                contract,
                 self._session,
                 plan.first_day,
                 plan.last_day,
-                reason=f"{plan.reason} ({plan.plan_id})",
+                reason=self._request_reason,
                 runner_id=plan.runner_id,
                 operation=rebuild_requests.BACKFILL,
+                keys=keys,
             )
-            self._record("asked", "asked", {"days": len(made_again.days), "judged_otherwise": made_again.rows_judged_otherwise})
-        for found in self._found_waiting(key, applied_inputs.pending(settings, plan.source)):
+            self._waves.record(
+                "asked", "asked", {"days": len(made_again.days), "judged_otherwise": made_again.rows_judged_otherwise}
+            )
+        for found in self._found_waiting(silver_key, self._pending_in_silver()):
             for part in cut_into_waves(found, plan.order, plan.wave_size):
-                waiting = applied_inputs.pending(settings, plan.source)
-                self._wave(Layer.SILVER, key, part, [day for day in part if day in waiting])
+                waiting = self._pending_in_silver()
+                self._waves.run(Layer.SILVER, silver_key, part, [day for day in part if day in waiting])
+
+    @property
+    def _request_reason(self) -> str:
+        """The reason of the plan's rebuild request, by which it is found again."""
+        return f"{self._plan.reason} ({self._plan.plan_id})"
+
+    def _pending_in_silver(self) -> set[date]:
+        """The event days that wait for silver; for an entity only those that its rebuild request names."""
+        source = self._plan.source
+        waiting = set(applied_inputs.pending(self._settings, source))
+        if self._plan.where is None:
+            return waiting
+        requests = [entry for entry in rebuild_requests.all_of(self._settings, source) if entry.reason == self._request_reason]
+        return waiting & set().union(*(entry.touched_days for entry in requests))
 
     def _gold_behind_silver(self) -> None:
         def follow(daily: Series) -> None:
             pending = find_pending(self._settings, daily)
             self._follow(Layer.GOLD, gold_key(daily.name), pending.starts, pending.upstream_version)
 
-        self._at_once(follow, backfill_verification.series_of(self._settings, self._catalog, self._plan))
+        self._waves.of_tables(follow, backfill_verification.series_of(self._settings, self._catalog, self._plan))
 
     def _gold_of_the_range(self) -> None:
         [daily] = backfill_verification.series_of(self._settings, self._catalog, self._plan)
-        for wave in self._plan.waves:
-            if wave.layer is Layer.GOLD:
-                done = self._has(_name(wave.layer, wave.table, wave.partitions))
-                pending = find_pending(self._settings, daily).starts if done else set(wave.partitions)
-                key = dg.AssetKey(wave.table.split("/"))
-                self._wave(wave.layer, key, wave.partitions, [day for day in wave.partitions if day in pending])
+
+        def compute(wave: Wave) -> None:
+            key = dg.AssetKey(wave.table.split("/"))
+            done = self._waves.has(name_of(wave.layer, key, wave.partitions))
+            pending = find_pending(self._settings, daily).starts if done else set(wave.partitions)
+            self._waves.run(wave.layer, key, wave.partitions, [day for day in wave.partitions if day in pending])
+
+        self._waves.of_table(Layer.GOLD, compute, [wave for wave in self._plan.waves if wave.layer is Layer.GOLD])
 
     def _rollups(self) -> None:
         rollups = [
@@ -181,13 +191,7 @@ class Backfill:
             pending = find_pending(self._settings, rollup)
             self._follow(Layer.ROLLUPS, gold_key(rollup.name), pending.starts, pending.upstream_version)
 
-        self._at_once(follow, rollups)
-
-    def _at_once(self, what: Callable[[Any], None], about: Iterable[Any]) -> None:
-        """Process different tables in parallel, as many as the plan allows, but never the same table twice."""
-        with ThreadPoolExecutor(self._plan.max_parallel) as threads:
-            for done in [threads.submit(what, one) for one in about]:
-                done.result()
+        self._waves.of_tables(follow, rollups)
 
     def _follow(self, layer: Layer, key: dg.AssetKey, waiting: Collection[date], version: int) -> None:
         """Materialize everything pending of a table in one run: only such a run is recorded as following the layer below."""
@@ -195,7 +199,7 @@ class Backfill:
         tags = {FOLLOWS_TAG: f"{self._plan.plan_id}:{key.to_user_string()}:{version}"}
         left = sorted(waiting)
         for found in self._found_waiting(key, waiting):
-            self._wave(layer, key, found, left, tags)
+            self._waves.run(layer, key, found, left, tags)
             left = []
 
     def _found_waiting(self, key: dg.AssetKey, waiting: Iterable[date]) -> list[list[date]]:
@@ -209,55 +213,11 @@ class Backfill:
         new = sorted({f"{day}" for day in waiting}.difference(*finds))
         if new:
             finds.append(new)
-            self._record(f"asked:{table}:{len(finds)}", "asked", {"table": table, "partitions": new})
+            self._waves.record(f"asked:{table}:{len(finds)}", "asked", {"table": table, "partitions": new})
         return [[date.fromisoformat(day) for day in find] for find in finds]
-
-    def _stop_if_cancelled(self) -> None:
-        """:raises CancelledError: if somebody has cancelled the backfill."""
-        if self._has("cancelled"):
-            msg = f"{self._plan.plan_id} was cancelled; completed waves are kept and are correct"
-            raise CancelledError(msg)
-
-    def _wave(
-        self,
-        layer: Layer,
-        key: dg.AssetKey,
-        whole: Collection[date],
-        left: Sequence[date],
-        tags: Mapping[str, str] | None = None,
-    ) -> None:
-        """Materialize the remaining partitions of a wave, and record the wave as a whole.
-
-        :raises CancelledError: if somebody has cancelled the backfill, also between two attempts.
-        """
-
-        def attempt() -> None:
-            self._stop_if_cancelled()
-            self._layers.run(key, left, {**tags_of(self._plan), **(tags or {})})
-
-        self._stop_if_cancelled()
-        if left:
-            again = Retrying(
-                retry=retry_if_exception_type(RunFailedError),
-                stop=stop_after_attempt(_ATTEMPTS),
-                wait=wait_random_exponential(multiplier=1, max=20),
-                reraise=True,
-            )
-            again(attempt)
-        table = key.to_user_string()
-        entry = {"layer": layer.value, "table": table, "partitions": sorted(f"{day}" for day in whole)}
-        self._record(_name(layer, table, whole), "wave", entry)
-        self._told(layer, table, len(whole))
 
     def _ingested(self) -> Collection[ingestions.Ingestion]:
         return ingestions.ingested(ingestions.all_of(self._settings, self._plan.source)).values()
-
-    def _has(self, event: str) -> bool:
-        return any(entry.event == event for entry in backfill_log.events(self._settings, self._plan.plan_id))
-
-    def _record(self, event: str, kind: str, details: Mapping[str, Any]) -> None:
-        entry = BackfillEvent(self._plan.plan_id, event, kind, datetime.now(timezone.utc), said=details)
-        backfill_log.record(self._settings, entry)
 
 
 def cancel(settings: Settings, plan: BackfillPlan, by: str) -> bool:
@@ -270,8 +230,3 @@ def cancel(settings: Settings, plan: BackfillPlan, by: str) -> bool:
     return backfill_log.record(
         settings, BackfillEvent(plan.plan_id, "cancelled", "cancelled", datetime.now(timezone.utc), said={"by": by})
     )
-
-
-def _name(layer: Layer, table: str, partitions: Collection[date]) -> str:
-    """The name of a wave within its plan."""
-    return f"{layer.value}:{table}:{min(partitions)}:{max(partitions)}:{len(partitions)}"

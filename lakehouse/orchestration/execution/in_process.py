@@ -35,7 +35,14 @@ _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 class RunFailedError(LakehouseError):
-    """A run failed; the message names the asset, the days and the reason."""
+    """A run failed; the message names the asset, the days and the reason.
+
+    :param may_pass: whether the same run may succeed later although nobody has changed anything.
+    """
+
+    def __init__(self, message: str, *, may_pass: bool = True) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
 
 
 class InProcess:
@@ -43,6 +50,8 @@ class InProcess:
 
     :param instance: where Dagster keeps the runs; see :func:`local_instance`.
     """
+
+    in_parallel = False
 
     def __init__(self, settings: Settings, catalog: Catalog, instance: dg.DagsterInstance) -> None:
         self._job = build_definitions(settings, catalog).resolve_implicit_global_asset_job_def()
@@ -70,7 +79,7 @@ class InProcess:
             reason = _reason(cause) if cause else "unknown"
             about = f"{days[0]}" if len(days) == 1 else f"{len(days)} days from {min(days)} to {max(days)}"
             msg = f"{key.to_user_string()} failed for {about}: {reason}"
-            raise RunFailedError(msg)
+            raise RunFailedError(msg, may_pass=cause is None or may_pass(cause.cls_name))
         return [
             date.fromisoformat(event.partition or "")
             for event in result.all_events
@@ -97,12 +106,23 @@ def local_instance(home: Path | None = None) -> dg.DagsterInstance:
 def _reason(error: SerializableErrorInfo) -> str:
     """The first line of an error; errors of this project are sentences, so that their class name is removed."""
     line = error.message.strip().splitlines()[0]
-    if error.cls_name in {cls.__name__ for cls in _subclasses(LakehouseError)}:
-        return line.partition(": ")[2]
-    return line
+    return line.partition(": ")[2] if error.cls_name in _own_errors() else line
 
 
-def _subclasses(cls: type[Exception]) -> Iterator[type[Exception]]:
+def may_pass(error: str | None) -> bool:
+    """Whether a run that failed by an error, given by the name of its class, may succeed later although nothing was changed.
+
+    Errors of this project say what to do, so that most of them need somebody who does it.
+    """
+    own = _own_errors().get(error or "")
+    return own is None or own.passes_by_itself
+
+
+def _own_errors() -> dict[str, type[LakehouseError]]:
+    return {cls.__name__: cls for cls in _subclasses(LakehouseError)}
+
+
+def _subclasses(cls: type[LakehouseError]) -> Iterator[type[LakehouseError]]:
     for subclass in cls.__subclasses__():
         yield subclass
         yield from _subclasses(subclass)

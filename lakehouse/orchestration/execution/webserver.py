@@ -11,7 +11,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixe
 
 from lakehouse.errors import LakehouseError
 from lakehouse.orchestration.common.backfill_tags import PLAN_TAG
-from lakehouse.orchestration.execution.in_process import RunFailedError
+from lakehouse.orchestration.execution.in_process import RunFailedError, may_pass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +36,10 @@ _LAUNCH = """mutation($params: LaunchBackfillParams!) {launchPartitionBackfill(b
 _NEWEST = """{partitionBackfillsOrError(limit: 200) {... on PartitionBackfills {results {id status tags {key value}}}}}"""
 _STATUS = """query($id: String!) {partitionBackfillOrError(backfillId: $id) {... on PartitionBackfill {
   status error {message}}}}"""
+_FAILURES = """query($id: String!) {
+  runsOrError(filter: {tags: [{key: "dagster/backfill", value: $id}], statuses: [FAILURE]}, limit: 5) {... on Runs {results {
+    eventConnection {events {... on ExecutionStepFailureEvent {
+      error {message className cause {message className}}}}}}}}}"""
 _CANCEL = """mutation($id: String!) {cancelPartitionBackfill(backfillId: $id) {__typename}}"""
 
 
@@ -44,10 +48,12 @@ class WebserverError(LakehouseError):
 
 
 class Webserver:
-    """Materializes partitions through Dagster's backfill API.
+    """Materializes partitions through Dagster's backfill API. Its queue lets one run write a table at a time.
 
     :param url: its address, such as http://127.0.0.1:3000.
     """
+
+    in_parallel = True
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -81,11 +87,16 @@ class Webserver:
         while (status := self._stands(backfill))["status"] not in _OVER:
             time.sleep(_POLL_SECONDS)
         if status["status"] not in _WELL:
-            why = (status.get("error") or {}).get("message", "").strip().partition("\n")[0] or "look at its runs"
+            errors = self._failures(backfill)
+            problems = [status.get("error") or {}, *errors]
+            why = next(
+                (problem["message"].strip().partition("\n")[0] for problem in problems if problem.get("message")),
+                "look at its runs",
+            )
             msg = (
                 f"{key.to_user_string()}: backfill {backfill} is {status['status'].lower()}: {why} ({self.url}/runs/b/{backfill})"
             )
-            raise RunFailedError(msg)
+            raise RunFailedError(msg, may_pass=all(may_pass(error.get("className")) for error in errors))
         return backfill
 
     def cancel(self, plan_id: str) -> list[str]:
@@ -97,6 +108,15 @@ class Webserver:
         for backfill in own:
             self._ask(_CANCEL, id=backfill)
         return own
+
+    def _failures(self, backfill: str) -> list[dict[str, Any]]:
+        """The errors of the failed runs of a backfill, each with ``className`` and ``message``."""
+        try:
+            runs = self._ask(_FAILURES, id=backfill)["runsOrError"].get("results", [])
+        except (WebserverError, LookupError):  # the failure is reported without its reason
+            return []
+        errors = [event["error"] for run in runs for event in run["eventConnection"]["events"] if event.get("error")]
+        return [error.get("cause") or error for error in errors]
 
     @retry(
         retry=retry_if_exception_type(WebserverError),

@@ -140,9 +140,64 @@ def test_one_failed_check_and_nothing_is_promoted(settings: Settings) -> None:
     assert message.startswith("nulls of 2024-02-02: ")
     assert "held" not in message
     assert DeltaTable(locations.gold(settings, V1)).version() == version
-    lenient = catalog(metric(1), metric(2, checks={"change": [{"measure": "total", "percent": 1}]}))
+    lenient = catalog(metric(1), metric(2, checks={"nulls": {"total": 1}}))
     promote(settings, lenient)
     assert latest_totals(settings) == {1: 11, 2: None}
+
+
+CHANGE = {"change": [{"measure": "total", "percent": 5}]}
+
+
+def test_a_change_is_judged_against_the_number_that_readers_see(filled: Settings) -> None:
+    version = DeltaTable(locations.gold(filled, V1)).version()
+    strict = catalog(metric(1), metric(2, checks=CHANGE))
+    message = refusal(lambda: promote(filled, strict))
+    assert message == (
+        "change fails against the numbers that readers see for 1 of 1 numbers: "
+        "2024-02-02: total moves from 20 to 22; a restatement may move it by 5% at most"
+    )
+    assert DeltaTable(locations.gold(filled, V1)).version() == version
+    assert promote(filled, strict, accepted=True).move.accepted == [message]
+    assert latest_totals(filled) == {1: 10, 2: 22, 3: 30}
+
+
+def test_a_rule_that_only_warns_and_a_bound_that_is_kept_forbid_nothing(filled: Settings) -> None:
+    promote(filled, catalog(metric(1), metric(2, checks={"change": [{"measure": "total", "percent": 5, "severity": "warn"}]})))
+    rollback(filled, catalog())
+    promote(filled, catalog(metric(1), metric(2, checks={"change": [{"measure": "total", "percent": 10}]})))
+
+
+def test_a_rollback_is_not_judged_by_how_far_the_numbers_move_back(filled: Settings) -> None:
+    strict = catalog(metric(1, checks=CHANGE), metric(2, checks=CHANGE))
+    promote(filled, strict, accepted=True)
+    rollback(filled, strict)
+    assert latest_totals(filled) == {1: 10, 2: 20, 3: 30}
+
+
+def test_numbers_in_other_proportions_than_the_days_before_are_named(settings: Settings) -> None:
+    """The new version counts ten times as many rows each day: alike among itself, but not for readers."""
+    at(settings, 12)
+    totals = {number: 100 + number for number in range(1, 11)}
+    publish_totals(settings, V1, totals, rows=3)
+    publish_totals(settings, V2, {number: 10 * total for number, total in totals.items()}, rows=30)
+    looks_back = {"days": 9, "needs": 5}
+    checks = {"row_count": {"min": 1, "trailing": looks_back}, "drift": [{"measure": "total", "max_score": 4, **looks_back}]}
+    message = refusal(lambda: promote(settings, catalog(metric(1), metric(2, checks=checks))))
+    rows, drift = message.splitlines()
+    assert rows.startswith("row_count fails against the numbers that readers see for 5 of 10 numbers: 2024-02-06: expected ")
+    assert "times the median of 9 days before, 3 rows; found 30" in rows
+    assert drift.startswith("drift fails against the numbers that readers see for 5 of 10 numbers: 2024-02-06: total is 1060")
+    assert latest_totals(settings) == totals
+
+
+def test_a_closed_period_is_compared_with_its_adjustments(settings: Settings) -> None:
+    shown, later = (metric(number, publication={"after_close": "adjust"}, checks=CHANGE) for number in (1, 2))
+    at(settings, 20)
+    publish_totals(settings, Series(shown), {1: 10, 19: 100})
+    publish_totals(settings, Series(metric(1, publication={"after_close": "adjust"})), {1: 20})  # closed, and late: 10 + 10
+    publish_totals(settings, Series(later), {1: 21, 19: 104})
+    promote(settings, catalog(shown, later))
+    assert latest_totals(settings) == {1: 10, 19: 104}
 
 
 def test_numbers_that_are_not_what_was_computed_are_not_shown(filled: Settings) -> None:

@@ -19,8 +19,10 @@ from lakehouse.operations.backfills import verification as backfill_verification
 from lakehouse.operations.backfills.plan import BackfillStatus
 from lakehouse.operations.backfills.planner import BackfillRequest, PlanProblemError
 from lakehouse.orchestration.common.backfill_lock import BackfillRunningError, backfill_lock, is_backfill_running
+from lakehouse.orchestration.common.backfill_tags import tags_of
 from lakehouse.orchestration.execution import backfill_runner
-from lakehouse.orchestration.execution.backfill_runner import Backfill, CancelledError
+from lakehouse.orchestration.execution.backfill_runner import Backfill
+from lakehouse.orchestration.execution.backfill_waves import CancelledError
 from lakehouse.orchestration.execution.in_process import InProcess, RunFailedError
 from lakehouse.silver import audit_log
 
@@ -185,6 +187,8 @@ def test_a_metric_alone_is_recomputed_and_nothing_new_is_published(
 class _Fails:
     """Layers of which one run fails a number of times."""
 
+    in_parallel = False
+
     def __init__(self, layers: InProcess, times: int) -> None:
         self._layers, self.left = layers, times
 
@@ -235,7 +239,7 @@ def test_a_run_of_a_plan_refuses_another_contract(at: Settings, instance: dg.Dag
     with pytest.raises(PlanProblemError, match="the contract of sales was"):
         Backfill(at, other, plan, InProcess(at, other, instance), lambda: spark).run()
     with pytest.raises(RunFailedError, match="reload the code location"):
-        InProcess(at, other, instance).run(dg.AssetKey(["bronze", "sales"]), [FIRST], backfill_runner.tags_of(plan))
+        InProcess(at, other, instance).run(dg.AssetKey(["bronze", "sales"]), [FIRST], tags_of(plan))
 
 
 def test_one_works_on_a_source_at_a_time(settings: Settings) -> None:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
+from dagster_graphql.schema import create_schema
+from graphql import parse, validate
 
 from lakehouse.contracts import load_catalog
 from lakehouse.ledger import applied_inputs, ingestions, restatements
@@ -27,7 +29,8 @@ from lakehouse.operations.backfills.plan import BackfillStatus, Layer
 from lakehouse.operations.backfills.planner import BackfillRequest
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
 from lakehouse.orchestration.execution import backfill_runner, webserver
-from lakehouse.orchestration.execution.backfill_runner import Backfill, CancelledError
+from lakehouse.orchestration.execution.backfill_runner import Backfill
+from lakehouse.orchestration.execution.backfill_waves import CancelledError
 from lakehouse.orchestration.execution.in_process import RunFailedError
 from lakehouse.orchestration.execution.webserver import Webserver, WebserverError
 from lakehouse_tests.support.sales_files import FIRST_DAY, SECOND_DAY, deliver_sales
@@ -64,6 +67,7 @@ class Layers:
     landed: dict[str, date] = field(default_factory=dict)
     requested: list[tuple[dg.AssetKey, list[date]]] = field(default_factory=list)
     tags: list[Mapping[str, str]] = field(default_factory=list)
+    in_parallel: bool = False
 
     def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:
         self.requested.append((key, list(days)))
@@ -206,6 +210,29 @@ def test_a_webserver_that_is_away_for_a_while_is_waited_for(monkeypatch: pytest.
         assert server.run(BRONZE, [FIRST_DAY]) == "abc"
     with answering(nothing, launched, {"data": {"partitionBackfillOrError": {}}}) as server, pytest.raises(RunFailedError):
         server.run(BRONZE, [FIRST_DAY])
+
+
+@pytest.mark.parametrize(
+    ("name", "may_pass"), [("SchemaChangeError", False), ("IncompleteKeyLogError", True), ("OSError", True)], ids=str
+)
+def test_a_failed_backfill_of_a_webserver_tells_its_reason_and_whether_it_may_pass(name: str, may_pass: bool) -> None:
+    nothing = {"data": {"partitionBackfillsOrError": {"results": []}}}
+    launched = {"data": {"launchPartitionBackfill": {"__typename": "LaunchBackfillSuccess", "backfillId": "abc"}}}
+    failed = {"data": {"partitionBackfillOrError": {"status": "COMPLETED_FAILED", "error": None}}}
+    cause = {"message": f"{name}: the column amount has two types\nand so on", "className": name}
+    error = {"message": "DagsterExecutionStepExecutionError: a step", "className": "DagsterError", "cause": cause}
+    runs = {"data": {"runsOrError": {"results": [{"eventConnection": {"events": [{}, {"error": error}]}}]}}}
+    with answering(nothing, launched, failed, runs) as server, pytest.raises(RunFailedError) as caught:
+        server.run(BRONZE, [FIRST_DAY])
+    assert "backfill abc is completed_failed: " in f"{caught.value}"
+    assert f"{name}: the column amount has two types (" in f"{caught.value}"
+    assert caught.value.may_pass is may_pass
+
+
+def test_every_query_fits_the_schema_of_the_installed_webserver() -> None:
+    schema = create_schema().graphql_schema
+    queries = [getattr(webserver, name) for name in ("_ABOUT", "_LAUNCH", "_NEWEST", "_STATUS", "_FAILURES", "_CANCEL")]
+    assert [error.message for query in queries for error in validate(schema, parse(query))] == []
 
 
 def test_a_webserver_that_stays_away_is_reported(settings: Settings) -> None:

@@ -1,0 +1,141 @@
+"""The scope of a backfill by entity: a condition on fields of the contract, the keys that it selects, and their event days.
+
+Belongs here: the form of a condition, and which keys and days it selects. Judging the rows of keys again belongs to
+``silver.rebuild``, publishing their days to the run of the plan.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, bronze_columns
+from lakehouse.errors import LakehouseError
+from lakehouse.ledger import key_log
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import date
+
+    from lakehouse.contracts import SourceContract
+    from lakehouse.settings import Settings
+
+_FORM = 'write "field = value" or "field in (value, ...)", joined by \'and\'; texts and dates in single quotes'
+_VALUE = r"'(?:[^']|'')*'|[-+]?\d+(?:\.\d+)?|true|false"
+_TERM = re.compile(
+    rf"\s*(?P<field>[A-Za-z_]\w*)\s*(?:=\s*(?P<value>{_VALUE})|\bin\s*\((?P<values>\s*(?:{_VALUE})(?:\s*,\s*(?:{_VALUE}))*\s*)\))\s*",
+    re.IGNORECASE,
+)
+_AND = re.compile(r"\band\b", re.IGNORECASE)
+
+
+class ConditionError(LakehouseError):
+    """A condition that is not of the allowed form, or names no field of the contract. The message names the form."""
+
+
+@dataclass(frozen=True)
+class EntityScope:
+    """What a condition selects in a range of event days.
+
+    :param keys: the keys of which a row in Bronze meets the condition.
+    :param days: the event days of the range on which these keys have rows, whether or not these meet it.
+    :param arrival_days: the arrival days on which these rows came.
+    :param rows: how many they are.
+    """
+
+    keys: pa.Array
+    days: frozenset[date]
+    arrival_days: frozenset[date]
+    rows: int
+
+
+def parse(contract: SourceContract, text: str) -> dict[str, list[Any]]:
+    """The values that each field of a condition may have, in the field's type.
+
+    :raises ConditionError: for any other condition.
+    """
+    types = {field.name: field.type for field in arrow_schema(bronze_columns(contract))}
+    fields = {field.name for field in contract.typed_fields}
+    wanted: dict[str, list[Any]] = {}
+    place = 0
+    while True:
+        term = _TERM.match(text, place)
+        if term is None:
+            msg = f"--where {text!r} cannot be read from {text[place:].strip()!r} on: {_FORM}"
+            raise ConditionError(msg)
+        name = term["field"]
+        if name not in fields:
+            msg = f"--where: {contract.dataset} has no field {name!r}; there are {', '.join(sorted(fields))}"
+            raise ConditionError(msg)
+        if name in wanted:
+            msg = f"--where names {name} twice: write '{name} in (...)'"
+            raise ConditionError(msg)
+        texts = [_plain(value) for value in re.findall(_VALUE, term["value"] or term["values"], re.IGNORECASE)]
+        wanted[name] = _typed(name, texts, types[name])
+        place = term.end()
+        if place == len(text):
+            return wanted
+        joined = _AND.match(text, place)
+        if joined is None:
+            msg = f"--where {text!r} cannot be read from {text[place:].strip()!r} on: {_FORM}"
+            raise ConditionError(msg)
+        place = joined.end()
+
+
+def of_source(
+    settings: Settings, contract: SourceContract, wanted: Mapping[str, Collection[Any]], first: date, last: date
+) -> EntityScope:
+    """The entity of a source: the keys of which a row on an event day of the range meets the condition.
+
+    Of Bronze the arrival days are read that have rows on these event days.
+
+    :param wanted: as :func:`parse` gives it.
+    """
+    source, options = contract.dataset, settings.storage_options
+    places = table_io.distinct(locations.key_log(settings, source), ["event_date", "arrival_date"], None, options)
+    places = None if places is None else _within(places, first, last)
+    if places is None or not len(places):
+        return EntityScope(pa.array([], pa.string()), frozenset(), frozenset(), 0)
+    where: dict[str, Collection[Any]] = {name: set(places[name].to_pylist()) for name in places.column_names}
+    where |= wanted
+    rows = table_io.read(locations.bronze(settings, source), ["record_key"], where, options)
+    keys = pa.array([], pa.string()) if rows is None else pc.unique(rows["record_key"]).cast(pa.string())
+    claims = key_log.about(settings, source, ["event_date", "arrival_date"], keys)
+    claims = places.slice(0, 0) if claims is None else _within(claims, first, last)
+    days, arrivals = (frozenset(claims[name].to_pylist()) for name in ("event_date", "arrival_date"))
+    return EntityScope(keys, days, arrivals, len(claims))
+
+
+def _within(claims: pa.Table, first: date, last: date) -> pa.Table:
+    """The claims on event days of a range; one without an event day is about a row of another claim."""
+    days = claims["event_date"]
+    return claims.filter(pc.and_(pc.greater_equal(days, pa.scalar(first)), pc.less_equal(days, pa.scalar(last))))
+
+
+def days_in_silver(
+    settings: Settings, source: str, wanted: Mapping[str, Collection[Any]], days: Collection[date]
+) -> dict[date, int]:
+    """Of some event days those on which silver has rows that meet a condition, each with their number."""
+    where = {"event_date": days, **wanted}
+    rows = table_io.read(locations.silver(settings, source), ["event_date"], where, settings.storage_options) if days else None
+    counts = [] if rows is None else rows["event_date"].value_counts().to_pylist()
+    return {entry["values"]: entry["counts"] for entry in counts}
+
+
+def _plain(text: str) -> str:
+    return text[1:-1].replace("''", "'") if text.startswith("'") else text
+
+
+def _typed(name: str, texts: list[str], kind: pa.DataType) -> list[Any]:
+    try:
+        values: list[Any] = pa.array(texts, pa.string()).cast(kind).to_pylist()
+    except pa.ArrowException:
+        msg = f"--where: {name} is a {kind}, and {', '.join(texts)} cannot be read as such: {_FORM}"
+        raise ConditionError(msg) from None
+    return values
