@@ -101,9 +101,14 @@ def of_key(settings: Settings, catalog: Catalog, source: str, key: str) -> Impac
     if not days and not key_log.arrival_days_of(settings, source, [key]):
         msg = f"no well-formed row of bronze/{source} has the key {key!r}"
         raise UnknownSubjectError(msg)
-    changes, _ = key_history.silver_life(settings, contract, catalog.metrics_of(source), key)
-
-    cause = PublicationCause(silver_changes=[(change.version, change.event_date) for change in changes])
+    changes = {
+        table.silver_table: [
+            (change.version, change.event_date)
+            for change in key_history.silver_life(settings, table, catalog.metrics_of(source), key)[0]
+        ]
+        for table in contract.silver_tables
+    }
+    cause = PublicationCause(silver_changes=changes)
     where: table_io.Where = {"event_date": days, "record_key": [key]}
     rows = table_io.read(locations.silver(settings, source), ["event_date"], where, settings.storage_options)
     lives_on = [] if rows is None else sorted(rows["event_date"].to_pylist())

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import date, datetime
 
+    from deltalake import DeltaTable
+
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
+
+_SILVER = (locations.silver, locations.silver_newest)
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,19 @@ def pending_entries(settings: Settings, source: str) -> dict[date, list[Ingestio
 def has_any(settings: Settings, source: str) -> bool:
     """Whether any input is recorded as applied."""
     return bool(_applied_days(settings, source))
+
+
+def lacks_newest(settings: Settings, source: str) -> bool:
+    """Whether the table with the newest rows of an ``append`` source has yet to be built: it has no row, and silver has.
+
+    It is built in one commit, so that it never contains a part of them.
+    """
+    silver, newest = (table_io.open_table(path(settings, source), settings.storage_options) for path in _SILVER)
+    return _has_rows(silver) and not _has_rows(newest)
+
+
+def _has_rows(table: DeltaTable | None) -> bool:
+    return table is not None and table_io.rows_at_most(table, {}) > 0
 
 
 def _applied_days(settings: Settings, source: str) -> dict[str, list[frozenset[date]]]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
-from lakehouse.contracts.series import Series, source_days
+from lakehouse.contracts.series import Series, source_days, source_read
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.publication import write_audit_publish
@@ -59,6 +59,7 @@ def _mask_series(
     settings: Settings, contract: SourceContract, series: Series, key: str, values: Mapping[str, set[Any]], days: Collection[date]
 ) -> int:
     periods = {period.start: period for period in map(series.period, days)}
+    read = source_read(series.metric, contract)
     masked = 0
     for path in (locations.gold(settings, series), locations.candidates(settings, series)):
         table = table_io.open_snapshot(path, settings.storage_options)
@@ -67,7 +68,7 @@ def _mask_series(
             continue
         changed = {}
         for start, of_period in table_io.split(rows, series.by).items():
-            others = _values_of_others(settings, contract, key, list(values), source_days(series.metric, periods[start].days))
+            others = _values_of_others(settings, read, key, list(values), source_days(series.metric, periods[start].days))
             gone = {name: shown - others[name] for name, shown in values.items()}
             after, count = _masked(series, of_period, gone)
             if count:
@@ -111,9 +112,9 @@ def _values_of(settings: Settings, contract: SourceContract, key: str, names: li
 
 
 def _values_of_others(settings: Settings, contract: SourceContract, key: str, names: list[str], days: list[date]) -> _Values:
-    """The values of other keys in Silver on some days."""
+    """The values of other keys on some days in the silver table of a contract."""
     where = {"event_date": days}
-    found = table_io.read(locations.silver(settings, contract.dataset), ["record_key", *names], where, settings.storage_options)
+    found = table_io.read(locations.silver_of(settings, contract), ["record_key", *names], where, settings.storage_options)
     values: _Values = {name: set() for name in names}
     for row in [] if found is None else found.to_pylist():
         if row["record_key"] != key:

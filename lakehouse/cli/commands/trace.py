@@ -30,13 +30,15 @@ def trace(
     if not records:
         errors.print(f"No row of bronze/{source} has the key {key!r}.", style="yellow")
         raise typer.Exit(1)
-    story, oldest = key_history.silver_life(settings, contract, metrics, key)
+    lives = [key_history.silver_life(settings, table, metrics, key) for table in contract.silver_tables]
     if as_json:
-        told = {"key": key, "records": [asdict(row) for row in records], "silver": [asdict(change) for change in story]}
+        stories = {name: [asdict(change) for change in story] for name, (story, _) in zip(("silver", "silver_newest"), lives)}
+        told = {"key": key, "records": [asdict(row) for row in records], **stories}
         out.print(json.dumps(told, default=str), soft_wrap=True)
         return
     _print_records(records)
-    _print_life(story, oldest)
+    for table, (story, oldest) in zip(contract.silver_tables, lives):
+        _print_life("silver" if table is contract else f"silver/{table.silver_table}", story, oldest)
 
 
 def _print_records(records: list[BronzeRow]) -> None:
@@ -52,8 +54,8 @@ def _print_records(records: list[BronzeRow]) -> None:
             _say(f"              {row.decision}")
 
 
-def _print_life(life: list[SilverChange], oldest: int) -> None:
-    out.print("In silver, and the published days that changed", style="bold")
+def _print_life(table: str, life: list[SilverChange], oldest: int) -> None:
+    out.print(f"In {table}, and the published days that changed", style="bold")
     if oldest:
         _say(f"  (the table's log begins with version {oldest})")
     for change in life:

@@ -169,7 +169,7 @@ def _of_metric(settings: Settings, catalog: Catalog, request: BackfillRequest) -
 
 def metric_days(settings: Settings, daily: Series, first: date, last: date) -> set[date]:
     """The days of a metric in a range: those that silver has rows for, and those that were published."""
-    silver_days = published_table.partitions(settings, locations.silver(settings, daily.metric.source), "event_date")
+    silver_days = published_table.partitions(settings, locations.silver_read(settings, daily.metric), "event_date")
     days = reach_ahead(silver_days, daily.metric.window) | published_table.partitions(
         settings, locations.gold(settings, daily), daily.by
     )
