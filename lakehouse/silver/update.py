@@ -71,8 +71,8 @@ def update(
     source = contract.dataset
     target = locations.silver(settings, source)
     pending = applied_inputs.pending(settings, source)
-    beside = contract.silver_tables[1:]
-    builds = bool(beside) and applied_inputs.lacks_newest(settings, source)
+    newest_tables = contract.silver_tables[1:]
+    builds = bool(newest_tables) and applied_inputs.lacks_newest(settings, source)
     days = {*days, *pending} if builds else set(days)
     waiting = {day: ids for day, ids in pending.items() if day in days}
     merged = _mergeable(contract, waiting)
@@ -82,7 +82,7 @@ def update(
     if before > 0 and not applied_inputs.has_any(settings, source):
         _check_key_log(settings, source)  # the record of silver's inputs is lost: merging some of them would undo the others
     run = {"run_id": run_id, **(because or {})}
-    for newest in beside:
+    for newest in newest_tables:
         _update_newest(settings, newest, session, days, waiting, run, builds=builds)
     if merged:
         ids = set().union(*(waiting[day] for day in merged))
