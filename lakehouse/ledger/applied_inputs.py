@@ -19,12 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import date, datetime
 
-    from deltalake import DeltaTable
-
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
-
-_SILVER = (locations.silver, locations.silver_newest)
 
 
 @dataclass(frozen=True)
@@ -117,11 +113,13 @@ def lacks_newest(settings: Settings, source: str) -> bool:
 
     It is built in one commit, so that it never contains a part of them.
     """
-    silver, newest = (table_io.open_table(path(settings, source), settings.storage_options) for path in _SILVER)
-    return _has_rows(silver) and not _has_rows(newest)
+    return not _has_rows(settings, locations.silver_newest(settings, source)) and _has_rows(
+        settings, locations.silver(settings, source)
+    )
 
 
-def _has_rows(table: DeltaTable | None) -> bool:
+def _has_rows(settings: Settings, path: str) -> bool:
+    table = table_io.open_table(path, settings.storage_options)
     return table is not None and table_io.rows_at_most(table, {}) > 0
 
 
