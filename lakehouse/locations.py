@@ -13,6 +13,7 @@ from lakehouse.contracts.series import Series
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
+    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
@@ -54,8 +55,28 @@ def readings(settings: Settings, source: str) -> str:
 
 
 def silver(settings: Settings, source: str) -> str:
-    """The current row of every key of a source."""
+    """The current row of every key of a source; all rows under ``append``."""
     return settings.table("silver", source)
+
+
+def silver_newest(settings: Settings, source: str) -> str:
+    """The newest row of every key of a source under ``append``."""
+    return settings.table("silver", f"{source}_newest")
+
+
+def silver_of(settings: Settings, contract: SourceContract) -> str:
+    """The silver table that a contract is for: of a source, or the newest row of each key beside it."""
+    return settings.table("silver", contract.silver_table)
+
+
+def silver_read(settings: Settings, metric: MetricContract) -> str:
+    """The silver table that a metric is computed from."""
+    return settings.table("silver", silver_name(metric))
+
+
+def silver_name(metric: MetricContract) -> str:
+    """The name of the silver table that a metric is computed from."""
+    return f"{metric.source}_newest" if metric.reads_newest else metric.source
 
 
 def quarantine(settings: Settings, source: str) -> str:
@@ -217,7 +238,7 @@ def tokens(settings: Settings) -> str:
 class LakeTable:
     """A table that the contracts describe, whether it exists yet or not.
 
-    :param silver_of: the source, of a source's silver table only.
+    :param silver_of: the contract of the table, of a source's silver tables only.
     :param series: the series, of a table of published numbers only.
     :param sorted_by: the column by which maintenance sorts the rows, so that a look-up reads a part of each file.
     """
@@ -238,7 +259,8 @@ class LakeTable:
 
 def tables(catalog: Catalog) -> list[LakeTable]:
     """Every table that the contracts of a catalog describe, by layer and name; other tables in the folders are not listed."""
-    listed = [LakeTable("silver", source, silver_of=contract) for source, contract in catalog.sources.items()]
+    silver = [contract for source in catalog.sources.values() for contract in source.silver_tables]
+    listed = [LakeTable("silver", contract.silver_table, silver_of=contract) for contract in silver]
     listed += [
         LakeTable(layer, f"{source}{suffix}", sorted_by="record_key" if suffix == _KEYS else None)
         for source in catalog.sources

@@ -17,12 +17,17 @@ _PACKAGE = Path(str(lakehouse.__file__)).parent
 
 
 def test_what_the_code_writes_is_in_the_inventory() -> None:
-    known = {f"{one}" for one in locations.tables(Catalog({"events": contract()}, {"total": metric()}))}
+    appended = contract(materialization={"reprocess_policy": "append"}, changes={})
+    known = {f"{one}" for one in locations.tables(Catalog({"events": appended}, {"total": metric()}))}
     sources = [path.read_text() for path in _PACKAGE.rglob("*.py")]
     written = {f"{layer}/{name.replace('{source}', 'events')}" for text in sources for layer, name in _TABLE.findall(text)}
     assert len(written) > 15
     assert written <= known, "add it to locations.tables"
-    assert {"bronze/events", "silver/events", "gold/total", "gold/total_candidates"} <= known
+    assert {"bronze/events", "silver/events", "silver/events_newest", "gold/total", "gold/total_candidates"} <= known
+
+
+def test_only_a_source_under_append_has_a_table_of_newest_rows() -> None:
+    assert "silver/events_newest" not in {f"{one}" for one in locations.tables(Catalog({"events": contract()}, {}))}
 
 
 def test_each_table_is_there_once_and_at_its_address(settings) -> None:

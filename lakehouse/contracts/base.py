@@ -1,4 +1,4 @@
-"""What source and metric contracts share: strictness, names, and the names of types."""
+"""What source and metric contracts share: strictness, names, the names of types, and the columns that are not of a contract."""
 
 from __future__ import annotations
 
@@ -24,6 +24,28 @@ _SIMPLE_TYPES = {
     "timestamp": "timestamp",
     "datetime": "timestamp",
 }
+
+#: Columns that every bronze and silver table has besides those of the contract.
+SYSTEM_COLUMNS = (
+    "record_key",
+    "event_ts",
+    "event_date",
+    "arrival_ts",
+    "arrival_date",
+    "source_system",
+    "source_file",
+    "ingestion_id",
+    "line_number",
+    "source_sequence",
+    "change_op",
+    "is_correction",
+    "corrects_key",
+    "corrected_by",
+    "correction_reason",
+    "corrected_field",
+    "raw_payload",
+    "malformed_reason",
+)
 
 
 class Strict(BaseModel):

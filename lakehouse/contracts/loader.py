@@ -179,15 +179,29 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
         for metric in catalog.metrics.values()
         if metric.source not in catalog.sources
     ]
+    mistakes += [
+        f"{origin[metric.name]}:{_line_of(origin[metric.name], 'rows')}: rows: {metric.source} has one row per key; leave the "
+        "key out, it is for metrics of sources under 'reprocess_policy: append'"
+        for metric in catalog.metrics.values()
+        if metric.rows is not None and metric.source in catalog.sources and not _is_append(catalog.sources[metric.source])
+    ]
     if mistakes:
         raise ContractError(mistakes)
     for name, metric in catalog.metrics.items():
-        if metric.publication.timezone is None:
-            zone = catalog.sources[metric.source].clocks.timezone
-            catalog.metrics[name] = metric.model_copy(
-                update={"publication": metric.publication.model_copy(update={"timezone": zone})}
-            )
+        catalog.metrics[name] = completed(metric, catalog.sources[metric.source])
     return catalog
+
+
+def completed(metric: MetricContract, source: SourceContract) -> MetricContract:
+    """A metric's contract with the defaults that follow from its source."""
+    if metric.publication.timezone is None:
+        publication = metric.publication.model_copy(update={"timezone": source.clocks.timezone})
+        metric = metric.model_copy(update={"publication": publication})
+    return metric.model_copy(update={"rows": "newest"}) if metric.rows is None and _is_append(source) else metric
+
+
+def _is_append(source: SourceContract) -> bool:
+    return source.materialization.reprocess_policy == "append"
 
 
 def bundled_folder() -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date  # noqa: TC003 (pydantic reads it)
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
@@ -57,6 +57,10 @@ class MetricContract(Documented):
     source: Name
     grain: list[Name] = Field(default_factory=list, description="Silver columns besides the event day.")
     measures: list[Measure] = Field(min_length=1)
+    rows: Literal["newest", "all"] | None = Field(
+        None,
+        description="Of a source under 'append': whether each key counts once, by its newest row (the default), or every row.",
+    )
     window: int = Field(1, ge=1, le=366, description="How many days, the last one included, a day's number covers.")
     publication: PublicationRules = Field(default_factory=PublicationRules)
     checks: GoldChecks = Field(default_factory=GoldChecks)
@@ -75,6 +79,11 @@ class MetricContract(Documented):
     def name(self) -> str:
         """The name of the daily table: the metric's own, or ``revenue_v2`` for a later dataset version."""
         return self.metric if self.dataset_version == 1 else f"{self.metric}_v{self.dataset_version}"
+
+    @property
+    def reads_newest(self) -> bool:
+        """Whether it reads the newest row of each key of an ``append`` source, and not the source's main silver table."""
+        return self.rows == "newest"
 
     @property
     def additive(self) -> list[str]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,11 @@ class Series:
     def periods(self, days: Collection[date]) -> list[Period]:
         """The periods that contain some days, in order, each once."""
         return self.metric.publication.calendar.covering(days, self.kind)
+
+
+def source_read(metric: MetricContract, contract: SourceContract) -> SourceContract:
+    """The contract of the silver table that a metric reads, of the metric's source ``contract``."""
+    return contract.newest if metric.reads_newest else contract
 
 
 def source_days(metric: MetricContract, days: Collection[date]) -> list[date]:

@@ -11,10 +11,10 @@ from datetime import date, timedelta
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from lakehouse.contracts.alerts import SourceAlerts
-from lakehouse.contracts.base import Documented, Name, SparkType, Strict
+from lakehouse.contracts.base import SYSTEM_COLUMNS, Documented, Name, SparkType, Strict
 from lakehouse.contracts.landing import CompleteWhen, DayPattern  # noqa: TC001 (pydantic reads them)
 from lakehouse.contracts.schedules import Freshness, RollingBackfill  # noqa: TC001 (pydantic reads them)
 from lakehouse.contracts.source_rules import (
@@ -25,30 +25,9 @@ from lakehouse.contracts.source_rules import (
     PerKeyWatermark,
     PunctuatedWatermark,
     Quality,
+    ReprocessPolicyName,
     SyntheticKey,
     WatermarkStrategy,
-)
-
-#: Columns that every bronze and silver table has besides those of the contract.
-SYSTEM_COLUMNS = (
-    "record_key",
-    "event_ts",
-    "event_date",
-    "arrival_ts",
-    "arrival_date",
-    "source_system",
-    "source_file",
-    "ingestion_id",
-    "line_number",
-    "source_sequence",
-    "change_op",
-    "is_correction",
-    "corrects_key",
-    "corrected_by",
-    "correction_reason",
-    "corrected_field",
-    "raw_payload",
-    "malformed_reason",
 )
 
 
@@ -171,6 +150,29 @@ class SourceContract(Documented):
     freshness: Freshness | None = None
     rolling_backfill: RollingBackfill | None = None
     alerts: SourceAlerts = Field(default_factory=SourceAlerts)
+    _newest: bool = PrivateAttr(default=False)
+
+    @property
+    def newest(self) -> SourceContract:
+        """The same contract for the table with the newest row of each key, which an ``append`` source has beside silver."""
+        copy = self.model_copy()
+        copy._newest = True  # noqa: SLF001 (of the same class)
+        return copy
+
+    @property
+    def silver_tables(self) -> list[SourceContract]:
+        """The contract for each silver table of the source, the main table first."""
+        return [self, self.newest] if self.materialization.reprocess_policy == "append" else [self]
+
+    @property
+    def silver_table(self) -> str:
+        """The name of the silver table that the contract is for."""
+        return f"{self.dataset}_newest" if self._newest else self.dataset
+
+    @property
+    def reprocess_policy(self) -> ReprocessPolicyName:
+        """The policy by which the rows of :attr:`silver_table` are chosen."""
+        return "merge" if self._newest else self.materialization.reprocess_policy
 
     @field_validator("primary_key", mode="before")
     @classmethod

@@ -135,10 +135,19 @@ class MergePolicy(ReprocessPolicy):
 
 
 class AppendPolicy(ReprocessPolicy):
-    """Every admitted row lives."""
+    """Every admitted row lives. The newest row of each key is kept beside them, by the rules of :class:`MergePolicy`."""
 
     name = "append"
     keys_contend = False
+
+    def affected_days(
+        self,
+        row_days: set[date],
+        days_of_keys: Callable[[], Collection[date]],
+        all_days: Callable[[], Collection[date]],  # noqa: ARG002 (see the base class)
+    ) -> set[date]:
+        """A row may end the newest row of its key on any day on which the key has been."""
+        return row_days.union(days_of_keys())
 
 
 class OverwritePartitionPolicy(ReprocessPolicy):
@@ -202,8 +211,8 @@ POLICIES: Mapping[ReprocessPolicyName, type[ReprocessPolicy]] = {
 
 
 def policy_of(contract: SourceContract) -> ReprocessPolicy:
-    """The reprocess policy of a source, with its contract's settings for keys and files."""
-    return POLICIES[contract.materialization.reprocess_policy](
+    """The reprocess policy of a silver table, with its contract's settings for keys and files."""
+    return POLICIES[contract.reprocess_policy](
         by_sequence=bool(contract.order.sequence),
         one_event=contract.synthetic_key is not None,
         max_shrink=contract.materialization.max_shrink,

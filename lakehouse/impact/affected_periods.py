@@ -6,7 +6,7 @@ This module only reads. ``analysis`` finds the days that a file or a key changes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,10 +16,10 @@ from lakehouse.delta import table_io
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import candidates
-from lakehouse.ledger import publications, restatements
+from lakehouse.ledger import publications
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import date, datetime
 
     from lakehouse.contracts.series import Series
@@ -78,12 +78,13 @@ class PublicationCause:
 
     :param any_cause: include all publications.
     :param ingestions: include publications whose trigger names one of these ingestions.
-    :param silver_changes: include publications that followed these versions of Silver, each with an event day that it changed.
+    :param silver_changes: include publications that followed these versions of a silver table, given by name, each with an event
+        day that it changed.
     """
 
     any_cause: bool = False
     ingestions: frozenset[str] = frozenset()
-    silver_changes: Sequence[tuple[int, date]] = ()
+    silver_changes: Mapping[str, Sequence[tuple[int, date]]] = field(default_factory=dict)
 
     def published(self, settings: Settings, daily: Series, starts: Collection[date]) -> set[PublishedPeriod]:
         """The published versions of some days that the subject caused."""
@@ -91,7 +92,7 @@ class PublicationCause:
         if not self.any_cause:
             entries = [entry for entry in entries if not self.ingestions.isdisjoint(entry.trigger.get("ingestions", ()))]
         published = _periods_in(entries, starts)
-        for version, event_date in self.silver_changes:
+        for version, event_date in self.silver_changes.get(locations.silver_name(daily.metric), ()):
             changed = reach_ahead({event_date}, daily.metric.window) & set(starts)
             published |= published_through(settings, daily, version, changed)
         return published
@@ -140,7 +141,7 @@ def published_through(settings: Settings, series: Series, version: int, starts: 
     A run may publish in several commits, and a run that was stopped after its commit is recorded by the next one. Therefore all
     commits since the previous run are included.
     """
-    entries = restatements.of(settings, served_version.follower(series))
+    entries = served_version.runs(settings, series)
     runs = sorted({(entry.gold_version, entry.followed_version) for entry in entries})
     followed = [run for run in runs if run[1] >= version]
     if not followed:

@@ -17,6 +17,7 @@ from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import preview
 from lakehouse.bronze.landing import LandingFile
 from lakehouse.calendar.days import span
+from lakehouse.contracts.series import source_read
 from lakehouse.delta import table_io
 from lakehouse.dispositions import claims
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -101,9 +102,14 @@ def of_key(settings: Settings, catalog: Catalog, source: str, key: str) -> Impac
     if not days and not key_log.arrival_days_of(settings, source, [key]):
         msg = f"no well-formed row of bronze/{source} has the key {key!r}"
         raise UnknownSubjectError(msg)
-    changes, _ = key_history.silver_life(settings, contract, catalog.metrics_of(source), key)
-
-    cause = PublicationCause(silver_changes=[(change.version, change.event_date) for change in changes])
+    changes = {
+        table.silver_table: [
+            (change.version, change.event_date)
+            for change in key_history.silver_life(settings, table, catalog.metrics_of(source), key)[0]
+        ]
+        for table in contract.silver_tables
+    }
+    cause = PublicationCause(silver_changes=changes)
     where: table_io.Where = {"event_date": days, "record_key": [key]}
     rows = table_io.read(locations.silver(settings, source), ["event_date"], where, settings.storage_options)
     lives_on = [] if rows is None else sorted(rows["event_date"].to_pylist())
@@ -175,10 +181,14 @@ def _of_ingestions(
 
 def _through_gold(settings: Settings, catalog: Catalog, result: Impact, cause: PublicationCause) -> Impact:
     """Follow silver days to every metric, its roll-ups and its readers."""
+    contract = catalog.sources[result.source]
     for metric in catalog.metrics_of(result.source):
         daily = served_version.daily(settings, catalog, metric)
-        result.periods.extend(affected_periods.affected(settings, daily, result.days))
-        result.moved.extend(affected_periods.published_because(settings, daily, result.days, cause))
+        # Where no key contends with another row, a file changes the days of its rows only.
+        is_of_rows = bool(result.rows) and not policy_of(source_read(daily.metric, contract)).keys_contend
+        days = sorted(result.rows) if is_of_rows else result.days
+        result.periods.extend(affected_periods.affected(settings, daily, days))
+        result.moved.extend(affected_periods.published_because(settings, daily, days, cause))
         result.readers[daily.name] = list(daily.metric.consumers)
         names = {daily.name, *(rollup.name for rollup in daily.rollups)}
         result.models.extend(other.name for other in catalog.metrics.values() if other.source in names)

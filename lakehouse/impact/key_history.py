@@ -14,8 +14,7 @@ from lakehouse.calendar.days import reach_ahead
 from lakehouse.contracts.series import Series
 from lakehouse.delta import change_feed, commit_log, table_io
 from lakehouse.delta.columns import content_columns
-from lakehouse.gold.numbers.served_version import follower
-from lakehouse.ledger import restatements
+from lakehouse.gold.numbers import served_version
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -41,11 +40,12 @@ class SilverChange:
 def silver_life(
     settings: Settings, contract: SourceContract, metrics: Collection[MetricContract], key: str
 ) -> tuple[list[SilverChange], int]:
-    """The changes of a key's row in Silver, commit by commit, with the published days that were written for each.
+    """The changes of a key's row in a silver table, commit by commit, with the published days that were written for each.
 
+    :param contract: of the table, see ``SourceContract.silver_tables``; of the ``metrics``, those that read it count.
     :returns: the changes of content, and the oldest version that the table's log and files still contain.
     """
-    table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
+    table = table_io.open_table(locations.silver_of(settings, contract), settings.storage_options)
     if table is None:
         return [], 0
     oldest = min(commit["version"] for commit in commit_log.history(table, -1))
@@ -57,8 +57,9 @@ def silver_life(
         states[row["_commit_version"], row["event_date"]][side] = [row[name] for name in columns]
         states[row["_commit_version"], row["event_date"]]["when"] = row["_commit_timestamp"]
     followed = [
-        (series.name, series.metric.window, restatements.of(settings, follower(series)))
+        (series.name, series.metric.window, served_version.runs(settings, series))
         for metric in metrics
+        if locations.silver_name(metric) == contract.silver_table
         for series in (Series(metric), *([Series(metric, called=metric.metric)] if metric.dataset_version > 1 else []))
     ]
     result = []

@@ -67,20 +67,22 @@ class Behind:
 def rows(settings: Settings, contract: SourceContract, days: Collection[date], first: int, last: int, most: int) -> Behind:
     """The rows of some event days that versions ``first`` through ``last`` of Silver changed; none if ``last`` is earlier.
 
+    :param contract: of the silver table.
     :param most: the maximum number of rows returned; all are counted.
     """
     if first > last:
         return Behind()
-    table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
+    table = table_io.open_table(locations.silver_of(settings, contract), settings.storage_options)
     if table is None or not 0 <= first <= last <= table.version():
         return Behind(known=False)
-    place = (table.metadata().id, locations.silver(settings, contract.dataset), tuple(settings.storage_options.items()))
+    place = (table.metadata().id, locations.silver_of(settings, contract), tuple(settings.storage_options.items()))
     try:
         shown, feed, total = _read(place, frozenset(days), first, last, most)
     except change_feed.ForgottenFeedError:
         return Behind(known=False)
     sides = _sides(feed.to_pylist(), {(move.key, move.day) for move in shown})
-    audited = _audited(settings, contract.dataset, range(first, last + 1), {move.key for move in shown})
+    is_audited = contract.silver_table == contract.dataset  # the versions in the audit are those of the main table
+    audited = _audited(settings, contract.dataset, range(first, last + 1), {move.key for move in shown} if is_audited else set())
     hidden = redactions.keys_by_field(settings, contract.dataset)
     key_columns = {"record_key", "event_date", "source_system", *contract.primary_key}
     names = [name for name, _ in content_columns(contract) if name not in key_columns]

@@ -108,6 +108,21 @@ def has_any(settings: Settings, source: str) -> bool:
     return bool(_applied_days(settings, source))
 
 
+def lacks_newest(settings: Settings, source: str) -> bool:
+    """Whether the table with the newest rows of an ``append`` source has yet to be built: it has no row, and silver has.
+
+    It is built in one commit, so that it never contains a part of them.
+    """
+    return not _has_rows(settings, locations.silver_newest(settings, source)) and _has_rows(
+        settings, locations.silver(settings, source)
+    )
+
+
+def _has_rows(settings: Settings, path: str) -> bool:
+    table = table_io.open_table(path, settings.storage_options)
+    return table is not None and table_io.rows_at_most(table, {}) > 0
+
+
 def _applied_days(settings: Settings, source: str) -> dict[str, list[frozenset[date]]]:
     """Per input id the event days for which silver contains the input, commit by commit."""
     of_source = {"source": [source]}

@@ -13,7 +13,7 @@ from lakehouse import locations
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import date, datetime
 
     from lakehouse.settings import Settings
@@ -25,7 +25,8 @@ class Restatement:
 
     ``followed_version`` is the version of the upstream table (Silver for days, the daily table for longer periods) through
     which all changes are in the numbers, -1 if only some periods were requested; it is stored as ``silver_version``.
-    ``causes`` counts, per Silver day, the keys inserted, corrected, moved and deleted.
+    ``causes`` counts, per Silver day, the keys inserted, corrected, moved and deleted. ``followed_table`` names the silver table
+    that a metric's days follow if it is not the main one of the source.
     """
 
     metric: str
@@ -35,6 +36,7 @@ class Restatement:
     gold_version: int
     days: list[date]
     causes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    followed_table: str | None = None
 
 
 def log(settings: Settings) -> LogTable[Restatement]:
@@ -52,13 +54,23 @@ def of(settings: Settings, metric: str) -> list[Restatement]:
     return sorted(log(settings).read({"metric": [metric]}), key=lambda entry: (entry.as_of, entry.gold_version))
 
 
-def followed_version(settings: Settings, metric: str) -> int:
-    """The version of its upstream table that a metric has followed, -1 if it has followed none."""
-    return max((entry.followed_version for entry in of(settings, metric)), default=-1)
+def since_following(entries: Sequence[Restatement], table: str | None) -> list[Restatement]:
+    """The runs since the last one that followed another table: versions of different tables cannot be compared.
+
+    :param entries: of :func:`of`.
+    :param table: see ``Restatement.followed_table``.
+    """
+    others = (place for place, entry in enumerate(entries) if entry.followed_version >= 0 and entry.followed_table != table)
+    return list(entries[max(others, default=-1) + 1 :])
 
 
-def followed_versions(settings: Settings) -> dict[str, int]:
-    """The same for every metric that has followed one."""
+def followed_version(settings: Settings, metric: str, table: str | None = None) -> int:
+    """The version of its upstream table that a metric has followed, -1 if it has followed none, or another table since."""
+    return max((entry.followed_version for entry in since_following(of(settings, metric), table)), default=-1)
+
+
+def followed_versions(settings: Settings) -> dict[str, tuple[int, int]]:
+    """How many runs each metric had, and the greatest version that it has followed: unchanged until another run is recorded."""
     rows = log(settings).select(["metric", "silver_version"])
-    newest = rows.group_by("metric").aggregate([("silver_version", "max")])
-    return {row["metric"]: row["silver_version_max"] for row in newest.to_pylist()}
+    newest = rows.group_by("metric").aggregate([([], "count_all"), ("silver_version", "max")])
+    return {row["metric"]: (row["count_all"], row["silver_version_max"]) for row in newest.to_pylist()}

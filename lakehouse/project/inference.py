@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from lakehouse.bronze import type_conversion
-from lakehouse.contracts.source import SYSTEM_COLUMNS, Changes
+from lakehouse.contracts.base import SYSTEM_COLUMNS
+from lakehouse.contracts.source import Changes
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:

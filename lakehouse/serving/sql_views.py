@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.delta.columns import ORDER, silver_columns
+from lakehouse.delta.columns import silver_columns
 from lakehouse.gold.numbers import served_version
 from lakehouse.silver.audit_overlay import notifications
 
@@ -69,19 +69,16 @@ def statements(settings: Settings, catalog: Catalog, dialect: Dialect) -> list[s
         for series in (daily, *daily.rollups):
             created += _of_series(settings, series, dialect)
     for contract in catalog.sources.values():
-        table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
-        if table is not None and contract.materialization.reprocess_policy == "append":
+        table = table_io.open_table(locations.silver_newest(settings, contract.dataset), settings.storage_options)
+        if table is not None and contract.reprocess_policy == "append":
             created.append(f"CREATE OR REPLACE VIEW {contract.dataset}_newest AS {newest_rows(settings, contract, dialect)};")
     return [*created, *_of_audit(settings, dialect)]
 
 
 def newest_rows(settings: Settings, contract: SourceContract, dialect: Dialect) -> str:
-    """The query of the newest row of each key, for a source with the reprocess policy ``append``."""
-    table = dialect.table(_address(locations.silver(settings, contract.dataset)))
-    order = ", ".join(f"{name} DESC" for name in ORDER)
-    numbered = f"SELECT *, row_number() OVER (PARTITION BY record_key ORDER BY {order}) AS newest FROM {table}"  # noqa: S608 (no input)
-    columns = _listed([name for name, _ in silver_columns(contract)], dialect)
-    return f"SELECT {columns} FROM ({numbered}) WHERE newest = 1"  # noqa: S608
+    """The query of the newest row of each key of a source."""
+    table = dialect.table(_address(locations.silver_of(settings, contract.silver_tables[-1])))
+    return f"SELECT {_listed([name for name, _ in silver_columns(contract)], dialect)} FROM {table}"  # noqa: S608 (no input)
 
 
 def _of_audit(settings: Settings, dialect: Dialect) -> Iterator[str]:

@@ -39,7 +39,7 @@ def is_possible(settings: Settings, contract: SourceContract, days: Collection[d
 
     :param row_count: how many rows the pending ingestions have.
     """
-    table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
+    table = table_io.open_table(locations.silver_of(settings, contract), settings.storage_options)
     held = 0 if table is None else table_io.rows_at_most(table, {"event_date": days})
     return row_count <= settings.local_rows and held <= _HELD_ROWS
 
@@ -57,7 +57,7 @@ def merge(
     :param arrival_days: the partitions of Bronze with the rows of the ingestions.
     :raises CommitFailedError: when another writer has changed one of the days meanwhile.
     """
-    path, options = locations.silver(settings, contract.dataset), settings.storage_options
+    path, options = locations.silver_of(settings, contract), settings.storage_options
     while True:
         table = spark_commits.table_of(settings, path, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
         before = table.version()

@@ -3,7 +3,7 @@
 This is the reprocess policy ``merge``; :func:`state` computes the rows that silver should hold on some days under the other
 policies as well (``dispositions.reprocess_policy``). :func:`merge` applies pending ingestions, ``local_merge`` does so where few
 rows are concerned, and :func:`rebuild` computes days from Bronze; all result in the same rows. Which of them is used is decided
-in ``update``.
+in ``update``. A contract stands for its silver table: ``SourceContract.newest`` for the newest rows beside an ``append`` source.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def merge(
     :param arrival_days: the partitions of Bronze with the rows of the ingestions.
     :param row_count: how many rows they have.
     """
-    target = locations.silver(settings, contract.dataset)
+    target = locations.silver_of(settings, contract)
     while True:
         table = spark_commits.table_of(settings, target, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
         before = table.version()
@@ -138,7 +138,7 @@ def merge(
             rows = _first_rows(spark, settings, contract, days, ingestion_ids, arrival_days)
             # A file for each day, as MERGE writes them.
             rows = rows.repartition(max(2, row_count // _SORTED_ROWS), "event_date")
-            spark_commits.append_alone(rows, settings, target, f"silver:{contract.dataset}", before, why)
+            spark_commits.append_alone(rows, settings, target, f"silver:{contract.silver_table}", before, why)
         else:
             if row_count > settings.local_rows:
                 claims_of_keys = admitted_claims.about_keys_of(spark, settings, contract.dataset, ingestion_ids)
@@ -159,7 +159,7 @@ def rebuild(
 
     :returns: the days that were written.
     """
-    target = locations.silver(settings, contract.dataset)
+    target = locations.silver_of(settings, contract)
     written: set[date] = set()
     while True:
         before = table_io.version(target, settings.storage_options)

@@ -64,6 +64,9 @@ def update(
 ) -> SilverUpdate:
     """Bring ``days`` up to date and audit the changes; merging and rebuilding give the same rows (R3), merging is cheaper.
 
+    Under ``append`` the newest row of each key is kept in a table beside silver, which is updated first: inputs are recorded as
+    applied when both contain them. If it has yet to be built, it is built from Bronze, and all days that wait are updated.
+
     :param metrics: the metrics that read the source; the audit records which of their numbers a change may affect.
     :param because: the ``backfill`` plan of the run, its ``reason``, and ``by`` whom; recorded in the commits and in the audit.
     :param in_one_commit: if some of the days have to be rebuilt, rebuild all, so that readers see the days change together.
@@ -71,24 +74,31 @@ def update(
     """
     source = contract.dataset
     target = locations.silver(settings, source)
-    waiting = {day: ids for day, ids in applied_inputs.pending(settings, source).items() if day in days}
-    # Days with a manual input are rebuilt: it may remove a row that the MERGE condition would keep.
-    may_merge = policy_of(contract).merges_pending
-    merged = frozenset(day for day, ids in waiting.items() if may_merge and not any(map(is_manual_input, ids)))
+    pending = applied_inputs.pending(settings, source)
+    newest_tables = contract.silver_tables[1:]
+    builds = bool(newest_tables) and applied_inputs.lacks_newest(settings, source)
+    days = {*days, *pending} if builds else set(days)
+    waiting = {day: ids for day, ids in pending.items() if day in days}
+    merged = _mergeable(contract, waiting)
     if in_one_commit and merged != frozenset(days):
         merged = frozenset()
     rebuilt = frozenset(days) - merged
-    _ensure_table(session, settings, contract)
+    _ensure_tables(session, settings, contract)
     before = table_io.version(target, settings.storage_options)
     if before > 0 and not applied_inputs.has_any(settings, source):
         _check_key_log(settings, source)  # the record of silver's inputs is lost: merging some of them would undo the others
+    run = {"run_id": run_id, **(because or {})}
+    for newest in newest_tables:
+        _update_newest(settings, newest, session, days, waiting, run, builds=builds)
     if merged:
         ids = set().union(*(waiting[day] for day in merged))
-        _merge(settings, contract, session, merged, ids, {"run_id": run_id, **(because or {})})
+        _merge(settings, contract, session, merged, ids, run)
         _follow(settings, contract, metrics, merged, ids, "merge", run_id)
     if rebuilt and table_io.version(locations.bronze(settings, source), settings.storage_options) >= 0:
         ids = set().union(*(waiting.get(day, set()) for day in rebuilt))
-        _rebuild(settings, contract, session, rebuilt, ids, {"run_id": run_id, **(because or {})})
+        concerned = _with_rows(settings, contract, rebuilt, waiting)
+        if concerned:
+            _rebuild(settings, contract, session, concerned, ids, run)
         _follow(settings, contract, metrics, rebuilt, ids, "rebuild", run_id)
     table = table_io.open_table(target, settings.storage_options)
     after = before if table is None else table.version()
@@ -97,15 +107,56 @@ def update(
     return SilverUpdate(merged, rebuilt, {day: what for day, what in changed.items() if day in days}, after, keys)
 
 
-def _ensure_table(session: Callable[[], SparkSession], settings: Settings, contract: SourceContract) -> None:
-    """Create silver's table if it does not exist; add columns that are new in the contract to silver and Bronze.
+def _mergeable(contract: SourceContract, waiting: Mapping[date, Collection[str]]) -> frozenset[date]:
+    """The days whose pending inputs are merged; a day with a manual input is not: it may remove a row that MERGE would keep."""
+    if not policy_of(contract).merges_pending:
+        return frozenset()
+    return frozenset(day for day, ids in waiting.items() if not any(map(is_manual_input, ids)))
+
+
+def _with_rows(
+    settings: Settings, contract: SourceContract, days: Collection[date], waiting: Mapping[date, Collection[str]]
+) -> frozenset[date]:
+    """The days without those that wait only for files that bring no row to them, where no key contends with another row."""
+    if policy_of(contract).keys_contend:
+        return frozenset(days)
+    known = ingestions.inputs(ingestions.all_of(settings, contract.dataset))
+    brings = {day for day, ids in waiting.items() if any(one not in known or known[one].rows_by_day.get(day) for one in ids)}
+    return frozenset(days) - (waiting.keys() - brings)
+
+
+def _update_newest(
+    settings: Settings,
+    newest: SourceContract,
+    session: Callable[[], SparkSession],
+    days: set[date],
+    waiting: Mapping[date, Collection[str]],
+    run: Mapping[str, str],
+    *,
+    builds: bool,
+) -> None:
+    """Bring the newest row of each key up to date.
+
+    :param newest: the contract of the table.
+    :param builds: whether the table is built from Bronze, for all days.
+    """
+    merged = _mergeable(newest, {} if builds else waiting)
+    rebuilt = frozenset(days | key_log.days(settings, newest.dataset) if builds else days) - merged
+    if merged:
+        _merge(settings, newest, session, merged, set().union(*(waiting[day] for day in merged)), run)
+    if rebuilt and table_io.version(locations.bronze(settings, newest.dataset), settings.storage_options) >= 0:
+        _rebuild(settings, newest, session, rebuilt, set().union(*(waiting.get(day, ()) for day in rebuilt)), run)
+
+
+def _ensure_tables(session: Callable[[], SparkSession], settings: Settings, contract: SourceContract) -> None:
+    """Create silver's tables if they do not exist; add columns that are new in the contract to silver and Bronze.
 
     :raises SchemaChangeError: when a column has different types in the contract and in the table.
     """
-    bronze, silver = (layer(settings, contract.dataset) for layer in (locations.bronze, locations.silver))
-    spark_commits.add_missing_columns(session, settings, bronze, bronze_columns(contract))
-    spark_commits.add_missing_columns(session, settings, silver, silver_columns(contract))
-    spark_commits.table_of(settings, silver, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
+    spark_commits.add_missing_columns(session, settings, locations.bronze(settings, contract.dataset), bronze_columns(contract))
+    for path in (locations.silver_of(settings, table) for table in contract.silver_tables):
+        spark_commits.add_missing_columns(session, settings, path, silver_columns(contract))
+        spark_commits.table_of(settings, path, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
 
 
 @spark_commits.recomputed_on_conflict

@@ -17,6 +17,7 @@ from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import content_columns, silver_columns
 from lakehouse.dispositions import claims
 from lakehouse.ledger import ingestions
+from lakehouse.reparse import changed_claims
 from lakehouse.silver import merge as silver_merge
 from lakehouse.snapshots import comparison
 from lakehouse.spark import commits as spark_commits
@@ -54,10 +55,12 @@ class SideRows:
 
 
 def reached_days(settings: Settings, stage: Settings, contract: SourceContract) -> set[date]:
-    """The event days whose rows the staged input may change.
+    """The event days whose rows the staged files or the staged reading may change.
 
     :param stage: the settings of the stage's lake.
     """
+    if table_io.open_table(locations.readings(stage, contract.dataset), stage.storage_options) is not None:
+        return set(changed_claims.changes(settings, stage, contract).days)
     path, options = locations.key_log(stage, contract.dataset), stage.storage_options
     staged = table_io.distinct(path, ["record_key", "event_date"], None, options)
     if staged is None:
@@ -74,18 +77,22 @@ def compute(
     :param seed: chooses the sampled keys.
     :raises StageError: if the source has no silver rows yet.
     """
-    live = locations.silver(settings, contract.dataset)
+    live = locations.silver_of(settings, contract)
     if table_io.open_table(live, settings.storage_options) is None:
-        msg = f"silver/{contract.dataset} has no rows yet, so there is nothing to compare with: deliver the files as usual"
+        msg = f"silver/{contract.silver_table} has no rows yet, so there is nothing to compare with: deliver the files as usual"
         raise StageError(msg)
     if side_merge.is_possible(settings, stage, contract, days):
         return _merged(spark, settings, stage, contract, days, seed)
-    columns = [name for name, _ in silver_columns(contract)]
+    kinds = dict(silver_columns(contract))
+    columns = list(kinds)
     with sized_for(spark, settings, many=_rows_of(settings, contract) + _rows_of(stage, contract) > settings.local_rows):
         wanted = silver_merge.state(spark, settings, contract, days, staged=stage).select(*columns).persist()
         try:
             current = spark.read.format("delta").load(live).where(_on(days))
-            current = current.select(*(name if name in current.columns else F.lit(None).alias(name) for name in columns))
+            held = set(current.columns)  # a field that is new in the contract is empty in it
+            current = current.select(
+                *(name if name in held else F.lit(None).cast(kind).alias(name) for name, kind in kinds.items())
+            )
             changed = silver_merge.changed_days(current, wanted)
             before, after = current.where(_on(changed)), wanted.where(_on(changed))
             compared = comparison.compare(before, after, contract)
@@ -111,18 +118,18 @@ def _merged(
 
 def read(spark: SparkSession, stage: Settings, contract: SourceContract) -> DataFrame:
     """The silver rows of a stage."""
-    return spark.read.format("delta").load(locations.silver(stage, contract.dataset))
+    return spark.read.format("delta").load(locations.silver_of(stage, contract))
 
 
 def _write(rows: DataFrame, stage: Settings, contract: SourceContract) -> None:
     """Make some rows the content of the stage's silver table."""
-    path = locations.silver(stage, contract.dataset)
+    path = locations.silver_of(stage, contract)
     table = spark_commits.table_of(stage, path, silver_columns(contract), "event_date", partition_writer.ALL_STATISTICS)
     if table.version() > 0:
         table.delete()
     files = max(2, len(table_io.files_with(table, {})) // 8)
     rows = rows.repartition(files, "event_date")
-    spark_commits.append_alone(rows, stage, path, f"silver:{contract.dataset}", table.version(), {"method": "stage"})
+    spark_commits.append_alone(rows, stage, path, f"silver:{contract.silver_table}", table.version(), {"method": "stage"})
 
 
 def _sampled(before: DataFrame, after: DataFrame, contract: SourceContract, seed: int) -> list[SampledRow]:

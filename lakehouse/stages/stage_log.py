@@ -109,6 +109,11 @@ class Stage:
         return StageEventKind.CREATED if newest is StageEventKind.VALIDATED else newest
 
     @property
+    def changed_metric(self) -> str | None:
+        """The metric whose contract is staged; None for other stages."""
+        return self.created.about.get("metric")
+
+    @property
     def run_name(self) -> str:
         """What its runs, commits, audit rows and publications are called."""
         return run_name(self.name)

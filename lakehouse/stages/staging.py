@@ -6,34 +6,28 @@ folder of the stage is removed by the next one. What forbids a promotion belongs
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from decimal import Decimal
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-
-from lakehouse import locations, object_store
+from lakehouse import object_store
 from lakehouse.contracts import Catalog, MetricContract, SourceContract
-from lakehouse.delta import provenance, table_io
+from lakehouse.contracts.loader import completed
+from lakehouse.delta import provenance
 from lakehouse.delta.table_cache import with_table_cache
-from lakehouse.gold.numbers import served_version
-from lakehouse.ledger import ingestions
-from lakehouse.ledger.row_states import AdmissionStatus
-from lakehouse.stages import side_numbers, side_rows, stage_log, staged_files
-from lakehouse.stages.side_numbers import Thresholds
+from lakehouse.stages import stage_log, staged_files, validation
 from lakehouse.stages.stage_log import Stage, StageError, StageEvent, StageEventKind, StageKind
-from lakehouse.stages.stage_report import DAY_THRESHOLD, SET_THRESHOLD, StageReport
-from lakehouse.text import json_value
+from lakehouse.stages.stage_report import DAY_THRESHOLD, SET_THRESHOLD
+from lakehouse.stages.validation import StagedChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import date
+    from decimal import Decimal
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from lakehouse.settings import Settings
-    from lakehouse.snapshots.comparison import FieldTotals, RowsComparison
 
 #: The folders of a stage with its tables; its files are beside them.
 TABLES = ("bronze", "silver", "gold", "ops")
@@ -70,6 +64,7 @@ class StageRequest:
             "last": None if self.last is None else f"{self.last}",
             "contract": None if self.contract is None else self.contract.model_dump_json(),
             "contract_of": None if self.contract is None else _name_of(self.contract),
+            "metric": self.contract.name if isinstance(self.contract, MetricContract) else None,
             "day_threshold": f"{self.day_threshold}",
             "set_threshold": f"{self.set_threshold}",
             "seed": f"{self.seed}",
@@ -88,23 +83,6 @@ class StageRequest:
         return f"Bronze read again, arrival days {self.first or 'the first'} to {self.last or 'the last'}"
 
 
-@dataclass(frozen=True)
-class _Staged:
-    """What a stage is computed from: the settings of its own lake, and the contracts as staged."""
-
-    lake: Settings
-    catalog: Catalog
-    source: SourceContract
-    kind: StageKind
-    about: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def changed_metric(self) -> str | None:
-        """The metric whose contract is staged."""
-        name = self.about.get("contract_of")
-        return name if name in self.catalog.metrics else None
-
-
 def create(
     settings: Settings, catalog: Catalog, session: Callable[[], SparkSession], request: StageRequest, run_id: str
 ) -> Stage:
@@ -119,7 +97,7 @@ def create(
     try:
         if request.kind is StageKind.FILES:
             staged_files.copy(staged.lake, staged.source, request.files, settings.clock().date())
-        report = _validated(settings, staged, session, run_id)
+        report = validation.validated(settings, staged, session, run_id)
     except Exception:
         object_store.remove_folder(settings, staged.lake.root)
         raise
@@ -154,7 +132,7 @@ def refresh(settings: Settings, catalog: Catalog, session: Callable[[], SparkSes
     staged = _staged(settings, catalog, stage.source, name, stage.created.kind, stage.created.about)
     for layer in TABLES:
         object_store.remove_folder(settings, f"{staged.lake.root}/{layer}")
-    report = _validated(settings, staged, session, run_id)
+    report = validation.validated(settings, staged, session, run_id)
     changes = {
         "report": report.model_dump_json(),
         "contracts": contract_versions(staged.catalog, stage.source),
@@ -207,73 +185,17 @@ def contract_versions(catalog: Catalog, source: str) -> dict[str, str]:
     return {source: provenance.of_contract(catalog.sources[source]), **metrics}
 
 
-def _staged(settings: Settings, catalog: Catalog, source: str, name: str, kind: StageKind, about: Mapping[str, str]) -> _Staged:
+def _staged(
+    settings: Settings, catalog: Catalog, source: str, name: str, kind: StageKind, about: Mapping[str, str]
+) -> StagedChange:
+    """What a stage is computed from; a staged contract takes the place of the deployed one."""
     sources, metrics = dict(catalog.sources), dict(catalog.metrics)
     text, changed = about.get("contract"), about.get("contract_of")
     if text and changed in metrics:
-        metrics[changed] = MetricContract.model_validate_json(text)
+        metrics[changed] = completed(MetricContract.model_validate_json(text), sources[source])
     elif text:
         sources[source] = SourceContract.model_validate_json(text)
-    return _Staged(settings.stage(name), Catalog(sources, metrics), sources[source], kind, about)
-
-
-def _validated(settings: Settings, staged: _Staged, session: Callable[[], SparkSession], run_id: str) -> StageReport:
-    """Compute the side version of silver and gold, and report on it.
-
-    :raises StageError: if nothing would change.
-    """
-    contract, lake = staged.source, staged.lake
-    if staged.kind is StageKind.FILES:
-        staged_files.ingest(lake, contract, session, run_id)
-    version = table_io.version(locations.silver(settings, contract.dataset), settings.storage_options)
-    seed = int(staged.about.get("seed", 0))
-    thresholds = Thresholds(
-        Decimal(staged.about.get("day_threshold", DAY_THRESHOLD)), Decimal(staged.about.get("set_threshold", SET_THRESHOLD))
-    )
-    side = side_rows.compute(session(), settings, lake, contract, side_rows.reached_days(settings, lake, contract), seed)
-    if not side.days:
-        msg = f"nothing of {contract.dataset} would change: readers see these rows already; nothing is staged"
-        raise StageError(msg)
-    rows = side_rows.read(session(), lake, contract)
-    changed = []
-    for metric in staged.catalog.metrics_of(contract.dataset):
-        daily = served_version.daily(settings, staged.catalog, metric)
-        changed.append(side_numbers.changes(session(), settings, lake, daily, rows, side.days, thresholds))
-    return StageReport(
-        silver_version=version,
-        **_staged_counts(lake, contract),
-        days=side.days,
-        rows=_rows_as_json(side.compared),
-        fields={one.name: _field_as_json(one) for one in side.compared.fields},
-        samples=side.samples,
-        seed=seed,
-        series=changed,
-        day_threshold=thresholds.day,
-        set_threshold=thresholds.whole_set,
-    )
-
-
-def _staged_counts(lake: Settings, contract: SourceContract) -> dict[str, int]:
-    entries = ingestions.ingested(ingestions.all_of(lake, contract.dataset)).values()
-    log = table_io.read(locations.key_log(lake, contract.dataset), ["kind", "standing"], None, lake.storage_options)
-    waiting = 0
-    if log is not None:
-        waits = pc.and_(pc.equal(log["standing"], AdmissionStatus.QUARANTINED.value), pc.not_equal(log["kind"], "retire"))
-        waiting = pc.sum(waits).as_py() or 0
-    return {
-        "rows_staged": sum(entry.rows for entry in entries),
-        "rows_malformed": sum(entry.malformed for entry in entries),
-        "rows_waiting": waiting,
-    }
-
-
-def _rows_as_json(compared: RowsComparison) -> dict[str, object]:
-    names = ("rows", "keys", "only_before", "only_after", "changed")
-    return {name: getattr(compared, name) for name in names}
-
-
-def _field_as_json(totals: FieldTotals) -> dict[str, object]:
-    return {"filled": totals.filled, "total": None if totals.total is None else list(map(json_value, totals.total))}
+    return StagedChange(settings.stage(name), Catalog(sources, metrics), sources[source], kind, about)
 
 
 def _name_of(contract: SourceContract | MetricContract) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
-from lakehouse.contracts.series import Series, source_days
+from lakehouse.contracts.series import Series, source_days, source_read
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.dispositions import judgement_history
 from lakehouse.dispositions.readings import in_force
@@ -63,11 +63,12 @@ def _mask_series(
     settings: Settings, contract: SourceContract, series: Series, key: str, values: Mapping[str, set[Any]], days: Collection[date]
 ) -> int:
     periods = {period.start: period for period in map(series.period, days)}
+    read = source_read(series.metric, contract)
 
     @cache
     def gone(start: date) -> _Values:
         """The values that no other key has in a period."""
-        others = _values_of_others(settings, contract, key, list(values), source_days(series.metric, periods[start].days))
+        others = _values_of_others(settings, read, key, list(values), source_days(series.metric, periods[start].days))
         return {name: shown - others[name] for name, shown in values.items()}
 
     masked = 0
@@ -121,9 +122,9 @@ def _values_of(settings: Settings, contract: SourceContract, key: str, names: li
 
 
 def _values_of_others(settings: Settings, contract: SourceContract, key: str, names: list[str], days: list[date]) -> _Values:
-    """The values of other keys in Silver on some days."""
+    """The values of other keys on some days in the silver table of a contract."""
     where = {"event_date": days}
-    found = table_io.read(locations.silver(settings, contract.dataset), ["record_key", *names], where, settings.storage_options)
+    found = table_io.read(locations.silver_of(settings, contract), ["record_key", *names], where, settings.storage_options)
     values: _Values = {name: set() for name in names}
     for row in [] if found is None else found.to_pylist():
         if row["record_key"] != key:

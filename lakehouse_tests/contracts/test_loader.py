@@ -9,6 +9,7 @@ import pytest
 
 from lakehouse.contracts import Catalog, ContractError, MetricContract, SourceContract, load_catalog, load_contract
 from lakehouse.contracts.loader import bundled_folder
+from lakehouse.delta import provenance
 from lakehouse_tests.support.contract_texts import LAKELOGIC, SHOP_SOURCE, TURNOVER_METRIC
 
 
@@ -70,6 +71,36 @@ def test_the_bundled_contracts_load() -> None:
 def test_a_bundled_file_bears_the_name_of_its_contract(path: Path) -> None:
     contract = load_contract(path)
     assert path.stem == (contract.metric if isinstance(contract, MetricContract) else contract.dataset)
+
+
+APPENDED = SHOP_SOURCE + "materialization: {reprocess_policy: append}\n"
+
+
+@pytest.mark.parametrize(("line", "rows"), [("", "newest"), ("rows: newest\n", "newest"), ("rows: all\n", "all")])
+def test_a_metric_over_an_append_source_counts_the_newest_row_of_each_key_by_default(
+    tmp_path: Path, line: str, rows: str
+) -> None:
+    turnover = catalog(tmp_path, shop=APPENDED, turnover=TURNOVER_METRIC + line).metrics["turnover"]
+    assert (turnover.rows, turnover.reads_newest) == (rows, rows == "newest")
+
+
+def test_rows_count_in_the_version_of_a_contract_only_where_the_newest_rows_are_read(tmp_path: Path) -> None:
+    def version(source: str, line: str = "") -> str:
+        return provenance.of_contract(catalog(tmp_path, shop=source, turnover=TURNOVER_METRIC + line).metrics["turnover"])
+
+    assert version(SHOP_SOURCE) == version(APPENDED, "rows: all\n") != version(APPENDED)
+
+
+@pytest.mark.parametrize("rows", ["newest", "all"])
+def test_rows_are_refused_for_a_metric_whose_source_has_one_row_per_key(tmp_path: Path, rows: str) -> None:
+    with pytest.raises(ContractError) as caught:
+        catalog(tmp_path, shop=SHOP_SOURCE, turnover=TURNOVER_METRIC + f"rows: {rows}\n")
+    [mistake] = caught.value.mistakes
+    line = (TURNOVER_METRIC + "rows").count("\n") + 1
+    assert mistake == (
+        f"{tmp_path}/turnover.yaml:{line}: rows: shop has one row per key; leave the key out, it is for metrics of sources under "
+        "'reprocess_policy: append'"
+    )
 
 
 def test_metrics_of_a_source() -> None:

@@ -102,7 +102,7 @@ def test_a_day_in_two_files_is_sent_again_with_one_of_them_unchanged(settings, s
     lake.ingest(ARRIVED[0])
     lake.update()
     assert len(content(lake)) == 100
-    known = lineage.of_silver(settings, "events").ids
+    known = lineage.of_silver(settings, lake.contract).ids
     changed = [line.replace(",1,", ",2,") for line in parts[1]]
     for name, lines in zip("ab", (parts[0], changed)):
         lake.deliver(ARRIVED[1], csv_file(lines), f"-{name}.csv")
@@ -112,7 +112,7 @@ def test_a_day_in_two_files_is_sent_again_with_one_of_them_unchanged(settings, s
     assert Counter(amount for _, _, amount in content(lake)) == {1: 50, 2: 50}
     assert became(lake) == {"applied": 100, "superseded": 50}
     assert lake.rebuilt([FIRST]) == lake.silver()
-    inputs = lineage.of_silver(settings, "events")
+    inputs = lineage.of_silver(settings, lake.contract)
     assert inputs.ids - known == {report.ingested[0].ingestion_id, report.redelivered[0].input_id}
     assert not lake.pending()
     before = silver_merge.state(spark, settings, lake.contract, [FIRST], known)

@@ -33,7 +33,7 @@ def test_each_policy_of_the_contract_is_registered_under_its_name() -> None:
     ("name", "affected"),
     [
         ("merge", {MONDAY, TUESDAY}),
-        ("append", {MONDAY}),
+        ("append", {MONDAY, TUESDAY}),
         ("overwrite_partition_safe", {MONDAY}),
         ("overwrite_all", {MONDAY, TUESDAY, WEDNESDAY}),
     ],

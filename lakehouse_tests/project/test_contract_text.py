@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakehouse.contracts import MetricContract, SourceContract, load_catalog, load_contract
-from lakehouse.contracts.source import SYSTEM_COLUMNS
+from lakehouse.contracts.base import SYSTEM_COLUMNS
 from lakehouse.project import contract_text, inference, samples
 from lakehouse.project.inference import InferenceError
 

@@ -50,6 +50,12 @@ def contract(**changes: Any) -> SourceContract:
     return SourceContract.model_validate({**fields, **changes})
 
 
+def appended(**changes: Any) -> SourceContract:
+    """The same under ``append``. A contract file under it cannot name columns of changes; Bronze may hold some from before."""
+    one = contract(**changes)
+    return one.model_copy(update={"materialization": one.materialization.model_copy(update={"reprocess_policy": "append"})})
+
+
 def csv_line(record: Record) -> str:
     """The line of a file for a record."""
     day = f"{record.day}T12:00:00Z" if record.day else ""
@@ -102,6 +108,10 @@ class Lake:
     def inputs(self) -> set[str]:
         """The ids of everything that silver is computed from now."""
         return set(lineage.of_silver(self.settings, self.contract.dataset).ids)
+
+    def newest(self) -> set[Row]:
+        """The newest row of each key, as the table beside silver holds them; no row is there twice."""
+        return rows_once(table_io.read(locations.silver_newest(self.settings, self.contract.dataset), list(ROW)))
 
     def rebuilt(self, days: Collection[date], ingestion_ids: Collection[str] | None = None) -> set[Row]:
         """What silver should hold on the days, made from Bronze."""

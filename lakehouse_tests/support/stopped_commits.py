@@ -56,10 +56,9 @@ def kill_after(monkeypatch: pytest.MonkeyPatch, last: int) -> None:
     after_each_commit(monkeypatch, count)
 
 
-def stopped_after_each_commit(step: Callable[[], object], at_most: int = 12) -> int:
+def stopped_after_each_commit(step: Callable[[], object]) -> int:
     """Stop ``step`` after its first commit, again and again, until it ends.
 
-    :param at_most: fewer stops than these lead to the end.
     :returns: the number of stops.
     """
     stops = 0
@@ -70,6 +69,6 @@ def stopped_after_each_commit(step: Callable[[], object], at_most: int = 12) -> 
                 step()
             except Killed:
                 stops += 1
-                assert stops < at_most, "it never comes to its end"
+                assert stops < 12, "it never comes to its end"
             else:
                 return stops

@@ -11,8 +11,6 @@ from lakehouse.cli.console import catalog_with, confirmed, counted, out
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
-    from datetime import date
-
     from pyspark.sql import SparkSession
 
     from lakehouse.reparse.read_again import ReadingSummary
@@ -26,33 +24,39 @@ def reparse(
     reason: Annotated[str, typer.Option(help="Why, for instance the mistake in the contract that was mended.")],
     start_date: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="First arrival day; default: all.")] = None,
     end_date: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last arrival day; default: all.")] = None,
-    now: Annotated[bool, typer.Option("--now", help="Put the result into force and restate at once.")] = False,  # noqa: FBT002
+    stage: Annotated[str, typer.Option(help="The name of the stage; default: reparse-<source>-<date>.")] = "",
+    now: Annotated[bool, typer.Option("--now", help="Put the result into force and restate at once, without a stage.")] = False,  # noqa: FBT002
     yes: Annotated[bool, typer.Option("--yes", help="Confirm that the table is replaced (overwrite_all).")] = False,  # noqa: FBT002
 ) -> None:
-    """Read raw records again under today's contract: show which rows read otherwise, or put them into force (--now)."""
+    """Read raw records again under today's contract, as a stage; with --now the result is put into force at once."""
     from lakehouse.cli.catch_up import is_behind, restate  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.cli.stage_report import print_report  # noqa: PLC0415
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
     from lakehouse.reparse import apply as reparse_apply  # noqa: PLC0415
     from lakehouse.reparse import folder  # noqa: PLC0415
     from lakehouse.reparse.read_again import read_again  # noqa: PLC0415
+    from lakehouse.stages import staging  # noqa: PLC0415
+    from lakehouse.stages.stage_log import StageKind  # noqa: PLC0415
+    from lakehouse.stages.staging import StageRequest  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
     first, last = (moment and moment.date() for moment in (start_date, end_date))
     if first and last and last < first:
         raise typer.BadParameter("--end-date is before --start-date")
-    if now:
-        confirmed(contract, yes=yes)
 
     def session() -> SparkSession:
         return LakeSpark().session()
 
+    if not now:
+        name = stage or f"reparse-{source}-{settings.clock():%Y-%m-%d}"
+        request = StageRequest(name, source, by, reason, StageKind.REPARSE, first=first, last=last)
+        print_report(staging.create(settings, catalog, session, request, f"cli:{by}"))
+        return
+    confirmed(contract, yes=yes)
     with folder.temporary(settings, source) as into:
         summary = read_again(settings, contract, session, first, last, into)
         _print_summary(source, summary)
-        if not now:
-            _print_ways_on(source, summary, first, last)
-            return
         reparse_apply.apply(settings, contract, session, into, by=by, reason=reason)
     if is_behind(settings, catalog, source):
         restate(settings, catalog, source)
@@ -72,14 +76,6 @@ def _print_summary(source: str, summary: ReadingSummary) -> None:
         for name in after:
             if before[name] != after[name]:
                 _say(f"      {name}: {_shown(before[name])} -> {_shown(after[name])}")
-
-
-def _print_ways_on(source: str, summary: ReadingSummary, first: date | None, last: date | None) -> None:
-    if not summary.rows_otherwise:
-        return
-    days = "".join(f" {option} {day}" for option, day in (("--start-date", first), ("--end-date", last)) if day)
-    out.print("Nothing has changed yet. To go on:", soft_wrap=True)
-    _say(f"  lakehouse reparse {source}{days} --by ... --reason ... --now   puts the rows into force and restates at once")
 
 
 def _shown(value: Any) -> str:

@@ -36,14 +36,15 @@ def trace(
     if not records:
         errors.print(f"No row of bronze/{source} has the key {key!r}.", style="yellow")
         raise typer.Exit(1)
-    story, oldest = key_history.silver_life(settings, contract, metrics, key)
+    lives = [key_history.silver_life(settings, table, metrics, key) for table in contract.silver_tables]
     if as_json:
+        stories = {name: [asdict(change) for change in story] for name, (story, _) in zip(("silver", "silver_newest"), lives)}
         rows = [asdict(row) | {"reading": _reading_in_json(readings.get(row.row_id))} for row in records]
-        told = {"key": key, "records": rows, "silver": [asdict(change) for change in story]}
-        out.print(json.dumps(told, default=str), soft_wrap=True)
+        out.print(json.dumps({"key": key, "records": rows, **stories}, default=str), soft_wrap=True)
         return
     _print_records(records, readings)
-    _print_life(story, oldest)
+    for table, (story, oldest) in zip(contract.silver_tables, lives):
+        _print_life("silver" if table is contract else f"silver/{table.silver_table}", story, oldest)
 
 
 def _reading_in_json(request: RebuildRequest | None) -> dict[str, Any] | None:
@@ -69,8 +70,8 @@ def _print_records(records: list[BronzeRow], readings: Mapping[RowId, RebuildReq
             _say(f"              {row.decision}")
 
 
-def _print_life(life: list[SilverChange], oldest: int) -> None:
-    out.print("In silver, and the published days that changed", style="bold")
+def _print_life(table: str, life: list[SilverChange], oldest: int) -> None:
+    out.print(f"In {table}, and the published days that changed", style="bold")
     if oldest:
         _say(f"  (the table's log begins with version {oldest})")
     for change in life:

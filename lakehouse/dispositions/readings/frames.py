@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.delta.columns import silver_columns
+from lakehouse.delta.columns import bronze_columns, silver_columns
 from lakehouse.dispositions.readings import in_force
 from lakehouse.dispositions.readings import table as readings_table
 from lakehouse.dispositions.readings.table import NUMBER, READING_ID, RECEIVED, ROW_ID
@@ -44,7 +44,7 @@ def rows(
     names = [name for name in columns if name != RECEIVED]
     if readings is not None or RECEIVED in columns:
         names = list(dict.fromkeys([*names, *ROW_ID, "arrival_ts"]))
-    first = dataframes.scan(spark, settings, locations.bronze(settings, source), names, where)
+    first = _of_bronze(spark, settings, contract, names, where)
     if RECEIVED in columns:
         first = first.withColumn(RECEIVED, F.col("arrival_ts"))
     if readings is None:
@@ -60,6 +60,20 @@ def rows(
     # A column that is newer than every reading is empty in them.
     read = again.select(*(F.col(name) if name in held else F.lit(None).cast(kinds[name]).alias(name) for name in columns))
     return first.join(newest, list(ROW_ID), "left_anti").select(*columns).unionByName(read)
+
+
+def _of_bronze(
+    spark: SparkSession, settings: Settings, contract: SourceContract, columns: Sequence[str], where: Where
+) -> DataFrame:
+    """Columns of Bronze; one that is new in the contract, and that Bronze does not have yet, is empty."""
+    path = locations.bronze(settings, contract.dataset)
+    table = table_io.open_table(path, settings.storage_options)
+    held = set(columns) if table is None else {item.name for item in table.schema().fields}
+    found = dataframes.scan(spark, settings, path, [name for name in columns if name in held], where)
+    if held.issuperset(columns):
+        return found
+    kinds = dict(bronze_columns(contract))
+    return found.select(*(name if name in held else F.lit(None).cast(kinds[name]).alias(name) for name in columns))
 
 
 def sound_rows(

@@ -13,12 +13,14 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.errors import LakehouseError
+from lakehouse.ledger import restatements
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.metric import MetricContract
+    from lakehouse.ledger.restatements import Restatement
     from lakehouse.settings import Settings
 
 
@@ -72,6 +74,21 @@ def follower(series: Series) -> str:
     """
     later = series.kind is Kind.DAY and series.name == series.metric.metric and series.metric.dataset_version > 1
     return f"{series.name}@v{series.metric.dataset_version}" if later else series.name
+
+
+def followed_table(series: Series) -> str | None:
+    """The silver table that a series follows if it is not the main one of its source; see ``restatements.Restatement``."""
+    return locations.silver_name(series.metric) if series.kind is Kind.DAY and series.metric.reads_newest else None
+
+
+def runs(settings: Settings, series: Series) -> list[Restatement]:
+    """The runs of a series since it follows its present upstream table, oldest first."""
+    return restatements.since_following(restatements.of(settings, follower(series)), followed_table(series))
+
+
+def followed_version(settings: Settings, series: Series) -> int:
+    """The version of its upstream table that a series has followed, -1 if it has followed none."""
+    return restatements.followed_version(settings, follower(series), followed_table(series))
 
 
 def transaction(series: Series, table: DeltaTable | None) -> tuple[str, int] | None:

@@ -88,14 +88,14 @@ def of_coverage(
     stale = _stale(settings, numbers, later, pending)
     if stale:
         yield (
-            f"silver/{later.metric.source} has changed {join_periods(stale)} since gold/{later.name} was computed; "
-            f"{_fill(later, stale)}"
+            f"silver/{locations.silver_name(later.metric)} has changed {join_periods(stale)} since "
+            f"gold/{later.name} was computed; {_fill(later, stale)}"
         )
 
 
 def _stale(settings: Settings, numbers: Mapping[date, PublishedNumber], later: Series, pending: PendingRestatement) -> list[date]:
     """The pending days, without those that a run over a range has computed since."""
-    table = table_io.open_table(locations.silver(settings, later.metric.source), settings.storage_options)
+    table = table_io.open_table(locations.silver_read(settings, later.metric), settings.storage_options)
     made: dict[int, set[date]] = defaultdict(set)
     for start in pending.starts & numbers.keys():
         version = numbers[start].row["silver_version"]

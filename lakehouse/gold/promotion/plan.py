@@ -135,6 +135,7 @@ def plan_promotion(
         inputs={
             f"gold/{both.later.name}": -1 if both.table is None else both.table.version(),
             "contracts": {one.name: provenance.of_contract(one) for one in (both.shown.metric, later)},
+            **({f"silver/{table}": pending.upstream_version} if (table := served_version.followed_table(Series(later))) else {}),
         },
         comparison=comparison,
         problems=problems,

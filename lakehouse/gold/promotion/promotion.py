@@ -97,8 +97,9 @@ def settle(settings: Settings, series: Series) -> PromotionEntry:
     follower = served_version.follower(
         replace(series, metric=series.metric.model_copy(update={"dataset_version": move.to_version}))
     )
-    if move.follows is not None and restatements.followed_version(settings, follower) < move.follows:
-        entry = Restatement(follower, move.move_id, move.moved_at, move.follows, move.gold_version, days=[])
+    table = next((name.removeprefix("silver/") for name in move.inputs if name.startswith("silver/")), None)
+    if move.follows is not None and restatements.followed_version(settings, follower, table) < move.follows:
+        entry = Restatement(follower, move.move_id, move.moved_at, move.follows, move.gold_version, days=[], followed_table=table)
         restatements.record(settings, entry)
     return move
 

@@ -38,9 +38,10 @@ class PromotionKind(str, Enum):
 class PromotionEntry:
     """A promotion or rollback; ``gold_version`` is the version of the gold table that it created.
 
-    ``periods`` counts the periods whose number changed; ``inputs`` names the version of the promoted table and the contracts
-    of both sides; ``accepted`` lists the differences that a person accepted; ``follows`` is the silver version after which
-    the promoted numbers have to follow silver, None after a rollback.
+    ``periods`` counts the periods whose number changed; ``inputs`` names the version of the promoted table, the contracts of both
+    sides, and the silver table that is followed if it is not the main one of the source; ``accepted`` lists the differences that
+    a person accepted; ``follows`` is the silver version after which the promoted numbers have to follow silver, None after a
+    rollback.
     """
 
     metric: str

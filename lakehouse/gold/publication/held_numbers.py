@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lakehouse import locations
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import lifecycle
@@ -58,7 +59,7 @@ def sign_off(
         inputs = {"version": draft.lineage.silver_version, "inputs": draft.lineage.inputs}
         why = {
             "trigger": {"held_since": held.proposed_at, "overruled": dict(held.failed)},
-            "input_versions": {f"silver/{series.metric.source}": inputs},
+            "input_versions": {f"silver/{locations.silver_name(series.metric)}": inputs},
         }
         signed = write_audit_publish.signature(settings, series, run, why, reason)
         published = revisions.publish(settings, series, before.table, before.existing, [draft], signed)

@@ -55,6 +55,7 @@ def computed(
 ) -> Recomputed:
     """Recompute a revision of a period from its published columns.
 
+    :param contract: of the silver table that the metric reads, see ``series.source_read``.
     :raises ReproduceError: if it names no inputs, or one that no longer exists.
     """
     if series.kind is not Kind.DAY:

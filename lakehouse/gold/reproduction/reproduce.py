@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.contracts.series import Series, source_days
+from lakehouse.contracts.series import Series, source_days, source_read
 from lakehouse.delta import provenance, table_io
 from lakehouse.gold.numbers.published_table import digest
 from lakehouse.gold.reproduction import contract_history, differences, recompute
@@ -84,7 +84,8 @@ def reproduce(
     now = HistoricalContracts(series.metric, catalog.sources[series.metric.source])
     then = contract_history.of_then(settings, now, row)
     series_then = Series(then.metric, series.kind, called=series.called or series.metric.name)
-    made = recompute.computed(settings, then.source, series_then, start, row, session)
+    read = source_read(then.metric, then.source)
+    made = recompute.computed(settings, read, series_then, start, row, session)
     stored = _stored(series_then, published, revision, adjustment)
     fields = set().union(*made.hidden.values()) if made.hidden else set()
     how = differences.comparable(then.metric, fields, summed=adjustment is not None)
@@ -139,7 +140,8 @@ def from_inputs(
     """
     contract, spark = catalog.sources[metric.source], session()
     with sized_for(spark, settings, many=recompute.is_large(settings, contract)):
-        rows = silver_merge.state(spark, settings, contract, source_days(metric, days), ids, until)
+        read = source_read(metric, contract)
+        rows = silver_merge.state(spark, settings, read, source_days(metric, days), ids, until)
         return metric_query.by_day(metric_query.compute(rows, metric, days).toArrow(), metric)
 
 

@@ -15,7 +15,7 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
 from lakehouse.contracts.published_columns import LINEAGE
-from lakehouse.contracts.series import source_days
+from lakehouse.contracts.series import source_days, source_read
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import lifecycle, published_table
@@ -76,11 +76,13 @@ def _publish_days(
     run: Run,
     follows: PendingRestatement | None,
 ) -> PublishResult:
-    today, source = lifecycle.today(settings.clock(), series.metric.publication), series.metric.source
+    today = lifecycle.today(settings.clock(), series.metric.publication)
+    metric_query.require_rows(settings, series.metric)
     days = [day for day in days if lifecycle.may_be_published(day, today, series.metric.publication)]
     before = write_audit_publish.read(settings, series, days)  # before silver is read
-    made_from = restatement_lineage.of_silver(settings, source)
-    trigger = restatement_lineage.trigger(settings, source, follows.since, follows.upstream_version) if follows else None
+    read = source_read(series.metric, contract)
+    made_from = restatement_lineage.of_silver(settings, read)
+    trigger = restatement_lineage.trigger(settings, read, follows.since, follows.upstream_version) if follows else None
     numbers = _numbers(settings, series.metric, session, days, before)
     limits = closing.limits(settings, contract, series, [series.period(day) for day in days])
     drafts = _drafts(settings, before, numbers, made_from, run, follows, trigger, limits)
@@ -88,8 +90,8 @@ def _publish_days(
         draft.start for draft in drafts if draft.lineage.silver_version == made_from.silver_version
     ]  # the numbers of other days are unchanged
     expected = count_silver_rows(settings, series.metric, from_silver)
-    if table_io.version(locations.silver(settings, source), settings.storage_options) != made_from.silver_version:
-        msg = f"silver/{source} kept changing while {series.name} was computed from it; run it again later"
+    if table_io.version(locations.silver_of(settings, read), settings.storage_options) != made_from.silver_version:
+        msg = f"silver/{read.silver_table} kept changing while {series.name} was computed from it; run it again later"
         raise CommitFailedError(msg)
     return write_audit_publish.publish(settings, before, drafts, run, lineage(series, run, made_from, follows, trigger), expected)
 
@@ -101,7 +103,7 @@ def lineage(
     arrivals = sorted(entry.arrival_date for entry in made_from.delivered.values())
     return {
         "input_versions": {
-            f"silver/{series.metric.source}": {
+            f"silver/{locations.silver_name(series.metric)}": {
                 "version": made_from.silver_version,
                 "arrivals_from": f"{arrivals[0]}" if arrivals else None,
                 "arrivals_through": f"{arrivals[-1]}" if arrivals else None,

@@ -46,7 +46,7 @@ def numbers(spark: SparkSession, settings: Settings, before: SeriesSnapshot, day
     # Published numbers are masked before Silver is (see ``stewardship.mask_published``): until then they do not match.
     masked = set().union(*redactions.touched(settings, metric.source).values()) if since else set()
     since = {day: version for day, version in since.items() if day not in masked}
-    table = table_io.open_table(locations.silver(settings, metric.source), settings.storage_options)
+    table = table_io.open_table(locations.silver_read(settings, metric), settings.storage_options)
     if not since or table is None:
         return {}
     try:

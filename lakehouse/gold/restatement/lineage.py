@@ -21,6 +21,7 @@ from lakehouse.snapshots import input_sets
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
 
@@ -69,9 +70,10 @@ class Trigger:
         }
 
 
-def of_silver(settings: Settings, source: str) -> SilverInputs:
-    """The inputs of the present version of Silver."""
-    table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
+def of_silver(settings: Settings, contract: SourceContract) -> SilverInputs:
+    """The inputs of the present version of a silver table, given by its contract."""
+    source = contract.dataset
+    table = table_io.open_table(locations.silver_of(settings, contract), settings.storage_options)
     version = -1 if table is None else table.version()
     delivered = ingestions.inputs(ingestions.all_of(settings, source))
     manual = {
@@ -106,9 +108,10 @@ def ids_by_day(settings: Settings, source: str, name: str, without: str | None, 
     return {day: ids - set(lacking.get(f"{day}", ())) for day in days}
 
 
-def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
-    """What caused versions ``first`` through ``last`` of Silver, from its log."""
-    table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
+def trigger(settings: Settings, contract: SourceContract, first: int, last: int) -> Trigger:
+    """What caused versions ``first`` through ``last`` of a silver table, given by its contract, from its log."""
+    source = contract.dataset
+    table = table_io.open_table(locations.silver_of(settings, contract), settings.storage_options)
     if table is None or first > last:
         return Trigger()
     history = [commit for commit in commit_log.history(table, first - 1) if commit["version"] <= last]

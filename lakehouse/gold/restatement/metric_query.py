@@ -13,6 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
+from lakehouse.errors import LakehouseError
+from lakehouse.ledger import applied_inputs
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark import dataframes, stages
 from lakehouse.spark.session import sized_for
@@ -79,8 +81,25 @@ def nothing(spark: SparkSession, settings: Settings, metric: MetricContract) -> 
     return pa.table(columns | {name: empty[name] for name in empty.column_names})
 
 
+class UnbuiltTableError(LakehouseError):
+    """The silver table that a metric reads has yet to be built. The message names it and what to do."""
+
+
+def require_rows(settings: Settings, metric: MetricContract) -> None:
+    """Check that the silver table that a metric reads has been built.
+
+    :raises UnbuiltTableError: if it has not: an earlier release has only written the main table of the source.
+    """
+    if metric.reads_newest and applied_inputs.lacks_newest(settings, metric.source):
+        msg = (
+            f"silver/{locations.silver_name(metric)} has not been built yet, and gold/{metric.name} reads it: materialize a day "
+            f"of silver/{metric.source}, which builds it from Bronze, or set 'rows: all' to count every row of a key as before"
+        )
+        raise UnbuiltTableError(msg)
+
+
 def _rows_at_most(settings: Settings, metric: MetricContract, days: Collection[date]) -> int:
-    table = table_io.open_table(locations.silver(settings, metric.source), settings.storage_options)
+    table = table_io.open_table(locations.silver_read(settings, metric), settings.storage_options)
     return 0 if table is None else table_io.rows_at_most(table, {"event_date": source_days(metric, days)})
 
 
@@ -89,7 +108,7 @@ def silver_rows(spark: SparkSession, settings: Settings, metric: MetricContract,
 
     Files of other days are not read.
     """
-    target = locations.silver(settings, metric.source)
+    target = locations.silver_read(settings, metric)
     table = table_io.open_table(target, settings.storage_options)
     columns = [] if table is None else columns_read(metric, [field.name for field in table.schema().fields])
     return dataframes.scan(spark, settings, target, columns, {"event_date": source_days(metric, days)})

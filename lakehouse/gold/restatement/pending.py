@@ -22,7 +22,7 @@ from lakehouse.gold.numbers import lifecycle, published_table, served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import rejected_candidates, reverted_periods
 from lakehouse.gold.restatement import closing
-from lakehouse.ledger import restatements
+from lakehouse.ledger import applied_inputs, restatements
 from lakehouse.ledger.restatements import Restatement
 
 if TYPE_CHECKING:
@@ -70,12 +70,14 @@ def find_pending(settings: Settings, series: Series) -> PendingRestatement:
     """Read what the upstream table has changed since the series last followed it.
 
     If the log no longer reaches back, all periods are pending; a period whose number is unchanged gets no revision. Days
-    that were reverted, and released since, are pending as well.
+    that were reverted, and released since, are pending as well. A metric that followed another silver table before has all days
+    pending.
     """
     table = table_io.open_table(_upstream(settings, series), settings.storage_options)
-    if table is None:
+    is_of_newest = series.kind is Kind.DAY and series.metric.reads_newest
+    if table is None or (is_of_newest and applied_inputs.lacks_newest(settings, series.metric.source)):
         return PendingRestatement(frozenset(), -1)
-    version, followed = table.version(), restatements.followed_version(settings, served_version.follower(series))
+    version, followed = table.version(), served_version.followed_version(settings, series)
     since = followed + 1 if followed <= version else 0  # a table that was created again is followed from its beginning
     if series.kind is not Kind.DAY:
         return (
@@ -87,7 +89,10 @@ def find_pending(settings: Settings, series: Series) -> PendingRestatement:
     newest = max((entry.number for entry in releases.values()), default=0)
     if since > version:
         return PendingRestatement(frozenset(releases), version, since, released=newest)
-    pending = _changed_in_silver(settings, series, table, since)
+    if followed < 0 and _followed_any(settings, series):
+        pending = _every_day(settings, series, version, since)
+    else:
+        pending = _changed_in_silver(settings, series, table, since)
     return replace(pending, starts=pending.starts | releases.keys(), released=newest)
 
 
@@ -150,6 +155,7 @@ def record_restatement(
         run_id=run_id,
         as_of=settings.clock(),
         followed_version=pending.upstream_version if pending and complete else -1,
+        followed_table=served_version.followed_table(series),
         gold_version=table_io.version(locations.gold(settings, series), settings.storage_options),
         days=sorted(restated),
         causes=causes,
@@ -188,7 +194,7 @@ def find_refused(
 
 def count_silver_rows(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, int]:
     """How many Silver rows the number of each day covers, taken from the log."""
-    table = table_io.open_table(locations.silver(settings, metric.source), settings.storage_options)
+    table = table_io.open_table(locations.silver_read(settings, metric), settings.storage_options)
     if table is None or not days:
         return {}
     counts = Counter(data_files.rows_by_partition(table))
@@ -198,7 +204,7 @@ def count_silver_rows(settings: Settings, metric: MetricContract, days: Collecti
 def _upstream(settings: Settings, series: Series) -> str:
     """The address of the table that a series is computed from."""
     if series.kind is Kind.DAY:
-        return locations.silver(settings, series.metric.source)
+        return locations.silver_read(settings, series.metric)
     return locations.gold(settings, series.daily)
 
 
@@ -211,11 +217,21 @@ def _changed_in_silver(settings: Settings, series: Series, table: DeltaTable, si
             causes |= change_feed.counts(changes)
             keys |= _sampled(changes)
     except change_feed.ForgottenFeedError:
-        days = reach_ahead(published_table.partitions(settings, _upstream(settings, series), "event_date"), window)
-        days |= published_table.partitions(settings, locations.gold(settings, series), series.by)
-        return PendingRestatement(frozenset(days), version, since)
+        return _every_day(settings, series, version, since)
     causes = dict(sorted(causes.items()))
     return PendingRestatement(frozenset(reach_ahead(causes, window)), version, since, causes, keys)
+
+
+def _every_day(settings: Settings, series: Series, version: int, since: int) -> PendingRestatement:
+    """All days of silver and all published ones: what has changed on them is not known."""
+    days = reach_ahead(published_table.partitions(settings, _upstream(settings, series), "event_date"), series.metric.window)
+    days |= published_table.partitions(settings, locations.gold(settings, series), series.by)
+    return PendingRestatement(frozenset(days), version, since)
+
+
+def _followed_any(settings: Settings, series: Series) -> bool:
+    """Whether a series has followed any silver table."""
+    return any(entry.followed_version >= 0 for entry in restatements.of(settings, served_version.follower(series)))
 
 
 def _sampled(changes: pa.Table) -> dict[date, list[str]]:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
+from lakehouse.contracts.series import source_read
 from lakehouse.delta import table_io
 from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement import lineage, metric_query
@@ -107,7 +108,8 @@ def _from_silver(
 ) -> dict[date, pa.Table]:
     """The numbers of whole periods, computed from the Silver rows of the published days, by first day."""
     spark, metric = session(), daily.metric
-    version = table_io.version(locations.silver(settings, metric.source), settings.storage_options)
+    metric_query.require_rows(settings, metric)
+    version = table_io.version(locations.silver_read(settings, metric), settings.storage_options)
     published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist())
     unpublished = {held.start for held in candidates.held(settings, daily, published)}
     unpublished |= find_pending(settings, daily).starts & published
@@ -120,8 +122,8 @@ def _from_silver(
     for frame in frames[1:]:
         silver_rows = silver_rows.unionByName(frame.select(silver_rows.columns))
     numbers = metric_query.of_periods(silver_rows, metric, periods)
-    if table_io.version(locations.silver(settings, metric.source), settings.storage_options) != version:
-        msg = f"silver/{metric.source} kept changing while periods were computed from it; run it again later"
+    if table_io.version(locations.silver_read(settings, metric), settings.storage_options) != version:
+        msg = f"silver/{locations.silver_name(metric)} kept changing while periods were computed from it; run it again later"
         raise CommitFailedError(msg)
     return numbers
 
@@ -130,12 +132,12 @@ def _as_published(
     settings: Settings, contract: SourceContract, spark: SparkSession, daily: Series, rows: pa.Table, days: Collection[date]
 ) -> list[DataFrame]:
     """The Silver rows of published numbers of days that Silver has changed since, computed again from Bronze."""
-    frames = []
+    frames, read = [], source_read(daily.metric, contract)
     named = rows.filter(rows["is_latest"]).select([daily.by, "inputs", "inputs_without"])
     for row in {row[daily.by]: row for row in named.to_pylist() if row[daily.by] in days}.values():
         day = row[daily.by]
         ids = lineage.ids_by_day(settings, contract.dataset, row["inputs"], row["inputs_without"], [day])[day]
-        frames.append(silver_merge.state(spark, settings, contract, [day], ids))
+        frames.append(silver_merge.state(spark, settings, read, [day], ids))
     return frames
 
 

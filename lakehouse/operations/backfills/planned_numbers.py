@@ -44,7 +44,7 @@ def behind_source(settings: Settings, catalog: Catalog, source: str, days: Colle
 
 def days_of_metric(settings: Settings, daily: Series, first: date, last: date) -> set[date]:
     """The days of a metric in a range: those that silver has rows for, and those that were published."""
-    silver_days = published_table.partitions(settings, locations.silver(settings, daily.metric.source), "event_date")
+    silver_days = published_table.partitions(settings, locations.silver_read(settings, daily.metric), "event_date")
     days = reach_ahead(silver_days, daily.metric.window) | published_table.partitions(
         settings, locations.gold(settings, daily), daily.by
     )

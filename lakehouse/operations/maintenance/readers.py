@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING
 
+from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import commit_log
 from lakehouse.gold.numbers import served_version
@@ -64,7 +65,12 @@ def needs(settings: Settings, catalog: Catalog, lake_table: LakeTable, table: De
 
 
 def bring_audit_up_to_date(settings: Settings, catalog: Catalog, contract: SourceContract, table: DeltaTable) -> None:
-    """Audit the commits that a stopped run left without audit, so that the audit no longer needs older files of silver."""
+    """Audit the commits that a stopped run left without audit, so that the audit no longer needs older files of silver.
+
+    :param contract: of the table; only the main table of a source is audited.
+    """
+    if contract.silver_table != contract.dataset:
+        return
     source, silver_id, version = contract.dataset, f"{table.metadata().id}", table.version()
     if audit_log.followed(settings, source, silver_id) < version:
         audit.follow(settings, contract, catalog.metrics_of(source))
@@ -94,10 +100,9 @@ def is_half_recorded(settings: Settings, source: str, table: DeltaTable) -> bool
 def _followed_versions(settings: Settings, catalog: Catalog, table: LakeTable) -> dict[str, int]:
     """The version up to which each reader has followed the table."""
     if table.silver_of is not None:
-        followed = [served_version.daily(settings, catalog, metric) for metric in catalog.metrics_of(table.silver_of.dataset)]
-        return {
-            f"gold/{series.name}": restatements.followed_version(settings, served_version.follower(series)) for series in followed
-        }
+        every = [served_version.daily(settings, catalog, metric) for metric in catalog.metrics_of(table.silver_of.dataset)]
+        followed = [series for series in every if locations.silver_name(series.metric) == table.name]
+        return {f"gold/{series.name}": served_version.followed_version(settings, series) for series in followed}
     rollups = table.series.rollups if table.series is not None else []
     return {f"gold/{rollup.name}": restatements.followed_version(settings, rollup.name) for rollup in rollups}
 

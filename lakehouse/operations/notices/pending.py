@@ -18,7 +18,7 @@ import pyarrow as pa
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import served_version
-from lakehouse.ledger import publications, restatements
+from lakehouse.ledger import publications
 from lakehouse.operations.notices import log as notice_log
 from lakehouse.operations.notices import materiality, restated_numbers
 from lakehouse.operations.notices.log import NO_TARGET, NOTIFY_WITHIN, NoticeEntry, NoticeStatus
@@ -69,7 +69,7 @@ def audiences(settings: Settings, catalog: Catalog) -> tuple[list[Audience], lis
             complaints.append(f"{problem}")
             continue
         if daily.metric.consumers:
-            result.append(Audience(daily, restatements.followed_version(settings, served_version.follower(daily))))
+            result.append(Audience(daily, served_version.followed_version(settings, daily)))
     return result, complaints
 
 
@@ -201,7 +201,9 @@ def _mark(
         covering = [ids for days, ids in answers if _answers(days, version, numbers.get(series, ()))]
         if not covering:
             continue
-        lags = any(audience_of[name].followed < version for name in numbers.keys() & audience_of.keys())
+        readers = [audience_of[name] for name in numbers.keys() & audience_of.keys()]
+        # A metric that reads the newest rows follows the versions of another table than the one that is audited.
+        lags = any(reader.followed < version for reader in readers if not reader.daily.metric.reads_newest)
         if lags or any(_answers(entry.answers, version, numbers.get(entry.series, ())) for entry in open_):
             waits = True
         else:

@@ -15,7 +15,6 @@ from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.comparison import Sides, added
 from lakehouse.gold.numbers.lifecycle import parse_version_name
-from lakehouse.ledger import restatements
 from lakehouse.operations.notices.notice import Notice, RestatedPeriod, restates
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class LastHeard:
 
 @dataclass(frozen=True)
 class RestatedNumber:
-    """A number that a publication restated, with the changes of silver that it contains if it is a day's."""
+    """A number that a publication restated, with the changes of silver's main table that it contains if it is a day's of it."""
 
     period: RestatedPeriod
     answers: tuple[int, int] | None
@@ -69,7 +68,8 @@ class PublicationReader:
         for versions, place in self._places(entry):
             last_heard = (heard or {}).get(versions[place].name)
             first = _place(versions, last_heard.version) if last_heard else None
-            answers = _answered(versions, place, before) if self.series.kind is Kind.DAY else None
+            is_audited = self.series.kind is Kind.DAY and not self.series.metric.reads_newest
+            answers = _answered(versions, place, before) if is_audited else None
             if answers and last_heard and last_heard.followed is not None:
                 answers = (min(last_heard.followed, answers[0]), answers[1])
             first = place - 1 if first is None else first
@@ -107,7 +107,7 @@ def read(settings: Settings, daily: Series, series: Series, entries: Sequence[Pu
     """
     starts = {start for entry in entries for start in _later_versions(entry)}
     history = numbers_history.history(settings, series, starts) if starts else {}
-    followed = restatements.of(settings, served_version.follower(series)) if series.kind is Kind.DAY and starts else []
+    followed = served_version.runs(settings, series) if series.kind is Kind.DAY and starts else []
     return PublicationReader(settings, daily, series, history, followed)
 
 

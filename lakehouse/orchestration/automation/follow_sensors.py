@@ -74,14 +74,14 @@ def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContr
         pending = find_pending(settings, served_version.daily(settings, catalog, metric))
         return _Waiting(pending.starts, {FOLLOWS_TAG: f"{metric.name}:{pending.cause}"})
 
-    read = [locations.silver(settings, metric.source), locations.gold(settings, Series(metric))]
+    read = [locations.silver_read(settings, metric), locations.gold(settings, Series(metric))]
     read += [locations.restatements(settings), locations.reverts(settings)]
     return _sensor_of_one_run(
         settings,
         metric.source,
         f"restate_{metric.name}",
         gold_key(metric.name),
-        f"Changed days of silver/{metric.source} start gold/{metric.name} for the days that they affect.",
+        f"Changed days of silver/{locations.silver_name(metric)} start gold/{metric.name} for the days that they affect.",
         look,
         lambda settings: state_of(settings, read, list(catalog.metrics.values())),
         nothing="gold follows silver",

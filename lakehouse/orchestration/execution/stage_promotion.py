@@ -20,11 +20,12 @@ from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.common import backfill_tags
 from lakehouse.orchestration.common.backfill_lock import backfill_lock
 from lakehouse.orchestration.execution.in_process import InProcess
-from lakehouse.stages import promotion_rules, stage_log, staged_files, staging
+from lakehouse.reparse import apply as reading
+from lakehouse.stages import promotion_rules, stage_log, staged_files, staging, validation
 from lakehouse.stages.stage_log import StageEventKind, StageKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from datetime import date
 
     from pyspark.sql import SparkSession
@@ -92,6 +93,10 @@ class StagePromotion:
             days = staged_files.arrival_days(lake, contract)
             with_its_files = self._settings.model_copy(update={"landing": lake.landing_of(stage.source)})
             InProcess(with_its_files, self._catalog, self._instance).run(dg.AssetKey(["bronze", stage.source]), days, tags)
+        elif stage.changed_metric is None:
+            begun, contract = stage.events[-1], self._catalog.sources[stage.source]
+            lake = self._settings.stage(stage.name)
+            reading.apply(self._settings, contract, self._session, lake, by=begun.by, reason=begun.reason)
 
     def _through_the_layers(self, stage: Stage, tags: dict[str, str]) -> PromotedStage:
         settings, catalog, source = self._settings, self._catalog, stage.source
@@ -102,12 +107,16 @@ class StagePromotion:
         dailies = [(metric.name, served_version.daily(settings, catalog, metric)) for metric in catalog.metrics_of(source)]
         # The days of all metrics come before any longer period.
         every = [*dailies, *((rollup.name, rollup) for _, daily in dailies for rollup in daily.rollups)]
-        restated = {asset: self._follow(layers, gold_key(asset), series, tags) for asset, series in every}
+        restated = {}
+        for asset, series in every:
+            anew = validation.days_of_metric(settings, series) if asset == stage.changed_metric else set()
+            restated[asset] = self._follow(layers, gold_key(asset), series, anew, tags)
         return PromotedStage(stage, silver_days, restated)
 
-    def _follow(self, layers: InProcess, key: dg.AssetKey, series: Series, tags: dict[str, str]) -> list[date]:
-        """Publish the pending periods of a series, if there are any."""
+    def _follow(
+        self, layers: InProcess, key: dg.AssetKey, series: Series, anew: Collection[date], tags: dict[str, str]
+    ) -> list[date]:
+        """Publish the pending periods of a series, and some days that are computed anew, if there are any."""
         pending = find_pending(self._settings, series)
-        if not pending.starts:
-            return []
-        return layers.run(key, sorted(pending.starts), {**tags, FOLLOWS_TAG: f"{series.name}:{pending.cause}"})
+        starts = sorted({*pending.starts, *anew})
+        return layers.run(key, starts, {**tags, FOLLOWS_TAG: f"{series.name}:{pending.cause}"}) if starts else []

@@ -61,6 +61,7 @@ def read(settings: Settings, catalog: Catalog, source: str, tables: TableCache, 
     paths = [*(log(settings) for log in logs), locations.reverts(settings)]
     paths += [locations.decisions(settings, source), locations.redactions(settings, source), locations.silver(settings, source)]
     paths += [locations.gold(settings, Series(metric)) for metric in catalog.metrics_of(source)]
+    paths += [locations.silver_read(settings, metric) for metric in catalog.metrics_of(source)]
     settings = with_table_cache(settings, tables)
     versions = {path: table_io.version(path, settings.storage_options) for path in paths}
     if before is not None and before.versions == tuple(versions.values()):
@@ -89,7 +90,8 @@ def _followers(
         with suppress(served_version.UnservedVersionError):
             daily = served_version.daily(settings, catalog, metric)
             name = served_version.follower(daily)
-            read = versions[locations.silver(settings, source)], versions[locations.reverts(settings)]
+            silver = locations.silver_read(settings, daily.metric)
+            read = silver, versions[silver], versions[locations.reverts(settings)]
             key: tuple[Any, ...] = (*read, name, followed.get(name))
             yield daily.name, partial(_periods, key, partial(_pending_starts, settings, daily))
             for kind in metric.publication.rollups:

@@ -9,7 +9,7 @@ from fastapi import Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar.periods import Kind
-from lakehouse.contracts.series import source_days
+from lakehouse.contracts.series import source_days, source_read
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from lakehouse.calendar.periods import Period
+    from lakehouse.contracts.metric import MetricContract
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.gold.publication.reverted_periods import RevertedPeriod
@@ -154,10 +155,20 @@ def _with_rows(
         return replace(step, days=_days(before, step.version))
     first, last = (None if side is None else side.row["silver_version"] for side in (before, step.version))
     contract = cache.source(series.metric.source)
-    if first is None or last is None:
+    if (
+        first is None
+        or last is None
+        or (step.before is not None and _reads_another_table(series.metric, step.before, step.version))
+    ):
         return replace(step, changes=Behind(known=False))
     days = set(source_days(series.metric, period.days))
-    return replace(step, changes=row_changes.rows(settings, contract, days, first + 1, last, most))
+    read = source_read(series.metric, contract)
+    return replace(step, changes=row_changes.rows(settings, read, days, first + 1, last, most))
+
+
+def _reads_another_table(metric: MetricContract, before: PublishedVersion, after: PublishedVersion) -> bool:
+    """Whether the number may have been computed from another silver table than the one before it, under another contract."""
+    return metric.reads_newest and before.row["contract_version"] != after.row["contract_version"]
 
 
 def _days(before: PublishedVersion | None, after: PublishedVersion) -> list[tuple[str, str | None, str]]:

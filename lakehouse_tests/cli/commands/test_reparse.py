@@ -1,4 +1,4 @@
-"""``lakehouse reparse`` as people type it: what would change, and putting it into force."""
+"""``lakehouse reparse`` as people type it: as a stage that is looked at and promoted, and at once."""
 
 from __future__ import annotations
 
@@ -38,14 +38,25 @@ def test_what_would_change_is_shown_before_it_is_put_into_force(tmp_path: Path) 
     (contracts / "sales.yaml").write_text(text.replace("clocks:\n", "clocks:\n  timezone: Asia/Tokyo\n"))
     command = ("reparse", "sales", "--by", "anna", "--reason", "the shops are in Tokyo")
     shown = lakehouse(*command)
-    assert "2 rows of bronze/sales read again." in shown
-    assert "1 read otherwise." in shown
-    assert "event_date: 2024-11-05 -> 2024-11-06" in shown
-    assert "Nothing has changed yet." in shown
-    assert list((tmp_path / "lake").glob("staging/*")) == []
+    assert "reparse-sales-2024-11-06  sales  created  all of Bronze, read again, by anna" in shown
+    assert "1 row staged" in shown
+    assert "2 event days change, 2024-11-05 to 2024-11-06" in shown
+    assert "event_date=2024-11-05" in shown
     assert "read again by" not in lakehouse("trace", "sales", "1")
-    applied = lakehouse(*command, "--now")
-    assert "gold/revenue: 2024-11-05, 2024-11-06 restated." in applied
+    promoted = lakehouse(
+        *(
+            "stage",
+            "promote",
+            "reparse-sales-2024-11-06",
+            "--by",
+            "anna",
+            "--reason",
+            "the shops are in Tokyo",
+            "--sign-off",
+            "yes",
+        )
+    )
+    assert "gold/revenue: 2024-11-05, 2024-11-06 restated." in promoted
     assert "read again by anna" in lakehouse("trace", "sales", "1")
     (record,) = json.loads(lakehouse("trace", "sales", "1", "--json"))["records"]
     assert (record["event_date"], record["reading"]["reason"]) == ("2024-11-06", "the shops are in Tokyo")

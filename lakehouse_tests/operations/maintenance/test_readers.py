@@ -124,16 +124,16 @@ def test_silver_that_a_stopped_run_left_half_recorded_is_not_compacted(no_retent
     append_to_silver(no_retention, ("k1", 2, 1), days=["2024-02-02"], ingestions=["x"])
     entry = _ingested("x", date(2024, 2, 2))
     ingestions.record(no_retention, entry)
-    before = lineage.of_silver(no_retention, "events")
+    before = lineage.of_silver(no_retention, contract())
     assert before.lacking == {}
     done = maintain_table(no_retention, "silver/events")
     assert done.kept[0].startswith("a run of silver/events is active, or was stopped")
     assert done.partitions_compacted == 0
-    assert lineage.of_silver(no_retention, "events") == before
+    assert lineage.of_silver(no_retention, contract()) == before
     applied = {"days": entry.touched_days, "ingestion_ids": ["x"], "method": "merge", "silver_version": 12}
     applied_inputs.record(no_retention, "events", run_id="again", now=no_retention.clock(), **applied)
     assert maintain_table(no_retention, "silver/events").partitions_compacted == 1
-    assert lineage.of_silver(no_retention, "events") == replace(before, silver_version=13)
+    assert lineage.of_silver(no_retention, contract()) == replace(before, silver_version=13)
 
 
 def test_more_than_a_table_remembers_is_reported_with_the_way_out(settings: Settings) -> None:
@@ -174,7 +174,7 @@ def test_a_compaction_after_a_stopped_run_hides_nothing_of_it(no_retention: Sett
     changing_silver(no_retention)
     append_to_silver(no_retention, ("k1", 2, 1), days=["2024-02-02"], ingestions=["x"])
     ingestions.record(no_retention, _ingested("x", date(2024, 2, 2)))
-    before = lineage.of_silver(no_retention, "events")
+    before = lineage.of_silver(no_retention, contract())
     assert before.lacking == {}
     DeltaTable(locations.silver(no_retention, "events")).optimize.compact()  # by whoever has not looked
-    assert lineage.of_silver(no_retention, "events") == replace(before, silver_version=13)
+    assert lineage.of_silver(no_retention, contract()) == replace(before, silver_version=13)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import date
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse.contracts import Catalog
+from lakehouse.contracts.loader import completed
 from lakehouse.gold.numbers import history
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement.undo import UndoError
@@ -15,11 +18,13 @@ from lakehouse.orchestration.common.backfill_lock import BackfillRunningError, b
 from lakehouse.orchestration.execution.in_process import RunFailedError
 from lakehouse.silver import audit_log
 from lakehouse.stages import promotion_rules, stage_log, staging
-from lakehouse.stages.stage_log import StageError, StageEventKind
+from lakehouse.stages.stage_log import StageError, StageEventKind, StageKind
 from lakehouse_tests.support.partner_feed import NOW, WEEK, PartnerFeed, feed_catalog, polled
-from lakehouse_tests.support.stopped_commits import Killed, kill_after, stopped_after_each_commit
+from lakehouse_tests.support.stopped_commits import Killed, kill_after
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import dagster as dg
     from pyspark.sql import SparkSession
 
@@ -54,7 +59,7 @@ def corrected(feed: PartnerFeed, amounts: list[int] = AFTER, name: str = "feed")
 def undo(feed: PartnerFeed, name: str) -> dict[str, int]:
     stage = stage_log.find(feed.settings, name)
     done = promotion_rules.undo(feed.settings, feed.catalog, stage, Run("undo", by="carla"), "wrong after all")
-    return {one.daily.name: len(one.result.published) for one in done}
+    return {undone.daily.name: len(undone.result.published) for undone in done}
 
 
 def test_readers_see_the_old_week_or_the_new_one_and_it_can_be_put_back(feed: PartnerFeed) -> None:
@@ -198,6 +203,59 @@ def test_a_number_that_changed_since_is_not_put_back(feed: PartnerFeed) -> None:
     assert feed.totals() == [AFTER[0] + 1, *AFTER[1:]]
 
 
+def test_bronze_is_read_again_as_a_stage(feed: PartnerFeed) -> None:
+    feed.deliver(MEANWHILE, ["broken,none,9"])
+    feed.publish(MEANWHILE)
+    assert feed.totals() == BEFORE, "a malformed row counts nowhere"
+    null_words = feed.catalog.sources["events"].model_copy(deep=True)
+    null_words.source.null_values.append("none")
+    feed.catalog = feed_catalog({"source": null_words.source.model_dump(mode="json")})
+    stage = feed.stage("again", kind=StageKind.REPARSE)
+    assert (stage.report.rows_staged, stage.report.days) == (1, [WEEK[1]])
+    assert stage.report.series[0].days[0].measures["sales"] == (1, 2)
+    assert feed.totals() == BEFORE
+    with pytest.raises(StageError, match="sales goes from 1 to 2"):
+        feed.promote("again")
+    feed.promote("again", sign_off="the row was forgotten")
+    assert [row[1] for row in feed.silver() if row[0] == WEEK[1]] == ["broken", "k9"]
+    assert feed.totals() == BEFORE, "the row is sound now, and has no amount"
+    with pytest.raises(StageError, match=r"no record of events reads otherwise under this contract \(8 read\)"):
+        feed.stage("nothing", kind=StageKind.REPARSE)
+    assert stopped_anywhere(lambda: undo(feed, "again")) > 0
+    assert feed.numbers()[WEEK[1]][1] == "rollback"
+
+
+def test_a_changed_metric_is_staged_before_it_is_deployed(feed: PartnerFeed) -> None:
+    doubled = feed_catalog(measures=[{"name": "total", "sql": "2 * sum(amount)", "type": "long", "additive": True}])
+    stage = feed.stage("doubled", kind=StageKind.CONTRACT, contract=doubled.metrics["totals"])
+    assert stage.report.series[0].totals["total"] == (sum(BEFORE), 2 * sum(BEFORE))
+    assert stage.report.days == []
+    with pytest.raises(StageError, match=r"the contract of totals is not the staged one yet .* put the staged file into"):
+        feed.promote("doubled", sign_off="new definition")
+    feed.catalog = doubled
+    with polled(feed.totals) as days:
+        feed.promote("doubled", sign_off="new definition")
+    assert days == [BEFORE, [2 * amount for amount in BEFORE]]
+
+
+def test_the_numbers_of_an_append_source_follow_the_staged_newest_rows(
+    settings: Settings, instance: dg.DagsterInstance, spark: SparkSession
+) -> None:
+    settings.now = NOW
+    append = feed_catalog({"materialization": {"reprocess_policy": "append"}, "changes": {}})
+    metric = completed(append.metrics["totals"], append.sources["events"])
+    feed = PartnerFeed(settings, instance, spark, Catalog(append.sources, {"totals": metric}))
+    feed.deliver(ARRIVED, ["a,10,8", "b,20,9"])
+    feed.publish(ARRIVED)
+    folder = Path(f"{settings.root}").parent / "feed"
+    feed.deliver(MEANWHILE, ["a,11,9"], folder)  # a newer row of the key, on another day
+    stage = feed.stage("moved", folder)
+    assert stage.report.days == [WEEK[1]], "silver has one more row"
+    assert {day.day: day.measures["total"] for day in stage.report.series[0].days} == {WEEK[0]: (10, None), WEEK[1]: (20, 31)}
+    feed.promote("moved", sign_off="known")
+    assert feed.totals() == [None, 31]
+
+
 def test_a_stage_that_is_stopped_anywhere_ends_the_same(feed: PartnerFeed) -> None:
     folder = corrected(feed)
     for commits in (1, 5, 9):
@@ -207,10 +265,10 @@ def test_a_stage_that_is_stopped_anywhere_ends_the_same(feed: PartnerFeed) -> No
                 feed.stage("v1.3", folder)
         assert stage_log.all_of(feed.settings) == []
     feed.stage("v1.3", folder)
-    assert stopped_after_each_commit(lambda: _promoted(feed), at_most=40) > 12
+    assert stopped_anywhere(lambda: _promoted(feed)) > 12
     assert (feed.totals(), feed.totals(feed.weekly)) == (AFTER, [sum(AFTER)])
     assert stage_log.find(feed.settings, "v1.3").state is StageEventKind.PROMOTED
-    assert stopped_after_each_commit(lambda: undo(feed, "v1.3")) > 0
+    assert stopped_anywhere(lambda: undo(feed, "v1.3")) > 0
     assert feed.totals() == BEFORE
 
 
@@ -222,3 +280,20 @@ def _promoted(feed: PartnerFeed) -> None:
         if Killed.__name__ in f"{problem}":
             raise Killed from problem
         raise
+
+
+def stopped_anywhere(step: Callable[[], object]) -> int:
+    """Stop a step after its first commit, repeat it and stop it after its second one, and so on, until it ends.
+
+    :returns: the number of stops.
+    """
+    for stops in count():
+        with pytest.MonkeyPatch.context() as patched:
+            kill_after(patched, stops + 1)
+            try:
+                step()
+            except Killed:
+                assert stops < 60, "it never comes to its end"
+            else:
+                return stops
+    raise AssertionError

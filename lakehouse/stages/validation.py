@@ -1,0 +1,165 @@
+"""What a stage would change: its side version of silver and gold is computed, and compared with what readers see.
+
+Belongs here: the order of these steps for each kind of input. Rows are computed in ``side_rows``, numbers in ``side_numbers``;
+the rules about the result are in ``stage_report``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.calendar.days import reach_ahead
+from lakehouse.contracts.series import source_read
+from lakehouse.delta import table_io
+from lakehouse.gold.numbers import published_table, served_version
+from lakehouse.ledger import ingestions
+from lakehouse.ledger.row_states import AdmissionStatus
+from lakehouse.reparse.read_again import read_again
+from lakehouse.snapshots.comparison import RowsComparison
+from lakehouse.stages import side_numbers, side_rows, staged_files
+from lakehouse.stages.side_numbers import Thresholds
+from lakehouse.stages.side_rows import SideRows
+from lakehouse.stages.stage_log import StageError, StageKind
+from lakehouse.stages.stage_report import DAY_THRESHOLD, SET_THRESHOLD, ChangedSeries, StageReport
+from lakehouse.text import json_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts import Catalog, MetricContract, SourceContract
+    from lakehouse.contracts.series import Series
+    from lakehouse.settings import Settings
+    from lakehouse.snapshots.comparison import FieldTotals
+
+
+@dataclass(frozen=True)
+class StagedChange:
+    """What a stage is computed from: the settings of its own lake, and the contracts as staged."""
+
+    lake: Settings
+    catalog: Catalog
+    source: SourceContract
+    kind: StageKind
+    about: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def changed_metric(self) -> str | None:
+        """The metric whose contract is staged."""
+        return self.about.get("metric")
+
+
+def validated(settings: Settings, staged: StagedChange, session: Callable[[], SparkSession], run_id: str) -> StageReport:
+    """Compute the side version of silver and gold, and report on it.
+
+    :raises StageError: if nothing would change.
+    """
+    contract, lake, source = staged.source, staged.lake, staged.source.dataset
+    seed = int(staged.about.get("seed", 0))
+    thresholds = Thresholds(
+        Decimal(staged.about.get("day_threshold", DAY_THRESHOLD)), Decimal(staged.about.get("set_threshold", SET_THRESHOLD))
+    )
+    version = table_io.version(locations.silver(settings, source), settings.storage_options)
+    counts = _take_input(settings, staged, session, run_id)
+    tables: dict[str, SideRows] = {}
+    if staged.changed_metric is None:
+        for table in contract.silver_tables:
+            days = side_rows.reached_days(settings, lake, table)
+            tables[table.silver_table] = side_rows.compute(session(), settings, lake, table, days, seed)
+    changed = [
+        _changed_series(settings, staged, session, metric, tables, thresholds)
+        for metric in staged.catalog.metrics_of(source)
+        if staged.changed_metric in {None, metric.name}
+    ]
+    main = tables.get(source, SideRows([], RowsComparison((0, 0), (0, 0), 0, 0, 0, []), []))
+    if not any(side.days for side in tables.values()) and not any(series.days_changed for series in changed):
+        msg = f"nothing of {source} would change: readers see these rows and numbers already; nothing is staged"
+        raise StageError(msg)
+    return StageReport(
+        silver_version=version,
+        **counts,
+        days=main.days,
+        rows=_rows_as_json(main.compared),
+        fields={one.name: _field_as_json(one) for one in main.compared.fields},
+        samples=main.samples,
+        seed=seed,
+        series=changed,
+        day_threshold=thresholds.day,
+        set_threshold=thresholds.whole_set,
+    )
+
+
+def _take_input(settings: Settings, staged: StagedChange, session: Callable[[], SparkSession], run_id: str) -> dict[str, int]:
+    """Bring the staged input into the lake of the stage; returns how many rows it has, malformed ones, and ones that wait."""
+    contract, lake = staged.source, staged.lake
+    if staged.kind is StageKind.FILES:
+        staged_files.ingest(lake, contract, session, run_id)
+        return _staged_counts(lake, contract)
+    if staged.changed_metric is not None:
+        return {"rows_staged": 0, "rows_malformed": 0, "rows_waiting": 0}
+    first, last = (date.fromisoformat(staged.about[name]) if name in staged.about else None for name in ("first", "last"))
+    read = read_again(settings, contract, session, first, last, lake)
+    if not read.rows_otherwise:
+        msg = (
+            f"no record of {contract.dataset} reads otherwise under this contract ({read.rows_read:,} read), and nothing is "
+            "staged; changed rules for rows are applied by 'lakehouse rebuild'"
+        )
+        raise StageError(msg)
+    return {"rows_staged": read.rows_otherwise, "rows_malformed": read.malformed_after, "rows_waiting": 0}
+
+
+def _changed_series(
+    settings: Settings,
+    staged: StagedChange,
+    session: Callable[[], SparkSession],
+    metric: MetricContract,
+    tables: Mapping[str, SideRows],
+    thresholds: Thresholds,
+) -> ChangedSeries:
+    """What the numbers of a metric would be; under a staged contract of its own, on all of its days."""
+    daily = served_version.daily(settings, staged.catalog, metric)
+    read = source_read(daily.metric, staged.source)
+    if staged.changed_metric is None:
+        rows, days = side_rows.read(session(), staged.lake, read), tables[read.silver_table].days
+    else:
+        live = locations.silver_of(settings, read)
+        rows = session().read.format("delta").load(live)
+        days = sorted(days_of_metric(settings, daily))
+    return side_numbers.changes(session(), settings, staged.lake, daily, rows, days, thresholds)
+
+
+def _staged_counts(lake: Settings, contract: SourceContract) -> dict[str, int]:
+    entries = ingestions.ingested(ingestions.all_of(lake, contract.dataset)).values()
+    log = table_io.read(locations.key_log(lake, contract.dataset), ["kind", "standing"], None, lake.storage_options)
+    waiting = 0
+    if log is not None:
+        waits = pc.and_(pc.equal(log["standing"], AdmissionStatus.QUARANTINED.value), pc.not_equal(log["kind"], "retire"))
+        waiting = pc.sum(waits).as_py() or 0
+    return {
+        "rows_staged": sum(entry.rows for entry in entries),
+        "rows_malformed": sum(entry.malformed for entry in entries),
+        "rows_waiting": waiting,
+    }
+
+
+def days_of_metric(settings: Settings, daily: Series) -> set[date]:
+    """The days of a metric: those that silver has rows for, and those that were published."""
+    silver, gold = locations.silver_read(settings, daily.metric), locations.gold(settings, daily)
+    days = reach_ahead(published_table.partitions(settings, silver, "event_date"), daily.metric.window)
+    return days | published_table.partitions(settings, gold, daily.by)
+
+
+def _rows_as_json(compared: RowsComparison) -> dict[str, object]:
+    names = ("rows", "keys", "only_before", "only_after", "changed")
+    return {name: getattr(compared, name) for name in names}
+
+
+def _field_as_json(totals: FieldTotals) -> dict[str, object]:
+    return {"filled": totals.filled, "total": None if totals.total is None else list(map(json_value, totals.total))}
