@@ -1,0 +1,81 @@
+"""The law of approvals: a correction is entered when enough different people agree, whatever else they try, and settled once."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse.contracts import Catalog
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.series import Series
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.operations.corrections import correction_flow
+from lakehouse.operations.corrections.correction_log import CorrectionError, Operation
+from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.lake import Lake, contract, csv_file
+from lakehouse_tests.support.lake_settings import lake_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+NEEDED = 3
+ARRIVED = date(2024, 1, 3)
+PEOPLE = st.sampled_from(["anna", "ben", "carl", "dora"])
+STEPS = st.lists(st.tuples(st.sampled_from(["approve", "approve", "approve", "reject"]), PEOPLE), max_size=7)
+METRIC = MetricContract.model_validate(
+    {
+        "metric": "total",
+        "source": "events",
+        "measures": [{"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}],
+        "publication": {"final_after": 3, "approvals": NEEDED},
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A row of a day whose number is final."""
+    made = Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(), spark)
+    made.settings.now = datetime(2024, 1, 9, 12, tzinfo=timezone.utc)
+    made.deliver(ARRIVED, csv_file(["a,10,2024-01-02T06:00:00Z,2024-01-03T06:00:00Z,insert,,"]))
+    made.ingest(ARRIVED)
+    made.update()
+    series = Series(METRIC)
+    follows = find_pending(made.settings, series)
+    restatement_days.restate(made.settings, made.contract, series, lambda: spark, follows.starts, Run("run"), follows)
+    return made
+
+
+@given(proposer=PEOPLE, steps=STEPS)
+@derandomized(30)
+def test_a_correction_of_a_final_number_is_entered_by_enough_different_people(
+    lake: Lake, proposer: str, steps: list[tuple[str, str]]
+) -> None:
+    catalog = Catalog({"events": lake.contract}, {"total": METRIC})
+    values = {"amount": "12"}
+    proposed = correction_flow.propose(lake.settings, catalog, "events", "a", Operation.CORRECT, values, proposer, "typo")
+    agreed, settled = {proposer}, None
+    for action, person in steps:
+        is_possible = settled is None and (action == "reject" or person not in agreed)
+        try:
+            if action == "approve":
+                done = correction_flow.approve(lake.settings, catalog, "events", proposed.correction_id, person, "checked")
+            else:
+                done = correction_flow.reject(lake.settings, "events", proposed.correction_id, person, "no")
+        except CorrectionError:
+            assert not is_possible
+            continue
+        assert is_possible
+        if action == "approve":
+            agreed.add(person)
+        settled = "rejected" if action == "reject" else "entered" if len(agreed) == NEEDED else None
+        assert (None if done.end is None else done.end.kind.value) == settled
+        assert set(done.agreed) == agreed
