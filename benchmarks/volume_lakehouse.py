@@ -53,11 +53,14 @@ def instance_in(home: Path) -> dg.DagsterInstance:
     return local_instance(home)
 
 
-def replay_of(root: Path, landing: Path, start: date, instance: dg.DagsterInstance) -> Replay:
-    """A replay of readings that arrive from ``start`` on, into a new lake."""
+def replay_of(root: Path, landing: Path, start: date, instance: dg.DagsterInstance, without: str = "") -> Replay:
+    """A replay of readings that arrive from ``start`` on, into a new lake.
+
+    :param without: lines that the contract of the source lacks.
+    """
     contracts = root / "contracts"
     contracts.mkdir(parents=True)
-    (contracts / "readings.yaml").write_text(_SOURCE.format(start=start, first=FIRST))
+    (contracts / "readings.yaml").write_text(_SOURCE.format(start=start, first=FIRST).replace(without, ""))
     (contracts / "consumption.yaml").write_text(_METRIC)
     settings = Settings(root=str(root), landing=str(landing), contracts=contracts, bundled_contracts=False, spark_memory=HEAP)
     return Replay(settings, load_catalog(contracts, bundled=False), "readings", instance)

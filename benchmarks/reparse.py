@@ -1,0 +1,71 @@
+"""Reading all records again against their first load, in one process over the same lake.
+
+    python benchmarks/reparse.py [--rows 1000000] [--files 4] [--days 200]
+
+The first load lacks a field (``price``); then the contract has it, and every record reads otherwise. Prints one JSON object:
+seconds of the first load, of each step of the reading up to silver and gold, and their ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from volume_files import generate
+from volume_lakehouse import instance_in, replay_of
+
+from lakehouse.contracts import load_catalog
+from lakehouse.orchestration.common.resources import LakeSpark
+from lakehouse.orchestration.execution.catch_up import catch_up
+from lakehouse.orchestration.execution.in_process import InProcess
+from lakehouse.reparse import apply as reading
+from lakehouse.reparse import folder
+from lakehouse.reparse.read_again import read_again
+
+_FORGOTTEN = '    - {name: price, type: "decimal(9,4)"}\n'
+
+
+def seconds_of(work: Any) -> float:
+    """How long a call takes."""
+    start = time.perf_counter()
+    work()
+    return round(time.perf_counter() - start, 1)
+
+
+def main() -> None:
+    """Load the rows, read them again, print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name, value in {"rows": 1_000_000, "files": 4, "days": 200}.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as home, instance_in(Path(home)) as instance:
+        landing, root = Path(scratch, "landing"), Path(scratch, "lake")
+        load, _ = generate(landing, arguments.rows, arguments.files, arguments.days, 1, 1)
+        shutil.rmtree(landing / f"{load + timedelta(days=1)}")
+        replay = replay_of(root, landing, load, instance, without=_FORGOTTEN)
+        contract = root / "contracts" / "readings.yaml"
+        figures: dict[str, Any] = {"first load": seconds_of(lambda: list(replay.days([load])))}
+        contract.write_text(contract.read_text() + _FORGOTTEN)
+        catalog = load_catalog(contract.parent, bundled=False)
+        settings, session = replay._settings, LakeSpark(long_lived=True).session
+        source = catalog.sources["readings"]
+        with folder.temporary(settings, "readings") as into:
+            figures["read again"] = seconds_of(lambda: read_again(settings, source, session, None, None, into))
+            apply = {"by": "anna", "reason": "a forgotten field"}
+            figures["put into force"] = seconds_of(lambda: reading.apply(settings, source, session, into, **apply))
+        layers = InProcess(settings, catalog, instance)
+        figures["silver and gold"] = seconds_of(lambda: catch_up(settings, catalog, "readings", layers))
+        again = sum(figures[name] for name in ("read again", "put into force", "silver and gold"))
+        print(json.dumps(figures | {"ratio": round(again / figures["first load"], 2)}, indent=1), flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
