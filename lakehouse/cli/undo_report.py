@@ -26,11 +26,11 @@ def print_undone(settings: Settings, catalog: Catalog, done: Sequence[UndoneSeri
     :param restate: update the roll-ups now instead.
     """
     for undone in done:
-        name, result = undone.daily.name, undone.result
+        series, result = undone.daily.name, undone.result
         if result.published:
-            out.print(f"gold/{name}: put back {_listed([one.start for one in result.published])}.", soft_wrap=True)
+            out.print(f"gold/{series}: put back {_listed([one.start for one in result.published])}.", soft_wrap=True)
         if result.unchanged:
-            out.print(f"gold/{name}: put back before, or unchanged: {_listed(result.unchanged)}.", soft_wrap=True)
+            out.print(f"gold/{series}: put back before, or unchanged: {_listed(result.unchanged)}.", soft_wrap=True)
         if undone.first:
             first = f"    first published by {name}, without a number to go back to: {_listed(undone.first)}"
             out.print(first, style="yellow", soft_wrap=True)

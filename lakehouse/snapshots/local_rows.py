@@ -115,12 +115,12 @@ def computed(
     on_days = {"event_date": days}
     if policy.chooses_deliveries and not _are_few(settings, source, {} if policy.chooses_for_table else on_days):
         return None
-    asked = on_days | ({} if keys is None else {"record_key": keys})
-    concerned = key_log.keys_at_most(settings, source, asked, at_most)
+    concerning = on_days | ({} if keys is None else {"record_key": keys})
+    concerned = key_log.keys_at_most(settings, source, concerning, at_most)
     if concerned is None:
         return None
     then = judgement_history.as_of(settings, source, ids)
-    concerned = pc.unique(pa.chunked_array([concerned, *table_io.meeting(then, asked)["record_key"].chunks], pa.string()))
+    concerned = pc.unique(pa.chunked_array([concerned, *table_io.meeting(then, concerning)["record_key"].chunks], pa.string()))
     log = key_log.about(settings, source, [*contests.RANKED, "standing"], concerned)
     claimed = key_log.SCHEMA.empty_table().select([*contests.RANKED, "standing"]) if log is None else log
     about_these = then.filter(pc.is_in(then["record_key"], value_set=concerned)).select(claimed.column_names)

@@ -107,7 +107,7 @@ class Lake:
 
     def inputs(self) -> set[str]:
         """The ids of everything that silver is computed from now."""
-        return set(lineage.of_silver(self.settings, self.contract.dataset).ids)
+        return set(lineage.of_silver(self.settings, self.contract).ids)
 
     def newest(self) -> set[Row]:
         """The newest row of each key, as the table beside silver holds them; no row is there twice."""

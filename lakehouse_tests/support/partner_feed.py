@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.contracts import Catalog
+from lakehouse.contracts.loader import completed
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
@@ -43,7 +44,8 @@ _MEASURES = [
 def feed_catalog(source: Mapping[str, Any] | None = None, **metric: Any) -> Catalog:
     """A source and a metric over it, with weeks."""
     fields = {"metric": "totals", "source": "events", "measures": _MEASURES, "publication": _PUBLICATION, "consumers": ["books"]}
-    return Catalog({"events": contract(**(source or {}))}, {"totals": MetricContract.model_validate({**fields, **metric})})
+    events = contract(**(source or {}))
+    return Catalog({"events": events}, {"totals": completed(MetricContract.model_validate({**fields, **metric}), events)})
 
 
 @dataclass

@@ -69,11 +69,11 @@ def _of_bronze(
     path = locations.bronze(settings, contract.dataset)
     table = table_io.open_table(path, settings.storage_options)
     held = set(columns) if table is None else {item.name for item in table.schema().fields}
-    found = dataframes.scan(spark, settings, path, [name for name in columns if name in held], where)
+    scanned = dataframes.scan(spark, settings, path, [name for name in columns if name in held], where)
     if held.issuperset(columns):
-        return found
+        return scanned
     kinds = dict(bronze_columns(contract))
-    return found.select(*(name if name in held else F.lit(None).cast(kinds[name]).alias(name) for name in columns))
+    return scanned.select(*(name if name in held else F.lit(None).cast(kinds[name]).alias(name) for name in columns))
 
 
 def sound_rows(
@@ -90,22 +90,22 @@ def sound_rows(
     """
     source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
     read = [*columns, "malformed_reason"]
-    found = rows(spark, settings, contract, read, where, ids)
+    in_place = rows(spark, settings, contract, read, where, ids)
     if staged is not None:
-        found = _with_staged(spark, found, settings, staged, source, read)
-    found = found.where(F.col("malformed_reason").isNull()).select(*columns)
-    return redacted(spark, found, redactions.keys_by_field(settings, source))
+        in_place = _with_staged(spark, in_place, settings, staged, source, read)
+    sound = in_place.where(F.col("malformed_reason").isNull()).select(*columns)
+    return redacted(spark, sound, redactions.keys_by_field(settings, source))
 
 
 def _with_staged(
-    spark: SparkSession, found: DataFrame, settings: Settings, staged: Settings, source: str, columns: Sequence[str]
+    spark: SparkSession, live: DataFrame, settings: Settings, staged: Settings, source: str, columns: Sequence[str]
 ) -> DataFrame:
     path = locations.readings(staged, source)
     if table_io.open_table(path, staged.storage_options) is None:
         new = ingestions.only_in(staged, settings, source)
-        return found.unionByName(dataframes.scan(spark, staged, locations.bronze(staged, source), columns, {"ingestion_id": new}))
+        return live.unionByName(dataframes.scan(spark, staged, locations.bronze(staged, source), columns, {"ingestion_id": new}))
     added = dataframes.scan(spark, staged, path, columns, {})
-    return found.join(added.select(*ROW_ID), list(ROW_ID), "left_anti").select(*columns).unionByName(added)
+    return live.join(added.select(*ROW_ID), list(ROW_ID), "left_anti").select(*columns).unionByName(added)
 
 
 def redacted(spark: SparkSession, rows: DataFrame, keys_by_field: Mapping[str, Collection[str]]) -> DataFrame:

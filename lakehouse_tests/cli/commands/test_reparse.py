@@ -61,3 +61,11 @@ def test_what_would_change_is_shown_before_it_is_put_into_force(tmp_path: Path) 
     (record,) = json.loads(lakehouse("trace", "sales", "1", "--json"))["records"]
     assert (record["event_date"], record["reading"]["reason"]) == ("2024-11-06", "the shops are in Tokyo")
     assert "No row reads otherwise" in lakehouse(*command, "--now")
+    listed = lakehouse("stage", "list", "sales")
+    assert "reparse-sales-2024-11-06  sales  promoted" in listed
+    told = json.loads(lakehouse("stage", "show", "reparse-sales-2024-11-06", "--json"))
+    assert (told["state"], [event["by"] for event in told["events"]]) == ("promoted", ["anna"] * 3)
+    assert told["report"]["series"][0]["rollups"] == {"revenue_weekly": ["2024-W45"], "revenue_monthly": ["2024-11"]}
+    undone = lakehouse("stage", "undo", "reparse-sales-2024-11-06", "--by", "ben", "--reason", "they are not")
+    assert "gold/revenue: put back 2024-11-05." in undone
+    assert "first published by the stage, without a number to go back to: 2024-11-06" in undone

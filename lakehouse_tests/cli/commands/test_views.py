@@ -61,4 +61,4 @@ def test_the_earlier_command_prints_its_query_and_names_the_new_one(folder: Path
     done = CliRunner().invoke(app, ["view", "events", "--engine", "spark"])
     assert done.exit_code == 0, done.output
     assert "'lakehouse view' is deprecated" in done.output
-    assert "PARTITION BY record_key ORDER BY" in done.output.replace("\n", " ")
+    assert "/silver/events`" in done.output.replace("\n", "")

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.contracts import Catalog
-from lakehouse.contracts.loader import completed
 from lakehouse.gold.numbers import history
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement.undo import UndoError
@@ -243,8 +241,7 @@ def test_the_numbers_of_an_append_source_follow_the_staged_newest_rows(
 ) -> None:
     settings.now = NOW
     append = feed_catalog({"materialization": {"reprocess_policy": "append"}, "changes": {}})
-    metric = completed(append.metrics["totals"], append.sources["events"])
-    feed = PartnerFeed(settings, instance, spark, Catalog(append.sources, {"totals": metric}))
+    feed = PartnerFeed(settings, instance, spark, append)
     feed.deliver(ARRIVED, ["a,10,8", "b,20,9"])
     feed.publish(ARRIVED)
     folder = Path(f"{settings.root}").parent / "feed"
@@ -265,7 +262,7 @@ def test_a_stage_that_is_stopped_anywhere_ends_the_same(feed: PartnerFeed) -> No
                 feed.stage("v1.3", folder)
         assert stage_log.all_of(feed.settings) == []
     feed.stage("v1.3", folder)
-    assert stopped_anywhere(lambda: _promoted(feed)) > 12
+    assert stopped_anywhere(lambda: _promoted(feed)) > 4
     assert (feed.totals(), feed.totals(feed.weekly)) == (AFTER, [sum(AFTER)])
     assert stage_log.find(feed.settings, "v1.3").state is StageEventKind.PROMOTED
     assert stopped_anywhere(lambda: undo(feed, "v1.3")) > 0
