@@ -1,17 +1,21 @@
 """Two sets of rows of a source, compared: rows, keys, and the total of each field.
 
-Belongs here: the comparison of any two tables with the content columns of Silver, in one pass of Spark over both. Where the rows
-come from belongs to ``rows``.
+Belongs here: the comparison of any two tables with the content columns of Silver, in one pass of Spark over both, and the same
+for rows in memory. Where the rows come from belongs to ``rows``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.delta.columns import content_columns
+from lakehouse.dispositions.row_groups import groups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,6 +107,41 @@ def compare(before: DataFrame, after: DataFrame, contract: SourceContract) -> Ro
             for number, (name, kind) in enumerate(fields)
         ],
     )
+
+
+def compare_here(before: pa.Table, after: pa.Table, contract: SourceContract) -> tuple[RowsComparison, pa.Array]:
+    """The same as :func:`compare` for rows in memory, and the keys that differ."""
+    content = [name for name, _ in content_columns(contract)]
+    both = pa.concat_tables([before.select(content), after.select(content)])
+    is_after = np.arange(len(both)) >= len(before)
+    key, place = groups(both["record_key"]), groups(*(both[name] for name in content))
+    count = key.max(initial=-1) + 1
+    signed = np.bincount(place, np.where(is_after, 1, -1))
+    differs = np.bincount(key, signed[place] != 0, minlength=count) > 0
+    in_before, in_after = (np.bincount(key[side], minlength=count) > 0 for side in (~is_after, is_after))
+    fields = [(field.name, field.type) for field in contract.typed_fields]
+    compared = RowsComparison(
+        rows=(len(before), len(after)),
+        keys=(int(in_before.sum()), int(in_after.sum())),
+        only_before=int((in_before & ~in_after).sum()),
+        only_after=int((in_after & ~in_before).sum()),
+        changed=int((in_before & in_after & differs).sum()),
+        fields=[
+            FieldTotals(
+                name,
+                (len(before) - before[name].null_count, len(after) - after[name].null_count),
+                (_total(before[name], kind), _total(after[name], kind)) if _is_number(kind) else None,
+            )
+            for name, kind in fields
+        ],
+    )
+    return compared, pc.unique(both["record_key"].filter(pa.array(differs[key])))
+
+
+def _total(values: pa.ChunkedArray, kind: str) -> Any:
+    """The sum of a field; exact unless the field is a double."""
+    wide = pa.float64() if kind in _DOUBLES else pa.decimal128(38, 0) if kind in _WHOLE else values.type
+    return pc.sum(values.cast(wide)).as_py()
 
 
 def _side(rows: DataFrame, content: Sequence[str], before: int, after: int) -> DataFrame:

@@ -14,6 +14,7 @@ from deltalake import write_deltalake
 
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
+from lakehouse.contracts.series import source_days
 from lakehouse.gold.numbers import history, lifecycle, published_table
 from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.gold.numbers.lifecycle import State
@@ -89,10 +90,11 @@ def _computed(
     """The numbers of some days from staged rows, and from live rows of the days that the stage does not change."""
     if not days:
         return {}
-    live = metric_query.silver_rows(spark, settings, daily.metric, days)
-    live = live.where(~live.event_date.isin(sorted(changed_days)))
     read = metric_query.columns_read(daily.metric, staged_rows.columns)
-    rows = staged_rows.select(*read).unionByName(live, allowMissingColumns=True)
+    rows = staged_rows.select(*read)
+    if set(source_days(daily.metric, days)) - set(changed_days):
+        live = metric_query.silver_rows(spark, settings, daily.metric, days)
+        rows = rows.unionByName(live.where(~live.event_date.isin(sorted(changed_days))), allowMissingColumns=True)
     return metric_query.by_day(metric_query.compute(rows, daily.metric, days).toArrow(), daily.metric)
 
 

@@ -6,9 +6,12 @@ computed by ``silver.merge.state``. The numbers that follow from them belong to 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
@@ -26,6 +29,7 @@ from lakehouse.spark.session import sized_for
 from lakehouse.stages import side_merge
 from lakehouse.stages.stage_log import StageError
 from lakehouse.stages.stage_report import SampledRow
+from lakehouse.text import json_value
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -82,7 +86,7 @@ def compute(
         msg = f"silver/{contract.silver_table} has no rows yet, so there is nothing to compare with: deliver the files as usual"
         raise StageError(msg)
     if side_merge.is_possible(settings, stage, contract, days):
-        return _merged(spark, settings, stage, contract, days, seed)
+        return _merged(settings, stage, contract, days, seed)
     kinds = dict(silver_columns(contract))
     columns = list(kinds)
     with sized_for(spark, settings, many=_rows_of(settings, contract) + _rows_of(stage, contract) > settings.local_rows):
@@ -103,22 +107,22 @@ def compute(
     return SideRows(sorted(changed), compared, samples)
 
 
-def _merged(
-    spark: SparkSession, settings: Settings, stage: Settings, contract: SourceContract, days: Collection[date], seed: int
-) -> SideRows:
-    """The same for few rows, merged in this process."""
+def _merged(settings: Settings, stage: Settings, contract: SourceContract, days: Collection[date], seed: int) -> SideRows:
+    """The same for few rows, merged and compared in this process."""
     changed, live, staged = side_merge.merge(settings, stage, contract, days)
-    columns = [name for name, _ in content_columns(contract)]
-    before, after = (dataframes.local(spark, rows.select(columns)) for rows in (live, staged))
-    with sized_for(spark, settings, many=len(live) > dataframes.FEW_ROWS):
-        compared = comparison.compare(before, after, contract)
-        samples = _sampled(before, after, contract, seed) if changed else []
-    return SideRows(sorted(changed), compared, samples)
+    compared, differing = comparison.compare_here(live, staged, contract)
+    columns, keys = [name for name, _ in content_columns(contract)], _chosen(differing.to_pylist(), seed)
+    sides = (
+        rows.filter(pc.is_in(rows["record_key"], value_set=pa.array(keys, pa.string()))).select(columns).to_pylist()
+        for rows in (live, staged)
+    )
+    return SideRows(sorted(changed), compared, _samples(keys, *sides))
 
 
-def read(spark: SparkSession, stage: Settings, contract: SourceContract) -> DataFrame:
-    """The silver rows of a stage."""
-    return spark.read.format("delta").load(locations.silver_of(stage, contract))
+def read(spark: SparkSession, stage: Settings, contract: SourceContract, days: Collection[date]) -> DataFrame:
+    """The silver rows of a stage on some days."""
+    columns = [name for name, _ in silver_columns(contract)]
+    return dataframes.scan(spark, stage, locations.silver_of(stage, contract), columns, {"event_date": days})
 
 
 def _write(rows: DataFrame, stage: Settings, contract: SourceContract) -> None:
@@ -133,20 +137,30 @@ def _write(rows: DataFrame, stage: Settings, contract: SourceContract) -> None:
 
 
 def _sampled(before: DataFrame, after: DataFrame, contract: SourceContract, seed: int) -> list[SampledRow]:
-    """Some of the keys whose content differs, the same ones for the same seed and rows."""
-    columns = content_columns(contract)
-    content = [name for name, _ in columns]
+    """Some of the keys whose content differs, the same ones for the same seed."""
+    content = [name for name, _ in content_columns(contract)]
     signed = before.select(*content, F.lit(-1).alias("_sign")).unionByName(after.select(*content, F.lit(1).alias("_sign")))
-    differing = signed.groupBy(*content).agg(F.sum("_sign").alias("_sign")).where("_sign <> 0")
-    # Decimals as text: as JSON numbers they would lose their last zeros.
-    shown = [F.col(name).cast("string").alias(name) if kind.startswith("decimal") else name for name, kind in columns]
-    text = F.to_json(F.struct(*shown), {"ignoreNullFields": "false"})
-    of_keys = differing.groupBy("record_key").agg(
-        F.sort_array(F.collect_list(F.when(F.col("_sign") < 0, text))).alias("before"),
-        F.sort_array(F.collect_list(F.when(F.col("_sign") > 0, text))).alias("after"),
-    )
-    chosen = of_keys.orderBy(F.xxhash64("record_key", F.lit(seed)), "record_key").limit(_SAMPLED)
-    return [SampledRow(**row.asDict()) for row in chosen.collect()]
+    differing = signed.groupBy(*content).agg(F.sum("_sign").alias("_sign")).where("_sign <> 0").select("record_key").distinct()
+    in_order = differing.orderBy(F.sha2(F.concat(F.lit(f"{seed}|"), "record_key"), 256)).limit(_SAMPLED)
+    keys = [row[0] for row in in_order.collect()]
+    sides = (rows.where(F.col("record_key").isin(keys)).select(*content).toArrow().to_pylist() for rows in (before, after))
+    return _samples(keys, *sides)
+
+
+def _chosen(keys: list[str], seed: int) -> list[str]:
+    return sorted(keys, key=lambda key: hashlib.sha256(f"{seed}|{key}".encode()).hexdigest())[:_SAMPLED]
+
+
+def _samples(keys: list[str], before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[SampledRow]:
+    """The rows of keys on both sides, as JSON."""
+    sides = []
+    for rows in (before, after):
+        texts: dict[str, list[str]] = {key: [] for key in keys}
+        for row in rows:
+            plain = {name: json_value(value) for name, value in row.items()}
+            texts[row["record_key"]].append(json.dumps(plain, default=str, ensure_ascii=False))
+        sides.append(texts)
+    return [SampledRow(record_key=key, before=sorted(sides[0][key]), after=sorted(sides[1][key])) for key in keys]
 
 
 def _rows_of(settings: Settings, contract: SourceContract) -> int:

@@ -127,7 +127,8 @@ def _changed_series(
     daily = served_version.daily(settings, staged.catalog, metric)
     read = source_read(daily.metric, staged.source)
     if staged.changed_metric is None:
-        rows, days = side_rows.read(session(), staged.lake, read), tables[read.silver_table].days
+        days = tables[read.silver_table].days
+        rows = side_rows.read(session(), staged.lake, read, days)
     else:
         live = locations.silver_of(settings, read)
         rows = session().read.format("delta").load(live)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["_instance", "_lake"]
 pytestmark = [pytest.mark.slow, needs_earthquakes]
 
-FIRST, HELD_FROM, LAST = date(2018, 1, 1), date(2018, 1, 13), date(2018, 1, 22)
+FIRST, HELD_FROM, LAST = date(2018, 1, 1), date(2018, 1, 18), date(2018, 1, 31)
 
 
 def split(day: date, landing: Path, feed: Path) -> None:

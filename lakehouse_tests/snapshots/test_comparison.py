@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lakehouse.cli import snapshot_report
 from lakehouse.delta.columns import content_columns, ddl
-from lakehouse.snapshots.comparison import RowsComparison, compare
+from lakehouse.snapshots.comparison import RowsComparison, compare, compare_here
 from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import contract
 
@@ -52,13 +52,17 @@ def totals(rows: list[tuple[Any, ...]], position: int) -> tuple[int, Any]:
 @derandomized(12)
 @given(before=_rows, after=_rows)
 def test_it_counts_what_a_plain_model_counts(spark: SparkSession, before: list[Any], after: list[Any]) -> None:
-    compared = compare(table(spark, before), table(spark, after), SALES)
+    sides = [table(spark, side) for side in (before, after)]
+    compared = compare(*sides, SALES)
+    here, differing = compare_here(*(side.toArrow() for side in sides), SALES)
+    assert here == compared, "in memory as by Spark"
     keys = [{row[0] for row in side} for side in (before, after)]
     of_key = [{key: Counter(row for row in side if row[0] == key) for key in keys[0] & keys[1]} for side in (before, after)]
     assert compared.rows == (len(before), len(after))
     assert compared.keys == (len(keys[0]), len(keys[1]))
     assert (compared.only_before, compared.only_after) == (len(keys[0] - keys[1]), len(keys[1] - keys[0]))
     assert compared.changed == sum(of_key[0][key] != of_key[1][key] for key in of_key[0])
+    assert set(differing.to_pylist()) == (keys[0] ^ keys[1]) | {key for key in of_key[0] if of_key[0][key] != of_key[1][key]}
     assert compared.equal == (Counter(before) == Counter(after))
     for field, position in zip(compared.fields[1:], (1, 2, 3)):
         (filled_before, total_before), (filled_after, total_after) = totals(before, position), totals(after, position)

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 #: What identifies a row.
 ROW_ID = ("ingestion_id", "line_number")
-READING_ID, NUMBER = "reading_id", "reading_number"
+#: No field of a contract begins with an underscore.
+READING_ID, NUMBER = "_reading_id", "_reading_number"
 #: The arrival time of the row in Bronze: records without an arrival time of their own keep it.
-RECEIVED = "received_at"
+RECEIVED = "_received_at"
 
 
 def columns(contract: SourceContract) -> Columns:

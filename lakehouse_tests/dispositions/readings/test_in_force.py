@@ -51,11 +51,11 @@ def test_the_newest_reading_among_the_inputs_has_the_row(
 ) -> None:
     settings = lake_settings(tmp_path_factory.mktemp("lake"))
     row_writer.append(
-        locations.bronze(settings, "events"), rows(first).drop_columns(["received_at", "reading_id", "reading_number"])
+        locations.bronze(settings, "events"), rows(first).drop_columns(["_received_at", "_reading_id", "_reading_number"])
     )
     names = [f"operation:{number}" for number in data.draw(st.permutations(range(len(later))))]
     for number, (reading_id, keys) in enumerate(zip(names, later), start=1):
-        read = rows({line: key for line, key in keys.items() if line in first}, reading_id=reading_id, reading_number=number)
+        read = rows({line: key for line, key in keys.items() if line in first}, _reading_id=reading_id, _reading_number=number)
         row_writer.append(locations.readings(settings, "events"), read, partition_by=["arrival_date"])
     requested = data.draw(st.sets(st.sampled_from(names))) if names else set()
     for reading_id in requested:
@@ -93,10 +93,17 @@ def test_a_row_names_the_reading_that_is_in_force_for_it(tmp_path: Path) -> None
     for number, reading_id in enumerate(["operation:z", "operation:a", "operation:stopped"], start=1):
         row_writer.append(
             locations.readings(settings, "events"),
-            rows({1: "c"}, reading_id=reading_id, reading_number=number),
+            rows({1: "c"}, _reading_id=reading_id, _reading_number=number),
             partition_by=["arrival_date"],
         )
     for reading_id in ("operation:z", "operation:a"):
         request(settings, reading_id)
     named = in_force.requests_of(settings, "events", [("file", 1), ("file", 2)])
     assert {row: entry.operation_id for row, entry in named.items()} == {("file", 1): "operation:a"}
+
+
+def test_a_source_may_have_fields_of_any_name() -> None:
+    fields = [{"name": name, "type": "string"} for name in ("reading_id", "reading_number", "received_at")]
+    named = contract(model={"fields": fields}, primary_key=["reading_id"])
+    names = [name for name, _ in table.columns(named)]
+    assert len(names) == len(set(names))
