@@ -26,6 +26,7 @@ from lakehouse.reparse import changed_claims, redacted_keys
 from lakehouse.silver.rebuild import PlannedRebuild
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark.commits import MergeClauses
+from lakehouse.spark.session import sized_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,8 +167,9 @@ def _copy_rows(
     if held is None:
         return
     if table_io.rows_at_most(held, {}) > settings.local_rows:
-        frame = session().read.format("delta").load(read).withColumn(NUMBER, F.lit(number).cast("bigint"))
-        spark_commits.append_alone(frame, settings, path, app_id, version, why)
+        with sized_for(session(), settings, many=True):
+            frame = session().read.format("delta").load(read).withColumn(NUMBER, F.lit(number).cast("bigint"))
+            spark_commits.append_alone(frame, settings, path, app_id, version, why)
         return
     schema = arrow_schema(columns)
     rows = table_io.read_version(held, schema.names).drop_columns([NUMBER])
@@ -199,7 +201,8 @@ def _replace_claims(
         merged = after.select(*columns, F.lit(False).alias("_gone")).unionByName(
             gone.select(*columns, F.lit(True).alias("_gone"))
         )
-        spark_commits.merge(spark, settings, merged, path, clauses, why)
+        with sized_for(spark, settings, many=True):
+            spark_commits.merge(spark, settings, merged, path, clauses, why)
         return
     table = row_writer.open_or_create(path, key_log.SCHEMA, settings.storage_options)
     claims = list(changed_claims.replacements(settings, from_, source))
