@@ -13,12 +13,11 @@ import json
 import os
 import shutil
 import tempfile
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from volume_files import generate
+from volume_files import generate, seconds_of
 from volume_lakehouse import instance_in, replay_of
 
 from lakehouse.contracts import load_catalog
@@ -30,13 +29,6 @@ from lakehouse.reparse import folder
 from lakehouse.reparse.read_again import read_again
 
 _FORGOTTEN = '    - {name: price, type: "decimal(9,4)"}\n'
-
-
-def seconds_of(work: Any) -> float:
-    """How long a call takes."""
-    start = time.perf_counter()
-    work()
-    return round(time.perf_counter() - start, 1)
 
 
 def main() -> None:

@@ -13,13 +13,12 @@ import json
 import os
 import shutil
 import tempfile
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from volume_files import generate, write_readings
+from volume_files import generate, seconds_of, write_readings
 from volume_lakehouse import instance_in, replay_of
 
 from lakehouse.orchestration.common.resources import LakeSpark
@@ -32,13 +31,6 @@ if TYPE_CHECKING:
     from lakehouse.orchestration.execution.replay import Replay
 
 _ROUNDS = 3
-
-
-def seconds_of(work: Any) -> float:
-    """How long a call takes."""
-    start = time.perf_counter()
-    work()
-    return round(time.perf_counter() - start, 1)
 
 
 def compared(replay: Replay, feed: Path, landing: Path, arrival: date, name: str) -> dict[str, float]:

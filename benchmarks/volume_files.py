@@ -53,6 +53,13 @@ def write_readings(path: Path, rng: Any, first: int, rows: int, event_days: Any,
     pa_csv.write_csv(text, path, pa_csv.WriteOptions(quoting_style="none"))
 
 
+def seconds_of(work: Callable[[], Any]) -> float:
+    """How long a call takes."""
+    start = time.perf_counter()
+    work()
+    return round(time.perf_counter() - start, 1)
+
+
 def timed(arrival_day: Callable[[date], Any], arrival_days: list[date]) -> str:
     """Process both days; gives the seconds of each, and the largest resident memory of this Python process, as JSON."""
     seconds = []

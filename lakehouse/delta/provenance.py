@@ -13,6 +13,7 @@ from lakehouse import locations
 from lakehouse.delta import commit_log, table_io
 
 if TYPE_CHECKING:
+    from lakehouse.contracts import Catalog
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
@@ -40,6 +41,12 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
         without["rows"] = True
     content = contract.model_dump_json(exclude=without | {"publication": {"approvals"}})
     return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+def of_contracts(catalog: Catalog, source: str) -> dict[str, str]:
+    """The versions of a source's contract and of those of the metrics that read it, by name."""
+    metrics = {metric.name: of_contract(metric) for metric in catalog.metrics_of(source)}
+    return {source: of_contract(catalog.sources[source])} | metrics
 
 
 def stamp(contract: SourceContract) -> dict[str, str]:

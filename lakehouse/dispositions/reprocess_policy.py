@@ -73,6 +73,8 @@ class ReprocessPolicy(ABC):
     merges_pending: ClassVar[bool] = False
     #: Whether the claims about one key contend with each other; otherwise every admitted row lives.
     keys_contend: ClassVar[bool] = True
+    #: Whether a row may change every day on which its key has been: it may move the key, or end the newest row of it there.
+    reaches_days_of_keys: ClassVar[bool] = False
     #: Whether they contend on each event day separately, so that a key may live on several days.
     contends_per_day: ClassVar[bool] = False
     #: Whether silver is computed only from chosen deliveries (see :meth:`choose`).
@@ -85,8 +87,8 @@ class ReprocessPolicy(ABC):
     def affected_days(
         self,
         row_days: set[date],
-        days_of_keys: Callable[[], Collection[date]],  # noqa: ARG002 (each policy reads what it needs)
-        all_days: Callable[[], Collection[date]],  # noqa: ARG002
+        days_of_keys: Callable[[], Collection[date]],
+        all_days: Callable[[], Collection[date]],  # noqa: ARG002 (each policy reads what it needs)
     ) -> set[date]:
         """The event days whose content in silver some rows may change.
 
@@ -94,7 +96,7 @@ class ReprocessPolicy(ABC):
         :param days_of_keys: reads every event day on which the rows' keys have been.
         :param all_days: reads every event day of the source.
         """
-        return row_days
+        return row_days.union(days_of_keys()) if self.reaches_days_of_keys else row_days
 
     def choose(self, shares: Mapping[date, Sequence[Share]], days: Collection[date]) -> dict[date, Choice]:  # noqa: ARG002
         """The ingestions that each event day is computed from; empty if every one counts.
@@ -123,15 +125,7 @@ class MergePolicy(ReprocessPolicy):
 
     name = "merge"
     merges_pending = True
-
-    def affected_days(
-        self,
-        row_days: set[date],
-        days_of_keys: Callable[[], Collection[date]],
-        all_days: Callable[[], Collection[date]],  # noqa: ARG002 (see the base class)
-    ) -> set[date]:
-        """A row may move its key from any day on which it has been."""
-        return row_days.union(days_of_keys())
+    reaches_days_of_keys = True
 
 
 class AppendPolicy(ReprocessPolicy):
@@ -139,15 +133,7 @@ class AppendPolicy(ReprocessPolicy):
 
     name = "append"
     keys_contend = False
-
-    def affected_days(
-        self,
-        row_days: set[date],
-        days_of_keys: Callable[[], Collection[date]],
-        all_days: Callable[[], Collection[date]],  # noqa: ARG002 (see the base class)
-    ) -> set[date]:
-        """A row may end the newest row of its key on any day on which the key has been."""
-        return row_days.union(days_of_keys())
+    reaches_days_of_keys = True
 
 
 class OverwritePartitionPolicy(ReprocessPolicy):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.delta import provenance, table_io
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement import undo as restatement_undo
 from lakehouse.stages import stage_log, staging
@@ -72,7 +72,7 @@ def undo(settings: Settings, catalog: Catalog, stage: Stage, run: Run, reason: s
 
 def _check_contracts(catalog: Catalog, stage: Stage) -> None:
     """:raises StageError: if a contract is not the one that the stage was computed under."""
-    computed, now = stage.validated.contracts, staging.contract_versions(catalog, stage.source)
+    computed, now = stage.validated.contracts, provenance.of_contracts(catalog, stage.source)
     other = [name for name in sorted({*computed, *now}) if computed.get(name) != now.get(name)]
     if not other:
         return

@@ -112,7 +112,7 @@ def create(
         reason=request.reason,
         recorded_at=settings.clock(),
         about=request.about,
-        contracts=contract_versions(staged.catalog, request.source),
+        contracts=provenance.of_contracts(staged.catalog, request.source),
         report=report.model_dump_json(),
     )
     stage_log.record(settings, event)
@@ -135,7 +135,7 @@ def refresh(settings: Settings, catalog: Catalog, session: Callable[[], SparkSes
     report = validation.validated(settings, staged, session, run_id)
     changes = {
         "report": report.model_dump_json(),
-        "contracts": contract_versions(staged.catalog, stage.source),
+        "contracts": provenance.of_contracts(staged.catalog, stage.source),
     }
     stage_log.record(settings, next_event(settings, stage, StageEventKind.VALIDATED, by, "computed again", **changes))
     return stage_log.find(settings, name)
@@ -179,19 +179,13 @@ def next_event(settings: Settings, stage: Stage, event: StageEventKind, by: str,
     return StageEvent(**{**values, **changes})
 
 
-def contract_versions(catalog: Catalog, source: str) -> dict[str, str]:
-    """The versions of a source's contract and of those of its metrics, by name."""
-    metrics = {metric.name: provenance.of_contract(metric) for metric in catalog.metrics_of(source)}
-    return {source: provenance.of_contract(catalog.sources[source]), **metrics}
-
-
 def _staged(
     settings: Settings, catalog: Catalog, source: str, name: str, kind: StageKind, about: Mapping[str, str]
 ) -> StagedChange:
     """What a stage is computed from; a staged contract takes the place of the deployed one."""
     sources, metrics = dict(catalog.sources), dict(catalog.metrics)
-    text, changed = about.get("contract"), about.get("contract_of")
-    if text and changed in metrics:
+    text, changed = about.get("contract"), about.get("metric")
+    if text and changed:
         metrics[changed] = completed(MetricContract.model_validate_json(text), sources[source])
     elif text:
         sources[source] = SourceContract.model_validate_json(text)

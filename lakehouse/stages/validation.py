@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.calendar.days import reach_ahead
 from lakehouse.contracts.series import source_read
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import published_table, served_version
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
-    from lakehouse.contracts.series import Series
     from lakehouse.settings import Settings
     from lakehouse.snapshots.comparison import FieldTotals
 
@@ -132,7 +130,7 @@ def _changed_series(
     else:
         live = locations.silver_of(settings, read)
         rows = session().read.format("delta").load(live)
-        days = sorted(days_of_metric(settings, daily))
+        days = sorted(published_table.known_days(settings, daily))
     return side_numbers.changes(session(), settings, staged.lake, daily, rows, days, thresholds)
 
 
@@ -148,13 +146,6 @@ def _staged_counts(lake: Settings, contract: SourceContract) -> dict[str, int]:
         "rows_malformed": sum(entry.malformed for entry in entries),
         "rows_waiting": waiting,
     }
-
-
-def days_of_metric(settings: Settings, daily: Series) -> set[date]:
-    """The days of a metric: those that silver has rows for, and those that were published."""
-    silver, gold = locations.silver_read(settings, daily.metric), locations.gold(settings, daily)
-    days = reach_ahead(published_table.partitions(settings, silver, "event_date"), daily.metric.window)
-    return days | published_table.partitions(settings, gold, daily.by)
 
 
 def _rows_as_json(compared: RowsComparison) -> dict[str, object]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.calendar.days import reach_ahead
 from lakehouse.contracts.published_columns import PUBLISHED, ColumnType
 from lakehouse.delta import table_io
 from lakehouse.delta.delta_rs_internals import listed_files
@@ -94,6 +95,12 @@ def partitions(settings: Settings, path: str, by: str) -> set[date]:
     """The days for which a table has files, from its log alone."""
     files = files_of(settings, path)
     return set() if files is None else set(files[f"partition.{by}"].to_pylist())
+
+
+def known_days(settings: Settings, daily: Series) -> set[date]:
+    """The days of a metric: those whose window covers rows of Silver, and those that were published."""
+    in_silver = partitions(settings, locations.silver_read(settings, daily.metric), "event_date")
+    return reach_ahead(in_silver, daily.metric.window) | partitions(settings, locations.gold(settings, daily), daily.by)
 
 
 def files_of(settings: Settings, path: str) -> pa.Table | None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from lakehouse import locations
-from lakehouse.calendar.days import reach_ahead
 from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.impact import affected_periods
@@ -44,11 +42,7 @@ def behind_source(settings: Settings, catalog: Catalog, source: str, days: Colle
 
 def days_of_metric(settings: Settings, daily: Series, first: date, last: date) -> set[date]:
     """The days of a metric in a range: those that silver has rows for, and those that were published."""
-    silver_days = published_table.partitions(settings, locations.silver_read(settings, daily.metric), "event_date")
-    days = reach_ahead(silver_days, daily.metric.window) | published_table.partitions(
-        settings, locations.gold(settings, daily), daily.by
-    )
-    return {day for day in days if first <= day <= last}
+    return {day for day in published_table.known_days(settings, daily) if first <= day <= last}
 
 
 def of_series(affected: Sequence[Affected], layer: Layer, every: Sequence[Series]) -> Iterable[Wave]:

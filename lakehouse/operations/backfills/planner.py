@@ -99,21 +99,13 @@ def plan(
         where=request.where,
         rows_of_entity=scope.rows_of_entity,
         code_version=provenance.code(),
-        contracts=contract_versions(catalog, scope.source),
+        contracts=provenance.of_contracts(catalog, scope.source),
         files=tuple(scope.files),
         waves=tuple(scope.waves),
         consumers=tuple(scope.consumers),
         notes=tuple(scope.notes),
         created_at=now,
     )
-
-
-def contract_versions(catalog: Catalog, source: str) -> dict[str, str]:
-    """The versions of a source's contract and of those of the metrics that read it, by name."""
-    metrics = catalog.metrics_of(source)
-    return {source: provenance.of_contract(catalog.sources[source])} | {
-        metric.name: provenance.of_contract(metric) for metric in metrics
-    }
 
 
 @dataclass(frozen=True)
@@ -238,7 +230,7 @@ def still_as_planned(settings: Settings, catalog: Catalog, planned: BackfillPlan
     :raises PlanProblemError: if any has changed since the plan was made; the message names each file and version.
     """
     changes = backfill_plan.moved_pins(
-        planned.code_version, planned.contracts, provenance.code(), contract_versions(catalog, planned.source)
+        planned.code_version, planned.contracts, provenance.code(), provenance.of_contracts(catalog, planned.source)
     )
     ingested = {entry.content_hash for entry in ingestions.ingested(ingestions.all_of(settings, planned.source)).values()}
     missing = [file for file in planned.new_files if file.sha256 not in ingested]

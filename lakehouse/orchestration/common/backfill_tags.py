@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from lakehouse.delta import provenance
 from lakehouse.errors import LakehouseError
 from lakehouse.operations.backfills import plan as backfill_plan
-from lakehouse.operations.backfills import planner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +79,7 @@ def verify_pinned_versions(tags: Mapping[str, str], catalog: Catalog) -> None:
     if _PINS_TAG not in tags:
         return
     pins = json.loads(tags[_PINS_TAG])
-    now = planner.contract_versions(catalog, tags[_SOURCE_TAG])
+    now = provenance.of_contracts(catalog, tags[_SOURCE_TAG])
     differences = backfill_plan.moved_pins(pins["code_version"], pins["contracts"], provenance.code(), now)
     if differences:
         msg = f"{tags[PLAN_TAG]} was planned otherwise: {'; '.join(differences)}; reload the code location, or make a new plan"

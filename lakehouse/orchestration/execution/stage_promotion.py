@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lakehouse import object_store
-from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
@@ -21,7 +21,7 @@ from lakehouse.orchestration.common import backfill_tags
 from lakehouse.orchestration.common.backfill_lock import backfill_lock
 from lakehouse.orchestration.execution.in_process import InProcess
 from lakehouse.reparse import apply as reading
-from lakehouse.stages import promotion_rules, stage_log, staged_files, staging, validation
+from lakehouse.stages import promotion_rules, stage_log, staged_files, staging
 from lakehouse.stages.stage_log import StageEventKind, StageKind
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class StagePromotion:
         every = [*dailies, *((rollup.name, rollup) for _, daily in dailies for rollup in daily.rollups)]
         restated = {}
         for asset, series in every:
-            anew = validation.days_of_metric(settings, series) if asset == stage.changed_metric else set()
+            anew = published_table.known_days(settings, series) if asset == stage.changed_metric else set()
             restated[asset] = self._follow(layers, gold_key(asset), series, anew, tags)
         return PromotedStage(stage, silver_days, restated)
 
