@@ -224,9 +224,7 @@ def _changed_in_silver(settings: Settings, series: Series, table: DeltaTable, si
 
 def _every_day(settings: Settings, series: Series, version: int, since: int) -> PendingRestatement:
     """All days of silver and all published ones: what has changed on them is not known."""
-    days = reach_ahead(published_table.partitions(settings, _upstream(settings, series), "event_date"), series.metric.window)
-    days |= published_table.partitions(settings, locations.gold(settings, series), series.by)
-    return PendingRestatement(frozenset(days), version, since)
+    return PendingRestatement(frozenset(published_table.known_days(settings, series)), version, since)
 
 
 def _followed_any(settings: Settings, series: Series) -> bool:
