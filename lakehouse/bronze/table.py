@@ -75,7 +75,7 @@ def append(
             frame = _frame(session(), settings, contract, missing)
             spark_commits.append_alone(frame, settings, path, f"bronze:{source}", version, why)
     elif len(rows):
-        spark_commits.append_rows_alone(rows, settings, path, f"bronze:{source}", version, why)
+        spark_commits.append_rows_alone([rows], settings, path, f"bronze:{source}", version, why)
 
 
 def _few_rows(settings: Settings, contract: SourceContract, deliveries: Deliveries) -> pa.Table | None:

@@ -24,6 +24,7 @@ from lakehouse.delta.table_io import open_snapshot, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from datetime import date
 
 _COMPACT_ABOVE_FILES = 64
 #: Larger files stay as they are until maintenance, also because the rows of some are sorted.
@@ -89,7 +90,9 @@ def append(
             return False
         further = None if also is None else also(table)
         why = partition_writer.commit_properties(None, (app_id, app_version), further)  # committed since then, it is a conflict
-    write_deltalake(table, rows, mode="append", commit_properties=why, writer_properties=COMPRESSED, **_schema_mode(table, rows))
+    write_deltalake(
+        table, rows, mode="append", commit_properties=why, writer_properties=COMPRESSED, **_schema_mode(table, rows.schema)
+    )
     _compact(path, options)
     return True
 
@@ -112,33 +115,66 @@ def append_new(
     :returns: how many rows were written.
     :raises CommitFailedError: in case of a conflict.
     """
+    why = CommitProperties(app_transactions=[Transaction(app_id, 1) for app_id in app_ids])
+
+    def write(data: Any, schema: pa.Schema) -> None:
+        more = _schema_mode(table, schema)
+        write_deltalake(table, data, mode="append", commit_properties=why, writer_properties=properties, **more)
+
+    written = in_one_commit(rows, write)
+    if written:
+        _compact(path, options)
+    return written
+
+
+def replace(
+    table: DeltaTable,
+    rows: Iterable[pa.Table],
+    column: str,
+    values: Collection[date],
+    app_id: str,
+    properties: WriterProperties = COMPRESSED,
+) -> None:
+    """Put rows in place of those with some days in a column, in one commit; for whole partitions see ``partition_writer``.
+
+    :param table: opened before the rows were computed.
+    :param rows: in pieces with the columns of the table, none of another day; each is written while the next one is computed.
+    :param app_id: the Delta transaction that the commit records, with version 1.
+    :raises CommitFailedError: when another writer has changed rows of these days since then.
+    """
+    days = ", ".join(f"date '{value}'" for value in sorted(values))
+    predicate = f"{column} IN ({days})"
+    why = CommitProperties(app_transactions=[Transaction(app_id, 1)])
+
+    def write(data: Any, _: pa.Schema) -> None:
+        write_deltalake(table, data, mode="overwrite", predicate=predicate, commit_properties=why, writer_properties=properties)
+
+    if not in_one_commit(rows, write):
+        table.delete(predicate, commit_properties=why)
+
+
+def in_one_commit(rows: Iterable[pa.Table], write: Callable[[Any, pa.Schema], None]) -> int:
+    """Have rows written that come in pieces, unless there are none; gives their number.
+
+    :param write: gets them, and their schema.
+    """
     pieces = (piece for piece in rows if len(piece))
     first, second = next(pieces, None), next(pieces, None)
     if first is None:
         return 0
-    transactions = [Transaction(app_id, 1) for app_id in app_ids]
-
-    def write(data: Any) -> None:
-        why = CommitProperties(app_transactions=transactions)
-        mode = _schema_mode(table, first)
-        write_deltalake(table, data, mode="append", commit_properties=why, writer_properties=properties, **mode)
-
-    written = len(first)
     if second is None:
-        write(first)
-    else:
-        written = _while_computed(chain([first, second], pieces), first.schema, write)
-    _compact(path, options)
-    return written
+        write(first, first.schema)
+        return len(first)
+    return _while_computed(chain([first, second], pieces), first.schema, write)
 
 
-def _schema_mode(table: DeltaTable, rows: pa.Table) -> dict[str, Any]:
+def _schema_mode(table: DeltaTable, schema: pa.Schema) -> dict[str, Any]:
     """Columns that the table lacks are added to it: it may be of an earlier release."""
     existing = {item.name for item in table.schema().fields}
-    return {} if existing.issuperset(rows.column_names) else {"schema_mode": "merge"}
+    return {} if existing.issuperset(schema.names) else {"schema_mode": "merge"}
 
 
-def _while_computed(pieces: Iterable[pa.Table], schema: pa.Schema, write: Callable[[pa.RecordBatchReader], None]) -> int:
+def _while_computed(pieces: Iterable[pa.Table], schema: pa.Schema, write: Callable[[Any, pa.Schema], None]) -> int:
     """Write pieces in a thread of its own while the next ones are computed here; gives the number of rows.
 
     Computing them may read tables through delta-rs, which cannot be done from within a call of delta-rs.
@@ -155,7 +191,7 @@ def _while_computed(pieces: Iterable[pa.Table], schema: pa.Schema, write: Callab
 
     count = 0
     with ThreadPoolExecutor(1) as writer:
-        writing = writer.submit(write, pa.RecordBatchReader.from_batches(schema, batches()))
+        writing = writer.submit(write, pa.RecordBatchReader.from_batches(schema, batches()), schema)
 
         def hand(piece: pa.Table | None) -> None:
             while not writing.done():

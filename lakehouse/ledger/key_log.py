@@ -114,6 +114,25 @@ def append(
     row_writer.append_new(path, table, rows, [f"keys:{ingestion_id}" for ingestion_id in new], options, LAYOUT)
 
 
+@row_writer.retried_on_conflict
+def replace(
+    settings: Settings,
+    source: str,
+    arrivals: Collection[date],
+    claims_of: Callable[[DeltaTable], Iterable[pa.Table]],
+    app_id: str,
+) -> None:
+    """Put claims in place of those of some arrival days, in one commit; repeating it changes nothing.
+
+    :param claims_of: gives all claims of these days in pieces, from the log at a version.
+    :param app_id: identifies the replacement.
+    """
+    table = row_writer.open_or_create(locations.key_log(settings, source), SCHEMA, settings.storage_options)
+    if table.transaction_version(app_id) is None:
+        rows = pieces.mapped(lambda claims: claims.sort_by("record_key"), claims_of(table))
+        row_writer.replace(table, rows, "arrival_date", arrivals, app_id, LAYOUT)
+
+
 def about(settings: Settings, source: str, columns: Sequence[str], keys: Collection[str] | pa.Array) -> pa.Table | None:
     """These columns of the claims about some keys; None if there is no log."""
     table = table_io.open_table(locations.key_log(settings, source), settings.storage_options)

@@ -11,10 +11,9 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse import locations
-from lakehouse.delta import commit_log, leases, partition_writer, provenance, row_writer, table_io
+from lakehouse import locations, pieces
+from lakehouse.delta import commit_log, leases, partition_writer, provenance, table_io
 from lakehouse.delta.columns import arrow_schema
 from lakehouse.dispositions import account_tables, judgement_history
 from lakehouse.dispositions.readings import table as readings_table
@@ -25,8 +24,6 @@ from lakehouse.ledger.rebuild_requests import RebuildRequest
 from lakehouse.reparse import changed_claims, redacted_keys
 from lakehouse.silver.rebuild import PlannedRebuild
 from lakehouse.spark import commits as spark_commits
-from lakehouse.spark.commits import MergeClauses
-from lakehouse.spark.session import sized_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.reparse.changed_claims import ReadingChanges
     from lakehouse.settings import Settings
 
 #: Renewed after each step.
@@ -129,7 +125,10 @@ def _put_into_force(
     for _, before, after in changed_claims.pieces(settings, from_, source):
         judgement_history.record(settings, source, reading_id, pa.concat_tables([before, after]), settings.clock())
         go_on()
-    _replace_claims(settings, source, session, from_, changes)
+    arrivals = changed_claims.arrival_days(from_, source)
+    key_log.replace(
+        settings, source, arrivals, lambda log: changed_claims.in_place(settings, from_, source, log), f"reading:{reading_id}"
+    )
     go_on()
     before, now = provenance.newest_in_silver(settings, source), provenance.stamp(contract)
     entry = RebuildRequest(
@@ -162,52 +161,15 @@ def _copy_rows(
     if len(table_io.read_version(table, ["line_number"], {READING_ID: [why[READING_ID]]})):
         return
     app_id, version, number = f"readings:{source}", table.version(), readings_table.next_number(settings, source)
-    read = locations.readings(from_, source)
-    held = table_io.open_table(read, from_.storage_options)
-    if held is None:
-        return
-    if table_io.rows_at_most(held, {}) > settings.local_rows:
-        with sized_for(session(), settings, many=True):
-            frame = session().read.format("delta").load(read).withColumn(NUMBER, F.lit(number).cast("bigint"))
-            spark_commits.append_alone(frame, settings, path, app_id, version, why)
-        return
     schema = arrow_schema(columns)
-    rows = table_io.read_version(held, schema.names).drop_columns([NUMBER])
-    rows = rows.append_column(NUMBER, pa.repeat(pa.scalar(number, pa.int64()), len(rows)))
-    spark_commits.append_rows_alone(rows.cast(schema), settings, path, app_id, version, why)
 
+    def numbered(rows: pa.Table) -> pa.Table:
+        place = rows.column_names.index(NUMBER)
+        return rows.set_column(place, NUMBER, pa.repeat(pa.scalar(number, pa.int64()), len(rows))).cast(schema)
 
-@spark_commits.recomputed_on_conflict
-def _replace_claims(
-    settings: Settings, source: str, session: Callable[[], SparkSession], from_: Settings, changes: ReadingChanges
-) -> None:
-    """Put the claims of the rows in place of their former ones, in one commit."""
-    path, claim = locations.key_log(settings, source), judgement_history.CLAIM
-    clauses = MergeClauses(
-        on=" AND ".join(f"t.{name} = s.{name}" for name in claim),
-        delete="s._gone",
-        update="NOT s._gone",
-        insert="NOT s._gone",
-        columns=key_log.SCHEMA.names,
-        emptied=[],
-    )
-    why = {"method": rebuild_requests.REPARSE}
-    if changes.rows > settings.local_rows:
-        spark = session()
-        log, after = (spark.read.format("delta").load(locations.key_log(one, source)) for one in (settings, from_))
-        rows = spark.read.format("delta").load(locations.readings(from_, source)).select(*ROW_ID)
-        gone = log.join(rows, list(ROW_ID), "left_semi").join(after.select(*claim), list(claim), "left_anti")
-        columns = key_log.SCHEMA.names
-        merged = after.select(*columns, F.lit(False).alias("_gone")).unionByName(
-            gone.select(*columns, F.lit(True).alias("_gone"))
-        )
-        with sized_for(spark, settings, many=True):
-            spark_commits.merge(spark, settings, merged, path, clauses, why)
-        return
-    table = row_writer.open_or_create(path, key_log.SCHEMA, settings.storage_options)
-    claims = list(changed_claims.replacements(settings, from_, source))
-    if claims:
-        spark_commits.merge_rows(table, settings, path, pa.concat_tables(claims), clauses, why)
+    read = table_io.pieces(locations.readings(from_, source), schema.names, None, from_.storage_options)
+    rows = pieces.mapped(numbered, pieces.counted("rows copied", read))
+    spark_commits.append_rows_alone(rows, settings, path, app_id, version, why)
 
 
 def _finished(settings: Settings, contract: SourceContract) -> PlannedRebuild:

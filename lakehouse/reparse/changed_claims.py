@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,18 +14,23 @@ from lakehouse.delta.columns import bronze_columns
 from lakehouse.dispositions import claims, judgement_history
 from lakehouse.dispositions.readings import in_force
 from lakehouse.dispositions.readings.table import READING_ID, ROW_ID
-from lakehouse.dispositions.row_groups import groups, positions
-from lakehouse.ledger import key_log
+from lakehouse.dispositions.row_groups import positions
+from lakehouse.ledger import ingestions, key_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import date
     from typing import Any
 
+    from deltalake import DeltaTable
+
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.delta.table_io import Where
     from lakehouse.settings import Settings
 
 _PLACE = ("arrival_date", "ingestion_id")
+#: Files are read together while they have no more rows: each piece is written in the order of its keys.
+_TOGETHER = 2**20
 
 
 class ChangedRows(NamedTuple):
@@ -79,25 +83,44 @@ def _claims_of(settings: Settings, source: str, rows: pa.Table) -> pa.Table:
     return log.filter(pc.is_valid(positions(log, rows))).cast(key_log.SCHEMA)
 
 
-def replacements(settings: Settings, of: Settings, source: str) -> Iterator[pa.Table]:
-    """The claims to be merged into the key log so that it holds those of a reading, in pieces; none where it does already.
+def in_place(settings: Settings, of: Settings, source: str, log: DeltaTable) -> Iterator[pa.Table]:
+    """The claims of the arrival days of a reading as the key log is to hold them, in pieces of some files each.
 
-    A claim that is ``_gone`` is to be deleted.
+    :param log: the key log.
     """
-    for rows, _, after in pieces(settings, of, source):
-        logged = _claims_of(settings, source, rows)
-        order = [(name, "ascending") for name in judgement_history.CLAIM]
-        if logged.sort_by(order).equals(after.sort_by(order)):
-            continue
-        gone = _without(logged, after)
-        for claimed, is_gone in ((after, False), (gone, True)):
-            yield claimed.append_column("_gone", pa.repeat(is_gone, len(claimed)))
+    options = of.storage_options
+    for where in _files_together(settings, of, source, log):
+        held = table_io.read_version(log, key_log.SCHEMA.names, where).cast(key_log.SCHEMA)
+        rows = table_io.read(locations.readings(of, source), list(ROW_ID), where, options)
+        again = table_io.read(locations.key_log(of, source), key_log.SCHEMA.names, where, options)
+        kept = held if rows is None else held.filter(pc.is_null(positions(held, rows)))
+        yield kept if again is None else pa.concat_tables([kept, again.cast(key_log.SCHEMA)])
 
 
-def _without(claimed: pa.Table, others: pa.Table) -> pa.Table:
-    """The claims that are not among others, whatever their judgement."""
-    numbers = groups(*(pa.chunked_array([*claimed[name].chunks, *others[name].chunks]) for name in judgement_history.CLAIM))
-    return claimed.filter(pa.array(~np.isin(numbers[: len(claimed)], numbers[len(claimed) :])))
+def arrival_days(of: Settings, source: str) -> list[date]:
+    """The arrival days of which a reading has rows."""
+    days = table_io.distinct(locations.readings(of, source), ["arrival_date"], None, of.storage_options)
+    return [] if days is None else days["arrival_date"].to_pylist()
+
+
+def _files_together(settings: Settings, of: Settings, source: str, log: DeltaTable) -> Iterator[Where]:
+    """The delivered files of the arrival days of a reading, as many together as have about :data:`_TOGETHER` rows."""
+    places = [table_io.distinct_of_version(log, _PLACE, {"arrival_date": arrival_days(of, source)})]
+    read = table_io.distinct(locations.readings(of, source), _PLACE, None, of.storage_options)
+    places += [] if read is None else [read.cast(places[0].schema)]
+    known = ingestions.ingested(ingestions.all_of(settings, source))
+    files = sorted({tuple(row[name] for name in _PLACE) for row in pa.concat_tables(places).to_pylist()})
+    rows_before = 0
+    together: list[tuple[date, str]] = []
+    for day, ingestion_id in files:
+        rows = known[ingestion_id].rows if ingestion_id in known else 0
+        if together and rows_before + rows > _TOGETHER:
+            yield dict(zip(_PLACE, map(set, zip(*together))))
+            together, rows_before = [], 0
+        together.append((day, ingestion_id))
+        rows_before += rows
+    if together:
+        yield dict(zip(_PLACE, map(set, zip(*together))))
 
 
 def changes(settings: Settings, of: Settings, contract: SourceContract) -> ReadingChanges:

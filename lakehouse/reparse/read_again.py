@@ -131,7 +131,7 @@ def _write(
     rows = rows.append_column(READING_ID, pa.repeat(reading_id, len(rows)))
     rows = rows.append_column(NUMBER, pa.repeat(pa.scalar(0, pa.int64()), len(rows)))
     if len(rows):
-        spark_commits.append_rows_alone(rows.cast(arrow_schema(columns)), into, path, app_id, table.version(), why)
+        spark_commits.append_rows_alone([rows.cast(arrow_schema(columns))], into, path, app_id, table.version(), why)
 
 
 def _parsed_by_spark(contract: SourceContract, files: dict[str, RawFile], frame: DataFrame) -> DataFrame:

@@ -196,8 +196,9 @@ def _rebuild(
     asked = [entry for entry in rebuild_requests.all_of(settings, contract.dataset) if entry.operation_id in ids]
     if asked:
         why |= {"operation": asked[-1].operation, "reason": asked[-1].reason, "by": asked[-1].runner_id}
+    row_count = sum(rows for entry in known.values() for day, rows in entry.rows_by_day.items() if day in days)
     with sized_for(session(), settings, many=sum(entry.rows for entry in known.values()) > settings.local_rows):
-        silver_merge.rebuild(session(), settings, contract, days, why)
+        silver_merge.rebuild(session(), settings, contract, days, why, row_count=row_count)
 
 
 def _follow(

@@ -20,12 +20,12 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from lakehouse.delta import commit_log, partition_writer, table_io
 from lakehouse.delta.columns import arrow_schema, ddl
-from lakehouse.delta.row_writer import COMPRESSED
+from lakehouse.delta.row_writer import COMPRESSED, in_one_commit
 from lakehouse.errors import LakehouseError
 from lakehouse.spark import commit_lease, stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import date
 
     from deltalake import DeltaTable
@@ -162,9 +162,9 @@ def append_alone(frame: DataFrame, settings: Settings, path: str, app_id: str, s
 
 
 def append_rows_alone(
-    rows: pa.Table, settings: Settings, path: str, app_id: str, since: int, metadata: Mapping[str, Any]
+    rows: Iterable[pa.Table], settings: Settings, path: str, app_id: str, since: int, metadata: Mapping[str, Any]
 ) -> None:
-    """The same as :func:`append_alone` for rows in memory, through delta-rs.
+    """The same as :func:`append_alone` for rows in pieces, through delta-rs.
 
     :raises CommitFailedError: when another writer has appended at the same moment.
     """
@@ -173,11 +173,15 @@ def append_rows_alone(
         if table is None or (table.transaction_version(app_id) or -1) > since:
             msg = f"another writer has appended to {path} since version {since}"
             raise AppendedMeanwhileError(msg)
-        mode: dict[str, Any] = {"mode": "append", "writer_properties": COMPRESSED}
-        if {item.name for item in table.schema().fields} > set(rows.column_names):
-            mode["schema_mode"] = "merge"  # the table has columns that the contract no longer has
         why = partition_writer.commit_properties(metadata, (app_id, since + 1))
-        write_deltalake(table, rows, commit_properties=why, **mode)
+
+        def write(data: Any, schema: pa.Schema) -> None:
+            mode: dict[str, Any] = {"mode": "append", "writer_properties": COMPRESSED}
+            if {item.name for item in table.schema().fields} > set(schema.names):
+                mode["schema_mode"] = "merge"  # the table has columns that the contract no longer has
+            write_deltalake(table, data, commit_properties=why, **mode)
+
+        in_one_commit(rows, write)
 
 
 def replace_days(frame: DataFrame, settings: Settings, path: str, days: Collection[date], metadata: Mapping[str, Any]) -> None:

@@ -54,7 +54,7 @@ def merge(
     properties = partition_writer.CHANGE_FEED
     table = spark_commits.table_of(stage, path, silver_columns(contract), "event_date", properties)
     if len(live):
-        spark_commits.append_rows_alone(live, stage, path, f"silver:{source}", table.version(), {"method": "live rows"})
+        spark_commits.append_rows_alone([live], stage, path, f"silver:{source}", table.version(), {"method": "live rows"})
     table = spark_commits.table_of(stage, path, silver_columns(contract), "event_date", properties)
     before = table.version()
     rows = _rows_to_merge(settings, stage, contract, days)

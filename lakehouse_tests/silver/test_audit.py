@@ -234,7 +234,7 @@ def test_steward_replay_and_backfill_are_told_apart_by_the_commit(settings, spar
         spark_commits.replace_days(
             rows.withColumn("amount", F.lit(9)), settings, target, [FIRST], {"run_id": "spoils", "method": "rebuild"}
         )
-        silver_merge.rebuild(spark, settings, lake.contract, [FIRST], {"method": "rebuild", "ingestions": [], **why})
+        silver_merge.rebuild(spark, settings, lake.contract, [FIRST], {"method": "rebuild", "ingestions": [], **why}, row_count=1)
 
     broken({"run_id": "mends", "operation": "bug_replay", "by": "ben", "reason": "BUG-7"})
     broken({"run_id": "fills", "operation": "backfill", "by": "cem", "reason": "lost disk"})

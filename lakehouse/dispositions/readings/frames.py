@@ -49,6 +49,9 @@ def rows(
         first = first.withColumn(RECEIVED, F.col("arrival_ts"))
     if readings is None:
         return first.select(*columns)
+    ledger = ingestions.ingested(ingestions.all_of(settings, source))
+    whole = readings.whole_files({name: entry.rows for name, entry in ledger.items()}, where)
+    first = first.where(~F.col("ingestion_id").isin(whole))  # without them, few rows or none have to be looked up
     kinds, held = dict(readings_table.columns(contract)), {item.name for item in readings.table.schema().fields}
     known = [name for name in dict.fromkeys([*columns, *ROW_ID, NUMBER]) if name in held]
     about = {**where, READING_ID: readings.ids}

@@ -6,6 +6,7 @@ table. Writing readings belongs in ``reparse``.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from lakehouse.dispositions.row_groups import positions
 from lakehouse.ledger import key_log, rebuild_requests
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from deltalake import DeltaTable
 
@@ -48,6 +49,20 @@ class Readings:
         rows = table_io.read_version(self.table, [*ROW_ID, NUMBER], {**fixed, READING_ID: self.ids})
         numbers = rows.group_by(list(ROW_ID)).aggregate([(NUMBER, "max")])
         return numbers.rename_columns({f"{NUMBER}_max": NUMBER})
+
+    def whole_files(self, rows_of: Mapping[str, int], where: Where) -> list[str]:
+        """The ingestions all of whose rows some reading has, so that Bronze need not be read for them.
+
+        :param rows_of: how many rows an ingestion has in Bronze.
+        :param where: of these only the columns count that no reading changes.
+        """
+        fixed = {name: values for name, values in where.items() if name in _FIXED}
+        counted: Counter[tuple[str, str]] = Counter()
+        for piece in table_io.pieces_of_version(self.table, ["ingestion_id", READING_ID], {**fixed, READING_ID: self.ids}):
+            numbers = piece.group_by(["ingestion_id", READING_ID]).aggregate([([], "count_all")])
+            for ingestion_id, reading_id, rows in zip(*(numbers[name].to_pylist() for name in numbers.column_names)):
+                counted[ingestion_id, reading_id] += rows
+        return sorted({ingestion_id for (ingestion_id, _), rows in counted.items() if rows == rows_of.get(ingestion_id)})
 
 
 def readings_of(settings: Settings, source: str, ids: Collection[str] | None = None) -> Readings | None:

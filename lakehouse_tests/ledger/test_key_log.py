@@ -1,0 +1,65 @@
+"""Replacing the claims of arrival days: other days and the claims of other writers stay."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.ledger import key_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltalake import DeltaTable
+
+    from lakehouse.settings import Settings
+
+FIRST, SECOND = date(2024, 2, 1), date(2024, 2, 2)
+
+
+def claims(file: str, arrival: date, *keys: str) -> pa.Table:
+    plain = dict.fromkeys(key_log.SCHEMA.names) | {"ingestion_id": file, "arrival_date": arrival, "kind": "insert"}
+    rows: list[dict[str, Any]] = [plain | {"record_key": key, "line_number": line} for line, key in enumerate(keys)]
+    return pa.Table.from_pylist(rows, schema=key_log.SCHEMA)
+
+
+def append(settings: Settings, rows: pa.Table) -> None:
+    ids, days = rows["ingestion_id"].to_pylist(), rows["arrival_date"].to_pylist()
+    key_log.append(settings, "events", set(ids), set(days), lambda: [rows])
+
+
+def keys(settings: Settings) -> list[str]:
+    log = table_io.read(locations.key_log(settings, "events"), ["record_key"])
+    assert log is not None
+    return sorted(log["record_key"].to_pylist())
+
+
+def test_claims_of_other_days_stay_and_a_replacement_counts_once(settings: Settings) -> None:
+    for rows in (claims("one", FIRST, "a", "b"), claims("two", SECOND, "c")):
+        append(settings, rows)
+    for replacing in (claims("one", FIRST, "d", "e"), claims("one", FIRST, "f")):
+        key_log.replace(settings, "events", [FIRST], lambda _, rows=replacing: [rows.slice(0, 1), rows.slice(1)], "reading:1")
+    assert keys(settings) == ["c", "d", "e"], "repeated, it changes nothing"
+    key_log.replace(settings, "events", [FIRST], lambda _: [], "reading:2")
+    assert keys(settings) == ["c"]
+
+
+def test_claims_that_another_writer_appends_meanwhile_are_kept(settings: Settings) -> None:
+    append(settings, claims("one", FIRST, "a"))
+    versions = []
+
+    def replacing(log: DeltaTable) -> Iterator[pa.Table]:
+        versions.append(log.version())
+        if len(versions) == 1:
+            append(settings, claims("two", FIRST, "b"))
+        held = table_io.read_version(log, key_log.SCHEMA.names, {"arrival_date": [FIRST]})
+        yield claims("one", FIRST, "c")
+        yield held.filter(pa.array([name != "one" for name in held["ingestion_id"].to_pylist()], pa.bool_()))
+
+    key_log.replace(settings, "events", [FIRST], replacing, "reading:1")
+    assert keys(settings) == ["b", "c"]
+    assert len(versions) == 2, "the first attempt was in conflict"
