@@ -45,8 +45,13 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
 
 def of_contracts(catalog: Catalog, source: str) -> dict[str, str]:
     """The versions of a source's contract and of those of the metrics that read it, by name."""
-    metrics = {metric.name: of_contract(metric) for metric in catalog.metrics_of(source)}
+    metrics = {metric_beside(source, metric.name): of_contract(metric) for metric in catalog.metrics_of(source)}
     return {source: of_contract(catalog.sources[source])} | metrics
+
+
+def metric_beside(source: str, metric: str) -> str:
+    """The name of a metric among the contracts of its source, which may have the same name."""
+    return f"gold/{metric}" if metric == source else metric
 
 
 def stamp(contract: SourceContract) -> dict[str, str]:

@@ -76,7 +76,8 @@ def _check_contracts(catalog: Catalog, stage: Stage) -> None:
     other = [name for name in sorted({*computed, *now}) if computed.get(name) != now.get(name)]
     if not other:
         return
-    staged = stage.created.about.get("contract_of", "")
+    about = stage.created.about
+    staged = provenance.metric_beside(stage.source, about["metric"]) if "metric" in about else about.get("contract_of", "")
     if other == [staged]:
         msg = (
             f"the contract of {staged} is not the staged one yet ({now.get(staged, 'absent')}, staged {computed[staged]}): put "

@@ -45,7 +45,8 @@ def feed_catalog(source: Mapping[str, Any] | None = None, **metric: Any) -> Cata
     """A source and a metric over it, with weeks."""
     fields = {"metric": "totals", "source": "events", "measures": _MEASURES, "publication": _PUBLICATION, "consumers": ["books"]}
     events = contract(**(source or {}))
-    return Catalog({"events": events}, {"totals": completed(MetricContract.model_validate({**fields, **metric}), events)})
+    made = completed(MetricContract.model_validate({**fields, **metric}), events)
+    return Catalog({"events": events}, {made.name: made})
 
 
 @dataclass
@@ -88,7 +89,7 @@ class PartnerFeed:
 
     def numbers(self, series: Series | None = None) -> dict[date, tuple[int, str, str]]:
         """The newest number of each period: total, reason of its revision, state."""
-        wanted = series or Series(self.catalog.metrics["totals"])
+        wanted = series or Series(*self.catalog.metrics.values())
         columns = [wanted.by, "total", "reason", "state"]
         found = table_io.read(locations.gold(self.settings, wanted), columns, {"is_latest": [True]})
         rows = [] if found is None else found.to_pylist()
@@ -101,7 +102,7 @@ class PartnerFeed:
 
     @property
     def weekly(self) -> Series:
-        return Series(self.catalog.metrics["totals"]).rollups[0]
+        return Series(*self.catalog.metrics.values()).rollups[0]
 
     def silver(self) -> list[tuple[Any, ...]]:
         found = table_io.read(locations.silver(self.settings, "events"), ["event_date", "record_key", "amount"])

@@ -223,12 +223,17 @@ def test_bronze_is_read_again_as_a_stage(feed: PartnerFeed) -> None:
     assert feed.numbers()[WEEK[1]][1] == "rollback"
 
 
-def test_a_changed_metric_is_staged_before_it_is_deployed(feed: PartnerFeed) -> None:
-    doubled = feed_catalog(measures=[{"name": "total", "sql": "2 * sum(amount)", "type": "long", "additive": True}])
-    stage = feed.stage("doubled", kind=StageKind.CONTRACT, contract=doubled.metrics["totals"])
+@pytest.mark.parametrize("name", ["totals", "events"])
+def test_a_changed_metric_is_staged_before_it_is_deployed(feed: PartnerFeed, name: str) -> None:
+    """Also one with the name of its source."""
+    if name == "events":
+        feed.catalog = feed_catalog(metric=name)
+        feed.publish()
+    doubled = feed_catalog(metric=name, measures=[{"name": "total", "sql": "2 * sum(amount)", "type": "long", "additive": True}])
+    stage = feed.stage("doubled", kind=StageKind.CONTRACT, contract=doubled.metrics[name])
     assert stage.report.series[0].totals["total"] == (sum(BEFORE), 2 * sum(BEFORE))
     assert stage.report.days == []
-    with pytest.raises(StageError, match=r"the contract of totals is not the staged one yet .* put the staged file into"):
+    with pytest.raises(StageError, match=rf"the contract of \S*{name} is not the staged one yet .* put the staged file into"):
         feed.promote("doubled", sign_off="new definition")
     feed.catalog = doubled
     with polled(feed.totals) as days:
