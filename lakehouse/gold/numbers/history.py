@@ -268,7 +268,7 @@ def versions_in(series: Series, table: pa.Table | None) -> dict[date, list[Publi
 def _version(series: Series, start: date, rows: list[dict[str, Any]]) -> PublishedVersion:
     row: dict[str, Any] = {name: rows[0].get(name) for name in PUBLISHED_SCHEMA.names}
     content = [{name: values.get(name) for name in series.content} for values in rows]
-    content.sort(key=lambda values: tuple((values[name] is None, values[name] or "") for name in series.metric.grain))
+    content.sort(key=lambda values: tuple((values[name] is None, values[name]) for name in series.metric.grain))
     return PublishedVersion(
         start=start,
         period=row["period"],

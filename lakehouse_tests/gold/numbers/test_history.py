@@ -9,13 +9,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
+from lakehouse.delta import table_io
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.version_selector import SelectBy, UnknownVersionError, parse
 from lakehouse_tests.support.lake_settings import lake_settings
@@ -191,6 +194,17 @@ def test_two_versions_side_by_side(settings) -> None:
         (12, 15),
         (15, 14),
     ], "an adjustment comes on top"
+
+
+def test_a_number_by_a_grain_of_integers_has_its_zero_and_its_nothing(settings) -> None:
+    numbers = numbers_with_history(settings)
+    published = table_io.read(locations.gold(settings, numbers.series))
+    assert published is not None
+    one = published.slice(0, 1)
+    place = one.column_names.index("store")
+    rows = pa.concat_tables([one.set_column(place, "store", pa.array([store], pa.int64())) for store in (None, 2, 0, 1)])
+    ((version,),) = numbers_history.versions_in(numbers.series, rows).values()
+    assert [row["store"] for row in version.rows] == [0, 1, 2, None]
 
 
 def test_words_for_versions_are_the_ones_that_are_parsed() -> None:
