@@ -108,14 +108,21 @@ def has_any(settings: Settings, source: str) -> bool:
     return bool(_applied_days(settings, source))
 
 
+#: The Delta transaction by which the table with the newest rows of a source says that it was built, and has no row.
+BUILT_EMPTY = "built_empty"
+
+
 def lacks_newest(settings: Settings, source: str) -> bool:
     """Whether the table with the newest rows of an ``append`` source has yet to be built: it has no row, and silver has.
 
-    It is built in one commit, so that it never contains a part of them.
+    It is built in one commit, so that it never contains a part of them. If silver's rows are all outdated by deletions, from a
+    time when the source was under another policy, the table has no row and :data:`BUILT_EMPTY` says so.
     """
-    return not _has_rows(settings, locations.silver_newest(settings, source)) and _has_rows(
-        settings, locations.silver(settings, source)
-    )
+    path = locations.silver_newest(settings, source)
+    if _has_rows(settings, path) or not _has_rows(settings, locations.silver(settings, source)):
+        return False
+    table = table_io.open_table(path, settings.storage_options)
+    return table is None or table.transaction_version(BUILT_EMPTY) is None
 
 
 def _has_rows(settings: Settings, path: str) -> bool:

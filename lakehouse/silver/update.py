@@ -146,6 +146,10 @@ def _update_newest(
         _merge(settings, newest, session, merged, set().union(*(waiting[day] for day in merged)), run)
     if rebuilt and table_io.version(locations.bronze(settings, newest.dataset), settings.storage_options) >= 0:
         _rebuild(settings, newest, session, rebuilt, set().union(*(waiting.get(day, ()) for day in rebuilt)), run)
+    table = table_io.open_table(locations.silver_of(settings, newest), settings.storage_options)
+    is_empty = table is not None and not table_io.rows_at_most(table, {})
+    if table is not None and is_empty and table.transaction_version(applied_inputs.BUILT_EMPTY) is None:
+        partition_writer.commit_without_rows(table, why=run, transaction=(applied_inputs.BUILT_EMPTY, 1))
 
 
 def _ensure_tables(session: Callable[[], SparkSession], settings: Settings, contract: SourceContract) -> None:

@@ -130,6 +130,21 @@ def test_a_moved_key_restates_both_days_and_only_one_of_every_row(settings: Sett
     assert all(made.equal for made in reproducible.reproduce_all())
 
 
+def test_the_newest_rows_may_be_none_though_silver_has_rows(settings: Settings, spark: SparkSession) -> None:
+    """Bronze may hold a deletion from a time when the source was under another policy."""
+    lake = Lake(settings, appended(), spark)
+    reproducible = ReproducibleLake(lake, [NEWEST, EVERY])
+    for number, op in enumerate(["insert", "delete", "insert"], start=1):
+        moment = datetime(2024, 2, number, 12, tzinfo=timezone.utc)
+        lake.deliver(moment.date(), csv_file([csv_line(Record("a", op, ONE, number, moment, None, 0))]))
+        lake.ingest(moment.date())
+        reproducible.at(number + 1)
+        reproducible.publish()
+        built = {1: (1, 1), 2: (None, 0), 3: (3, 1)}
+        assert published(settings, NEWEST) == {ONE: built[number]}
+    assert published(settings, EVERY) == {ONE: (4, 2)}
+
+
 def test_a_metric_of_an_earlier_release_waits_for_the_newest_rows_and_then_restates_all_days(
     settings: Settings, spark: SparkSession
 ) -> None:
