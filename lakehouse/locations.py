@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from lakehouse.contracts.series import Series
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
@@ -77,6 +79,21 @@ def silver_read(settings: Settings, metric: MetricContract) -> str:
 def silver_name(metric: MetricContract) -> str:
     """The name of the silver table that a metric is computed from."""
     return f"{metric.source}_newest" if metric.reads_newest else metric.source
+
+
+def intervals(settings: Settings, dimension: str) -> str:
+    """The intervals of a dimension's keys."""
+    return settings.table("silver", f"{dimension}_intervals")
+
+
+def fact_index(settings: Settings, silver: str, on: Sequence[str]) -> str:
+    """Where the facts of a silver table are, by the columns that a metric joins them on."""
+    return settings.table("ops", fact_index_name(silver, on))
+
+
+def fact_index_name(silver: str, on: Sequence[str]) -> str:
+    """The name of that table."""
+    return f"{silver}_by_{'_'.join(on)}"
 
 
 def quarantine(settings: Settings, source: str) -> str:
@@ -266,6 +283,8 @@ def tables(catalog: Catalog) -> list[LakeTable]:
         for source in catalog.sources
         for layer, suffix in _SOURCE_TABLES
     ]
+    indexed = {fact_index_name(silver_name(metric), on) for metric in catalog.metrics.values() for on in metric.joined_on}
+    listed += [LakeTable("ops", name, sorted_by="join_key") for name in indexed]
     for daily in map(Series, catalog.metrics.values()):
         for series in (daily, *daily.rollups):
             listed += [LakeTable("gold", series.name, series=series), LakeTable("gold", f"{series.name}_candidates")]

@@ -133,10 +133,18 @@ class Order(Strict):
     sequence: str | None = Field(None, description="Column with an integer that grows with every change of a key.")
 
 
+class Dimension(Strict):
+    """How the history of a dimension is kept."""
+
+    buckets: int = Field(16, ge=1, le=4096, description="How many partitions the intervals have, by a hash of the key.")
+
+
 class SourceContract(Documented):
     """One source: one file, no code."""
 
     dataset: Name
+    kind: Literal["event", "dimension"] = "event"
+    dimension: Dimension = Field(default_factory=Dimension)
     primary_key: list[str] = Field(default_factory=list)
     synthetic_key: SyntheticKey | None = None
     model: Model

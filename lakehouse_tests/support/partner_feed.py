@@ -45,7 +45,9 @@ def feed_catalog(source: Mapping[str, Any] | None = None, **metric: Any) -> Cata
     """A source and a metric over it, with weeks."""
     fields = {"metric": "totals", "source": "events", "measures": _MEASURES, "publication": _PUBLICATION, "consumers": ["books"]}
     events = contract(**(source or {}))
-    return Catalog({"events": events}, {"totals": completed(MetricContract.model_validate({**fields, **metric}), events)})
+    return Catalog(
+        {"events": events}, {"totals": completed(MetricContract.model_validate({**fields, **metric}), {"events": events})}
+    )
 
 
 @dataclass

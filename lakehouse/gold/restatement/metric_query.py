@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
+from lakehouse.dimensions import as_of
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger import applied_inputs
 from lakehouse.spark import commits as spark_commits
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import date
 
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.calendar.periods import Period
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 def compute(rows: DataFrame, metric: MetricContract, days: Collection[date], grain: list[str] | None = None) -> DataFrame:
     """The metric on ``days``: columns event_date, the grain, the measures, and row_count (the number of silver rows).
 
-    :param rows: silver rows, at least of the days that the window covers.
+    :param rows: silver rows, at least of the days that the window covers, with the attributes that the metric's joins bring.
     :param grain: another grain than the contract's.
     """
     if metric.window > 1:
@@ -111,10 +113,31 @@ def silver_rows(spark: SparkSession, settings: Settings, metric: MetricContract,
     target = locations.silver_read(settings, metric)
     table = table_io.open_table(target, settings.storage_options)
     columns = [] if table is None else columns_read(metric, [field.name for field in table.schema().fields])
-    return dataframes.scan(spark, settings, target, columns, {"event_date": source_days(metric, days)})
+    where = {"event_date": source_days(metric, days)}
+    rows = dataframes.scan(spark, settings, target, columns, where)
+    return with_present_attributes(rows, settings, metric, _few_facts(table, metric, where))
+
+
+def with_present_attributes(
+    rows: DataFrame, settings: Settings, metric: MetricContract, facts: pa.Table | None = None
+) -> DataFrame:
+    """Silver rows with the attributes that the metric's dimensions have for them now.
+
+    :param facts: the same rows in memory, if they are few.
+    """
+    return as_of.joined(rows, metric, as_of.present(rows.sparkSession, settings, metric, facts)) if metric.joins else rows
+
+
+def _few_facts(table: DeltaTable | None, metric: MetricContract, where: table_io.Where) -> pa.Table | None:
+    """The columns that joins are on of some silver rows; None if they are many, or nothing is joined."""
+    if table is None or not metric.joins or table_io.rows_at_most(table, where) > dataframes.FEW_ROWS:
+        return None
+    return table_io.read_version(table, sorted({name for on in metric.joined_on for name in on}), where)
 
 
 def columns_read(metric: MetricContract, columns: Collection[str]) -> list[str]:
     """The columns of Silver that the numbers of a metric may depend on, in their order."""
-    read = {"event_date", *metric.grain}.union(*(measure.columns_read(columns) for measure in metric.measures))
+    read = {"event_date", *metric.grain, *as_of.columns_read(metric)}.union(
+        *(measure.columns_read(columns) for measure in metric.measures)
+    )
     return [name for name in columns if name in read]
