@@ -13,9 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.contracts.joins.join import brought_by
-from lakehouse.delta import table_io
+from lakehouse.delta import data_files, table_io
 from lakehouse.delta.columns import arrow_type
-from lakehouse.dimensions import interval_table, join_keys
+from lakehouse.dimensions import join_keys
 from lakehouse.spark import dataframes
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def present(
     known: dict[int, pa.Table] = {}
 
     def intervals_of(join: Join) -> DataFrame:
-        contract, columns = metric.dimensions[join.dimension], _columns(metric, join)
+        columns = _columns(metric, join)
         table = table_io.open_table(locations.intervals(settings, join.dimension), settings.storage_options)
         if table is None:
             return dataframes.local(spark, _typed(pa.table({}), metric, join))
@@ -94,7 +94,8 @@ def present(
         if keys is None or len(keys) > _FEW_KEYS:
             path = locations.intervals(settings, join.dimension)
             return dataframes.scan(spark, settings, path, columns, {})
-        found = interval_table.of_keys(table, columns, keys, contract.dimension.buckets)
+        buckets = join_keys.buckets(keys, metric.dimensions[join.dimension].dimension.buckets).unique()
+        found = data_files.with_texts(table, columns, "dimension_key", keys, {"bucket": buckets})
         known[metric.joins.index(join)] = found
         return F.broadcast(dataframes.local(spark, _typed(found, metric, join)))
 

@@ -1,6 +1,6 @@
 """What changes of a dimension's intervals mean: per key the ranges of time in which an attribute differs from before.
 
-Arrow in, Arrow out. Intervals and ranges are half open, and disjoint per key. Reading the change feed belongs to ``changed_facts``.
+Arrow in, Arrow out. Intervals and ranges are half open, and disjoint per key. Reading the feed belongs to ``changed_facts``.
 """
 
 from __future__ import annotations

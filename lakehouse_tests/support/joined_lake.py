@@ -94,6 +94,9 @@ class JoinedLake:
     def catalog(self) -> Catalog:
         return Catalog(self.sources, {one.name: one for one in self.metrics})
 
+    def session(self) -> Any:
+        return self.lake.spark
+
     def deliver(self, arrives: int, *lines: str) -> None:
         """Facts ``key,amount,day of February,customer`` (days with a fraction) that arrive on a day of February."""
         self.settings.now = moment(arrives + 0.9) + timedelta(minutes=self.delivered)
@@ -140,8 +143,8 @@ class JoinedLake:
             contract_history.remember(self.settings, one, self.lake.contract)
             pending, series = self.pending(one), Series(one)
             wanted = {*pending.starts, *days}
-            source, spark = self.lake.contract, self.lake.spark
-            done.append(restatement_days.restate(self.settings, source, series, lambda: spark, wanted, Run("run"), pending))
+            source = self.lake.contract
+            done.append(restatement_days.restate(self.settings, source, series, self.session, wanted, Run("run"), pending))
         return done
 
     def published(self, one: MetricContract | None = None, measure: str = "total") -> dict[int, dict[Any, Any]]:

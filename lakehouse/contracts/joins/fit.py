@@ -42,11 +42,9 @@ def misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> It
             yield (*at, "columns"), f"{join.dimension} has no field {', '.join(unknown)}; its fields are {listed}"
         clashing = sorted(taken.intersection(join.names))
         if clashing:
-            yield (
-                (*at, "columns"),
-                f"{', '.join(clashing)} is a column of {metric.source} already; give the attribute another name, as in "
-                f"'{{{clashing[0]}: {join.dimension}_{clashing[0]}}}'",
-            )
+            example = f"'{{{clashing[0]}: {join.dimension}_{clashing[0]}}}'"
+            text = f"{', '.join(clashing)} is a column of {metric.source}; give the attribute another name, as in {example}"
+            yield (*at, "columns"), text
         yield from (((*at, "on"), text) for text in _misfits_of_key(metric, sources, join, facts, attributes))
 
 
