@@ -79,6 +79,16 @@ def silver_name(metric: MetricContract) -> str:
     return f"{metric.source}_newest" if metric.reads_newest else metric.source
 
 
+def intervals(settings: Settings, source: str) -> str:
+    """The intervals of every key of a dimension."""
+    return settings.table("silver", f"{source}_intervals")
+
+
+def changes_by_key(settings: Settings, source: str) -> str:
+    """The changes that silver holds of a dimension, by key."""
+    return settings.table("ops", f"{source}_by_key")
+
+
 def quarantine(settings: Settings, source: str) -> str:
     """The rows of a source that wait, or have waited, for a steward's decision."""
     return settings.table("silver", f"{source}_quarantine")
@@ -266,6 +276,10 @@ def tables(catalog: Catalog) -> list[LakeTable]:
         for source in catalog.sources
         for layer, suffix in _SOURCE_TABLES
     ]
+    for source, contract in catalog.sources.items():
+        if contract.is_dimension:
+            listed += [LakeTable("silver", f"{source}_intervals", sorted_by="dimension_key")]
+            listed += [LakeTable("ops", f"{source}_by_key", sorted_by="dimension_key")]
     for daily in map(Series, catalog.metrics.values()):
         for series in (daily, *daily.rollups):
             listed += [LakeTable("gold", series.name, series=series), LakeTable("gold", f"{series.name}_candidates")]
