@@ -15,7 +15,7 @@ from lakehouse import locations
 from lakehouse.contracts.joins.join import brought_by
 from lakehouse.delta import data_files, table_io
 from lakehouse.delta.columns import arrow_type
-from lakehouse.dimensions import join_keys
+from lakehouse.dimensions import join_keys, keys
 from lakehouse.spark import dataframes
 
 if TYPE_CHECKING:
@@ -90,12 +90,12 @@ def present(
         table = table_io.open_table(locations.intervals(settings, join.dimension), settings.storage_options)
         if table is None:
             return dataframes.local(spark, _typed(pa.table({}), metric, join))
-        keys = _keys(metric, join, facts, known)
-        if keys is None or len(keys) > _FEW_KEYS:
+        wanted = _keys(metric, join, facts, known)
+        if wanted is None or len(wanted) > _FEW_KEYS:
             path = locations.intervals(settings, join.dimension)
             return dataframes.scan(spark, settings, path, columns, {})
-        buckets = join_keys.buckets(keys, metric.dimensions[join.dimension].dimension.buckets).unique()
-        found = data_files.with_texts(table, columns, "dimension_key", keys, {"bucket": buckets})
+        buckets = keys.buckets(wanted, metric.dimensions[join.dimension].dimension.buckets).unique()
+        found = data_files.with_texts(table, columns, "dimension_key", wanted, {"bucket": buckets})
         known[metric.joins.index(join)] = found
         return F.broadcast(dataframes.local(spark, _typed(found, metric, join)))
 

@@ -14,7 +14,7 @@ from deltalake import ColumnProperties, WriterProperties
 
 from lakehouse import locations
 from lakehouse.delta import change_feed, data_files, partition_writer, row_writer, table_io
-from lakehouse.dimensions import interval_changes, join_keys
+from lakehouse.dimensions import interval_changes, join_keys, keys
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -103,12 +103,12 @@ def _followed(table: DeltaTable, facts: DeltaTable) -> int:
 
 def _entries_of(table: DeltaTable, ranges: pa.Table) -> pa.Table:
     """The entries of the index for the keys of some ranges."""
-    keys = pc.unique(ranges["dimension_key"]).drop_null()
-    where = {"bucket": join_keys.buckets(keys, BUCKETS).unique()}
+    wanted = pc.unique(ranges["dimension_key"]).drop_null()
+    where = {"bucket": keys.buckets(wanted, BUCKETS).unique()}
     columns = [name for name in SCHEMA.names if name != "bucket"]
-    if len(keys) > _FEW_KEYS:
-        return table_io.read_version(table, columns, {**where, "join_key": keys})
-    return data_files.with_texts(table, columns, "join_key", keys, where)
+    if len(wanted) > _FEW_KEYS:
+        return table_io.read_version(table, columns, {**where, "join_key": wanted})
+    return data_files.with_texts(table, columns, "join_key", wanted, where)
 
 
 def _days_within(entries: pa.Table, ranges: pa.Table) -> set[date]:
@@ -147,10 +147,5 @@ def _entries(facts: pa.Table, on: Sequence[str]) -> pa.Table:
     )
     keyed = keyed.filter(pc.and_(keyed["join_key"].is_valid(), keyed["event_date"].is_valid()))
     found = keyed.group_by(["join_key", "event_date"]).aggregate([("at", "min"), ("at", "max")]).combine_chunks()
-    buckets = join_keys.buckets(_one(found["join_key"]), BUCKETS)
-    columns = [buckets, found["join_key"], found["event_date"], found["at_min"], found["at_max"]]
+    columns = [keys.buckets(found["join_key"], BUCKETS), found["join_key"], found["event_date"], found["at_min"], found["at_max"]]
     return pa.table(columns, schema=SCHEMA).sort_by("join_key")
-
-
-def _one(values: pa.ChunkedArray) -> pa.Array:
-    return values.combine_chunks() if values.num_chunks else pa.array([], values.type)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zlib
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -34,10 +33,3 @@ def _escaped(values: pa.Array) -> pa.Array:
         return values
     written = [json.dumps(value, ensure_ascii=False)[1:-1] for value in values.filter(special).to_pylist()]
     return pc.replace_with_mask(values, special, pa.array(written, pa.string()))
-
-
-def buckets(keys: pa.Array, count: int) -> pa.Array:
-    """The bucket of each key; NULL for NULL."""
-    codes = keys.dictionary_encode()
-    of_each = [None if key is None else zlib.crc32(key.encode()) % count for key in codes.dictionary.to_pylist()]
-    return pa.array(of_each, pa.int32()).take(codes.indices)

@@ -30,8 +30,8 @@ def misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> It
     for position, join in enumerate(metric.joins):
         dimension = sources.get(join.dimension)
         at = ("joins", position)
-        if dimension is None or dimension.kind != "dimension":
-            known = ", ".join(sorted(name for name, source in sources.items() if source.kind == "dimension")) or "none"
+        if dimension is None or not dimension.is_dimension:
+            known = ", ".join(sorted(name for name, source in sources.items() if source.is_dimension)) or "none"
             what = "is an event source" if dimension is not None else "is no source"
             yield (*at, "dimension"), f"{join.dimension!r} {what}; the sources with 'kind: dimension' are: {known}"
             continue

@@ -42,7 +42,7 @@ class HistoricalContracts:
 
 
 def remember(settings: Settings, metric: MetricContract, contract: SourceContract) -> None:
-    """Store both contracts, and those of the metric's dimensions, before a number is published under them, once per process and change.
+    """Store both contracts, and those of the dimensions, before a number is published, once per process and change.
 
     The metric's contract is stored with the hash of the source's contract in Silver's newest commit. This is not ``contract``
     if the source's contract has changed and Silver was not built since.

@@ -18,7 +18,7 @@ from lakehouse.contracts.published_columns import LINEAGE
 from lakehouse.contracts.series import source_days, source_read
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
-from lakehouse.dimensions import fact_index
+from lakehouse.dimensions import fact_index, interval_table
 from lakehouse.dimensions.changed_facts import ChangedFacts
 from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
@@ -84,6 +84,7 @@ def _publish_days(
     days = [day for day in days if lifecycle.may_be_published(day, today, series.metric.publication)]
     before = write_audit_publish.read(settings, series, days)  # before silver is read
     read = source_read(series.metric, contract)
+    _follow_dimensions(settings, series.metric)
     versions = metric_query.versions_read(settings, series.metric)
     made_from = restatement_lineage.of_metric(settings, series.metric, read)
     trigger = restatement_lineage.trigger(settings, read, follows.since, follows.upstream_version) if follows else None
@@ -94,10 +95,26 @@ def _publish_days(
         draft.start for draft in drafts if draft.lineage.silver_version == made_from.silver_version
     ]  # the numbers of other days are unchanged
     expected = count_silver_rows(settings, series.metric, from_silver)
-    if (changed := metric_query.changed_since(settings, series.metric, versions)) is not None:
+    changed = metric_query.changed_since(settings, series.metric, versions) or _unfollowed(settings, series.metric)
+    if changed is not None:
         msg = f"silver/{changed} kept changing while {series.name} was computed from it; run it again later"
         raise CommitFailedError(msg)
     return write_audit_publish.publish(settings, before, drafts, run, lineage(series, run, made_from, follows, trigger), expected)
+
+
+def _follow_dimensions(settings: Settings, metric: MetricContract) -> None:
+    """Bring the intervals of a metric's dimensions up to date, in case a run was stopped before it had done so."""
+    for contract in metric.dimensions.values():
+        interval_table.follow(settings, contract)
+
+
+def _unfollowed(settings: Settings, metric: MetricContract) -> str | None:
+    """A dimension whose intervals do not follow from its silver table as it is now; None without one."""
+    for name, contract in metric.dimensions.items():
+        version = table_io.version(locations.silver(settings, name), settings.storage_options)
+        if version >= 0 and interval_table.followed_version(settings, contract) != version:
+            return name
+    return None
 
 
 def lineage(

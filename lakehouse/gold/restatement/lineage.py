@@ -117,18 +117,13 @@ def of_metric(settings: Settings, metric: MetricContract, contract: SourceContra
     """The inputs of the present version of the silver table that a metric reads, and of the intervals of its dimensions.
 
     :param contract: of that silver table.
-    :raises CommitFailedError: if the intervals of a dimension do not follow its silver table yet: another run is updating them, or
-        was stopped.
     """
-    dimensions = {}
-    for name, dimension in metric.dimensions.items():
-        dimensions[name] = of_silver(settings, dimension)
-        _check_followed(settings, dimension, dimensions[name].silver_version)
+    dimensions = {name: of_silver(settings, dimension) for name, dimension in metric.dimensions.items()}
     return replace(of_silver(settings, contract), dimensions=dimensions)
 
 
 def record_dimensions(settings: Settings, metric: MetricContract, basis: SilverInputs) -> str | None:
-    """Store the inputs of dimensions; gives their names, the inputs that some days lack, and the contracts, in the stored form."""
+    """Store the inputs of dimensions; gives their names, what some days lack, and the contracts, in the stored form."""
     stored = {
         name: {
             "inputs": record(settings, name, inputs),
@@ -143,10 +138,6 @@ def record_dimensions(settings: Settings, metric: MetricContract, basis: SilverI
 def dimension_inputs(stored: str | None) -> dict[str, dict[str, Any]]:
     """By dimension the ``inputs``, ``without`` and ``contract`` that a revision names; empty for one without joins."""
     return dict(json.loads(stored or "{}"))
-
-
-def _check_followed(settings: Settings, contract: SourceContract, silver_version: int) -> None:
-    return None
 
 
 def trigger(settings: Settings, contract: SourceContract, first: int, last: int) -> Trigger:

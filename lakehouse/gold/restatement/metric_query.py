@@ -104,9 +104,11 @@ def require_rows(settings: Settings, metric: MetricContract) -> None:
 
 
 def versions_read(settings: Settings, metric: MetricContract) -> dict[str, int]:
-    """The version of each table that the numbers of a metric are computed from: of Silver, and of its dimensions' intervals."""
+    """The version of each table that the numbers of a metric are computed from: of Silver, and of its dimensions."""
     paths = {locations.silver_name(metric): locations.silver_read(settings, metric)}
-    paths |= {f"{dimension}_intervals": locations.intervals(settings, dimension) for dimension in metric.dimensions}
+    for dimension in metric.dimensions:
+        paths |= {dimension: locations.silver(settings, dimension)}
+        paths |= {f"{dimension}_intervals": locations.intervals(settings, dimension)}
     return {name: table_io.version(path, settings.storage_options) for name, path in paths.items()}
 
 
