@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from lakehouse.contracts.series import Series
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
@@ -77,6 +79,21 @@ def silver_read(settings: Settings, metric: MetricContract) -> str:
 def silver_name(metric: MetricContract) -> str:
     """The name of the silver table that a metric is computed from."""
     return f"{metric.source}_newest" if metric.reads_newest else metric.source
+
+
+def intervals(settings: Settings, source: str) -> str:
+    """The intervals of every key of a dimension."""
+    return settings.table("silver", f"{source}_intervals")
+
+
+def changes_by_key(settings: Settings, source: str) -> str:
+    """The changes that silver holds of a dimension, by key."""
+    return settings.table("ops", f"{source}_by_key")
+
+
+def fact_index(settings: Settings, silver: str, on: Sequence[str]) -> str:
+    """On which days the facts of a silver table are, by the columns that a metric joins them on."""
+    return settings.table("ops", _by(silver, on))
 
 
 def quarantine(settings: Settings, source: str) -> str:
@@ -266,8 +283,18 @@ def tables(catalog: Catalog) -> list[LakeTable]:
         for source in catalog.sources
         for layer, suffix in _SOURCE_TABLES
     ]
+    for source, contract in catalog.sources.items():
+        if contract.is_dimension:
+            listed += [LakeTable("silver", f"{source}_intervals", sorted_by="dimension_key")]
+            listed += [LakeTable("ops", f"{source}_by_key", sorted_by="dimension_key")]
+    indexed = {_by(silver_name(metric), on) for metric in catalog.metrics.values() for on in metric.joined_on}
+    listed += [LakeTable("ops", name, sorted_by="join_key") for name in indexed]
     for daily in map(Series, catalog.metrics.values()):
         for series in (daily, *daily.rollups):
             listed += [LakeTable("gold", series.name, series=series), LakeTable("gold", f"{series.name}_candidates")]
     listed += [LakeTable("ops", name) for name in _SHARED_TABLES]
     return sorted(listed, key=lambda table: (_LAYERS.index(table.layer), table.name))
+
+
+def _by(silver: str, on: Sequence[str]) -> str:
+    return f"{silver}_by_{'_'.join(on)}"

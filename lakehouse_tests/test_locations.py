@@ -18,7 +18,8 @@ _PACKAGE = Path(str(lakehouse.__file__)).parent
 
 def test_what_the_code_writes_is_in_the_inventory() -> None:
     appended = contract(materialization={"reprocess_policy": "append"}, changes={})
-    known = {f"{one}" for one in locations.tables(Catalog({"events": appended}, {"total": metric()}))}
+    both = (appended, contract(kind="dimension", changes={}))
+    known = {f"{one}" for of_kind in both for one in locations.tables(Catalog({"events": of_kind}, {"total": metric()}))}
     sources = [path.read_text() for path in _PACKAGE.rglob("*.py")]
     written = {f"{layer}/{name.replace('{source}', 'events')}" for text in sources for layer, name in _TABLE.findall(text)}
     assert len(written) > 15

@@ -43,7 +43,10 @@ class RowParser:
         changes = contract.changes
         self._ops = {word.lower(): "insert" for word in changes.insert_words}
         self._ops |= {word.lower(): "correct" for word in changes.correct_words}
-        self._ops |= {word.lower(): "delete" for word in changes.delete_words}
+        # A dimension's key ends with a change that lives, and what deletes a change retracts it.
+        self._ops |= {word.lower(): "end" if contract.is_dimension else "delete" for word in changes.delete_words}
+        if contract.is_dimension:
+            self._ops |= {word.lower(): "delete" for word in changes.retract_words}
         self._constant = {
             "arrival_date": delivery.arrival_date,
             "source_system": contract.source.system or contract.dataset,
@@ -69,8 +72,13 @@ class RowParser:
     def _typed(self, values: dict[str, Any]) -> dict[str, Any]:
         present = {column: value for column, value in values.items() if not self._is_null(value)}
         change = self._change(present)
-        fields = self._typed_fields(present, whole=change["change_op"] != "delete")
-        clocks = self._clocks(present, needed=change["change_op"] != "delete")
+        whole = change["change_op"] != "delete" and not change.get("key_ends")
+        fields = self._typed_fields(present, whole=whole)
+        if self._contract.is_dimension:
+            clocks = self._clocks_of_change(present, whole=whole)
+            key = change_key([fields[name] for name in self._contract.primary_key], clocks["event_ts"])
+            return {**fields, **clocks, **change, "record_key": key}
+        clocks = self._clocks(present, needed=whole)
         recipe = self._contract.synthetic_key
         key = (
             synthetic_key(recipe, fields, clocks) if recipe else record_key([fields[name] for name in self._contract.primary_key])
@@ -111,6 +119,8 @@ class RowParser:
                 raise Malformed(msg)
             return {"arrival_ts": arrival_ts, "event_ts": None, "event_date": None}
         event_ts, event_date, begins = self._event(column, event)
+        if self._contract.is_dimension:
+            event_ts = begins.astimezone(timezone.utc)
         if begins - arrival_ts > clocks.max_ahead:
             msg = f"{column}: {event} lies more than {clocks.max_ahead} after the arrival at {arrival_ts:%Y-%m-%d %H:%M}Z"
             raise Malformed(msg)
@@ -118,6 +128,25 @@ class RowParser:
             msg = f"{column}: {event_date} lies before the first event day, {self._contract.first_event_day}"
             raise Malformed(msg)
         return {"arrival_ts": arrival_ts, "event_ts": event_ts, "event_date": event_date}
+
+    def _clocks_of_change(self, present: dict[str, Any], *, whole: bool) -> dict[str, Any]:
+        """The clocks of a dimension's change, and when the change itself says that it ends.
+
+        :param whole: whether it has content; the others have no end of their own.
+        """
+        clocks, column = self._clocks(present, needed=True), self._contract.dimension.valid_to
+        value = present.get(column) if column and whole else None
+        if value is None:
+            return clocks | {"ends_at": None}
+        if is_date_only(value):
+            day = _converted(column, to_date, value)
+            ends_at = _converted(column, lambda: start_of_day(day, self._zone).astimezone(timezone.utc))
+        else:
+            ends_at = _converted(column, to_timestamp, value, self._naive_zone)
+        if ends_at <= clocks["event_ts"]:
+            msg = f"{column}: {value} does not lie after the change begins, at {clocks['event_ts']:%Y-%m-%d %H:%M:%S}Z"
+            raise Malformed(msg)
+        return clocks | {"ends_at": ends_at}
 
     def _event(self, column: str | None, value: Any) -> tuple[datetime | None, date, datetime]:
         """Event time (None if the value is only a day), event day, and the earliest possible time of the event."""
@@ -149,7 +178,11 @@ class RowParser:
         if sequence is None and self._contract.order.sequence:
             msg = f"{self._contract.order.sequence}: required and empty (the contract orders by it)"
             raise Malformed(msg)
+        ends = {"key_ends": op == "end"} if self._contract.is_dimension else {}
+        if op == "end":
+            op = "correct" if is_correction else "insert"
         return {
+            **ends,
             "change_op": op,
             "is_correction": is_correction or op == "correct",
             "corrects_key": None if corrects is None else self._corrected_key(corrects),
@@ -173,6 +206,11 @@ def record_key(values: list[Any]) -> str:
     if len(values) == 1:
         return to_text(values[0])
     return json.dumps([to_text(value) for value in values], ensure_ascii=False, separators=(",", ":"))
+
+
+def change_key(values: list[Any], moment: datetime) -> str:
+    """The key of a dimension's change as text: its primary key and its event time as a JSON list."""
+    return record_key([*values, f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"])
 
 
 def synthetic_key(recipe: SyntheticKey, fields: dict[str, Any], clocks: dict[str, Any]) -> str:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from lakehouse.contracts.joins.fit import misfits
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.source import SourceContract
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pydantic_core import ErrorDetails
 
@@ -185,15 +186,22 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
         for metric in catalog.metrics.values()
         if metric.rows is not None and metric.source in catalog.sources and not _is_append(catalog.sources[metric.source])
     ]
+    mistakes += [
+        f"{origin[metric.name]}:{_line(_parsed(origin[metric.name])[1], where)}: {_where(where)}{text}"
+        for metric in catalog.metrics.values()
+        if metric.source in catalog.sources
+        for where, text in misfits(metric, catalog.sources)
+    ]
     if mistakes:
         raise ContractError(mistakes)
     for name, metric in catalog.metrics.items():
-        catalog.metrics[name] = completed(metric, catalog.sources[metric.source])
+        catalog.metrics[name] = completed(metric, catalog.sources)
     return catalog
 
 
-def completed(metric: MetricContract, source: SourceContract) -> MetricContract:
-    """A metric's contract with the defaults that follow from its source."""
+def completed(metric: MetricContract, sources: Mapping[str, SourceContract]) -> MetricContract:
+    """A metric's contract with what follows from its source, among all ``sources``, and with the contracts of its dimensions."""
+    metric, source = metric.with_dimensions(sources), sources[metric.source]
     if metric.publication.timezone is None:
         publication = metric.publication.model_copy(update={"timezone": source.clocks.timezone})
         metric = metric.model_copy(update={"publication": publication})

@@ -6,16 +6,19 @@ import re
 from datetime import date  # noqa: TC003 (pydantic reads it)
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from lakehouse.contracts.alerts import MetricAlerts, misfits
 from lakehouse.contracts.base import Documented, Name, SparkType, Strict
 from lakehouse.contracts.checks import ChangeBounds, GoldChecks, problems
+from lakehouse.contracts.joins.join import Join, brought_by, clashes
 from lakehouse.contracts.publication import PublicationRules
 from lakehouse.contracts.published_columns import RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+    from lakehouse.contracts.source import SourceContract
 
 _EXACT = ("int", "bigint", "decimal")
 #: A star that stands for rows, and one that stands for columns; any other multiplies.
@@ -55,7 +58,12 @@ class MetricContract(Documented):
 
     metric: Name
     source: Name
-    grain: list[Name] = Field(default_factory=list, description="Silver columns besides the event day.")
+    joins: list[Join] = Field(
+        default_factory=list, description="Dimensions whose attributes, as of the event time, the grain and the measures may use."
+    )
+    grain: list[Name] = Field(
+        default_factory=list, description="Columns besides the event day: of Silver, or attributes that a join brings."
+    )
     measures: list[Measure] = Field(min_length=1)
     rows: Literal["newest", "all"] | None = Field(
         None,
@@ -74,6 +82,29 @@ class MetricContract(Documented):
         default_factory=dict,
         description="By consumer and measure: a restatement within these bounds is not told to the consumer.",
     )
+    _dimensions: dict[str, SourceContract] = PrivateAttr(default_factory=dict)
+
+    @property
+    def dimensions(self) -> dict[str, SourceContract]:
+        """The contracts of the dimensions that it joins, by name; empty until :meth:`with_dimensions`."""
+        return self._dimensions
+
+    def with_dimensions(self, sources: Mapping[str, SourceContract]) -> MetricContract:
+        """The same contract, which knows those of its dimensions.
+
+        :param sources: the contracts of the deployment, by name.
+        """
+        if not self.joins:
+            return self
+        copy = self.model_copy()
+        copy._dimensions = {join.dimension: sources[join.dimension] for join in self.joins}  # noqa: SLF001 (of the same class)
+        return copy
+
+    @property
+    def joined_on(self) -> list[tuple[str, ...]]:
+        """The columns of silver that joins are on, together those of each, each list once."""
+        own = [tuple(join.on) for join in self.joins if brought_by(self.joins, join) is None]
+        return list(dict.fromkeys(own))
 
     @property
     def name(self) -> str:
@@ -97,6 +128,10 @@ class MetricContract(Documented):
         if twice:
             msg = f"measures: these names are used twice or reserved: {', '.join(twice)}"
             raise ValueError(msg)
+        measured = [measure.name for measure in self.measures]
+        unjoined = clashes(self.joins, [*RESERVED, *measured])
+        if unjoined:
+            raise ValueError(unjoined[0])
         types = {measure.name: measure.type for measure in self.measures}
         unfit = problems(self.checks, types, self.grain) + misfits(self.alerts, types, self.grain) + self._immaterial(types)
         if unfit:

@@ -66,6 +66,7 @@ PUBLISHED = (
     Column("made_from", ColumnType.TEXT, Origin.LINEAGE),
     Column("inputs", ColumnType.TEXT, Origin.LINEAGE),
     Column("inputs_without", ColumnType.TEXT, Origin.LINEAGE),
+    Column("dimension_inputs", ColumnType.TEXT, Origin.LINEAGE),
     Column("silver_version", ColumnType.COUNT, Origin.LINEAGE),
     Column("code_version", ColumnType.TEXT, Origin.LINEAGE),
     Column("contract_version", ColumnType.TEXT, Origin.LINEAGE),
@@ -86,8 +87,8 @@ CANDIDATE = tuple(
     _BY_NAME[name]
     for name in (
         *("revision", "state", "step", "reason", "explanation", "changed_rows", "undecided_rows", "known_through", "inputs"),
-        *("inputs_without", "made_from", "silver_version", "booked_on", "content", "code_version", "contract_version", "failed"),
-        *("proposed_at", "run_id"),
+        *("inputs_without", "dimension_inputs", "made_from", "silver_version", "booked_on", "content", "code_version"),
+        *("contract_version", "failed", "proposed_at", "run_id"),
     )
 )
 #: All names that neither a column of the grain nor a measure can have, the columns of periods and of the row count included.

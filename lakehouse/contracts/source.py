@@ -1,8 +1,9 @@
 """The contract of a source: what its files look like, which clocks and keys it has, how its silver table is kept.
 
 ``dataset``, ``primary_key``, ``model``, ``quality`` and ``materialization`` have the form that LakeLogic gives them;
-``source``, ``clocks``, ``changes``, ``order``, ``lateness``, ``synthetic_key``, ``freshness``, ``rolling_backfill`` and
-``alerts`` are specific to this project. Rules for rows are in ``source_rules``, schedules in ``schedules``.
+``source``, ``clocks``, ``changes``, ``order``, ``lateness``, ``synthetic_key``, ``freshness``, ``rolling_backfill``,
+``alerts``, ``kind`` and ``dimension`` are specific to this project. The sections ``changes``, ``order`` and ``dimension`` are in
+the folder ``changes``, rules for rows in ``source_rules``, schedules in ``schedules``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from lakehouse.contracts.alerts import SourceAlerts
 from lakehouse.contracts.base import SYSTEM_COLUMNS, Documented, Name, SparkType, Strict
+from lakehouse.contracts.changes.dimension import Dimension, Kind, mistakes
+from lakehouse.contracts.changes.marking import Changes
+from lakehouse.contracts.changes.order import Order
 from lakehouse.contracts.landing import CompleteWhen, DayPattern  # noqa: TC001 (pydantic reads them)
 from lakehouse.contracts.schedules import Freshness, RollingBackfill  # noqa: TC001 (pydantic reads them)
 from lakehouse.contracts.source_rules import (
@@ -102,41 +106,11 @@ class Clocks(Strict):
         return value
 
 
-class Changes(Strict):
-    """The columns that mark a record as a change of an earlier one."""
-
-    op: str | None = Field(None, description="Column that holds insert, correct or delete (or the words below).")
-    insert_words: list[str] = Field(default_factory=lambda: ["insert", "i", "c", "r"])
-    correct_words: list[str] = Field(default_factory=lambda: ["correct", "update", "upsert", "u"])
-    delete_words: list[str] = Field(default_factory=lambda: ["delete", "d"])
-    is_correction: str | None = Field(None, description="Column that marks a correction (1/true).")
-    corrects_event_id: str | None = Field(None, description="Column with the key that the record corrects.")
-    corrected_by: str | None = Field(None, description="Column that names who corrected.")
-    correction_reason: str | None = Field(None, description="Column with the reason of a correction.")
-    corrected_field: str | None = Field(None, description="Column that names what was corrected.")
-
-    @model_validator(mode="after")
-    def _one_meaning(self) -> Changes:
-        words = [
-            word for part in (self.insert_words, self.correct_words, self.delete_words) for word in {w.lower() for w in part}
-        ]
-        twice = sorted({word for word in words if words.count(word) > 1})
-        if twice:
-            msg = f"op: these words have two meanings: {', '.join(twice)}; give each of the three lists its own"
-            raise ValueError(msg)
-        return self
-
-
-class Order(Strict):
-    """The source's own sequence, if it has one; after it, arrival time, file and line decide."""
-
-    sequence: str | None = Field(None, description="Column with an integer that grows with every change of a key.")
-
-
 class SourceContract(Documented):
     """One source: one file, no code."""
 
     dataset: Name
+    kind: Kind = Field("event", description="Whether a record is an event, or a change of a dimension's key at its event time.")
     primary_key: list[str] = Field(default_factory=list)
     synthetic_key: SyntheticKey | None = None
     model: Model
@@ -146,6 +120,7 @@ class SourceContract(Documented):
     clocks: Clocks = Field(default_factory=Clocks)
     changes: Changes = Field(default_factory=Changes)
     order: Order = Field(default_factory=Order)
+    dimension: Dimension = Field(default_factory=Dimension)
     lateness: Lateness = Field(default_factory=Lateness)
     freshness: Freshness | None = None
     rolling_backfill: RollingBackfill | None = None
@@ -195,6 +170,7 @@ class SourceContract(Documented):
             raise ValueError(msg)
         self._check_key(names)
         self._check_policy()
+        self._check_kind()
         by = self.lateness.by
         if by and by.column not in {*names, "change_op"}:
             msg = f"lateness.by.column: {by.column!r} is neither among model.fields nor change_op"
@@ -244,12 +220,22 @@ class SourceContract(Documented):
             msg = f"synthetic_key.fields: not among model.fields: {', '.join(unknown)}"
             raise ValueError(msg)
 
+    def _check_kind(self) -> None:
+        mistake = next(mistakes(self), None)
+        if mistake:
+            raise ValueError(mistake)
+
     def _check_policy(self) -> None:
         policy = self.materialization.reprocess_policy
         changing = next((name for name in ("op", "corrects_event_id") if getattr(self.changes, name)), None)
         if changing and policy not in POLICIES_WITH_CHANGES:
             msg = f"changes.{changing}: needs 'reprocess_policy: merge'; under {policy} a record only adds itself"
             raise ValueError(msg)
+
+    @property
+    def is_dimension(self) -> bool:
+        """Whether the source keeps intervals per key beside its silver table."""
+        return self.kind == "dimension"
 
     @property
     def event_column(self) -> str | None:
@@ -289,6 +275,7 @@ class SourceContract(Documented):
             self.changes.correction_reason,
             self.changes.corrected_field,
             self.order.sequence,
+            self.dimension.valid_to,
         ]
         return list(dict.fromkeys(column for column in wanted if column))
 

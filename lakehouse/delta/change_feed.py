@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from datetime import date  # noqa: TC003 (a NamedTuple's annotation)
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -51,10 +51,23 @@ def feed_of(
     :param columns: which columns; default: all.
     :raises ForgottenFeedError: where the table's log was cleaned, or files of the feed were removed by VACUUM.
     """
+    _check_log(table, first, last)
+    return _feed(table, first, last, predicate, columns)
+
+
+def feed_at_most(table: DeltaTable, first: int, last: int, columns: Sequence[str], at_most: int) -> pa.Table | None:
+    """The same feed of some columns, if it has so many rows at most; no more of it is held in memory.
+
+    :raises ForgottenFeedError: see :func:`feed_of`.
+    """
+    _check_log(table, first, last)
+    return _feed(table, first, last, None, columns, at_most)
+
+
+def _check_log(table: DeltaTable, first: int, last: int) -> None:
     if 0 <= first <= min(last, table.version()) and len(commit_log.history(table, first - 1)) <= table.version() - first:
         msg = f"the log of {table.table_uri} no longer contains version {first}"  # delta-rs would return an empty feed
         raise ForgottenFeedError(msg)
-    return _feed(table, first, last, predicate, columns)
 
 
 def parts_of_feed(table: DeltaTable, first: int, last: int, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -107,18 +120,41 @@ def rest_of_feed(table: DeltaTable, first: int, predicate: str) -> tuple[pa.Tabl
     return feed, oldest
 
 
+@overload
 def _feed(
     table: DeltaTable, first: int, last: int, predicate: str | None = None, columns: Sequence[str] | None = None
-) -> pa.Table:
+) -> pa.Table: ...
+@overload
+def _feed(
+    table: DeltaTable, first: int, last: int, predicate: str | None, columns: Sequence[str] | None, at_most: int
+) -> pa.Table | None: ...
+def _feed(
+    table: DeltaTable,
+    first: int,
+    last: int,
+    predicate: str | None = None,
+    columns: Sequence[str] | None = None,
+    at_most: int | None = None,
+) -> pa.Table | None:
     options: dict[str, Any] = {"starting_version": first, "ending_version": last, "predicate": predicate, "columns": columns}
     try:
-        feed = pa.table(table.load_cdf(**options, allow_out_of_range=True).read_all())
+        reader = table.load_cdf(**options, allow_out_of_range=True)
+        feed = pa.table(reader.read_all()) if at_most is None else _rows_at_most(reader, at_most)
     except Exception as error:
         if _GONE.search(f"{error}") is None:
             raise
         msg = f"files of the change feed of {table.table_uri} are gone: {error}"
         raise ForgottenFeedError(msg) from None
-    return _plain(feed)
+    return None if feed is None else _plain(feed)
+
+
+def _rows_at_most(reader: Any, at_most: int) -> pa.Table | None:
+    held: list[pa.RecordBatch] = []
+    for batch in reader:
+        held.append(pa.record_batch(batch))
+        if sum(map(len, held)) > at_most:
+            return None
+    return pa.Table.from_batches(held, pa.schema(reader.schema))
 
 
 class KeyChange(NamedTuple):

@@ -24,6 +24,8 @@ PROVENANCE = (
     ("correction_reason", "string"),
     ("corrected_field", "string"),
 )
+#: Whether the key of a dimension ends with the change, and when the change itself says that it ends.
+_OF_A_CHANGE = (("key_ends", "boolean"), ("ends_at", "timestamp"))
 _AS_READ = (("raw_payload", "string"), ("malformed_reason", "string"))
 #: The total order of R2, most significant first: never the order of ingestion.
 ORDER = ("source_sequence", "arrival_ts", "ingestion_id", "line_number")
@@ -42,9 +44,11 @@ Columns = tuple[tuple[str, str], ...]
 
 
 def content_columns(contract: SourceContract) -> Columns:
-    """The content of a silver row, as (name, Spark type)."""
+    """The content of a silver row, as (name, Spark type); of a dimension, that of a change."""
     typed = tuple((field.name, field.type) for field in contract.typed_fields)
-    return (("record_key", "string"), *typed, ("event_ts", "timestamp"), ("event_date", "date"), ("source_system", "string"))
+    of_kind = _OF_A_CHANGE if contract.is_dimension else ()
+    clocks = (("event_ts", "timestamp"), ("event_date", "date"))
+    return (("record_key", "string"), *typed, *of_kind, *clocks, ("source_system", "string"))
 
 
 def silver_columns(contract: SourceContract) -> Columns:

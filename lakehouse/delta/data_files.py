@@ -50,11 +50,15 @@ def read(system: fs.FileSystem, paths: Iterable[str], column: str, value: date) 
     return rows.append_column(column, pa.array([value] * len(rows), pa.date32()))
 
 
-def with_texts(table: DeltaTable, columns: Sequence[str], column: str, texts: pa.Array) -> pa.Table:
+def with_texts(
+    table: DeltaTable, columns: Sequence[str], column: str, texts: pa.Array, where: table_io.Where | None = None
+) -> pa.Table:
     """The rows whose ``column`` of text holds one of ``texts``.
 
     Files and row groups whose statistics exclude all of the texts are not read: most of them, if the texts are few and each file
     is sorted by the column. What is read is filtered row group by row group, so that memory holds no more than the result.
+
+    :param where: the partitions that may hold them; ``columns`` are none by which the table is partitioned.
     """
     schema = pa.schema(table.schema().to_arrow())
     known = [name for name in columns if name in schema.names]
@@ -63,7 +67,7 @@ def with_texts(table: DeltaTable, columns: Sequence[str], column: str, texts: pa
     within = table_io.Within(texts)
     system = file_system(table)
     parts = [read.empty_table().select(known)]
-    for path in sorted(table_io.files_with(table, {column: texts})["path"].to_pylist()):
+    for path in sorted(table_io.files_with(table, {**(where or {}), column: texts})["path"].to_pylist()):
         file = pq.ParquetFile(system.open_input_file(unquote(path)))
         leaf = _leaf(file, column)
         for group in range(file.num_row_groups):

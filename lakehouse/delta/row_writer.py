@@ -104,6 +104,7 @@ def append_new(
     app_ids: Collection[str],
     options: Mapping[str, str] | None,
     properties: WriterProperties = COMPRESSED,
+    app_version: int = 1,
 ) -> int:
     """Append rows of which the table holds none at the version at which it was opened, in one commit.
 
@@ -112,10 +113,11 @@ def append_new(
     :param table: the table at ``path``, opened before it was determined what is new.
     :param rows: in pieces with the columns of the table; each is written while the next one is computed.
     :param app_ids: of what is new; a commit with one of them since then is a conflict.
+    :param app_version: of the ids, for ids with increasing versions.
     :returns: how many rows were written.
     :raises CommitFailedError: in case of a conflict.
     """
-    why = CommitProperties(app_transactions=[Transaction(app_id, 1) for app_id in app_ids])
+    why = CommitProperties(app_transactions=[Transaction(app_id, app_version) for app_id in app_ids])
 
     def write(data: Any, schema: pa.Schema) -> None:
         more = _schema_mode(table, schema)

@@ -26,7 +26,8 @@ class Restatement:
     ``followed_version`` is the version of the upstream table (Silver for days, the daily table for longer periods) through
     which all changes are in the numbers, -1 if only some periods were requested; it is stored as ``silver_version``.
     ``causes`` counts, per Silver day, the keys inserted, corrected, moved and deleted. ``followed_table`` names the silver table
-    that a metric's days follow if it is not the main one of the source.
+    that a metric's days follow if it is not the main one of the source. ``followed_dimensions`` has, for each dimension that a
+    metric joins, the version of its intervals through which all changes are in the numbers, -1 for a table that does not exist.
     """
 
     metric: str
@@ -37,6 +38,7 @@ class Restatement:
     days: list[date]
     causes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     followed_table: str | None = None
+    followed_dimensions: Mapping[str, int] = field(default_factory=dict)
 
 
 def log(settings: Settings) -> LogTable[Restatement]:

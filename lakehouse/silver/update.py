@@ -16,6 +16,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fi
 from lakehouse import locations
 from lakehouse.delta import change_feed, partition_writer, provenance, table_io
 from lakehouse.delta.columns import bronze_columns, silver_columns
+from lakehouse.dimensions import fact_index, interval_table
 from lakehouse.dispositions.readings import in_force
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import applied_inputs, ingestions, key_log, rebuild_requests
@@ -100,6 +101,7 @@ def update(
         if concerned:
             _rebuild(settings, contract, session, concerned, ids, run)
         _follow(settings, contract, metrics, rebuilt, ids, "rebuild", run_id)
+    fact_index.follow(settings, metrics)
     table = table_io.open_table(target, settings.storage_options)
     after = before if table is None else table.version()
     changed = {} if table is None else change_feed.describe(table, before + 1, after)
@@ -214,8 +216,12 @@ def _follow(
     method: str,
     run_id: str,
 ) -> None:
-    """Audit the commit, then record its inputs as applied. If the process stops in between, the repeated run does both."""
+    """Audit the commit, bring intervals up to date, then record its inputs as applied.
+
+    If the process stops in between, the inputs wait still, and the repeated run does the rest.
+    """
     audit.follow(settings, contract, metrics)
+    interval_table.follow(settings, contract)
     if not ids:
         return
     applied_inputs.record(

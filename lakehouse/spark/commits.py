@@ -216,11 +216,18 @@ def merge(
 
 
 def merge_rows(
-    table: DeltaTable, settings: Settings, path: str, rows: pa.Table, clauses: MergeClauses, metadata: Mapping[str, Any]
+    table: DeltaTable,
+    settings: Settings,
+    path: str,
+    rows: pa.Table,
+    clauses: MergeClauses,
+    metadata: Mapping[str, Any],
+    transaction: tuple[str, int] | None = None,
 ) -> None:
     """The same for rows in memory, through delta-rs. A merge that changes nothing makes no commit.
 
     :param table: the table at ``path``, opened before the rows were computed.
+    :param transaction: the Delta transaction, by id and version, that the commit records.
     :raises CommitFailedError: when another writer has changed one of these event days since then.
     """
     values = {name: f's."{name}"' for name in clauses.columns}
@@ -229,7 +236,7 @@ def merge_rows(
         clauses.on,
         source_alias="s",
         target_alias="t",
-        commit_properties=partition_writer.commit_properties(metadata),
+        commit_properties=partition_writer.commit_properties(metadata, transaction),
         writer_properties=COMPRESSED,
     )
     merging = merging.when_matched_delete(clauses.delete)

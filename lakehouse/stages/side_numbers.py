@@ -91,7 +91,7 @@ def _computed(
     if not days:
         return {}
     read = metric_query.columns_read(daily.metric, staged_rows.columns)
-    rows = staged_rows.select(*read)
+    rows = metric_query.with_present_attributes(staged_rows.select(*read), settings, daily.metric)
     if set(source_days(daily.metric, days)) - set(changed_days):
         live = metric_query.silver_rows(spark, settings, daily.metric, days)
         rows = rows.unionByName(live.where(~live.event_date.isin(sorted(changed_days))), allowMissingColumns=True)

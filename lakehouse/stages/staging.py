@@ -186,7 +186,7 @@ def _staged(
     sources, metrics = dict(catalog.sources), dict(catalog.metrics)
     text, changed = about.get("contract"), about.get("metric")
     if text and changed:
-        metrics[changed] = completed(MetricContract.model_validate_json(text), sources[source])
+        metrics[changed] = completed(MetricContract.model_validate_json(text), sources)
     elif text:
         sources[source] = SourceContract.model_validate_json(text)
     return StagedChange(settings.stage(name), Catalog(sources, metrics), sources[source], kind, about)

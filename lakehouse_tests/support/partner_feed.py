@@ -45,7 +45,7 @@ def feed_catalog(source: Mapping[str, Any] | None = None, **metric: Any) -> Cata
     """A source and a metric over it, with weeks."""
     fields = {"metric": "totals", "source": "events", "measures": _MEASURES, "publication": _PUBLICATION, "consumers": ["books"]}
     events = contract(**(source or {}))
-    made = completed(MetricContract.model_validate({**fields, **metric}), events)
+    made = completed(MetricContract.model_validate({**fields, **metric}), {"events": events})
     return Catalog({"events": events}, {made.name: made})
 
 

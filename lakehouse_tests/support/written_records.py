@@ -76,7 +76,7 @@ ODD_TYPES = [
     *(pa.float32(), pa.dictionary(pa.int32(), pa.string()), pa.binary(), pa.timestamp("ns", "UTC")),
     pa.timestamp("us", "Europe/Berlin"),
 ]
-OPS = ["insert", "I", "delete", "D", "Update", "correct", " insert", "l\u00f6schen", "L\u00d6SCHEN"]
+OPS = ["insert", "I", "delete", "D", "retract", "Undo", "Update", "correct", " insert", "l\u00f6schen", "L\u00d6SCHEN"]
 
 
 @st.composite
@@ -94,9 +94,14 @@ def contracts(draw: st.DrawFn) -> dict[str, Any]:
         | draw(_maybe(is_correction="fix"))
         | draw(_maybe(corrected_by="who", correction_reason="why"))
     )
+    of_kind: dict[str, Any] = {}
     if draw(st.booleans()):
+        of_kind = {"kind": "dimension", "dimension": draw(_maybe(valid_to="until"))}
+        key: dict[str, Any] = {"primary_key": draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))}
+        changes |= draw(_maybe(retract_words=["retract", "undo"]))
+    elif draw(st.booleans()):
         keys = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
-        key: dict[str, Any] = {"primary_key": keys}
+        key = {"primary_key": keys}
         changes |= draw(_maybe(corrects_event_id="corrects")) if len(keys) == 1 else {}
     else:
         key = {"synthetic_key": {"fields": names[:2], **draw(_maybe(window="PT1H"))}}
@@ -107,6 +112,7 @@ def contracts(draw: st.DrawFn) -> dict[str, Any]:
         "changes": changes,
         "order": draw(_maybe(sequence="seq")),
         "source": draw(_sources()),
+        **of_kind,
         **key,
     }
 
@@ -177,9 +183,12 @@ def _plain(source: SourceContract, column: str) -> list[str]:
         return ["", "", *next(PLAIN[field.type] for field in source.model.fields if field.name == source.primary_key[0])]
     if column == source.changes.op:
         return OPS
-    if column == source.changes.is_correction:
-        return PLAIN["boolean"]
-    return PLAIN["bigint"] if column == source.order.sequence else PLAIN["string"]
+    of_columns = {
+        source.changes.is_correction: PLAIN["boolean"],
+        source.dimension.valid_to: ["", *PLAIN["timestamp"], *PLAIN["date"]],
+        source.order.sequence: PLAIN["bigint"],
+    }
+    return of_columns.get(column, PLAIN["string"])
 
 
 def _csv(source: SourceContract, rows: list[dict[str, str]]) -> st.SearchStrategy[bytes]:

@@ -1,4 +1,4 @@
-"""The keys of many records as text: the rules of ``row_parser.record_key`` and ``row_parser.synthetic_key`` for columns."""
+"""The keys of many records as text: the rules of ``row_parser.record_key``, ``change_key`` and ``synthetic_key`` for columns."""
 
 from __future__ import annotations
 
@@ -30,6 +30,14 @@ def record_keys(values: Sequence[pa.Array]) -> Converted:
         return Converted(texts[0], everywhere(len(texts[0])))
     certain = reduce(pc.and_, (unescaped(column) for column in texts))
     return Converted(_json_list(texts), certain)
+
+
+def change_keys(values: Sequence[pa.Array], moments: pa.TimestampArray) -> Converted:
+    """The key of each change of a dimension; null if a value or its event time is null.
+
+    :param moments: of microseconds, in UTC.
+    """
+    return record_keys([*values, pc.strftime(moments, "%Y-%m-%dT%H:%M:%SZ")])
 
 
 def synthetic_keys(recipe: SyntheticKey, fields: Mapping[str, pa.Array], event_ts: pa.Array, event_date: pa.Array) -> Converted:

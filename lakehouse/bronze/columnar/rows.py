@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakehouse.bronze.columnar.clocks import MOMENT, business_days, starts_of_days
 from lakehouse.bronze.columnar.conversion import Converted, convert, everywhere
-from lakehouse.bronze.columnar.keys import record_keys, synthetic_keys
+from lakehouse.bronze.columnar.keys import change_keys, record_keys, synthetic_keys
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 
 if TYPE_CHECKING:
@@ -56,19 +56,23 @@ class RowBuilder:
         columns = _Columns(texts, count)
         change = self._change(columns)
         whole = pc.not_equal(change["change_op"], "delete")
+        if self._contract.is_dimension:
+            whole = pc.and_not(whole, change["key_ends"])
         fields = self._fields(columns, whole)
-        clocks = self._clocks(columns, whole)
+        clocks = self._clocks_of_change(columns, whole) if self._contract.is_dimension else self._clocks(columns, whole)
         row = {**self._constant, "line_number": line_numbers, "raw_payload": raw, **fields, **clocks, **change}
-        recipe = self._contract.synthetic_key
-        key = (
-            synthetic_keys(recipe, fields, clocks["event_ts"], clocks["event_date"])
-            if recipe
-            else record_keys([fields[name] for name in self._contract.primary_key])
-        )
+        key = self._keys(fields, clocks)
         columns.require(key.certain)
         row["record_key"] = key.values
         arrays = [_filled(row.get(field.name), field.type, count) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema), columns.certain
+
+    def _keys(self, fields: Mapping[str, pa.Array], clocks: Mapping[str, pa.Array]) -> Converted:
+        recipe = self._contract.synthetic_key
+        if recipe:
+            return synthetic_keys(recipe, fields, clocks["event_ts"], clocks["event_date"])
+        values = [fields[name] for name in self._contract.primary_key]
+        return change_keys(values, clocks["event_ts"]) if self._contract.is_dimension else record_keys(values)
 
     def _change(self, columns: _Columns) -> dict[str, Any]:
         changes, count = self._contract.changes, columns.count
@@ -79,12 +83,17 @@ class RowBuilder:
             known = pc.index_in(word, value_set=pa.array(list(self._ops), pa.string()))
             columns.require(pc.or_(pc.is_null(word), pc.is_valid(known)))
             op = pc.coalesce(pa.array(list(self._ops.values()), pa.string()).take(known), op)
+        ends: dict[str, Any] = {}
+        if self._contract.is_dimension:
+            ends["key_ends"] = pc.equal(op, "end")
+            op = pc.if_else(ends["key_ends"], pc.if_else(correction, "correct", "insert"), op)
         sequence = columns.typed(self._contract.order.sequence, "bigint")
         if self._contract.order.sequence:
             columns.require(pc.is_valid(sequence))
         else:
             sequence = pa.repeat(pa.scalar(0, pa.int64()), count)
         return {
+            **ends,
             "change_op": op,
             "is_correction": pc.or_(correction, pc.equal(op, "correct")),
             "corrects_key": self._corrected_keys(columns),
@@ -118,6 +127,8 @@ class RowBuilder:
         clocks = self._contract.clocks
         arrival_ts = pc.fill_null(columns.typed(clocks.arrival, "timestamp"), self._received_at)
         event_ts, event_date, begins = self._event(columns)
+        if self._contract.is_dimension:
+            event_ts = begins
         columns.require(pc.or_(pc.is_valid(event_date), pc.invert(whole)))
         ahead = pc.subtract(begins, arrival_ts)
         max_ahead = pa.scalar(min(clocks.max_ahead, _LONGEST), pa.duration("us"))
@@ -125,6 +136,19 @@ class RowBuilder:
         first = pa.scalar(self._contract.first_event_day, pa.date32())
         columns.require(pc.fill_null(pc.greater_equal(event_date, first), fill_value=True))
         return {"arrival_ts": arrival_ts, "event_ts": event_ts, "event_date": event_date}
+
+    def _clocks_of_change(self, columns: _Columns, whole: pa.BooleanArray) -> dict[str, pa.Array]:
+        """:param whole: whether a change has content; the others have no end of their own."""
+        clocks = self._clocks(columns, everywhere(columns.count))
+        ends_at = pc.if_else(whole, self._moments(columns, self._contract.dimension.valid_to), None)
+        columns.require(pc.fill_null(pc.greater(ends_at, clocks["event_ts"]), fill_value=True))
+        return clocks | {"ends_at": ends_at}
+
+    def _moments(self, columns: _Columns, column: str | None) -> pa.TimestampArray:
+        """The times of a column; of a day its start."""
+        moments, days = columns.converted(column, "timestamp"), columns.converted(column, "date")
+        columns.require(pc.or_(moments.certain, days.certain))
+        return pc.coalesce(moments.values, starts_of_days(days.values, self._zone))
 
     def _event(self, columns: _Columns) -> tuple[pa.Array, pa.Array, pa.Array]:
         """Event time (null if the value is only a day), event day, and the earliest possible time of the event."""
@@ -173,7 +197,9 @@ class _Columns:
 def _ops(contract: SourceContract) -> dict[str, str]:
     """The words for operations; words that the parser would not find in a file, because of spaces around, are left out."""
     changes = contract.changes
-    words = {"insert": changes.insert_words, "correct": changes.correct_words, "delete": changes.delete_words}
+    deleting = {"end": changes.delete_words, "delete": changes.retract_words}
+    words = {"insert": changes.insert_words, "correct": changes.correct_words}
+    words |= deleting if contract.is_dimension else {"delete": changes.delete_words}
     lowered = {word.lower(): op for op, of_op in words.items() for word in of_op}
     return {word: op for word, op in lowered.items() if word == word.strip()}
 

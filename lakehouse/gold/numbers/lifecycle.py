@@ -146,7 +146,8 @@ def reason_for(
     """The reason of a revision.
 
     :param requested: the reason that the run gives, such as a backfill; None if the run follows the data.
-    :param causes: what happened to the number's Silver rows: counts of inserted, corrected, moved and deleted keys.
+    :param causes: what happened to the number's Silver rows: counts of inserted, corrected, moved and deleted keys, and of rows
+        whose attributes changed, which is known late as a row is.
     """
     if published is None:
         return RevisionReason.INITIAL
@@ -156,7 +157,7 @@ def reason_for(
         return requested
     happened = {kind for kind, count in causes.items() if count}
     if happened:
-        return RevisionReason.LATE_DATA if happened == {"inserted"} else RevisionReason.CORRECTION
+        return RevisionReason.LATE_DATA if happened <= {"inserted", "attribute_changed"} else RevisionReason.CORRECTION
     return requested or RevisionReason.MANUAL
 
 

@@ -91,6 +91,15 @@ def followed_version(settings: Settings, series: Series) -> int:
     return restatements.followed_version(settings, follower(series), followed_table(series))
 
 
+def followed_dimensions(settings: Settings, series: Series) -> dict[str, int]:
+    """The version of its intervals that a series has followed, of each dimension that it ever followed."""
+    followed: dict[str, int] = {}
+    for entry in runs(settings, series) if series.metric.joins and series.kind is Kind.DAY else ():
+        for dimension, version in entry.followed_dimensions.items():
+            followed[dimension] = max(version, followed.get(dimension, version))
+    return followed
+
+
 def transaction(series: Series, table: DeltaTable | None) -> tuple[str, int] | None:
     """The Delta transaction in each commit of days that readers see; it makes the commit conflict with a promotion.
 

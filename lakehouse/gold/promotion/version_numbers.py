@@ -70,7 +70,7 @@ def _last(rows_of_version: pa.Table | None, existing: pa.Table | None, series: S
 
 def _with_adjustments(rows_of_version: pa.Table, every: pa.Table, series: Series) -> PublishedNumber:
     """The last of some rows of a period; adjustments are added to the closed number, whichever version published them."""
-    published = rows_of_version.select(published_table.PUBLISHED_SCHEMA.names).to_pylist()
+    published = table_io.with_columns(rows_of_version, published_table.PUBLISHED_SCHEMA.names).to_pylist()
     newest = max(published, key=lambda row: (row["revision"], row["adjustment"] or 0))
     closed = every.filter(pc.equal(every["revision"], newest["revision"]))
     columns = [name for name in series.content if name in every.column_names]

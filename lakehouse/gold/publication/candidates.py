@@ -124,7 +124,7 @@ def held(settings: Settings, series: Series, starts: Collection[date] | None = N
         return []
     result = []
     for start, rows in sorted(table_io.split(table, series.by).items()):
-        row = rows.select(_SCHEMA.names).slice(0, 1).to_pylist()[0]
+        row = table_io.with_columns(rows.slice(0, 1), _SCHEMA.names).to_pylist()[0]
         draft = Draft(
             start=start,
             rows=rows.select([name for name in series.content if name in rows.column_names]),  # it may have more now

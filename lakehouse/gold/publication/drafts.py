@@ -31,7 +31,8 @@ class NumberLineage:
     """What a number was computed from; it stays the same when the number is published again.
 
     The fields are the published columns of :data:`LINEAGE`. ``code_version`` and ``contract_version`` are set if an earlier
-    run computed the number; otherwise they are those of the publishing run.
+    run computed the number; otherwise they are those of the publishing run. ``dimension_inputs`` has the inputs of the dimensions
+    that the metric joins, as ``restatement.dimension_lineage`` writes them.
     """
 
     undecided_rows: int = 0
@@ -39,14 +40,15 @@ class NumberLineage:
     made_from: str | None = None
     inputs: str | None = None
     inputs_without: str | None = None
+    dimension_inputs: str | None = None
     silver_version: int | None = None
     code_version: str | None = None
     contract_version: str | None = None
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> NumberLineage:
-        """The lineage in a published row or a candidate."""
-        return cls(**{name: row[name] for name in LINEAGE})
+        """The lineage in a published row or a candidate; columns that an earlier release did not have are empty."""
+        return cls(**{name: row[name] for name in LINEAGE if name in row})
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import provenance
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.reproduction import contract_archive
+from lakehouse.gold.restatement import lineage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,12 +42,13 @@ class HistoricalContracts:
 
 
 def remember(settings: Settings, metric: MetricContract, contract: SourceContract) -> None:
-    """Store both contracts before a number is published under them, once per process and change.
+    """Store both contracts, and those of the dimensions, before a number is published, once per process and change.
 
     The metric's contract is stored with the hash of the source's contract in Silver's newest commit. This is not ``contract``
     if the source's contract has changed and Silver was not built since.
     """
-    table, source = locations.contract_archive(settings), provenance.of_contract(contract)
+    table = locations.contract_archive(settings)
+    source = "+".join(provenance.of_contract(one) for one in (contract, *metric.dimensions.values()))
     metric_version, in_silver = (
         provenance.of_contract(metric),
         provenance.newest_in_silver(settings, contract.dataset)["contract"],
@@ -54,18 +56,29 @@ def remember(settings: Settings, metric: MetricContract, contract: SourceContrac
     if _kept.get((table, metric.name)) == (metric_version, source, in_silver):
         return
     now = settings.clock()
-    contract_archive.record(settings, "source", contract.dataset, source, contract.model_dump_json(), now)
+    for stored in (contract, *metric.dimensions.values()):
+        version = provenance.of_contract(stored)
+        contract_archive.record(settings, "source", stored.dataset, version, stored.model_dump_json(), now)
     contract_archive.record(
-        settings, "metric", metric.name, metric_version, metric.model_dump_json(), now, source_version=in_silver or source
+        settings,
+        "metric",
+        metric.name,
+        metric_version,
+        metric.model_dump_json(),
+        now,
+        source_version=in_silver or provenance.of_contract(contract),
     )
     _kept[table, metric.name] = (metric_version, source, in_silver)
 
 
-def of_then(settings: Settings, now: HistoricalContracts, revision: Mapping[str, Any]) -> HistoricalContracts:
-    """The contracts that a revision was computed under.
+def of_then(
+    settings: Settings, now: HistoricalContracts, revision: Mapping[str, Any], sources: Mapping[str, SourceContract]
+) -> HistoricalContracts:
+    """The contracts that a revision was computed under; the metric's knows those of its dimensions.
 
     :param now: the present contracts; they are used if they have not changed.
     :param revision: the published columns of a row of the revision.
+    :param sources: the present contracts of all sources.
     :raises ForgottenContractError: if the metric's contract was another one and is not stored.
     """
     metric, version = now.metric, revision["contract_version"]
@@ -79,6 +92,7 @@ def of_then(settings: Settings, now: HistoricalContracts, revision: Mapping[str,
             )
             raise ForgottenContractError(msg)
         metric = _read(MetricContract, stored, f"{name} ({version})")
+    metric = metric.with_dimensions({**sources, **_dimensions_of_then(settings, revision, sources)})
     source_version = contract_archive.source_version(settings, name, version, revision["published_at"])
     if source_version in {None, provenance.of_contract(now.source)}:
         return HistoricalContracts(metric, now.source, certain=source_version is not None)
@@ -86,6 +100,19 @@ def of_then(settings: Settings, now: HistoricalContracts, revision: Mapping[str,
     if source is None:
         return HistoricalContracts(metric, now.source, certain=False)
     return HistoricalContracts(metric, _read(SourceContract, source, f"{metric.source} ({source_version})"))
+
+
+def _dimensions_of_then(
+    settings: Settings, revision: Mapping[str, Any], sources: Mapping[str, SourceContract]
+) -> dict[str, SourceContract]:
+    """The contracts of the dimensions that a revision names, as far as they were others and are stored."""
+    found = {}
+    for name, entry in lineage.dimension_inputs(revision.get("dimension_inputs")).items():
+        if name not in sources or provenance.of_contract(sources[name]) != entry["contract"]:
+            stored = contract_archive.find(settings, "source", name, entry["contract"])
+            if stored is not None:
+                found[name] = _read(SourceContract, stored, f"{name} ({entry['contract']})")
+    return found
 
 
 def _read(kind: type[Any], stored: dict[str, Any], name: str) -> Any:

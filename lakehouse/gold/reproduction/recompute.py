@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from datetime import date
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
@@ -64,6 +66,7 @@ def computed(
     with sized_for(spark, settings, many=is_large(settings, contract)):
         named = _named_inputs(settings, contract, revision, source_days(metric, [start]))
         silver_rows, hidden = _silver_of_then(settings, spark, contract, named)
+        silver_rows = metric_query.with_attributes_of_then(silver_rows, settings, metric, revision.get("dimension_inputs"))
         numbers = metric_query.by_day(metric_query.compute(silver_rows, metric, [start]).toArrow(), metric)
     return Recomputed(numbers[start] if start in numbers else metric_query.nothing(spark, settings, metric), hidden)
 
@@ -94,10 +97,7 @@ def _silver_of_then(
         rows = silver_merge.state(spark, settings, contract, days, ids)
         hidden |= _hidden_since(settings, contract, rows, ids)
         parts.append(rows)
-    silver_rows = parts[0]
-    for part in parts[1:]:
-        silver_rows = silver_rows.unionByName(part)
-    return silver_rows, hidden
+    return reduce(DataFrame.unionByName, parts), hidden
 
 
 def _hidden_since(settings: Settings, contract: SourceContract, rows: DataFrame, ids: Collection[str]) -> dict[str, list[str]]:
@@ -166,12 +166,18 @@ def _with_others(
 ) -> Recomputed:
     """Add the measures that are not additive, from the Silver rows of each day by the inputs that its revision names."""
     metric, spark = series.metric, session()
-    named: dict[date, set[str]] = {}
-    for row in day_rows.to_pylist():
-        if row["event_date"] not in named:
-            named |= _named_inputs(settings, contract, row, [row["event_date"]])
+    first_rows = {row["event_date"]: row for row in reversed(day_rows.to_pylist())}
+    days_by_dimensions: dict[str | None, dict[date, set[str]]] = defaultdict(dict)
+    for day, row in sorted(first_rows.items()):
+        days_by_dimensions[row.get("dimension_inputs")] |= _named_inputs(settings, contract, row, [day])
+    hidden: dict[str, list[str]] = {}
+    parts = []
     with sized_for(spark, settings, many=is_large(settings, contract)):
-        silver_rows, hidden = _silver_of_then(settings, spark, contract, named)
+        for stored, named in days_by_dimensions.items():
+            rows, hidden_there = _silver_of_then(settings, spark, contract, named)
+            parts.append(metric_query.with_attributes_of_then(rows, settings, metric, stored))
+            hidden |= hidden_there
+        silver_rows = reduce(DataFrame.unionByName, parts)
         number = metric_query.of_periods(silver_rows, metric, [series.period(start)]).get(start)
     return Recomputed(added if number is None else rollup_totals.joined(series, added, number), hidden)
 

@@ -82,7 +82,7 @@ def reproduce(
     published = table_io.read(locations.gold(settings, series), None, {series.by: [start]}, settings.storage_options)
     row = _told(series, start, published, revision, adjustment)
     now = HistoricalContracts(series.metric, catalog.sources[series.metric.source])
-    then = contract_history.of_then(settings, now, row)
+    then = contract_history.of_then(settings, now, row, catalog.sources)
     series_then = Series(then.metric, series.kind, called=series.called or series.metric.name)
     read = source_read(then.metric, then.source)
     made = recompute.computed(settings, read, series_then, start, row, session)
@@ -122,7 +122,7 @@ def known_at(
     The arrival time of each row counts, even if its file was read later. Redactions always apply.
     """
     ids = known_inputs.known_at(settings, metric.source, when)
-    return from_inputs(settings, catalog, metric, days, ids, session, when)
+    return from_inputs(settings, catalog, metric, days, ids, session, when, dimensions_at=when)
 
 
 def from_inputs(
@@ -133,15 +133,19 @@ def from_inputs(
     ids: Collection[str],
     session: Callable[[], SparkSession],
     until: datetime | None = None,
+    *,
+    dimensions_at: datetime,
 ) -> dict[date, pa.Table]:
     """The metric's numbers from a set of inputs, such as a named snapshot, under today's contracts; a day without rows has none.
 
     :param until: only rows that had arrived by then. Redactions always apply.
+    :param dimensions_at: attributes of dimensions are those known by then.
     """
     contract, spark = catalog.sources[metric.source], session()
     with sized_for(spark, settings, many=recompute.is_large(settings, contract)):
         read = source_read(metric, contract)
         rows = silver_merge.state(spark, settings, read, source_days(metric, days), ids, until)
+        rows = metric_query.with_attributes_known_at(rows, settings, metric, dimensions_at)
         return metric_query.by_day(metric_query.compute(rows, metric, days).toArrow(), metric)
 
 

@@ -18,6 +18,8 @@ from lakehouse.contracts.published_columns import LINEAGE
 from lakehouse.contracts.series import source_days, source_read
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
+from lakehouse.dimensions import fact_index, interval_table
+from lakehouse.dimensions.changed_facts import ChangedFacts
 from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
 from lakehouse.gold.publication import restatement_reports, reverted_periods, write_audit_publish
@@ -58,6 +60,7 @@ def restate(
     :param follows: what the run responds to; if ``days`` cover all of it, the metric is recorded as following Silver up to there.
     """
     settings = with_table_cache(settings)
+    fact_index.follow(settings, [series.metric])  # a new join of a source that has facts already
     done = _publish_days(settings, contract, series, session, sorted(days), run, follows)
     write_audit_publish.remove_published_candidates(settings, series)
     restatement_reports.follow(settings, series)
@@ -81,7 +84,9 @@ def _publish_days(
     days = [day for day in days if lifecycle.may_be_published(day, today, series.metric.publication)]
     before = write_audit_publish.read(settings, series, days)  # before silver is read
     read = source_read(series.metric, contract)
-    made_from = restatement_lineage.of_silver(settings, read)
+    _follow_dimensions(settings, series.metric)
+    versions = metric_query.versions_read(settings, series.metric)
+    made_from = restatement_lineage.of_metric(settings, series.metric, read)
     trigger = restatement_lineage.trigger(settings, read, follows.since, follows.upstream_version) if follows else None
     numbers = _numbers(settings, series.metric, session, days, before)
     limits = closing.limits(settings, contract, series, [series.period(day) for day in days])
@@ -90,25 +95,36 @@ def _publish_days(
         draft.start for draft in drafts if draft.lineage.silver_version == made_from.silver_version
     ]  # the numbers of other days are unchanged
     expected = count_silver_rows(settings, series.metric, from_silver)
-    if table_io.version(locations.silver_of(settings, read), settings.storage_options) != made_from.silver_version:
-        msg = f"silver/{read.silver_table} kept changing while {series.name} was computed from it; run it again later"
+    changed = metric_query.changed_since(settings, series.metric, versions) or _unfollowed(settings, series.metric)
+    if changed is not None:
+        msg = f"silver/{changed} kept changing while {series.name} was computed from it; run it again later"
         raise CommitFailedError(msg)
     return write_audit_publish.publish(settings, before, drafts, run, lineage(series, run, made_from, follows, trigger), expected)
+
+
+def _follow_dimensions(settings: Settings, metric: MetricContract) -> None:
+    """Bring the intervals of a metric's dimensions up to date, in case a run was stopped before it had done so."""
+    for contract in metric.dimensions.values():
+        interval_table.follow(settings, contract)
+
+
+def _unfollowed(settings: Settings, metric: MetricContract) -> str | None:
+    """A dimension whose intervals do not follow from its silver table as it is now; None without one."""
+    for name, contract in metric.dimensions.items():
+        version = table_io.version(locations.silver(settings, name), settings.storage_options)
+        if version >= 0 and interval_table.followed_version(settings, contract) != version:
+            return name
+    return None
 
 
 def lineage(
     series: Series, run: Run, made_from: SilverInputs, follows: PendingRestatement | None, trigger: Trigger | None
 ) -> dict[str, Any]:
     """The metadata of the commit that publishes days: input versions, trigger, changed keys and downstream tables."""
-    arrivals = sorted(entry.arrival_date for entry in made_from.delivered.values())
+    inputs = {locations.silver_name(series.metric): made_from, **made_from.dimensions}
+    changed = follows.changed_facts if follows else ChangedFacts()
     return {
-        "input_versions": {
-            f"silver/{locations.silver_name(series.metric)}": {
-                "version": made_from.silver_version,
-                "arrivals_from": f"{arrivals[0]}" if arrivals else None,
-                "arrivals_through": f"{arrivals[-1]}" if arrivals else None,
-            }
-        },
+        "input_versions": {f"silver/{name}": _version_read(of_table) for name, of_table in inputs.items()},
         "trigger": run.about
         | (trigger.as_json() if trigger else {"run": run.job_name, "reason": (run.reason or RevisionReason.MANUAL).value}),
         "keys": {
@@ -116,7 +132,17 @@ def lineage(
         }
         if follows
         else {},
+        **({"dimension_changes": {"in_all": changed.in_all, "first": changed.changes}} if changed.in_all else {}),
         "downstream": [*(f"gold/{rollup.name}" for rollup in series.rollups), *series.metric.consumers],
+    }
+
+
+def _version_read(of_table: SilverInputs) -> dict[str, Any]:
+    arrivals = sorted(entry.arrival_date for entry in of_table.delivered.values())
+    return {
+        "version": of_table.silver_version,
+        "arrivals_from": f"{arrivals[0]}" if arrivals else None,
+        "arrivals_through": f"{arrivals[-1]}" if arrivals else None,
     }
 
 
@@ -161,9 +187,10 @@ def _drafts(
             # state changes.
             rows, content = before.latest[day], published.restated or published.content  # noqa: PLW2901
             refused_days.add(day)
-        covered, causes = source_days(metric, [day]), Counter[str]()
+        covered, causes, attributes = source_days(metric, [day]), Counter[str](), Counter[str]()
         for source_day in covered:
             causes.update(follows.causes.get(source_day, {}) if follows else {})
+            attributes.update(follows.changed_facts.attributes.get(source_day, {}) if follows else {})
         remade = {trigger.remade[source_day] for source_day in covered if source_day in trigger.remade} if trigger else set()
         requested = next((reason for reason in REASONS_BY_PRECEDENCE if reason in remade), run.reason)
         draft = draft_period(
@@ -179,7 +206,11 @@ def _drafts(
         )
         if draft is not None:
             since = released.get(day)
-            why = f"{draft.reason.value}: released by {since.by}: {since.reason}" if since else explain(draft.reason, causes)
+            why = (
+                f"{draft.reason.value}: released by {since.by}: {since.reason}"
+                if since
+                else explain(draft.reason, causes, attributes)
+            )
             explanation = run.explanation or why
             changed_rows = sum(causes.values()) if causes else None
             drafts.append(replace(draft, explanation=explanation, changed_rows=changed_rows))
@@ -197,6 +228,7 @@ def _lineages(
     covered = {day: source_days(metric, [day]) for day in days}
     undecided = restatement_lineage.undecided(settings, metric.source, set().union(*covered.values()))
     inputs = restatement_lineage.record(settings, metric.source, made_from)
+    dimension_inputs = restatement_lineage.record_dimensions(settings, metric, made_from)
     lineages = {}
     for day in days:
         lacking = made_from.without(covered[day])
@@ -205,10 +237,11 @@ def _lineages(
             known_through=made_from.known_through(covered[day]),
             inputs=inputs,
             inputs_without=json.dumps(lacking) if lacking else None,
+            dimension_inputs=dimension_inputs,
             silver_version=made_from.silver_version,
         )
     if before.existing is not None and refused_days:
-        latest = before.existing.filter(before.existing["is_latest"]).select([by, *LINEAGE])
+        latest = table_io.with_columns(before.existing.filter(before.existing["is_latest"]), [by, *LINEAGE])
         lineages |= {row[by]: NumberLineage.of_row(row) for row in latest.to_pylist() if row[by] in refused_days}
     return lineages
 
@@ -222,7 +255,13 @@ _WORDS = {
 }
 
 
-def explain(reason: RevisionReason, causes: Mapping[str, int]) -> str:
-    """Explain a restatement to people: its reason, and what happened to its Silver rows."""
-    changes = ", ".join(f"{causes[kind]:,} {word}" for kind, word in _WORDS.items() if causes.get(kind))
-    return f"{reason.value}: {changes}" if changes else reason.value
+def explain(reason: RevisionReason, causes: Mapping[str, int], attributes: Mapping[str, int] | None = None) -> str:
+    """Explain a restatement to people: its reason, and what happened to its Silver rows.
+
+    :param attributes: how many rows have another value than before of an attribute, such as "tier of customers".
+    """
+    changes = [f"{causes[kind]:,} {word}" for kind, word in _WORDS.items() if causes.get(kind)]
+    changes += [
+        f"{rows:,} {'row' if rows == 1 else 'rows'} whose {name} changed" for name, rows in sorted((attributes or {}).items())
+    ]
+    return f"{reason.value}: {', '.join(changes)}" if changes else reason.value

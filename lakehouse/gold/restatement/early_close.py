@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.contracts.published_columns import LINEAGE
+from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import lifecycle
@@ -60,7 +61,8 @@ def close(settings: Settings, contract: SourceContract, series: Series, period: 
         raise CloseError(msg)
     limit = closing.limits(settings, contract, series, [period]).get(period.start)
     missing = list(limit.waits_for) if limit else []
-    newest = before.existing.filter(before.existing["is_latest"]).select(LINEAGE).slice(0, 1).to_pylist()[0]
+    latest = before.existing.filter(before.existing["is_latest"]).slice(0, 1)
+    newest = table_io.with_columns(latest, LINEAGE).to_pylist()[0]
     draft = Draft(
         start=period.start,
         rows=before.latest[period.start],

@@ -34,9 +34,9 @@ _Numbers = dict[tuple[Any, ...], list[Any]]
 
 
 def may_be_patched(metric: MetricContract) -> bool:
-    """Whether the contract allows patches and every measure adds up exactly."""
+    """Whether the contract allows patches, every measure adds up exactly, and all of a row's values are its own."""
     exact = all(measure.additive and measure.is_exact for measure in metric.measures)
-    return bool(metric.publication.patch_up_to) and metric.window == 1 and exact
+    return bool(metric.publication.patch_up_to) and metric.window == 1 and exact and not metric.joins
 
 
 def numbers(spark: SparkSession, settings: Settings, before: SeriesSnapshot, days: Collection[date]) -> dict[date, pa.Table]:

@@ -6,12 +6,12 @@ A revision names its inputs, so that it can be reproduced (rule R10) and its cha
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
-from lakehouse.delta import commit_log, table_io
+from lakehouse.delta import commit_log, provenance, table_io
 from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse.ledger import applied_inputs, decisions, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.input_ids import is_manual_input
@@ -21,6 +21,7 @@ from lakehouse.snapshots import input_sets
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
@@ -31,12 +32,16 @@ _LOOK_BACK = 20
 
 @dataclass(frozen=True)
 class SilverInputs:
-    """The inputs of one version of Silver: the ids of all known inputs, and per day the ids of those not yet applied."""
+    """The inputs of one version of Silver: the ids of all known inputs, and per day the ids of those not yet applied.
+
+    :param dimensions: the same of each dimension that a metric joins.
+    """
 
     ids: frozenset[str]
     lacking: Mapping[date, frozenset[str]]
     delivered: Mapping[str, Ingestion]
     silver_version: int
+    dimensions: Mapping[str, SilverInputs] = field(default_factory=dict)
 
     def without(self, days: Collection[date]) -> dict[str, list[str]]:
         """The inputs that some Silver days lack, in the stored form."""
@@ -106,6 +111,33 @@ def ids_by_day(settings: Settings, source: str, name: str, without: str | None, 
     ids = input_sets.ids_of(settings, source, name)
     lacking = json.loads(without or "{}")
     return {day: ids - set(lacking.get(f"{day}", ())) for day in days}
+
+
+def of_metric(settings: Settings, metric: MetricContract, contract: SourceContract) -> SilverInputs:
+    """The inputs of the present version of the silver table that a metric reads, and of the intervals of its dimensions.
+
+    :param contract: of that silver table.
+    """
+    dimensions = {name: of_silver(settings, dimension) for name, dimension in metric.dimensions.items()}
+    return replace(of_silver(settings, contract), dimensions=dimensions)
+
+
+def record_dimensions(settings: Settings, metric: MetricContract, basis: SilverInputs) -> str | None:
+    """Store the inputs of dimensions; gives their names, what some days lack, and the contracts, in the stored form."""
+    stored = {
+        name: {
+            "inputs": record(settings, name, inputs),
+            "without": inputs.without(inputs.lacking),
+            "contract": provenance.of_contract(metric.dimensions[name]),
+        }
+        for name, inputs in basis.dimensions.items()
+    }
+    return json.dumps(stored, sort_keys=True) if stored else None
+
+
+def dimension_inputs(stored: str | None) -> dict[str, dict[str, Any]]:
+    """By dimension the ``inputs``, ``without`` and ``contract`` that a revision names; empty for one without joins."""
+    return dict(json.loads(stored or "{}"))
 
 
 def trigger(settings: Settings, contract: SourceContract, first: int, last: int) -> Trigger:

@@ -13,19 +13,24 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
+from lakehouse.dimensions import as_of, as_then
 from lakehouse.errors import LakehouseError
+from lakehouse.gold.restatement import lineage
 from lakehouse.ledger import applied_inputs
+from lakehouse.snapshots import input_sets, known_inputs
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark import dataframes, stages
 from lakehouse.spark.session import sized_for
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-    from datetime import date
+    from collections.abc import Collection, Mapping
+    from datetime import date, datetime
 
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.calendar.periods import Period
+    from lakehouse.contracts.joins.join import Join
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.settings import Settings
 
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
 def compute(rows: DataFrame, metric: MetricContract, days: Collection[date], grain: list[str] | None = None) -> DataFrame:
     """The metric on ``days``: columns event_date, the grain, the measures, and row_count (the number of silver rows).
 
-    :param rows: silver rows, at least of the days that the window covers.
+    :param rows: silver rows, at least of the days that the window covers, with the attributes that the metric's joins bring.
     :param grain: another grain than the contract's.
     """
     if metric.window > 1:
@@ -98,6 +103,21 @@ def require_rows(settings: Settings, metric: MetricContract) -> None:
         raise UnbuiltTableError(msg)
 
 
+def versions_read(settings: Settings, metric: MetricContract) -> dict[str, int]:
+    """The version of each table that the numbers of a metric are computed from: of Silver, and of its dimensions."""
+    paths = {locations.silver_name(metric): locations.silver_read(settings, metric)}
+    for dimension in metric.dimensions:
+        paths |= {dimension: locations.silver(settings, dimension)}
+        paths |= {f"{dimension}_intervals": locations.intervals(settings, dimension)}
+    return {name: table_io.version(path, settings.storage_options) for name, path in paths.items()}
+
+
+def changed_since(settings: Settings, metric: MetricContract, versions: Mapping[str, int]) -> str | None:
+    """The first of these tables that has another version than before; None if none has."""
+    now = versions_read(settings, metric)
+    return next((name for name, version in versions.items() if now[name] != version), None)
+
+
 def _rows_at_most(settings: Settings, metric: MetricContract, days: Collection[date]) -> int:
     table = table_io.open_table(locations.silver_read(settings, metric), settings.storage_options)
     return 0 if table is None else table_io.rows_at_most(table, {"event_date": source_days(metric, days)})
@@ -111,10 +131,56 @@ def silver_rows(spark: SparkSession, settings: Settings, metric: MetricContract,
     target = locations.silver_read(settings, metric)
     table = table_io.open_table(target, settings.storage_options)
     columns = [] if table is None else columns_read(metric, [field.name for field in table.schema().fields])
-    return dataframes.scan(spark, settings, target, columns, {"event_date": source_days(metric, days)})
+    where = {"event_date": source_days(metric, days)}
+    rows = dataframes.scan(spark, settings, target, columns, where)
+    return with_present_attributes(rows, settings, metric, _few_facts(table, metric, where))
+
+
+def with_present_attributes(
+    rows: DataFrame, settings: Settings, metric: MetricContract, facts: pa.Table | None = None
+) -> DataFrame:
+    """Silver rows with the attributes that the metric's dimensions have for them now.
+
+    :param facts: the same rows in memory, if they are few.
+    """
+    return as_of.joined(rows, metric, as_of.present(rows.sparkSession, settings, metric, facts)) if metric.joins else rows
+
+
+def with_attributes_of_then(rows: DataFrame, settings: Settings, metric: MetricContract, stored: str | None) -> DataFrame:
+    """Silver rows with the attributes that a revision's inputs of the dimensions give them.
+
+    :param stored: the published column ``dimension_inputs``; a dimension that it does not name is taken as it is now.
+    """
+    named = lineage.dimension_inputs(stored)
+
+    def intervals_of(join: Join) -> DataFrame:
+        contract, entry = metric.dimensions[join.dimension], named.get(join.dimension, {})
+        ids = input_sets.ids_of(settings, join.dimension, entry["inputs"]) if entry else None
+        return as_then.intervals(rows.sparkSession, settings, contract, ids, without=entry.get("without"))
+
+    return as_of.joined(rows, metric, intervals_of)
+
+
+def with_attributes_known_at(rows: DataFrame, settings: Settings, metric: MetricContract, when: datetime) -> DataFrame:
+    """Silver rows with the attributes that were known of them by a time."""
+
+    def intervals_of(join: Join) -> DataFrame:
+        contract, ids = metric.dimensions[join.dimension], known_inputs.known_at(settings, join.dimension, when)
+        return as_then.intervals(rows.sparkSession, settings, contract, ids, when)
+
+    return as_of.joined(rows, metric, intervals_of)
+
+
+def _few_facts(table: DeltaTable | None, metric: MetricContract, where: table_io.Where) -> pa.Table | None:
+    """The columns that joins are on of some silver rows; None if they are many, or nothing is joined."""
+    if table is None or not metric.joins or table_io.rows_at_most(table, where) > dataframes.FEW_ROWS:
+        return None
+    return table_io.read_version(table, sorted({name for on in metric.joined_on for name in on}), where)
 
 
 def columns_read(metric: MetricContract, columns: Collection[str]) -> list[str]:
     """The columns of Silver that the numbers of a metric may depend on, in their order."""
-    read = {"event_date", *metric.grain}.union(*(measure.columns_read(columns) for measure in metric.measures))
+    read = {"event_date", *metric.grain, *as_of.columns_read(metric)}.union(
+        *(measure.columns_read(columns) for measure in metric.measures)
+    )
     return [name for name in columns if name in read]

@@ -18,6 +18,8 @@ from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import change_feed, commit_log, data_files, table_io
+from lakehouse.dimensions import changed_facts
+from lakehouse.dimensions.changed_facts import ChangedFacts
 from lakehouse.gold.numbers import lifecycle, published_table, served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import rejected_candidates, reverted_periods
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _SAMPLE = 5
+#: The cause of rows that did not change themselves, but have another attribute of a dimension.
+ATTRIBUTE_CHANGED = "attribute_changed"
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,9 @@ class PendingRestatement:
         feed no longer reaches back.
     :param keys: of days only: a sample of the changed keys per Silver day.
     :param released: the number of the newest release of a reverted day among them, 0 without one.
+    :param dimensions: of days only: by dimension that the metric joins, the version of its intervals through which changes were
+        read, -1 if there is no such table yet.
+    :param changed_facts: the Silver rows whose attributes have changed since; their number is among the causes.
     """
 
     starts: frozenset[date]
@@ -59,11 +66,14 @@ class PendingRestatement:
     causes: Mapping[date, Counter[str]] = field(default_factory=dict)
     keys: Mapping[date, list[str]] = field(default_factory=dict)
     released: int = 0
+    dimensions: Mapping[str, int] = field(default_factory=dict)
+    changed_facts: ChangedFacts = field(default_factory=ChangedFacts)
 
     @property
     def cause(self) -> str:
         """What tells it from other pending restatements of the series: runs are requested, and given up, for each."""
-        return f"{self.upstream_version}" + (f".{self.released}" if self.released else "")
+        joined = "".join(f"+{version}" for _, version in sorted(self.dimensions.items()))
+        return f"{self.upstream_version}{joined}" + (f".{self.released}" if self.released else "")
 
 
 def find_pending(settings: Settings, series: Series) -> PendingRestatement:
@@ -87,13 +97,45 @@ def find_pending(settings: Settings, series: Series) -> PendingRestatement:
         )
     releases = reverted_periods.released(settings, series.name)
     newest = max((entry.number for entry in releases.values()), default=0)
+    dimensions = _dimensions(settings, series)  # read first: what changes meanwhile stays pending
     if since > version:
-        return PendingRestatement(frozenset(releases), version, since, released=newest)
-    if followed < 0 and _followed_any(settings, series):
+        pending = PendingRestatement(frozenset(), version, since)
+    elif followed < 0 and _followed_any(settings, series):
         pending = _every_day(settings, series, version, since)
     else:
         pending = _changed_in_silver(settings, series, table, since)
-    return replace(pending, starts=pending.starts | releases.keys(), released=newest)
+    pending = replace(pending, starts=pending.starts | releases.keys(), released=newest, dimensions=dimensions)
+    return _with_changed_facts(settings, series, pending) if dimensions and followed >= 0 else pending
+
+
+def _dimensions(settings: Settings, series: Series) -> dict[str, int]:
+    """The versions of the intervals of the dimensions that a metric joins."""
+    paths = {dimension: locations.intervals(settings, dimension) for dimension in series.metric.dimensions}
+    return {dimension: table_io.version(path, settings.storage_options) for dimension, path in paths.items()}
+
+
+def _with_changed_facts(settings: Settings, series: Series, pending: PendingRestatement) -> PendingRestatement:
+    """What is pending by Silver, with the days on which attributes of rows have changed.
+
+    All days are pending if the metric has not joined one of the dimensions before, or its changes are many or not known.
+    """
+    followed = served_version.followed_dimensions(settings, series)
+    everything = replace(pending, starts=pending.starts | published_table.known_days(settings, series))
+    if not pending.dimensions.keys() <= followed.keys():
+        return everything
+    first = {name: followed[name] + 1 if followed[name] <= version else 0 for name, version in pending.dimensions.items()}
+    if all(first[name] > version for name, version in pending.dimensions.items()):
+        return pending
+    try:
+        changed = changed_facts.since(settings, series.metric, first)
+    except (change_feed.ForgottenFeedError, changed_facts.ManyChangesError):
+        return everything
+    causes = {day: Counter(counts) for day, counts in pending.causes.items()}
+    for day, rows in changed.rows.items():
+        causes.setdefault(day, Counter())[ATTRIBUTE_CHANGED] += rows
+    keys = {day: list(dict.fromkeys([*pending.keys.get(day, ()), *changed.keys.get(day, ())]))[:_SAMPLE] for day in causes}
+    starts = pending.starts | reach_ahead(changed.rows, series.metric.window)
+    return replace(pending, starts=starts, causes=dict(sorted(causes.items())), keys=keys, changed_facts=changed)
 
 
 def find_due(settings: Settings, contract: SourceContract, series: Series) -> list[date]:
@@ -159,6 +201,7 @@ def record_restatement(
         gold_version=table_io.version(locations.gold(settings, series), settings.storage_options),
         days=sorted(restated),
         causes=causes,
+        followed_dimensions=pending.dimensions if pending and complete else {},
     )
     restatements.record(settings, entry)
 

@@ -109,7 +109,7 @@ def _from_silver(
     """The numbers of whole periods, computed from the Silver rows of the published days, by first day."""
     spark, metric = session(), daily.metric
     metric_query.require_rows(settings, metric)
-    version = table_io.version(locations.silver_read(settings, metric), settings.storage_options)
+    version = metric_query.versions_read(settings, metric)
     published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist())
     unpublished = {held.start for held in candidates.held(settings, daily, published)}
     unpublished |= find_pending(settings, daily).starts & published
@@ -122,8 +122,8 @@ def _from_silver(
     for frame in frames[1:]:
         silver_rows = silver_rows.unionByName(frame.select(silver_rows.columns))
     numbers = metric_query.of_periods(silver_rows, metric, periods)
-    if table_io.version(locations.silver_read(settings, metric), settings.storage_options) != version:
-        msg = f"silver/{locations.silver_name(metric)} kept changing while periods were computed from it; run it again later"
+    if (changed := metric_query.changed_since(settings, metric, version)) is not None:
+        msg = f"silver/{changed} kept changing while periods were computed from it; run it again later"
         raise CommitFailedError(msg)
     return numbers
 
@@ -133,11 +133,13 @@ def _as_published(
 ) -> list[DataFrame]:
     """The Silver rows of published numbers of days that Silver has changed since, computed again from Bronze."""
     frames, read = [], source_read(daily.metric, contract)
-    named = rows.filter(rows["is_latest"]).select([daily.by, "inputs", "inputs_without"])
+    columns = [daily.by, "inputs", "inputs_without", "dimension_inputs"]
+    named = table_io.with_columns(rows.filter(rows["is_latest"]), columns)
     for row in {row[daily.by]: row for row in named.to_pylist() if row[daily.by] in days}.values():
         day = row[daily.by]
         ids = lineage.ids_by_day(settings, contract.dataset, row["inputs"], row["inputs_without"], [day])[day]
-        frames.append(silver_merge.state(spark, settings, read, [day], ids))
+        of_then = silver_merge.state(spark, settings, read, [day], ids)
+        frames.append(metric_query.with_attributes_of_then(of_then, settings, daily.metric, row["dimension_inputs"]))
     return frames
 
 

@@ -23,7 +23,7 @@ def test_a_contract_with_a_key_that_had_no_effect_is_still_read(settings, event_
     version = provenance.of_contract(numbers)
     contract_archive.record(settings, "metric", "total", version, numbers.model_dump_json(), settings.clock(), "former")
     revision = {"contract_version": version, "dataset_version": 1, "published_at": settings.clock()}
-    then = of_then(settings, HistoricalContracts(numbers, now), revision)
+    then = of_then(settings, HistoricalContracts(numbers, now), revision, {})
     assert (then.source, then.certain) == (contract(), True)
     assert isinstance(then.source, SourceContract)
 
@@ -37,5 +37,5 @@ def test_what_is_stored_now_is_found_again(settings) -> None:
         "published_at": settings.clock(),
     }
     later = HistoricalContracts(numbers.model_copy(update={"window": 2}), contract())
-    then = of_then(settings, later, revision)
+    then = of_then(settings, later, revision, {})
     assert (then.metric, then.source) == (numbers, now)

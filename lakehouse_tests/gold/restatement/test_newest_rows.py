@@ -156,7 +156,7 @@ def test_a_metric_of_an_earlier_release_waits_for_the_newest_rows_and_then_resta
             reproducible.publish()
     counted = {ONE: (1, 1), TWO: (8, 4), date(2024, 2, 3): (3, 1)}
     assert published(settings, before) == counted
-    after = completed(before, reproducible.lake.contract)
+    after = completed(before, reproducible.catalog.sources)
     reproducible.metrics = [after]
     assert (before.rows, after.rows) == (None, "newest")
     assert find_pending(settings, Series(after)).starts == set()

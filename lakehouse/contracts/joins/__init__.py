@@ -1,0 +1,1 @@
+"""Joins of metrics with dimensions: what a contract says of them, and whether they fit the sources."""

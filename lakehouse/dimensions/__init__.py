@@ -1,0 +1,9 @@
+"""Dimensions: the intervals in which the attributes of a key are valid, from the changes that silver holds.
+
+``intervals`` is the rule, a function from a table of changes to a table of intervals. ``changes_by_key`` and ``interval_table``
+keep tables up to date by it; ``as_then`` computes it from Bronze for a set of inputs; ``valid_at`` reads it. Parsing changes
+belongs to ``bronze``, choosing the change that holds for a key and an event time to ``silver``.
+
+Metrics join facts with intervals: ``as_of`` does so, by ``interval_changes`` (a rule of its own), ``fact_index`` and
+``changed_facts`` the facts are found whose attributes a change of intervals concerns.
+"""

@@ -1,0 +1,125 @@
+"""Writes a table that is laid out by key in buckets: some rows of it, or all of it, with the version of silver it has followed.
+
+What the rows are is decided by ``changes_by_key`` and ``interval_table``. A commit that completes an update records the version
+of silver as a Delta transaction (``tables.mark``) and, for readers of the log, in its metadata.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import Schema, write_deltalake
+
+from lakehouse.delta import data_files, partition_writer, provenance, table_io
+from lakehouse.delta.columns import arrow_schema
+from lakehouse.delta.row_writer import COMPRESSED, in_one_commit
+from lakehouse.spark import commit_lease
+from lakehouse.spark import commits as spark_commits
+from lakehouse.spark.commits import MergeClauses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from deltalake import DeltaTable
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.delta.columns import Columns
+    from lakehouse.settings import Settings
+
+#: Whether a row is to be in the table; else it is removed.
+LIVES = "_lives"
+#: delta-rs holds the rows of the files that a merge reads, about a kilobyte each: see ``silver.local_merge``.
+_HELD_ROWS = 2**18
+
+
+class BucketTable(NamedTuple):
+    """A table that is partitioned by bucket.
+
+    :param keys: the columns that identify a row, besides the bucket.
+    """
+
+    settings: Settings
+    path: str
+    columns: Columns
+    keys: Sequence[str]
+    properties: Mapping[str, str]
+
+    def opened(self) -> DeltaTable:
+        """The table at its newest version, with the columns of the contract; created if it does not exist."""
+        spark_commits.table_of(self.settings, self.path, self.columns, "bucket", self.properties)
+        missing = spark_commits.missing_columns(self.settings, self.path, self.columns)
+        table = self._snapshot()
+        if missing:
+            with commit_lease.held(self.settings, self.path):
+                table.alter.add_columns(Schema.from_arrow(arrow_schema(missing)).fields)
+            table = self._snapshot()
+        return table
+
+    def merge(self, table: DeltaTable, rows: pa.Table, contract: SourceContract, mark: str, version: int) -> None:
+        """Insert, replace and remove rows: in one commit, or in one for some buckets at a time where these hold many rows.
+
+        The last commit records the version; stopped before it, the same update writes the rest.
+
+        :param table: as :meth:`opened` gave it before the rows were computed.
+        :param rows: the columns of the table and :data:`LIVES`, one row for each identity.
+        :raises CommitFailedError: when another writer has changed the same rows since then.
+        """
+        why, groups = _why(contract, version), list(self._groups(table, rows))
+        names = [name for name, _ in self.columns]
+        emptied = [item.name for item in table.schema().fields if item.name not in names]
+        for number, (buckets, part) in enumerate(groups, start=1):
+            same = " AND ".join(f"t.{name} = s.{name}" for name in ("bucket", *self.keys))
+            clauses = MergeClauses(
+                on=f"t.bucket IN ({', '.join(map(str, buckets))}) AND {same}",
+                delete=f"NOT s.{LIVES}",
+                update=f"s.{LIVES}",
+                insert=f"s.{LIVES}",
+                columns=names,
+                emptied=emptied,
+            )
+            recorded = (mark, version) if number == len(groups) else None
+            spark_commits.merge_rows(table, self.settings, self.path, part, clauses, why, recorded)
+        if self._snapshot().transaction_version(mark) != version:  # a merge without effect makes no commit
+            partition_writer.commit_without_rows(self._snapshot(), why=why, transaction=(mark, version))
+
+    def replace(self, table: DeltaTable, pieces: Iterable[pa.Table], contract: SourceContract, mark: str, version: int) -> None:
+        """Make some rows the whole content of the table, in one commit.
+
+        :param table: as :meth:`opened` gave it before the rows were computed.
+        :param pieces: with the columns of the table; each is written while the next one is computed.
+        :raises CommitFailedError: when another writer has committed since then.
+        """
+        properties = partition_writer.commit_properties(_why(contract, version), (mark, version))
+        more: dict[str, Any] = {"mode": "overwrite", "writer_properties": COMPRESSED}
+        if {item.name for item in table.schema().fields} > {name for name, _ in self.columns}:
+            more["schema_mode"] = "merge"  # the table has columns that the contract no longer has
+
+        def write(data: Any, _: pa.Schema) -> None:
+            write_deltalake(table, data, commit_properties=properties, **more)
+
+        with commit_lease.held(self.settings, self.path):
+            if not in_one_commit(pieces, write):
+                write(arrow_schema(self.columns).empty_table(), arrow_schema(self.columns))
+
+    def _snapshot(self) -> DeltaTable:
+        table = table_io.open_snapshot(self.path, self.settings.storage_options)
+        assert table is not None  # noqa: S101 (it was created)
+        return table
+
+    def _groups(self, table: DeltaTable, rows: pa.Table) -> Iterator[tuple[list[int], pa.Table]]:
+        """The rows of some buckets at a time: of as many as hold few rows together, of one at least."""
+        held, together, count = data_files.rows_by_partition(table), list[int](), 0
+        for bucket in sorted(pc.unique(rows["bucket"]).to_pylist()):
+            if together and count + held.get(bucket, 0) > _HELD_ROWS:
+                yield together, rows.filter(pc.is_in(rows["bucket"], pa.array(together, pa.int32())))
+                together, count = [], 0
+            together.append(bucket)
+            count += held.get(bucket, 0)
+        if together:
+            yield together, rows.filter(pc.is_in(rows["bucket"], pa.array(together, pa.int32())))
+
+
+def _why(contract: SourceContract, version: int) -> dict[str, Any]:
+    return {"method": "intervals", "followed": contract.dataset, "silver_version": version, **provenance.stamp(contract)}

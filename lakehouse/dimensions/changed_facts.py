@@ -1,0 +1,174 @@
+"""Which facts of a metric have other attributes than before, because intervals of its dimensions have changed.
+
+The change feeds of the intervals give the changed ranges of each key (``interval_changes``), the index of facts the days of the
+keys (``fact_index``), and silver the facts themselves. What follows for numbers is decided in ``gold.restatement``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.contracts.joins.join import brought_by
+from lakehouse.delta import change_feed, table_io
+from lakehouse.dimensions import fact_index, interval_changes, join_keys
+from lakehouse.text import json_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import date
+
+    from lakehouse.contracts.joins.join import Join
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.settings import Settings
+
+#: More changed intervals than this concern about every day: reading the days costs less than looking for their facts.
+MOST_CHANGES = 2**18
+_SHOWN = 20
+_SAMPLE = 5
+_NO_INTERVALS = pa.schema(
+    [
+        ("dimension_key", pa.string()),
+        *((name, interval_changes.TIME) for name in ("valid_from", "valid_to")),
+        ("other_key", pa.string()),
+    ]
+).empty_table()
+
+
+class ManyChangesError(Exception):
+    """More intervals have changed than are looked at one by one."""
+
+
+@dataclass
+class ChangedFacts:
+    """The facts with changed attributes, by event day, and the changes of intervals that concern them.
+
+    :param rows: how many facts have changed attributes; one that has them by two joins counts for each.
+    :param attributes: the same by attribute, which reads "tier of customers".
+    :param keys: a sample of the record keys.
+    :param changes: the first changes, as they are stored with a publication.
+    :param in_all: how many changes there are.
+    """
+
+    rows: Counter[date] = field(default_factory=Counter)
+    attributes: dict[date, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    keys: dict[date, list[str]] = field(default_factory=lambda: defaultdict(list))
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    in_all: int = 0
+
+
+def since(settings: Settings, metric: MetricContract, first: Mapping[str, int]) -> ChangedFacts:
+    """The facts whose attributes have changed since some versions of the dimensions' intervals.
+
+    :param first: by dimension, the first version whose changes count.
+    :raises ForgottenFeedError: if a change feed no longer reaches back.
+    :raises ManyChangesError: if more than :data:`MOST_CHANGES` intervals have changed.
+    """
+    found = ChangedFacts()
+    for join in metric.joins:
+        ranges = _changed_ranges(settings, join, first[join.dimension])
+        if not len(ranges):
+            continue
+        on, concerned = _of_source(settings, metric, join, ranges.append_column("origin", pa.array(np.arange(len(ranges)))))
+        origins = [pa.array([], pa.int64())]
+        for facts, origin in _facts_in(settings, metric, on, concerned):
+            origins.append(pc.unique(origin))
+            _count(found, join, facts, ranges.select(["was", "is"]).take(origin))
+        counting = ranges.take(pc.unique(pa.concat_arrays(origins)).sort())
+        found.in_all += len(counting)
+        found.changes += list(_told(join, counting.slice(0, _SHOWN)))[: _SHOWN - len(found.changes)]
+    return found
+
+
+def _changed_ranges(settings: Settings, join: Join, first: int) -> pa.Table:
+    """``interval_changes.changed_ranges`` of a dimension's intervals since a version."""
+    table = table_io.open_table(locations.intervals(settings, join.dimension), settings.storage_options)
+    columns = [column for column, _ in join.attributes]
+    needed = [*interval_changes.PLACE, *columns, "_change_type"]
+    if table is None or first > table.version():
+        return pa.table({})
+    if len(change_feed.feed_of(table, first, table.version(), columns=["_change_type"])) > MOST_CHANGES:
+        raise ManyChangesError
+    feed = change_feed.feed_of(table, first, table.version(), columns=list(dict.fromkeys(needed)))
+    return interval_changes.changed_ranges(feed, columns)
+
+
+def _of_source(settings: Settings, metric: MetricContract, join: Join, ranges: pa.Table) -> tuple[tuple[str, ...], pa.Table]:
+    """The columns of silver, and the ranges of their keys in which a fact has a changed attribute.
+
+    :param ranges: ranges of the join's own keys, and ``origin``, the position of the change.
+    """
+    earlier = brought_by(metric.joins, join)
+    if earlier is None:
+        return tuple(join.on), ranges.select([*interval_changes.PLACE, "origin"])
+    column_of = {name: column for column, name in earlier.attributes}
+    on, wanted = [column_of[name] for name in join.on], pc.unique(ranges["dimension_key"])
+    path, columns = locations.intervals(settings, earlier.dimension), list(dict.fromkeys([*interval_changes.PLACE, *on]))
+    parts = []
+    for piece in table_io.pieces(path, columns, None, settings.storage_options):
+        keyed = piece.select(interval_changes.PLACE).append_column("other_key", join_keys.texts([piece[name] for name in on]))
+        parts.append(keyed.filter(pc.is_in(keyed["other_key"], wanted)))
+    inner = interval_changes.within(pa.concat_tables([_NO_INTERVALS, *parts], promote_options="permissive"), ranges)
+    origin = ranges["origin"].take(inner["range"])
+    return _of_source(settings, metric, earlier, inner.drop_columns(["range"]).append_column("origin", origin))
+
+
+def _facts_in(
+    settings: Settings, metric: MetricContract, on: tuple[str, ...], ranges: pa.Table
+) -> Iterator[tuple[pa.Table, pa.Array]]:
+    """The facts with an event time in a range of their key, in pieces, each with the ``origin`` of the ranges.
+
+    :param on: the columns of silver with the key of the ranges.
+    """
+    days = fact_index.days_of(settings, locations.silver_name(metric), on, ranges)
+    if not days:
+        return
+    columns = list(dict.fromkeys([*on, "event_date", "event_ts", "record_key"]))
+    path = locations.silver_read(settings, metric)
+    for piece in table_io.pieces(path, columns, {"event_date": days}, settings.storage_options):
+        keys = pa.chunked_array([join_keys.texts([piece[name] for name in on])])
+        place = interval_changes.covering(keys, fact_index.event_times(piece), ranges)
+        yield piece.filter(place.is_valid()), ranges["origin"].take(place.drop_null()).combine_chunks()
+
+
+def _count(found: ChangedFacts, join: Join, facts: pa.Table, changes: pa.Table) -> None:
+    """Add facts to those that were found; the change of each is at its position."""
+    for row in pc.value_counts(facts["event_date"]).to_pylist():
+        found.rows[row["values"]] += row["counts"]
+    for column, _ in join.attributes:
+        days = facts["event_date"].filter(_differs(changes, column))
+        for row in pc.value_counts(days).to_pylist():
+            found.attributes[row["values"]][f"{column} of {join.dimension}"] += row["counts"]
+    for day, own in table_io.split(facts.select(["event_date", "record_key"]), "event_date").items():
+        found.keys[day] += own["record_key"].slice(0, max(0, _SAMPLE - len(found.keys[day]))).to_pylist()
+
+
+def _differs(changes: pa.Table, column: str) -> pa.ChunkedArray:
+    """Whether one attribute is another one; NULL equals NULL, but not the absence of an interval."""
+    was, now = (pc.struct_field(changes[side], column) for side in ("was", "is"))
+    equal = pc.or_(pc.fill_null(pc.equal(was, now), False), pc.and_(was.is_null(), now.is_null()))
+    appeared = pc.xor(changes["was"].is_null(), changes["is"].is_null())
+    return pc.or_(pc.invert(equal), appeared)
+
+
+def _told(join: Join, changes: pa.Table) -> Iterator[dict[str, Any]]:
+    """Changes as they are stored with a publication, one entry for each attribute that has changed."""
+    for change in changes.to_pylist():
+        was, now = change["was"] or {}, change["is"] or {}
+        for column, _ in join.attributes:
+            if was.get(column) != now.get(column) or not (was and now):
+                yield {
+                    "dimension": join.dimension,
+                    "key": change["dimension_key"],
+                    "column": column,
+                    "from": change["valid_from"].isoformat(),
+                    "to": None if change["valid_to"] is None else change["valid_to"].isoformat(),
+                    "before": json_value(was.get(column)),
+                    "after": json_value(now.get(column)),
+                }

@@ -1,0 +1,151 @@
+"""``ops/<silver>_by_<columns>``: on which event days the facts of a join key are, by bucket of the key.
+
+The index follows silver's change feed. It is only appended to: a fact that has gone stays in it, which costs a look at its day.
+It is brought up to date after silver, and before it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import ColumnProperties, WriterProperties
+
+from lakehouse import locations
+from lakehouse.delta import change_feed, data_files, partition_writer, row_writer, table_io
+from lakehouse.dimensions import interval_changes, join_keys, keys
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from datetime import date
+
+    from deltalake import DeltaTable
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.settings import Settings
+
+BUCKETS = 16
+SCHEMA = pa.schema(
+    [
+        ("bucket", pa.int32()),
+        ("join_key", pa.string()),
+        ("event_date", pa.date32()),
+        ("least_event_ts", interval_changes.TIME),
+        ("greatest_event_ts", interval_changes.TIME),
+    ]
+)
+#: Rows are sorted by key, and a row group has few, so that the look-up of a key reads few of a large file.
+_LAYOUT = WriterProperties(
+    compression="ZSTD",
+    compression_level=1,
+    max_row_group_size=2**14,
+    column_properties={"join_key": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BYTE_ARRAY")},
+)
+#: More keys are in every row group.
+_FEW_KEYS = 10_000
+
+
+def follow(settings: Settings, metrics: Collection[MetricContract]) -> None:
+    """Bring the indexes that some metrics need up to date with silver."""
+    for silver, on in sorted({(locations.silver_name(metric), on) for metric in metrics for on in metric.joined_on}):
+        follow_table(settings, silver, on)
+
+
+@row_writer.retried_on_conflict
+def follow_table(settings: Settings, silver: str, on: Sequence[str]) -> None:
+    """Bring the index of a silver table by some columns up to date, in one commit that records the version of silver.
+
+    Where the change feed does not reach back, all present facts are added again.
+    """
+    facts = table_io.open_table(locations.silver(settings, silver), settings.storage_options)
+    if facts is None:
+        return
+    path = locations.fact_index(settings, silver, on)
+    table = row_writer.open_or_create(path, SCHEMA, settings.storage_options, ["bucket"])
+    followed, mark, version = _followed(table, facts), _mark(facts), facts.version()
+    if followed >= version:
+        return
+    rows = (_entries(piece, on) for piece in _new_facts(facts, followed, on))
+    if not row_writer.append_new(path, table, rows, [mark], settings.storage_options, _LAYOUT, version):
+        partition_writer.commit_without_rows(table, why={}, transaction=(mark, version))
+
+
+def days_of(settings: Settings, silver: str, on: Sequence[str], ranges: pa.Table) -> set[date]:
+    """The event days that may have facts of the keys of some ranges within them; a few days more where facts have gone.
+
+    Facts that the index does not have yet are looked up in silver; nothing is written.
+
+    :param on: the columns of silver with the key.
+    :param ranges: columns ``interval_changes.PLACE``.
+    """
+    facts = table_io.open_table(locations.silver(settings, silver), settings.storage_options)
+    if facts is None or not len(ranges):
+        return set()
+    index = table_io.open_table(locations.fact_index(settings, silver, on), settings.storage_options)
+    followed = -1 if index is None else _followed(index, facts)
+    days = set() if index is None else _days_within(_entries_of(index, ranges), ranges)
+    if followed < facts.version():
+        for piece in _new_facts(facts, followed, on):
+            days |= _days_within(_entries(piece, on), ranges)
+    return days
+
+
+def _mark(facts: DeltaTable) -> str:
+    """The id of the Delta transaction that records the version of silver; a table that was created again has another one."""
+    return f"facts:{facts.metadata().id}"
+
+
+def _followed(table: DeltaTable, facts: DeltaTable) -> int:
+    version = table.transaction_version(_mark(facts))
+    return -1 if version is None else version
+
+
+def _entries_of(table: DeltaTable, ranges: pa.Table) -> pa.Table:
+    """The entries of the index for the keys of some ranges."""
+    wanted = pc.unique(ranges["dimension_key"]).drop_null()
+    where = {"bucket": keys.buckets(wanted, BUCKETS).unique()}
+    columns = [name for name in SCHEMA.names if name != "bucket"]
+    if len(wanted) > _FEW_KEYS:
+        return table_io.read_version(table, columns, {**where, "join_key": wanted})
+    return data_files.with_texts(table, columns, "join_key", wanted, where)
+
+
+def _days_within(entries: pa.Table, ranges: pa.Table) -> set[date]:
+    """The days of those entries of which a time between the least and the greatest lies in a range of their key."""
+    overlaps = interval_changes.overlapping(entries["join_key"], entries["least_event_ts"], entries["greatest_event_ts"], ranges)
+    return set(pc.unique(entries["event_date"].filter(overlaps)).to_pylist())
+
+
+def event_times(facts: pa.Table) -> pa.ChunkedArray:
+    """The time at which a fact is joined: its event time, or the first moment in UTC of the day, if it has only a day."""
+    days = facts["event_date"].cast(pa.timestamp("us")).cast(interval_changes.TIME)
+    return pc.coalesce(facts["event_ts"].cast(interval_changes.TIME), days)
+
+
+def _new_facts(facts: DeltaTable, followed: int, on: Sequence[str]) -> Iterable[pa.Table]:
+    """The facts that silver has got since a version; all of them if that is -1."""
+    columns = [*on, "event_date", "event_ts"]
+    if followed < 0:
+        return table_io.pieces_of_version(facts, columns)
+    try:
+        return list(_added(facts, followed + 1, columns))
+    except change_feed.ForgottenFeedError:
+        return table_io.pieces_of_version(facts, columns)
+
+
+def _added(facts: DeltaTable, first: int, columns: Sequence[str]) -> Iterator[pa.Table]:
+    for part in change_feed.parts_of_feed(facts, first, facts.version(), [*columns, "_change_type"]):
+        yield part.filter(pc.is_in(part["_change_type"], pa.array(change_feed.AFTER))).select(list(columns))
+
+
+def _entries(facts: pa.Table, on: Sequence[str]) -> pa.Table:
+    """The entries of some facts, by key."""
+    at = event_times(facts)
+    keyed = pa.table(
+        [join_keys.texts([facts[name] for name in on]), facts["event_date"], at], names=["join_key", "event_date", "at"]
+    )
+    keyed = keyed.filter(pc.and_(keyed["join_key"].is_valid(), keyed["event_date"].is_valid()))
+    found = keyed.group_by(["join_key", "event_date"]).aggregate([("at", "min"), ("at", "max")]).combine_chunks()
+    columns = [keys.buckets(found["join_key"], BUCKETS), found["join_key"], found["event_date"], found["at_min"], found["at_max"]]
+    return pa.table(columns, schema=SCHEMA).sort_by("join_key")

@@ -1,0 +1,132 @@
+"""``silver/<dimension>_intervals``: the intervals of every key, kept up to date by the rule in ``intervals``.
+
+The table follows ``changes_by_key``, and through it silver. Only intervals that differ are written, so that its change feed tells
+what has changed of which key.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import change_feed, data_files, partition_writer, row_writer, table_io
+from lakehouse.dimensions import changes_by_key, keys, tables
+from lakehouse.dimensions.bucket_tables import LIVES, BucketTable
+from lakehouse.dimensions.intervals import intervals
+from lakehouse.dispositions.row_groups import groups
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from deltalake import DeltaTable
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+_INTERVAL = ("dimension_key", "valid_from")
+
+
+def follow(settings: Settings, contract: SourceContract) -> None:
+    """Bring a dimension's tables up to date with silver; without effect for another source, and where nothing has changed."""
+    silver = table_io.open_snapshot(locations.silver(settings, contract.dataset), settings.storage_options)
+    if contract.is_dimension and silver is not None:
+        changes_by_key.follow(settings, contract, silver)
+        _follow_changes(settings, contract, silver)
+
+
+@row_writer.retried_on_conflict
+def _follow_changes(settings: Settings, contract: SourceContract, silver: DeltaTable) -> None:
+    of_intervals, mark = _table(settings, contract), tables.mark(contract, silver)
+    table = of_intervals.opened()
+    copy = changes_by_key.followed(settings, contract, silver)
+    followed = table.transaction_version(mark)
+    if copy is None or (followed is not None and followed >= copy[1]):
+        return
+    by_key, version = copy
+    changed = None if followed is None else _changed_keys(settings, silver, followed + 1, version)
+    if changed is not None:
+        of_intervals.merge(table, _differing(contract, by_key, table, changed), contract, mark, version)
+        return
+    few = _all_differing(settings, contract, by_key, table)
+    if few is not None:
+        of_intervals.merge(table, few, contract, mark, version)
+        return
+    every = (intervals(contract, changes_by_key.read(contract, by_key, [bucket])) for bucket in _buckets(by_key))
+    of_intervals.replace(table, every, contract, mark, version)
+
+
+def followed_version(settings: Settings, contract: SourceContract) -> int | None:
+    """The version of silver that the intervals follow from; None if there are none yet."""
+    silver = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
+    table = table_io.open_table(locations.intervals(settings, contract.dataset), settings.storage_options)
+    return None if silver is None or table is None else table.transaction_version(tables.mark(contract, silver))
+
+
+def read(
+    contract: SourceContract, table: DeltaTable, buckets: Collection[int], keys: Collection[str] | pa.Array | None = None
+) -> pa.Table:
+    """The intervals of some buckets, ``tables.interval_columns``.
+
+    :param keys: only those of these keys.
+    """
+    where = {"bucket": buckets} | ({} if keys is None else {"dimension_key": keys})
+    names = [name for name, _ in tables.interval_columns(contract)]
+    return tables.as_intervals(contract, table_io.read_version(table, names, where))
+
+
+def differences(present: pa.Table, wanted: pa.Table) -> pa.Table:
+    """What has to be written for a table to hold the wanted intervals of some keys in place of the present ones.
+
+    :returns: the columns of intervals and :data:`LIVES`: the wanted ones that differ, and the present ones that are not wanted.
+    """
+    both = pa.concat_tables([present, wanted])
+    is_wanted = np.arange(len(both)) >= len(present)
+    place = groups(*(both[name] for name in ("bucket", *_INTERVAL)))
+    content = groups(*both.columns)
+    unchanged = np.bincount(content, minlength=1)[content] > 1 if len(both) else np.zeros(0, bool)
+    replaced = np.isin(place, place[is_wanted]) & ~is_wanted
+    chosen = both.filter(pa.array(~unchanged & ~replaced))
+    return chosen.append_column(LIVES, pa.array(is_wanted[~unchanged & ~replaced]))
+
+
+def _table(settings: Settings, contract: SourceContract) -> BucketTable:
+    path = locations.intervals(settings, contract.dataset)
+    properties = {**partition_writer.CHANGE_FEED, **partition_writer.ALL_STATISTICS}
+    return BucketTable(settings, path, tables.interval_columns(contract), _INTERVAL, properties)
+
+
+def _changed_keys(settings: Settings, silver: DeltaTable, first: int, last: int) -> pa.StringArray | None:
+    """The keys of the changes that silver has changed in some versions; None if they are many, or no longer known."""
+    try:
+        feed = change_feed.feed_at_most(silver, first, last, ["record_key"], settings.local_rows)
+    except change_feed.ForgottenFeedError:
+        return None
+    return None if feed is None else keys.dimension_keys(pc.unique(feed["record_key"])).drop_null().unique()
+
+
+def _differing(contract: SourceContract, by_key: DeltaTable, table: DeltaTable, changed: pa.StringArray) -> pa.Table:
+    """What differs of some keys."""
+    buckets = pc.unique(keys.buckets(changed, contract.dimension.buckets)).to_pylist()
+    wanted = intervals(contract, changes_by_key.read(contract, by_key, buckets, changed))
+    return differences(read(contract, table, buckets, changed), wanted)
+
+
+def _all_differing(settings: Settings, contract: SourceContract, by_key: DeltaTable, table: DeltaTable) -> pa.Table | None:
+    """What differs of all keys, bucket by bucket; None if it is much."""
+    if not data_files.rows_by_partition(table):
+        return None
+    parts: list[pa.Table] = []
+    for bucket in sorted({*_buckets(by_key), *_buckets(table)}):
+        wanted = intervals(contract, changes_by_key.read(contract, by_key, [bucket]))
+        parts.append(differences(read(contract, table, [bucket]), wanted))
+        if sum(map(len, parts)) > settings.local_rows:
+            return None
+    return pa.concat_tables(parts)
+
+
+def _buckets(table: DeltaTable) -> Iterator[int]:
+    return iter(sorted(data_files.rows_by_partition(table)))

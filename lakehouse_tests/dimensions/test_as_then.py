@@ -1,0 +1,63 @@
+"""The intervals that a set of inputs gives: what the table held when these were its inputs."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakehouse.dimensions import as_then
+from lakehouse_tests.support import dimension_model as model
+from lakehouse_tests.support.dimension_lake import as_model, deliver, dimension, dimension_files, held_intervals
+from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.lake import Lake
+from lakehouse_tests.support.lake_settings import lake_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.settings import Settings
+    from lakehouse_tests.support.dimension_model import DimensionRecord
+
+ARRIVAL = date(2024, 2, 1)
+
+
+@pytest.mark.spark
+@given(files=dimension_files(3))
+@derandomized(4)
+def test_each_prefix_of_the_inputs_gives_the_intervals_of_then(
+    files: list[list[DimensionRecord]], spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), dimension(), spark)
+    known: list[DimensionRecord] = []
+    prefixes = []
+    for number, records in enumerate(files):
+        known += deliver(lake, ARRIVAL + timedelta(days=number % 2), records, f"{number}")
+        prefixes.append((lake.inputs(), model.intervals(known)))
+    for inputs, expected in prefixes:
+        assert as_model(as_then.intervals(spark, lake.settings, lake.contract, inputs).toArrow()) == expected
+    assert as_model(as_then.intervals(spark, lake.settings, lake.contract, None).toArrow()) == held_intervals(lake.settings)
+    early = min(record.arrival for record in known)
+    by_then = [record for record in known if record.arrival <= early]
+    assert as_model(as_then.intervals(spark, lake.settings, lake.contract, None, early).toArrow()) == model.intervals(by_then)
+
+
+@pytest.mark.spark
+def test_a_dimension_without_a_row_has_no_intervals(settings: Settings, spark: SparkSession) -> None:
+    assert as_then.intervals(spark, settings, dimension(), None).count() == 0
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=12), st.integers(1, 5), st.integers(1, 6))
+@settings(max_examples=100)
+def test_pieces_of_sorted_rows_hold_whole_keys(keys: list[str], batch_rows: int, together: int) -> None:
+    rows = pa.table({"_key": pa.array(sorted(keys), pa.string())})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(as_then, "_TOGETHER", together)
+        pieces = list(as_then._whole_keys(rows.to_batches(batch_rows)))
+    assert [key for piece in pieces for key in piece["_key"].to_pylist()] == sorted(keys)
+    of_pieces = [set(piece["_key"].to_pylist()) for piece in pieces]
+    assert sum(map(len, of_pieces)) == len(set(keys)), "no key is in two pieces"
