@@ -55,7 +55,9 @@ def changed_inputs(settings: Settings, series: Series) -> ChangedInputs:
         versions[name] = version
         if since <= version:
             starts |= _published_since(settings, series, table, since, only_promotions=name not in _input_names(series))
-    return ChangedInputs(frozenset(starts & published_by_all(settings, series)) if starts else frozenset(), versions)
+    return ChangedInputs(
+        frozenset(starts & published_table.published_by_all(settings, series)) if starts else frozenset(), versions
+    )
 
 
 def followed_versions(settings: Settings, series: Series) -> dict[str, int]:
@@ -67,12 +69,6 @@ def followed_versions(settings: Settings, series: Series) -> dict[str, int]:
     for entry in entries[max(others, default=-1) + 1 :]:
         followed[f"{entry.followed_table}"] = max(entry.followed_version, followed.get(f"{entry.followed_table}", -1))
     return followed
-
-
-def published_by_all(settings: Settings, series: Series) -> set[date]:
-    """The first days of the periods that every input has a number for, from the tables' logs alone."""
-    known = [published_table.partitions(settings, path, series.by) for path in inputs.paths(settings, series).values()]
-    return set.intersection(*known) if known else set()
 
 
 def _tables(settings: Settings, series: Series) -> dict[str, str]:
@@ -89,10 +85,14 @@ def _published_since(settings: Settings, series: Series, table: DeltaTable, sinc
     """The first days of the periods that a table's commits since a version published, or booked an adjustment in."""
     history = commit_log.history(table, since - 1)
     if len(history) <= table.version() - since:
-        return published_by_all(settings, series)
+        return published_table.published_by_all(settings, series)
     metadata = [commit_log.commit_metadata(commit) for commit in history]
     if only_promotions:
-        return published_by_all(settings, series) if any(served_version.PROMOTION in entry for entry in metadata) else set()
+        return (
+            published_table.published_by_all(settings, series)
+            if any(served_version.PROMOTION in entry for entry in metadata)
+            else set()
+        )
     named = {text for entry in metadata for text in entry.get("published", ())}
     if series.kind is Kind.DAY:  # a longer period of an input is published again with what is booked in it
         named |= {text for entry in metadata for text in entry.get("booked_on", ())}

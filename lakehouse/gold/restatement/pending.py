@@ -133,7 +133,7 @@ def _delayed(settings: Settings, series: Series, today: date) -> set[date]:
     if (series.kind is not Kind.DAY and not is_derived) or not terms.start_delay:
         return set()
     if is_derived:
-        days = following.published_by_all(settings, series)
+        days = published_table.published_by_all(settings, series)
     else:
         days = reach_ahead(published_table.partitions(settings, _upstream(settings, series), "event_date"), series.metric.window)
     days -= published_table.partitions(settings, locations.gold(settings, series), series.by)
