@@ -142,7 +142,7 @@ def _values_of_inputs(settings: Settings, derived: Series, start: date, names: l
     """The values that the published numbers of a period have in one of the metrics that a derived one is made of."""
     values: _Values = {name: set() for name in names}
     for path in inputs.paths(settings, derived).values():
-        found = table_io.read(path, names, {derived.by: [start]}, settings.storage_options)
-        for name in [] if found is None else found.column_names:
-            values[name].update(found[name].to_pylist())
+        rows = table_io.read(path, names, {derived.by: [start]}, settings.storage_options)
+        for name, column in {} if rows is None else dict(zip(rows.column_names, rows.columns)).items():
+            values[name].update(column.to_pylist())
     return values

@@ -45,31 +45,34 @@ def resolved(metrics: Mapping[str, MetricContract]) -> tuple[dict[str, MetricCon
     :param metrics: all metrics, by name.
     """
     mistakes = list(_cycles(metrics))
-    within_cycles = {one.metric for one in mistakes}
+    within_cycles = {contract.metric for contract in mistakes}
     done: dict[str, MetricContract] = {}
     for metric in _in_order(metrics, [name for name in metrics if name not in within_cycles]):
         known = {name: done.get(name) or metrics.get(name) for name in metric.derived_from}
-        unknown = [name for name, one in known.items() if one is None]
+        unknown = [name for name, contract in known.items() if contract is None]
         if unknown:
             listed = ", ".join(sorted(metrics)) or "none"
             mistakes += [Misfit(metric.name, ("from",), f"no metric is called {name!r}; there are {listed}") for name in unknown]
             continue
-        inputs = {name: one for name, one in known.items() if one is not None}
+        inputs = {name: contract for name, contract in known.items() if contract is not None}
         unfit = [*_unfit(metric, metrics, inputs), *_unread(metric, inputs)]
         mistakes += [Misfit(metric.name, location, text) for location, text in unfit]
-        changes = {"source": inputs[metric.derived_from[0]].source, "inputs": [_read(metric, one) for one in inputs.values()]}
+        changes = {
+            "source": inputs[metric.derived_from[0]].source,
+            "inputs": [_read(metric, contract) for contract in inputs.values()],
+        }
         done[metric.name] = metric.model_copy(update=changes)
     return done, mistakes
 
 
 def downstream(metrics: Mapping[str, MetricContract], names: Collection[str]) -> list[MetricContract]:
     """The metrics that are made of some, directly or not; each after its inputs."""
-    reached, found = set(names), []
+    reached, made_of_them = set(names), []
     for metric in _in_order(metrics, list(metrics)):
         if reached.intersection(metric.derived_from):
             reached.add(metric.name)
-            found.append(metric)
-    return found
+            made_of_them.append(metric)
+    return made_of_them
 
 
 def _in_order(metrics: Mapping[str, MetricContract], names: Sequence[str]) -> Iterator[MetricContract]:
@@ -87,7 +90,7 @@ def _in_order(metrics: Mapping[str, MetricContract], names: Sequence[str]) -> It
 def _cycles(metrics: Mapping[str, MetricContract]) -> Iterator[Misfit]:
     """A mistake for each metric on a cycle, with the path."""
     for name, metric in metrics.items():
-        paths = [[name, one] for one in metric.derived_from]
+        paths = [[name, contract] for contract in metric.derived_from]
         seen: set[str] = set()
         while paths:
             path = paths.pop(0)
@@ -96,15 +99,15 @@ def _cycles(metrics: Mapping[str, MetricContract]) -> Iterator[Misfit]:
                 break
             if path[-1] not in seen and path[-1] in metrics:
                 seen.add(path[-1])
-                paths += [[*path, one] for one in metrics[path[-1]].derived_from]
+                paths += [[*path, contract] for contract in metrics[path[-1]].derived_from]
 
 
 def _unfit(
     metric: MetricContract, metrics: Mapping[str, MetricContract], inputs: Mapping[str, MetricContract]
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     """Grains and roll-ups that do not fit an input, in any dataset version of it that readers may come to see."""
-    for name, one in inputs.items():
-        for version in _versions(metrics, one):
+    for name, contract in inputs.items():
+        for version in _versions(metrics, contract):
             called = version.name
             missing = [column for column in metric.grain if column not in version.grain]
             if missing:
@@ -117,9 +120,9 @@ def _unfit(
             if without:
                 listed = ", ".join(without)
                 yield ("publication", "rollups"), f"{called} has no numbers per {listed}; add {listed} to its rollups"
-        years = {part.publication.fiscal_year_starts for part in (metric, one)}
+        years = {part.publication.fiscal_year_starts for part in (metric, contract)}
         if len(years) > 1 and set(_FISCAL).intersection(metric.publication.rollups):
-            text = f"the fiscal year of {name} begins with month {one.publication.fiscal_year_starts}; give the same month"
+            text = f"the fiscal year of {name} begins with month {contract.publication.fiscal_year_starts}; give the same month"
             yield ("publication", "fiscal_year_starts"), text
 
 
@@ -133,14 +136,16 @@ def _unread(metric: MetricContract, inputs: Mapping[str, MetricContract]) -> Ite
             if name not in inputs:
                 yield ("measures",), f"{measure.name} reads {name}.{column}, and {name!r} is not named by 'from'"
                 continue
-            one = inputs[name]
-            types = {part.name: part for part in one.measures}
+            contract = inputs[name]
+            types = {part.name: part for part in contract.measures}
             if column != ROW_COUNT and column not in types:
                 known = ", ".join([*types, ROW_COUNT])
                 yield ("measures",), f"{measure.name} reads {name}.{column}; {name} has the measures {known}"
-            elif column != ROW_COUNT and column not in _read(metric, one).measures:
+            elif column != ROW_COUNT and column not in _read(metric, contract).measures:
                 why = (
-                    "books adjustments" if one.publication.after_close == "adjust" else f"has one row per {', '.join(one.grain)}"
+                    "books adjustments"
+                    if contract.publication.after_close == "adjust"
+                    else f"has one row per {', '.join(contract.grain)}"
                 )
                 yield (
                     ("measures",),
@@ -148,20 +153,22 @@ def _unread(metric: MetricContract, inputs: Mapping[str, MetricContract]) -> Ite
                 )
 
 
-def _read(metric: MetricContract, one: MetricContract) -> DerivedInput:
+def _read(metric: MetricContract, contract: MetricContract) -> DerivedInput:
     """What a derived metric may read of an input: where several rows make one, additive measures only."""
-    names = [measure.name for measure in one.measures]
-    read = DerivedInput(metric=one.name, grain=one.grain, measures=names, adjusts=one.publication.after_close == "adjust")
-    return read.model_copy(update={"measures": one.additive}) if read.is_summed(metric.grain) else read
+    names = [measure.name for measure in contract.measures]
+    read = DerivedInput(
+        metric=contract.name, grain=contract.grain, measures=names, adjusts=contract.publication.after_close == "adjust"
+    )
+    return read.model_copy(update={"measures": contract.additive}) if read.is_summed(metric.grain) else read
 
 
-def _versions(metrics: Mapping[str, MetricContract], one: MetricContract) -> list[MetricContract]:
+def _versions(metrics: Mapping[str, MetricContract], contract: MetricContract) -> list[MetricContract]:
     """The dataset versions that readers of a metric's table may come to see: all of them, of a later version only itself."""
-    if one.dataset_version > 1:
-        return [one]
-    return [other for other in metrics.values() if other.metric == one.metric]
+    if contract.dataset_version > 1:
+        return [contract]
+    return [other for other in metrics.values() if other.metric == contract.metric]
 
 
 def _example(inputs: Mapping[str, MetricContract]) -> str:
-    name, one = next(iter(inputs.items()))
-    return f"{name}.{one.measures[0].name}"
+    name, contract = next(iter(inputs.items()))
+    return f"{name}.{contract.measures[0].name}"

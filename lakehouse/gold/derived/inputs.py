@@ -61,13 +61,13 @@ class PeriodOfInput:
     @property
     def named(self) -> RollupInputs:
         """The names of the revision and the adjustments, as a derived number stores them."""
-        names = () if self.booked is None else sorted(set(self.booked["version_name"].to_pylist()))
+        names = () if self.booked is None else tuple(sorted(set(self.booked["version_name"].to_pylist())))
         return RollupInputs({self.start: f"r{self.revision}"}, names)
 
 
 def paths(settings: Settings, series: Series) -> dict[str, str]:
     """The addresses of the tables that a derived series reads, by the name of the metric."""
-    return {one.metric: locations.gold_of(settings, one.metric, series.kind) for one in series.metric.inputs}
+    return {read.metric: locations.gold_of(settings, read.metric, series.kind) for read in series.metric.inputs}
 
 
 def newest(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, list[PeriodOfInput]]:
@@ -76,27 +76,28 @@ def newest(settings: Settings, series: Series, starts: Collection[date]) -> dict
     :param starts: the first days of the periods.
     :raises InputError: if a table lacks a column that the contract promises.
     """
-    found: list[dict[date, PeriodOfInput]] = []
-    for one in series.metric.inputs:
-        table = table_io.open_table(locations.gold_of(settings, one.metric, series.kind), settings.storage_options)
+    by_input: list[dict[date, PeriodOfInput]] = []
+    for read in series.metric.inputs:
+        table = table_io.open_table(locations.gold_of(settings, read.metric, series.kind), settings.storage_options)
         if table is None or not starts:
             return {}
         rows = table_io.read_version(table, None, {series.by: list(starts)})
-        _require_columns(one, rows)
-        books = one.adjusts and series.kind is Kind.DAY
+        _require_columns(read, rows)
+        books = read.adjusts and series.kind is Kind.DAY
         booked = table_io.split(table_io.read_version(table, None, {"booked_on": list(starts)}), "booked_on") if books else {}
         periods = table_io.split(rows, series.by) if len(rows) else {}
-        found.append({start: _newest(one, start, own, booked.get(start)) for start, own in periods.items()})
-    return {start: [of_input[start] for of_input in found] for start in sorted(set.intersection(*map(set, found)))}
+        by_input.append({start: _newest(read, start, revision, booked.get(start)) for start, revision in periods.items()})
+    return {start: [of_input[start] for of_input in by_input] for start in sorted(set.intersection(*map(set, by_input)))}
 
 
-def _newest(one: DerivedInput, start: date, rows: pa.Table, booked: pa.Table | None) -> PeriodOfInput:
+def _newest(read: DerivedInput, start: date, rows: pa.Table, booked: pa.Table | None) -> PeriodOfInput:
     """The newest number of a period.
 
     :param rows: all published rows of the period.
     """
-    reasons = dict(zip(rows["revision"].to_pylist(), rows["reason"].to_pylist()))
-    return PeriodOfInput(one, start, rows.filter(rows["is_latest"]), booked, reasons)
+    revisions = rows.filter(pc.is_null(rows["adjustment"]))
+    reasons = dict(zip(revisions["revision"].to_pylist(), revisions["reason"].to_pylist()))
+    return PeriodOfInput(read, start, rows.filter(rows["is_latest"]), booked, reasons)
 
 
 def named(settings: Settings, series: Series, start: date, version_name: str, made_from: RollupInputs) -> list[PeriodOfInput]:
@@ -105,54 +106,54 @@ def named(settings: Settings, series: Series, start: date, version_name: str, ma
     :raises InputError: if it names none, or one that is no longer there.
     """
     result = []
-    for one in series.metric.inputs:
-        of_input = made_from.of_metrics.get(one.metric)
+    for read in series.metric.inputs:
+        of_input = made_from.of_metrics.get(read.metric)
         if of_input is None or start not in of_input.revisions:
-            msg = f"{version_name} names no number of {one.metric}, and cannot be reproduced; materialize the period again"
+            msg = f"{version_name} names no number of {read.metric}, and cannot be reproduced; materialize the period again"
             raise InputError(msg)
-        path, label = locations.gold_of(settings, one.metric, series.kind), of_input.revisions[start]
+        path, label = locations.gold_of(settings, read.metric, series.kind), of_input.revisions[start]
         rows = table_io.read(path, None, {series.by: [start]}, settings.storage_options)
         is_named = None if rows is None else pc.and_(pc.equal(rows["revision"], int(label[1:])), pc.is_null(rows["adjustment"]))
-        own = None if rows is None else rows.filter(is_named)
+        revision = None if rows is None else rows.filter(is_named)
         booked = table_io.read(path, None, {"version_name": list(of_input.adjustments)}, settings.storage_options)
-        if own is None or not len(own):
-            msg = f"{version_name} was computed from {one.metric} {start} {label}, which is no longer in {path}"
+        if revision is None or not len(revision):
+            msg = f"{version_name} was computed from {read.metric} {start} {label}, which is no longer in {path}"
             raise InputError(msg)
-        _require_columns(one, own)
-        result.append(PeriodOfInput(one, start, own, booked if of_input.adjustments else None))
+        _require_columns(read, revision)
+        result.append(PeriodOfInput(read, start, revision, booked if of_input.adjustments else None))
     return result
 
 
 def row_counts(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, int]:
     """How many rows the newest numbers of all inputs count together, for the periods that all of them have a number for."""
     return {
-        start: sum(pc.sum(part[ROW_COUNT]).as_py() for one in of_period for part in (one.rows, one.booked) if part is not None)
+        start: sum(pc.sum(part[ROW_COUNT]).as_py() for read in of_period for part in (read.rows, read.booked) if part is not None)
         for start, of_period in newest(settings, series, starts).items()
     }
 
 
 def made_from(of_period: Collection[PeriodOfInput]) -> RollupInputs:
     """What a derived number stores of its inputs."""
-    return RollupInputs(of_metrics={one.input.metric: one.named for one in of_period})
+    return RollupInputs(of_metrics={read.input.metric: read.named for read in of_period})
 
 
 def states(settings: Settings, series: Series, starts: Collection[date]) -> Mapping[date, dict[str, State | None]]:
     """The state of each input's newest number, by period; None where it has no number."""
-    found: dict[date, dict[str, State | None]] = {start: {} for start in sorted(starts)}
-    for one in series.metric.inputs:
-        path, where = locations.gold_of(settings, one.metric, series.kind), {series.by: list(starts), "is_latest": [True]}
+    by_period: dict[date, dict[str, State | None]] = {start: {} for start in sorted(starts)}
+    for read in series.metric.inputs:
+        path, where = locations.gold_of(settings, read.metric, series.kind), {series.by: list(starts), "is_latest": [True]}
         rows = table_io.read(path, [series.by, "state"], where, settings.storage_options) if starts else None
         known = {} if rows is None else dict(zip(rows[series.by].to_pylist(), rows["state"].to_pylist()))
-        for start, of_inputs in found.items():
-            of_inputs[one.metric] = State(known[start]) if start in known else None
-    return found
+        for start, of_inputs in by_period.items():
+            of_inputs[read.metric] = State(known[start]) if start in known else None
+    return by_period
 
 
-def _require_columns(one: DerivedInput, rows: pa.Table) -> None:
-    missing = [name for name in (*one.grain, *one.columns) if name not in rows.column_names]
+def _require_columns(read: DerivedInput, rows: pa.Table) -> None:
+    missing = [name for name in (*read.grain, *read.columns) if name not in rows.column_names]
     if missing:
         msg = (
-            f"gold/{one.metric} has no column {', '.join(missing)} yet, which its contract promises and a derived metric reads: "
-            f"materialize gold/{one.metric} under its present contract first"
+            f"gold/{read.metric} has no column {', '.join(missing)} yet, which its contract promises and a derived metric reads: "
+            f"materialize gold/{read.metric} under its present contract first"
         )
         raise InputError(msg)

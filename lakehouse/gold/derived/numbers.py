@@ -66,9 +66,9 @@ def joined(series: Series, periods: Mapping[date, Collection[PeriodOfInput]]) ->
     found = rows.group_by(keys).aggregate([(name, "max") for name in columns])  # one row at most of each input
     table: dict[str, pa.Array | pa.ChunkedArray] = {name: found[name] for name in keys}
     counts = []
-    for one in series.metric.inputs:
-        fields = {name: found[f"{_column(one.metric, name)}_max"].combine_chunks() for name in one.columns}
-        table[one.metric] = pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
+    for number in series.metric.inputs:
+        fields = {name: found[f"{_column(number.metric, name)}_max"].combine_chunks() for name in number.columns}
+        table[number.metric] = pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
         counts.append(pc.fill_null(fields[ROW_COUNT], 0))
     total = counts[0]
     for count in counts[1:]:
@@ -80,28 +80,28 @@ def _of_period(series: Series, start: date, of_period: Collection[PeriodOfInput]
     """The rows of each input, added up; that of an emptied input only if it is a row of the grain, or all are empty."""
     grain, some_filled = series.metric.grain, any(map(_is_filled, of_period))
     rows = []
-    for one in of_period:
-        added = _added_up(grain, one)
-        added = added.slice(0, 0) if grain and some_filled and not _is_filled(one) else added
+    for number in of_period:
+        added = _added_up(grain, number)
+        added = added.slice(0, 0) if grain and some_filled and not _is_filled(number) else added
         rows.append(added.add_column(0, _START, pa.array([start] * len(added), pa.date32())))
     return rows
 
 
-def _is_filled(one: PeriodOfInput) -> bool:
+def _is_filled(number: PeriodOfInput) -> bool:
     """Whether a number has rows; that of an emptied period is one row of nothing, without a grain."""
-    first = one.rows.slice(0, 1).select([*one.input.grain, ROW_COUNT]).to_pylist()[0]
+    first = number.rows.slice(0, 1).select([*number.input.grain, ROW_COUNT]).to_pylist()[0]
     is_nothing = first.pop(ROW_COUNT) == 0 and not any(value is not None for value in first.values())
-    return one.booked is not None or len(one.rows) > 1 or not is_nothing
+    return number.booked is not None or len(number.rows) > 1 or not is_nothing
 
 
-def _added_up(grain: Collection[str], one: PeriodOfInput) -> pa.Table:
+def _added_up(grain: Collection[str], number: PeriodOfInput) -> pa.Table:
     """The rows of an input by a grain, with the adjustments booked in the period; the columns are named after the input."""
-    columns, read = [*grain, *one.input.columns], one.input
-    rows = one.rows.select(columns)
+    columns, read = [*grain, *number.input.columns], number.input
+    rows = number.rows.select(columns)
     types = {item.name: item.type for item in rows.schema}
-    if one.booked is not None:
-        is_emptied = not _is_filled(replace(one, booked=None))
-        rows = pa.concat_tables([*([] if is_emptied else [rows]), one.booked.select(columns)])
+    if number.booked is not None:
+        is_emptied = not _is_filled(replace(number, booked=None))
+        rows = pa.concat_tables([*([] if is_emptied else [rows]), number.booked.select(columns)])
     if read.is_summed(grain):
         sums = rows.group_by(list(grain)).aggregate([(name, "sum") for name in read.columns])
         found = {name: sums[name] for name in grain}

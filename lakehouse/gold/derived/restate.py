@@ -105,8 +105,8 @@ def _drafts(
                 continue
             # A person refused the new number, or reverted the period: the published one stays, and only its state changes.
             rows, content, lineage = before.latest[start], published.content, _of_latest(before, start)  # noqa: PLW2901
-        changed = [one for one in of_period if one.named != earlier.of_metrics.get(one.input.metric)]
-        limit = closing.limit(series, start, {one.input.metric: one.state for one in of_period})
+        changed = [number for number in of_period if number.named != earlier.of_metrics.get(number.input.metric)]
+        limit = closing.limit(series, start, {number.input.metric: number.state for number in of_period})
         draft = draft_period(
             series,
             published,
@@ -138,7 +138,7 @@ def _of_latest(before: SeriesSnapshot, start: date) -> NumberLineage:
 def _lineage(of_period: Sequence[PeriodOfInput]) -> NumberLineage:
     """What a number was computed from; it contains the arrival days that all inputs contain."""
     first_rows: list[dict[str, Any]] = [
-        one.rows.select(["undecided_rows", "known_through"]).slice(0, 1).to_pylist()[0] for one in of_period
+        number.rows.select(["undecided_rows", "known_through"]).slice(0, 1).to_pylist()[0] for number in of_period
     ]
     known = [row["known_through"] for row in first_rows if row["known_through"]]
     return NumberLineage(
@@ -154,28 +154,28 @@ def _reason(
     """The reason with the highest precedence for which one of the changed inputs was published."""
     if published is None or run.reason not in (None, RevisionReason.BACKFILL) or not changed:
         return run.reason
-    reasons = {RevisionReason(text) for one in changed for text in _reasons_since(one, earlier)}
+    reasons = {RevisionReason(text) for number in changed for text in _reasons_since(number, earlier)}
     first = next((reason for reason in REASONS_BY_PRECEDENCE if reason in reasons), run.reason)
     return first or (RevisionReason.INITIAL if RevisionReason.INITIAL in reasons else RevisionReason.LATE_DATA)
 
 
-def _reasons_since(one: PeriodOfInput, earlier: RollupInputs) -> set[str]:
+def _reasons_since(number: PeriodOfInput, earlier: RollupInputs) -> set[str]:
     """Why the revisions of an input, and the adjustments booked in it, were published since an earlier number."""
-    before = earlier.of_metrics.get(one.input.metric, RollupInputs())
-    since = int(before.revisions.get(one.start, "r0")[1:])
-    booked = [] if one.booked is None else one.booked.select(["version_name", "reason"]).to_pylist()
+    before = earlier.of_metrics.get(number.input.metric, RollupInputs())
+    since = int(before.revisions.get(number.start, "r0")[1:])
+    booked = [] if number.booked is None else number.booked.select(["version_name", "reason"]).to_pylist()
     new = {row["reason"] for row in booked if row["version_name"] not in before.adjustments}
-    return new | {reason for number, reason in one.reasons.items() if number > since}
+    return new | {reason for revision, reason in number.reasons.items() if revision > since}
 
 
 def _explain(of_period: Sequence[PeriodOfInput], earlier: RollupInputs) -> str:
     """A sentence that lists the numbers that differ from those that the newest number was made of."""
     now = inputs.made_from(of_period)
     changed = [f"{name} {after}" for name, _, after in now.named_changes(earlier)]
-    booked = [one.input.metric for one in of_period if one.named.adjustments != _adjustments(earlier, one)]
+    booked = [number.input.metric for number in of_period if number.named.adjustments != _adjustments(earlier, number)]
     changed += [f"adjustments of {name}" for name in booked]
     return f"made from {join_limited(changed, _SHOWN)} anew" if changed else "made anew"
 
 
-def _adjustments(earlier: RollupInputs, one: PeriodOfInput) -> tuple[str, ...]:
-    return tuple(earlier.of_metrics.get(one.input.metric, RollupInputs()).adjustments)
+def _adjustments(earlier: RollupInputs, number: PeriodOfInput) -> tuple[str, ...]:
+    return tuple(earlier.of_metrics.get(number.input.metric, RollupInputs()).adjustments)

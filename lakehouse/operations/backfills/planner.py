@@ -162,8 +162,8 @@ def _of_metric(settings: Settings, catalog: Catalog, request: BackfillRequest) -
     if metric.is_derived:
         made_of = ", ".join(metric.derived_from)
         msg = (
-            f"{name} is made of {made_of}: plan a backfill of these or their sources, and it follows; to compute it again by changed "
-            f"logic, materialize gold/{name}"
+            f"{name} is made of {made_of}: plan a backfill of these or their sources, and it follows; after a change of its "
+            f"logic materialize gold/{name}"
         )
         raise PlanProblemError(msg)
     daily = served_version.daily(settings, catalog, metric)
