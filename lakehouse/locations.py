@@ -14,6 +14,7 @@ from lakehouse.contracts.series import Series
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lakehouse.calendar.periods import Kind
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
@@ -104,6 +105,11 @@ def quarantine(settings: Settings, source: str) -> str:
 def gold(settings: Settings, series: Series) -> str:
     """The published numbers of a series, with all their revisions."""
     return settings.table("gold", series.name)
+
+
+def gold_of(settings: Settings, metric: str, kind: Kind) -> str:
+    """The published numbers of a metric, given by the name of its daily table, for a kind of period."""
+    return settings.table("gold", f"{metric}{kind.suffix}")
 
 
 def candidates(settings: Settings, series: Series) -> str:

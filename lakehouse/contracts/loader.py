@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from lakehouse.contracts.derived import resolution
 from lakehouse.contracts.joins.fit import misfits
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.source import SourceContract
@@ -45,8 +46,16 @@ class Catalog:
     metrics: dict[str, MetricContract] = field(default_factory=dict)
 
     def metrics_of(self, source: str) -> list[MetricContract]:
-        """The metrics that read the silver table of ``source``."""
-        return [metric for metric in self.metrics.values() if metric.source == source]
+        """The metrics that read the silver table of ``source``; derived metrics read none."""
+        return [metric for metric in self.metrics.values() if metric.source == source and not metric.is_derived]
+
+    def derived_from(self, metric: str) -> list[MetricContract]:
+        """The metrics that are made of a metric's published numbers."""
+        return [other for other in self.metrics.values() if metric in other.derived_from]
+
+    def derived_of(self, source: str) -> list[MetricContract]:
+        """The metrics that are made of those of a source, directly or not; each after its inputs."""
+        return resolution.downstream(self.metrics, [metric.name for metric in self.metrics_of(source)])
 
 
 def load_contract(path: Path) -> Contract:
@@ -60,6 +69,9 @@ def load_contract(path: Path) -> Contract:
     kind: type[Contract]
     if "metric" in content:
         kind = MetricContract
+        mistakes = resolution.of_keys(content)
+        if mistakes:
+            raise ContractError(f"{path}:{_line(tree, (key,))}: {key}: {text}" for key, text in mistakes.items())
     elif "dataset" in content:
         kind = SourceContract
     else:
@@ -178,7 +190,7 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
     mistakes += [
         f"{origin[metric.name]}:{_line_of(origin[metric.name], 'source')}: source: no contract has 'dataset: {metric.source}'"
         for metric in catalog.metrics.values()
-        if metric.source not in catalog.sources
+        if not metric.is_derived and metric.source not in catalog.sources
     ]
     mistakes += [
         f"{origin[metric.name]}:{_line_of(origin[metric.name], 'rows')}: rows: {metric.source} has one row per key; leave the "
@@ -192,8 +204,13 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
         if metric.source in catalog.sources
         for where, text in misfits(metric, catalog.sources)
     ]
+    resolved, unfit = resolution.resolved(catalog.metrics)
+    for one in unfit:
+        path = origin[one.metric]
+        mistakes.append(f"{path}:{_line_of(path, *one.location)}: {_where(one.location)}{one.text}")
     if mistakes:
         raise ContractError(mistakes)
+    catalog.metrics.update(resolved)
     for name, metric in catalog.metrics.items():
         catalog.metrics[name] = completed(metric, catalog.sources)
     return catalog
@@ -217,8 +234,8 @@ def bundled_folder() -> Path:
     return Path(str(resources.files("lakehouse.contracts") / "bundled"))
 
 
-def _line_of(path: Path, key: str) -> int:
-    return _line(_parsed(path)[1], (key,))
+def _line_of(path: Path, *location: str) -> int:
+    return _line(_parsed(path)[1], location)
 
 
 def _line(tree: yaml.Node | None, location: tuple[int | str, ...]) -> int:

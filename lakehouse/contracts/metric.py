@@ -1,4 +1,7 @@
-"""The contract of a metric: which silver table it reads, at which grain, and its measures as Spark SQL."""
+"""The contract of a metric: which silver table it reads or which metrics it is made of, its grain, and its measures in Spark SQL.
+
+The rules of a derived metric that concern the contracts of its inputs belong to ``derived.resolution``.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,14 @@ import re
 from datetime import date  # noqa: TC003 (pydantic reads it)
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import AliasChoices, Field, PrivateAttr, model_validator
 
 from lakehouse.contracts.alerts import MetricAlerts, misfits
 from lakehouse.contracts.base import Documented, Name, SparkType, Strict
 from lakehouse.contracts.checks import ChangeBounds, GoldChecks, problems
+from lakehouse.contracts.derived.inputs import DerivedInput  # noqa: TC001 (pydantic reads it)
 from lakehouse.contracts.joins.join import Join, brought_by, clashes
-from lakehouse.contracts.publication import PublicationRules
+from lakehouse.contracts.publication import FinalNeeds, PublicationRules
 from lakehouse.contracts.published_columns import RESERVED
 
 if TYPE_CHECKING:
@@ -57,12 +61,19 @@ class MetricContract(Documented):
     """One metric: one file, no code."""
 
     metric: Name
-    source: Name
+    source: Name = Field("", description="The source whose silver table it reads; of a derived metric, that of its first input.")
     joins: list[Join] = Field(
         default_factory=list, description="Dimensions whose attributes, as of the event time, the grain and the measures may use."
     )
+    derived_from: list[Name] = Field(
+        default_factory=list,
+        validation_alias=AliasChoices("from", "derived_from"),
+        description="In place of a source: the metrics whose published numbers it is made of.",
+    )
+    inputs: list[DerivedInput] = Field(default_factory=list, description="What it reads of them; set when contracts are loaded.")
     grain: list[Name] = Field(
-        default_factory=list, description="Columns besides the event day: of Silver, or attributes that a join brings."
+        default_factory=list,
+        description="Columns besides the event day: of Silver or brought by a join; of a derived metric, in the grain of each input.",
     )
     measures: list[Measure] = Field(min_length=1)
     rows: Literal["newest", "all"] | None = Field(
@@ -117,6 +128,11 @@ class MetricContract(Documented):
         return self.rows == "newest"
 
     @property
+    def is_derived(self) -> bool:
+        """Whether it is made of published numbers of other metrics, and reads no silver table."""
+        return bool(self.derived_from)
+
+    @property
     def additive(self) -> list[str]:
         """The measures whose values of disjoint rows add up."""
         return [measure.name for measure in self.measures if measure.additive]
@@ -128,12 +144,16 @@ class MetricContract(Documented):
         if twice:
             msg = f"measures: these names are used twice or reserved: {', '.join(twice)}"
             raise ValueError(msg)
+        if not (self.source or self.derived_from):
+            msg = "source: is missing; name the source that it reads, or with 'from:' the metrics that it is made of"
+            raise ValueError(msg)
         measured = [measure.name for measure in self.measures]
         unjoined = clashes(self.joins, [*RESERVED, *measured])
         if unjoined:
             raise ValueError(unjoined[0])
         types = {measure.name: measure.type for measure in self.measures}
         unfit = problems(self.checks, types, self.grain) + misfits(self.alerts, types, self.grain) + self._immaterial(types)
+        unfit += self._underivable() if self.is_derived else []
         if unfit:
             raise ValueError(unfit[0])
         inexact = [measure.name for measure in self.measures if not measure.is_exact]
@@ -147,6 +167,27 @@ class MetricContract(Documented):
             msg = "publication.rollups: a metric over a trailing window has none; give it another metric without a window"
             raise ValueError(msg)
         return self
+
+    def _underivable(self) -> list[str]:
+        """What a derived metric cannot have, each as ``field: what to do``."""
+        names, terms = self.derived_from, self.publication
+        twice = sorted({name for name in names if names.count(name) > 1})
+        in_grain = sorted({*names}.intersection(self.grain))
+        mistakes = {
+            f"from: name each metric once: {', '.join(twice)}": twice,
+            f"from: {', '.join(in_grain)} is also a column of the grain; an expression could not tell them apart": in_grain,
+            "window: a derived metric has none; give one to its inputs": self.window > 1,
+            "rows: a derived metric reads no rows of a source; leave the key out": self.rows,
+            "publication.after_close: a derived number changes with its inputs; let these 'adjust', and leave the key out here": (
+                terms.after_close == "adjust"
+            ),
+            "publication.final_needs: a derived number becomes final after its inputs; leave the key out": (
+                terms.final_needs != FinalNeeds()
+            ),
+            "publication.closes_with: a derived number becomes final after its inputs; leave the key out": terms.closes_with,
+            "publication.patch_up_to: a derived number is computed from published numbers; leave the key out": terms.patch_up_to,
+        }
+        return [text for text, is_wrong in mistakes.items() if is_wrong]
 
     def _immaterial(self, types: Mapping[str, str]) -> list[str]:
         """The bounds of consumers that do not fit the metric, each as ``field: what to do``."""

@@ -34,8 +34,8 @@ def code() -> str:
 def of_contract(contract: SourceContract | MetricContract) -> str:
     """A hash of a contract without the keys that change no number, such as descriptions, owners, alerts and approvals.
 
-    ``rows`` counts where a metric reads the newest rows only, ``joins`` where it has some, and the keys of dimensions where the
-    source is one: other contracts have the hash of before there were such keys.
+    ``rows`` counts where a metric reads the newest rows only, ``joins`` where it has some, ``from`` where it is derived, and the
+    keys of dimensions where the source is one: other contracts have the hash of before there were such keys.
     """
     without: dict[str, Any] = dict.fromkeys(("info", "description", "owner", "tags", "alerts", "materiality"), True)
     if getattr(contract, "rows", None) != "newest":
@@ -44,6 +44,8 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
         without["joins"] = True
     if getattr(contract, "kind", "event") == "event":
         without |= {"kind": True, "dimension": True, "changes": {"retract_words"}}
+    if not getattr(contract, "derived_from", None):
+        without |= {"derived_from": True, "inputs": True}
     content = contract.model_dump_json(exclude=without | {"publication": {"approvals"}})
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 

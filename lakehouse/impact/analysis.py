@@ -182,16 +182,25 @@ def _of_ingestions(
 def _through_gold(settings: Settings, catalog: Catalog, result: Impact, cause: PublicationCause) -> Impact:
     """Follow silver days to every metric, its roll-ups and its readers."""
     contract = catalog.sources[result.source]
+    changing: dict[str, set[date]] = {}
     for metric in catalog.metrics_of(result.source):
         daily = served_version.daily(settings, catalog, metric)
         # Where no key contends with another row, a file changes the days of its rows only.
         is_of_rows = bool(result.rows) and not policy_of(source_read(daily.metric, contract)).keys_contend
         days = sorted(result.rows) if is_of_rows else result.days
-        result.periods.extend(affected_periods.affected(settings, daily, days))
+        affected = affected_periods.affected(settings, daily, days)
+        result.periods.extend(affected)
+        changing[metric.name] = {period.booked_to or period.start for period in affected if period.series == daily.name}
         result.moved.extend(affected_periods.published_because(settings, daily, days, cause))
         result.readers[daily.name] = list(daily.metric.consumers)
         names = {daily.name, *(rollup.name for rollup in daily.rollups)}
         result.models.extend(other.name for other in catalog.metrics.values() if other.source in names)
+    for metric in catalog.derived_of(result.source):
+        daily = served_version.daily(settings, catalog, metric)
+        changing[metric.name] = set().union(*(changing.get(name, ()) for name in metric.derived_from))
+        result.periods.extend(affected_periods.affected(settings, daily, changing[metric.name]))
+        result.readers[daily.name] = list(daily.metric.consumers)
+        result.models.append(metric.name)
     return result
 
 

@@ -26,8 +26,9 @@ class Restatement:
     ``followed_version`` is the version of the upstream table (Silver for days, the daily table for longer periods) through
     which all changes are in the numbers, -1 if only some periods were requested; it is stored as ``silver_version``.
     ``causes`` counts, per Silver day, the keys inserted, corrected, moved and deleted. ``followed_table`` names the silver table
-    that a metric's days follow if it is not the main one of the source. ``followed_dimensions`` has, for each dimension that a
-    metric joins, the version of its intervals through which all changes are in the numbers, -1 for a table that does not exist.
+    that a metric's days follow if it is not the main one of the source, and each table that a derived metric follows.
+    ``followed_dimensions`` has, for each dimension that a metric joins, the version of its intervals through which all changes
+    are in the numbers, -1 for a table that does not exist.
     """
 
     metric: str
@@ -46,9 +47,9 @@ def log(settings: Settings) -> LogTable[Restatement]:
     return LogTable(Restatement, settings, locations.restatements(settings), partition_by="metric")
 
 
-def record(settings: Settings, entry: Restatement) -> None:
-    """Append one run."""
-    log(settings).append([replace(entry, days=sorted(entry.days))])
+def record(settings: Settings, *entries: Restatement) -> None:
+    """Append one run: one row, of a derived metric one for each table that it follows."""
+    log(settings).append([replace(entry, days=sorted(entry.days)) for entry in entries])
 
 
 def of(settings: Settings, metric: str) -> list[Restatement]:

@@ -18,6 +18,7 @@ from lakehouse.contracts.series import Series, source_days, source_read
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.dispositions import judgement_history
 from lakehouse.dispositions.readings import in_force
+from lakehouse.gold.derived import inputs
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.publication import restatement_reports, write_audit_publish
 from lakehouse.ledger import key_log
@@ -43,6 +44,7 @@ def mask(
 ) -> int:
     """Set the grain columns that show a redacted value of a key to NULL; repeating it changes nothing.
 
+    :param metrics: those of the source, and after them the derived metrics that are made of these.
     :param days: the event days on which the key may exist.
     :returns: the number of masked rows and reports.
     """
@@ -68,7 +70,10 @@ def _mask_series(
     @cache
     def gone(start: date) -> _Values:
         """The values that no other key has in a period."""
-        others = _values_of_others(settings, read, key, list(values), source_days(series.metric, periods[start].days))
+        if series.metric.is_derived:  # its inputs were masked before
+            others = _values_of_inputs(settings, series, start, list(values))
+        else:
+            others = _values_of_others(settings, read, key, list(values), source_days(series.metric, periods[start].days))
         return {name: shown - others[name] for name, shown in values.items()}
 
     masked = 0
@@ -130,4 +135,14 @@ def _values_of_others(settings: Settings, contract: SourceContract, key: str, na
         if row["record_key"] != key:
             for name in names:
                 values[name].add(row[name])
+    return values
+
+
+def _values_of_inputs(settings: Settings, derived: Series, start: date, names: list[str]) -> _Values:
+    """The values that the published numbers of a period have in one of the metrics that a derived one is made of."""
+    values: _Values = {name: set() for name in names}
+    for path in inputs.paths(settings, derived).values():
+        rows = table_io.read(path, names, {derived.by: [start]}, settings.storage_options)
+        for name, column in {} if rows is None else dict(zip(rows.column_names, rows.columns)).items():
+            values[name].update(column.to_pylist())
     return values

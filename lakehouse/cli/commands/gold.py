@@ -230,6 +230,10 @@ def _print_origin(version: PublishedVersion) -> None:
         named = ", ".join(f"{day} {label}" for day, label in inputs.revisions.items())
         booked = ", ".join(inputs.adjustments)
         out.print(f"  made from {named}{f'; booked in it: {booked}' if booked else ''}", soft_wrap=True)
+    for name, of_metric in inputs.of_metrics.items():
+        named = ", ".join(of_metric.revisions.values())
+        booked = ", ".join(of_metric.adjustments)
+        out.print(f"  made from {name} {named}{f'; booked in it: {booked}' if booked else ''}", soft_wrap=True)
     out.print(f"  by run {row['run_id']}, code {row['code_version']}, contract {row['contract_version']}", soft_wrap=True)
     if row.get("undecided_rows"):
         out.print(f"  {counted(row['undecided_rows'])} undecided", style="yellow")

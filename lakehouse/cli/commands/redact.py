@@ -25,7 +25,8 @@ def redact(
 
     settings, catalog = catalog_with(source)
     names = [name.strip() for name in fields.split(",") if name.strip()]
-    redact_fields(settings, catalog.sources[source], key, names, by=by, reason=reason, metrics=catalog.metrics_of(source))
+    metrics = [*catalog.metrics_of(source), *catalog.derived_of(source)]
+    redact_fields(settings, catalog.sources[source], key, names, by=by, reason=reason, metrics=metrics)
     out.print(f"{', '.join(names)} of {key} are masked from now on.", soft_wrap=True)
     out.print(
         "Bronze keeps the file as it came, and older versions of the tables keep the value until VACUUM: see "

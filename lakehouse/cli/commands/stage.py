@@ -200,6 +200,9 @@ def _contract_of(source: str, path: Path) -> SourceContract | MetricContract:
         msg = f"{path}: there is no such file"
         raise typer.BadParameter(msg)
     loaded = load_contract(path)
+    if not isinstance(loaded, SourceContract) and loaded.is_derived:
+        msg = f"{path} is a derived metric, which reads no rows of a source: there is nothing to stage; give it a dataset_version"
+        raise typer.BadParameter(msg)
     about = loaded.dataset if isinstance(loaded, SourceContract) else loaded.source
     if about != source:
         msg = f"{path} is about {about}, not about {source}"

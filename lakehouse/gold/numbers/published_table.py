@@ -98,9 +98,21 @@ def partitions(settings: Settings, path: str, by: str) -> set[date]:
 
 
 def known_days(settings: Settings, daily: Series) -> set[date]:
-    """The days of a metric: those whose window covers rows of Silver, and those that were published."""
+    """The days of a metric: those whose window covers rows of Silver, and those that were published.
+
+    Of a derived metric: those that all inputs have a number for, and those that were published.
+    """
+    if daily.metric.is_derived:
+        return published_by_all(settings, daily) | partitions(settings, locations.gold(settings, daily), daily.by)
     in_silver = partitions(settings, locations.silver_read(settings, daily.metric), "event_date")
     return reach_ahead(in_silver, daily.metric.window) | partitions(settings, locations.gold(settings, daily), daily.by)
+
+
+def published_by_all(settings: Settings, derived: Series) -> set[date]:
+    """The first days of the periods that every input of a derived series has a number for, from the tables' logs alone."""
+    paths = [locations.gold_of(settings, one.metric, derived.kind) for one in derived.metric.inputs]
+    known = [partitions(settings, path, derived.by) for path in paths]
+    return set.intersection(*known) if known else set()
 
 
 def files_of(settings: Settings, path: str) -> pa.Table | None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: The Delta transaction whose number is the dataset version that readers see; it changes in the commit that publishes it.
 SERVED = "lakehouse:dataset_version"
+#: The key of a promotion in the metadata of its commit.
+PROMOTION = "moved"
 
 
 class UnservedVersionError(LakehouseError):

@@ -140,7 +140,11 @@ def plan_promotion(
         comparison=comparison,
         problems=problems,
         objections=[*compatibility.removed(both.shown.metric, later), *map(_beyond, comparison.beyond()), *beyond],
-        follows=pending.upstream_version if pending.starts <= both.new.keys() else pending.since - 1,
+        follows=None
+        if later.is_derived
+        else pending.upstream_version
+        if pending.starts <= both.new.keys()
+        else pending.since - 1,
     )
 
 

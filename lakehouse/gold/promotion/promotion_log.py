@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.delta import commit_log
+from lakehouse.gold.numbers import served_version
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from lakehouse.ledger.log_table import Int32
     from lakehouse.settings import Settings
 
-#: The key of a promotion in the metadata of its commit.
-COMMIT_KEY = "moved"
+COMMIT_KEY = served_version.PROMOTION
 #: The fields that the commit records there.
 _RECORDED = {"kind", "from_version", "to_version", "by", "reason", "inputs", "accepted", "follows", "release_notes"}
 

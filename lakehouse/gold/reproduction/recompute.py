@@ -1,4 +1,5 @@
-"""Recompute a published number: a day from its Silver inputs, a longer period from the days that it names.
+"""Recompute a published number: a day from its Silver inputs, a longer period from the days that it names, a derived number
+from the numbers that it names.
 
 Silver is computed from Bronze, so that no older version of a table is needed. Comparing the result belongs to ``reproduce``.
 """
@@ -19,6 +20,8 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series, source_days
 from lakehouse.delta import table_io
 from lakehouse.errors import LakehouseError
+from lakehouse.gold.derived import inputs as derived_inputs
+from lakehouse.gold.derived import numbers as derived_numbers
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.restatement import lineage, metric_query, rollup_totals
 from lakehouse.ledger import ingestions, redactions
@@ -60,6 +63,8 @@ def computed(
     :param contract: of the silver table that the metric reads, see ``series.source_read``.
     :raises ReproduceError: if it names no inputs, or one that no longer exists.
     """
+    if series.metric.is_derived:
+        return _derived(settings, series, start, revision, session)
     if series.kind is not Kind.DAY:
         return _period(settings, contract, series, start, revision, session)
     spark, metric = session(), series.metric
@@ -69,6 +74,18 @@ def computed(
         silver_rows = metric_query.with_attributes_of_then(silver_rows, settings, metric, revision.get("dimension_inputs"))
         numbers = metric_query.by_day(metric_query.compute(silver_rows, metric, [start]).toArrow(), metric)
     return Recomputed(numbers[start] if start in numbers else metric_query.nothing(spark, settings, metric), hidden)
+
+
+def _derived(
+    settings: Settings, series: Series, start: date, revision: Mapping[str, Any], session: Callable[[], SparkSession]
+) -> Recomputed:
+    """Recompute a derived number from the revisions and adjustments of its inputs that it names."""
+    made_from = RollupInputs.parse(revision["made_from"])
+    try:
+        named = derived_inputs.named(settings, series, start, revision["version_name"], made_from)
+    except derived_inputs.InputError as problem:
+        raise ReproduceError(f"{problem}") from None
+    return Recomputed(derived_numbers.compute(session, series, {start: named})[start])
 
 
 def _named_inputs(

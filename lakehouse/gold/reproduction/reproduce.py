@@ -120,7 +120,10 @@ def known_at(
     """The metric's numbers from what had arrived and been decided by a time, published or not; a day without rows has none.
 
     The arrival time of each row counts, even if its file was read later. Redactions always apply.
+
+    :raises ReproduceError: for a derived metric.
     """
+    _require_silver(metric)
     ids = known_inputs.known_at(settings, metric.source, when)
     return from_inputs(settings, catalog, metric, days, ids, session, when, dimensions_at=when)
 
@@ -140,13 +143,24 @@ def from_inputs(
 
     :param until: only rows that had arrived by then. Redactions always apply.
     :param dimensions_at: attributes of dimensions are those known by then.
+    :raises ReproduceError: for a derived metric.
     """
+    _require_silver(metric)
     contract, spark = catalog.sources[metric.source], session()
     with sized_for(spark, settings, many=recompute.is_large(settings, contract)):
         read = source_read(metric, contract)
         rows = silver_merge.state(spark, settings, read, source_days(metric, days), ids, until)
         rows = metric_query.with_attributes_known_at(rows, settings, metric, dimensions_at)
         return metric_query.by_day(metric_query.compute(rows, metric, days).toArrow(), metric)
+
+
+def _require_silver(metric: MetricContract) -> None:
+    if metric.is_derived:
+        msg = (
+            f"{metric.name} is made of published numbers of {', '.join(metric.derived_from)}, and not of rows: ask for "
+            "these, or for a published version of it"
+        )
+        raise ReproduceError(msg)
 
 
 def _told(series: Series, start: date, published: pa.Table | None, revision: int, adjustment: int | None) -> dict[str, Any]:

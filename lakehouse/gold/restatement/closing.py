@@ -18,6 +18,7 @@ from lakehouse.calendar.event_day import end_of_day
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
+from lakehouse.gold.derived import closing as closing_of_inputs
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.restatement.lineage import undecided
 from lakehouse.lateness import event_watermark, missing_inputs
@@ -162,6 +163,9 @@ def limits(settings: Settings, contract: SourceContract, series: Series, periods
     """By first day, how far some periods may be closed by what is known now; those that nothing holds back are left out."""
     if not periods:
         return {}
+    if series.metric.is_derived:
+        waiting = closing_of_inputs.limits(settings, series, [period.start for period in periods])
+        return {start: Limit(*limit) for start, limit in waiting.items()}
     known = completeness(settings, contract, series, periods)
     return {period.start: limit for period in periods if (limit := known.limit(period)) is not None}
 

@@ -20,6 +20,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.delta import change_feed, commit_log, data_files, table_io
 from lakehouse.dimensions import changed_facts
 from lakehouse.dimensions.changed_facts import ChangedFacts
+from lakehouse.gold.derived import following
 from lakehouse.gold.numbers import lifecycle, published_table, served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import rejected_candidates, reverted_periods
@@ -54,6 +55,7 @@ class PendingRestatement:
     :param causes: of days only: per Silver day the number of keys inserted, corrected, moved and deleted; empty if the change
         feed no longer reaches back.
     :param keys: of days only: a sample of the changed keys per Silver day.
+    :param inputs: of a derived series: the version of each table that it follows, in place of one upstream version.
     :param released: the number of the newest release of a reverted day among them, 0 without one.
     :param dimensions: of days only: by dimension that the metric joins, the version of its intervals through which changes were
         read, -1 if there is no such table yet.
@@ -65,6 +67,7 @@ class PendingRestatement:
     since: int = 0
     causes: Mapping[date, Counter[str]] = field(default_factory=dict)
     keys: Mapping[date, list[str]] = field(default_factory=dict)
+    inputs: Mapping[str, int] = field(default_factory=dict)
     released: int = 0
     dimensions: Mapping[str, int] = field(default_factory=dict)
     changed_facts: ChangedFacts = field(default_factory=ChangedFacts)
@@ -72,8 +75,9 @@ class PendingRestatement:
     @property
     def cause(self) -> str:
         """What tells it from other pending restatements of the series: runs are requested, and given up, for each."""
+        followed = "-".join(f"{version}" for version in self.inputs.values()) or f"{self.upstream_version}"
         joined = "".join(f"+{version}" for _, version in sorted(self.dimensions.items()))
-        return f"{self.upstream_version}{joined}" + (f".{self.released}" if self.released else "")
+        return f"{followed}{joined}" + (f".{self.released}" if self.released else "")
 
 
 def find_pending(settings: Settings, series: Series) -> PendingRestatement:
@@ -83,6 +87,8 @@ def find_pending(settings: Settings, series: Series) -> PendingRestatement:
     that were reverted, and released since, are pending as well. A metric that followed another silver table before has all days
     pending.
     """
+    if series.metric.is_derived:
+        return _changed_inputs(settings, series)
     table = table_io.open_table(_upstream(settings, series), settings.storage_options)
     is_of_newest = series.kind is Kind.DAY and series.metric.reads_newest
     if table is None or (is_of_newest and applied_inputs.lacks_newest(settings, series.metric.source)):
@@ -165,10 +171,13 @@ def due_by_calendar(settings: Settings, series: Series, at: datetime) -> list[da
 
 def _delayed(settings: Settings, series: Series, today: date) -> set[date]:
     """The days that were not published before their start delay had passed."""
-    terms = series.metric.publication
-    if series.kind is not Kind.DAY or not terms.start_delay:
+    terms, is_derived = series.metric.publication, series.metric.is_derived
+    if (series.kind is not Kind.DAY and not is_derived) or not terms.start_delay:
         return set()
-    days = reach_ahead(published_table.partitions(settings, _upstream(settings, series), "event_date"), series.metric.window)
+    if is_derived:
+        days = published_table.published_by_all(settings, series)
+    else:
+        days = reach_ahead(published_table.partitions(settings, _upstream(settings, series), "event_date"), series.metric.window)
     days -= published_table.partitions(settings, locations.gold(settings, series), series.by)
     days -= {entry.period_start for entry in rejected_candidates.of(settings, series.name)}
     return {day for day in days if lifecycle.may_be_published(day, today, terms)}
@@ -203,7 +212,7 @@ def record_restatement(
         causes=causes,
         followed_dimensions=pending.dimensions if pending and complete else {},
     )
-    restatements.record(settings, entry)
+    restatements.record(settings, *following.entries(entry, pending.inputs if pending and complete else {}))
 
 
 class _EveryNumber:
@@ -242,6 +251,13 @@ def count_silver_rows(settings: Settings, metric: MetricContract, days: Collecti
         return {}
     counts = Counter(data_files.rows_by_partition(table))
     return {day: sum(counts[day - timedelta(days=back)] for back in range(metric.window)) for day in days}
+
+
+def _changed_inputs(settings: Settings, series: Series) -> PendingRestatement:
+    changed = following.changed_inputs(settings, series)
+    releases = reverted_periods.released(settings, series.name)
+    newest = max((entry.number for entry in releases.values()), default=0)
+    return PendingRestatement(changed.starts | releases.keys(), -1, inputs=changed.versions, released=newest)
 
 
 def _upstream(settings: Settings, series: Series) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakehouse.gold.derived import inputs as derived_inputs
+from lakehouse.gold.derived import numbers as derived_numbers
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.publication import candidates, reverted_periods, write_audit_publish
 from lakehouse.gold.publication import checks as publication_checks
@@ -27,20 +29,29 @@ if TYPE_CHECKING:
     from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
     from lakehouse.settings import Settings
 
-EQUALS_SILVER = "published_equals_silver"
+EQUALS_SILVER, EQUALS_INPUTS = "published_equals_silver", "published_equals_inputs"
 #: The checks of published numbers, which need no new computation.
-PUBLISHED = {EQUALS_SILVER: "The published number contains as many rows as silver has now, or a restatement is pending."}
+PUBLISHED = {
+    EQUALS_SILVER: "The published number contains as many rows as silver has now, or a restatement is pending.",
+    EQUALS_INPUTS: "The published number counts as many rows as its inputs do now, or a restatement is pending.",
+}
 
 
 def gold_check_names(series: Series) -> dict[str, str]:
     """The checks of a metric's days, each with its description."""
-    return publication_checks.names(series.checks) | PUBLISHED | publication_checks.deprecated_names()
+    names = publication_checks.names(series.checks) | publication_checks.deprecated_names()
+    if series.metric.is_derived:
+        del names["totals_equal_silver"]
+    check = EQUALS_INPUTS if series.metric.is_derived else EQUALS_SILVER
+    return names | {check: PUBLISHED[check]}
 
 
 def check_gold(
     settings: Settings, series: Series, session: Callable[[], SparkSession], days: Collection[date]
 ) -> list[CheckResult]:
-    """Run the checks of candidates on the number that silver gives now for each event day that has rows."""
+    """Run the checks of candidates on the number that silver, or the inputs, give now for each event day that has rows."""
+    if series.metric.is_derived:
+        return _check_candidates(settings, series, _derived(settings, series, session, days), {})
     counted = count_silver_rows(settings, series.metric, days)
     with_rows = [day for day in sorted(days) if counted.get(day)]
     numbers = metric_query.numbers(session(), settings, series.metric, with_rows) if with_rows else {}
@@ -59,19 +70,25 @@ def check_rollup(
 
     :param starts: the first days of the periods.
     """
+    if rollup.metric.is_derived:
+        return _check_candidates(settings, rollup, _derived(settings, rollup, session, starts), {})
     periods = [rollup.period(start) for start in sorted(starts)]
     numbers = rollup_totals.numbers(settings, contract, daily, rollup, session, periods)
     return _check_candidates(settings, rollup, {period.start: rows for period, rows in numbers.items()}, {})
 
 
 def check_published(settings: Settings, series: Series, days: Collection[date]) -> list[CheckResult]:
-    """Compare the number of rows in each day's published number, adjustments included, with silver's rows now.
+    """Compare the number of rows in each day's published number, adjustments included, with the rows of silver or the inputs now.
 
     :param series: the days of a metric as readers see them.
     """
     before = write_audit_publish.read(settings, series, sorted(days), to_publish=False)
     published = _published_rows(before)
-    in_silver = count_silver_rows(settings, series.metric, days)
+    is_derived = series.metric.is_derived
+    in_silver = (
+        derived_inputs.row_counts(settings, series, days) if is_derived else count_silver_rows(settings, series.metric, days)
+    )
+    check, upstream = (EQUALS_INPUTS, "its inputs count") if is_derived else (EQUALS_SILVER, "silver has")
     differing = [day for day in sorted(days) if published.get(day, 0) != in_silver.get(day, 0)]
     reasons = _reasons(settings, before, differing) if differing else {}
     outcomes = []
@@ -80,14 +97,14 @@ def check_published(settings: Settings, series: Series, days: Collection[date]) 
         differs = shown != held
         numbers = {
             "published_rows": shown,
-            "silver_rows": held,
+            "input_rows" if is_derived else "silver_rows": held,
             "difference": shown - held,
             "explained": int(differs and reason is not None),
         }
-        difference = f"the published number contains {shown} rows, and silver has {held}"
+        difference = f"the published number contains {shown} rows, and {upstream} {held}"
         advice = reason or f"no pending change explains it: materialize gold/{series.name} for {day}"
         explanation = f"{difference}: {advice}" if differs else None
-        outcomes.append(CheckResult(EQUALS_SILVER, day, not differs or reason is not None, numbers, explanation))
+        outcomes.append(CheckResult(check, day, not differs or reason is not None, numbers, explanation))
     return outcomes
 
 
@@ -104,6 +121,12 @@ def _check_candidates(
         shown = before.latest.get(start, rows.slice(0, 0))
         outcomes += write_audit_publish.judge(before, start, revision, rows, shown, trailing, silver_rows.get(start))
     return outcomes
+
+
+def _derived(
+    settings: Settings, series: Series, session: Callable[[], SparkSession], starts: Collection[date]
+) -> dict[date, pa.Table]:
+    return derived_numbers.compute(session, series, derived_inputs.newest(settings, series, starts))
 
 
 def _published_rows(before: SeriesSnapshot) -> dict[date, int]:
@@ -132,7 +155,8 @@ def _reasons(settings: Settings, before: SeriesSnapshot, days: Collection[date])
         elif day in kept:
             reasons[day] = f"it was put back to {kept[day].version} by {kept[day].by}: see 'lakehouse gold release'"
         elif day in pending:
-            reasons[day] = "silver has changed since, and a restatement is pending"
+            upstream = "an input" if series.metric.is_derived else "silver"
+            reasons[day] = f"{upstream} has changed since, and a restatement is pending"
         elif day in refused:
             reasons[day] = "the new number was dropped, and the published one stays"
     return reasons

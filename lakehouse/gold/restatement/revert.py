@@ -66,6 +66,9 @@ def revert(
     :raises UnknownVersionError: for a version that does not exist.
     :raises RevertError: for one of another dataset version; for a longer period whose days were first published after it.
     """
+    if series.metric.is_derived and series.kind is not Kind.DAY:
+        msg = f"{series.name} is made of the same periods of {', '.join(series.metric.derived_from)}: revert the days of these"
+        raise RevertError(msg)
     version = history.version(settings, series, period, to).version
     targets = {period.start: version.label} if series.kind is Kind.DAY else _days_of(settings, series, version)
     return put_back(settings, contract, series.daily, targets, run, reason)

@@ -159,6 +159,13 @@ def _of_metric(settings: Settings, catalog: Catalog, request: BackfillRequest) -
         msg = f"a manifest lists files, and {request.target} is a metric: plan a backfill of its source"
         raise PlanProblemError(msg)
     metric = catalog.metrics[name]
+    if metric.is_derived:
+        made_of = ", ".join(metric.derived_from)
+        msg = (
+            f"{name} is made of {made_of}: plan a backfill of these or their sources, and it follows; after a change of its "
+            f"logic materialize gold/{name}"
+        )
+        raise PlanProblemError(msg)
     daily = served_version.daily(settings, catalog, metric)
     days = planned_numbers.days_of_metric(settings, daily, request.first_day, request.last_day)
     rows_of_entity = 0

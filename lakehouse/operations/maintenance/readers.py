@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import commit_log
+from lakehouse.gold.derived import following
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.publication import restatement_reports
@@ -103,8 +104,23 @@ def _followed_versions(settings: Settings, catalog: Catalog, table: LakeTable) -
         every = [served_version.daily(settings, catalog, metric) for metric in catalog.metrics_of(table.silver_of.dataset)]
         followed = [series for series in every if locations.silver_name(series.metric) == table.name]
         return {f"gold/{series.name}": served_version.followed_version(settings, series) for series in followed}
-    rollups = table.series.rollups if table.series is not None else []
-    return {f"gold/{rollup.name}": restatements.followed_version(settings, rollup.name) for rollup in rollups}
+    if table.series is None:
+        return {}
+    rollups = [rollup for rollup in table.series.rollups if not rollup.metric.is_derived]
+    read = {f"gold/{rollup.name}": restatements.followed_version(settings, rollup.name) for rollup in rollups}
+    return read | _followed_by_derived(settings, catalog, table)
+
+
+def _followed_by_derived(settings: Settings, catalog: Catalog, table: LakeTable) -> dict[str, int]:
+    """The version up to which each derived series has followed a table of published numbers, also one of its own days."""
+    derived = [metric for metric in catalog.metrics.values() if metric.is_derived]
+    dailies = [served_version.daily(settings, catalog, metric) for metric in derived]
+    followed = {
+        f"gold/{series.name}": following.followed_versions(settings, series)
+        for daily in dailies
+        for series in (daily, *daily.rollups)
+    }
+    return {reader: versions[f"{table}"] for reader, versions in followed.items() if f"{table}" in versions}
 
 
 def _need(reader: str, commit: dict[str, object]) -> Need:

@@ -9,6 +9,7 @@ from lakehouse import locations
 from lakehouse.contracts import Catalog, MetricContract, SourceContract
 from lakehouse.contracts.series import Series
 from lakehouse.delta.table_cache import with_table_cache
+from lakehouse.gold.derived import restate as derived
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
@@ -38,15 +39,10 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
     """Gold by event day; a day whose number and state are the same gets no revision."""
     key = gold_key(metric.name)
     contract = catalog.sources[metric.source]
-    mapping = (
-        dg.TimeWindowPartitionMapping(start_offset=1 - metric.window, end_offset=0, allow_nonexistent_upstream_partitions=True)
-        if metric.window > 1
-        else dg.IdentityPartitionMapping()
-    )
 
     @dg.asset(
         key=key,
-        deps=[dg.AssetDep(["silver", metric.source], partition_mapping=mapping)],
+        deps=_of_inputs(Series(metric)) if metric.is_derived else [_of_silver(metric)],
         partitions_def=event_days(contract),
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
@@ -61,12 +57,15 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
         backfill_tags.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
         daily = served_version.daily(lake, catalog, metric)
-        follows = find_pending(lake, daily)  # a close or a backfill may also be the first run after a change of silver
+        follows = find_pending(lake, daily)  # a close or a backfill may also be the first run after a change below
         if FOLLOWS_TAG in context.run.tags:
             days = sorted({*days, *follows.starts})  # silver may have changed since the run was requested
         contract_history.remember(lake, daily.metric, contract)
         with run_events.progress(context):
-            done = restatement_days.restate(lake, contract, daily, spark.session, days, _run(context), follows)
+            if metric.is_derived:
+                done = derived.restate(lake, daily, spark.session, days, _run(context), follows)
+            else:
+                done = restatement_days.restate(lake, contract, daily, spark.session, days, _run(context), follows)
             outcomes = [*done.outcomes, *restatement_checks.check_published(lake, daily, days)]
             waits_for = _waits_for(lake, contract, daily, done)
         yield from run_events.report(context, key, {day: _metadata(done, day, waits_for) for day in days}, outcomes)
@@ -82,14 +81,14 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
     @dg.asset(
         key=key,
         # The first week or year begins before the first day.
-        deps=[dg.AssetDep(gold_key(metric.name), partition_mapping=_covered_days())],
+        deps=_of_inputs(rollup) if metric.is_derived else [dg.AssetDep(gold_key(metric.name), partition_mapping=_covered_days())],
         partitions_def=periods(contract, rollup),
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
         pool=f"gold_{rollup.name}",
         group_name=metric.source,
         kinds={"deltalake", "gold"},
-        description=f"{metric.name} per {rollup.kind.value.replace('_', ' ')}, from its published days.",
+        description=f"{metric.name} per {rollup.kind.value.replace('_', ' ')}, from {_origin(metric)}.",
         metadata={"dagster/uri": locations.gold(settings, rollup)},
     )
     def rollup_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
@@ -103,11 +102,33 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
             wanted |= follows.starts
         contract_history.remember(lake, series.metric, contract)
         with run_events.progress(context):
-            done = rollups.restate(lake, contract, daily, series, spark.session, wanted, _run(context), follows)
+            if metric.is_derived:
+                done = derived.restate(lake, series, spark.session, wanted, _run(context), follows)
+            else:
+                done = rollups.restate(lake, contract, daily, series, spark.session, wanted, _run(context), follows)
             waits_for = _waits_for(lake, contract, series, done)
         yield from run_events.report(context, key, {start: _metadata(done, start, waits_for) for start in wanted}, done.outcomes)
 
     return rollup_of_metric
+
+
+def _of_silver(metric: MetricContract) -> dg.AssetDep:
+    """The days of silver that a metric's days are computed from."""
+    if metric.window == 1:
+        return dg.AssetDep(["silver", metric.source], partition_mapping=dg.IdentityPartitionMapping())
+    begin = 1 - metric.window
+    mapping = dg.TimeWindowPartitionMapping(start_offset=begin, end_offset=0, allow_nonexistent_upstream_partitions=True)
+    return dg.AssetDep(["silver", metric.source], partition_mapping=mapping)
+
+
+def _of_inputs(series: Series) -> list[dg.AssetDep]:
+    """The same periods of the metrics that a derived one is made of."""
+    names = [f"{one.metric}{series.kind.suffix}" for one in series.metric.inputs]
+    return [dg.AssetDep(gold_key(name), partition_mapping=_covered_days()) for name in names]
+
+
+def _origin(metric: MetricContract) -> str:
+    return f"those of {', '.join(metric.derived_from)}" if metric.is_derived else "its published days"
 
 
 def _covered_days() -> dg.TimeWindowPartitionMapping:

@@ -74,17 +74,18 @@ def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContr
         pending = find_pending(settings, served_version.daily(settings, catalog, metric))
         return _Waiting(pending.starts, {FOLLOWS_TAG: f"{metric.name}:{pending.cause}"})
 
-    read = [locations.silver_read(settings, metric), locations.gold(settings, Series(metric))]
-    read += [locations.restatements(settings), locations.reverts(settings)]
+    below = _inputs(settings, Series(metric)) if metric.is_derived else [locations.silver_read(settings, metric)]
+    upstream = ", ".join(metric.derived_from) if metric.is_derived else f"silver/{locations.silver_name(metric)}"
+    read = [*below, locations.gold(settings, Series(metric)), locations.restatements(settings), locations.reverts(settings)]
     return _sensor_of_one_run(
         settings,
         metric.source,
         f"restate_{metric.name}",
         gold_key(metric.name),
-        f"Changed days of silver/{locations.silver_name(metric)} start gold/{metric.name} for the days that they affect.",
+        f"Changed days of {upstream} start gold/{metric.name} for the days that they affect.",
         look,
         lambda settings: state_of(settings, read, list(catalog.metrics.values())),
-        nothing="gold follows silver",
+        nothing=f"{metric.name} follows its inputs" if metric.is_derived else "gold follows silver",
         subject="days",
     )
 
@@ -94,20 +95,26 @@ def rollup_sensor(settings: Settings, catalog: Catalog, metric: MetricContract, 
 
     def look(settings: Settings) -> _Waiting:
         pending = find_pending(settings, rollup)
-        return _Waiting(pending.starts, {FOLLOWS_TAG: f"{rollup.name}:{pending.upstream_version}"})
+        return _Waiting(pending.starts, {FOLLOWS_TAG: f"{rollup.name}:{pending.cause}"})
 
-    read = [locations.gold(settings, Series(metric)), locations.restatements(settings)]
+    read = [*_inputs(settings, rollup), locations.gold(settings, Series(metric)), locations.restatements(settings)]
+    upstream = ", ".join(f"{one.metric}{rollup.kind.suffix}" for one in metric.inputs) or metric.name
     return _sensor_of_one_run(
         settings,
         metric.source,
         f"restate_{rollup.name}",
         gold_key(rollup.name),
-        f"Published days of gold/{metric.name} start gold/{rollup.name} for their periods.",
+        f"Published numbers of gold/{upstream} start gold/{rollup.name} for their periods.",
         look,
         lambda settings: state_of(settings, read, list(catalog.metrics.values())),
         nothing=f"{rollup.name} follows its days",
         subject="periods",
     )
+
+
+def _inputs(settings: Settings, series: Series) -> list[str]:
+    """The tables that a derived series is made of."""
+    return [locations.gold_of(settings, one.metric, series.kind) for one in series.metric.inputs]
 
 
 def automation(settings: Settings, catalog: Catalog) -> dg.AutomationConditionSensorDefinition:

@@ -36,8 +36,8 @@ class CatchUpResult:
 
 
 def catch_up(settings: Settings, catalog: Catalog, source: str, layers: InProcess) -> CatchUpResult:
-    """Update silver on all waiting days, then gold on exactly the affected days, then roll-ups; publish numbers whose next
-    state is due.
+    """Update silver on all waiting days, then gold on exactly the affected days, then roll-ups, then the derived metrics that
+    are made of them; publish numbers whose next state is due.
 
     :param layers: runs the assets; built from the same settings, so that runs and reads share clock and table cache.
     :raises RunFailedError: if a run fails; completed work is kept, and the next call continues from there.
@@ -47,7 +47,7 @@ def catch_up(settings: Settings, catalog: Catalog, source: str, layers: InProces
         layers.run(dg.AssetKey(["silver", source]), silver_days)
     restated: dict[str, list[date]] = {}
     causes: dict[str, dict[str, int]] = {}
-    for metric in catalog.metrics_of(source):
+    for metric in [*catalog.metrics_of(source), *catalog.derived_of(source)]:
         daily = served_version.daily(settings, catalog, metric)
         pending = find_pending(settings, daily)
         causes |= {day.isoformat(): dict(counts) for day, counts in pending.causes.items()}
@@ -66,7 +66,7 @@ def close_due(settings: Settings, catalog: Catalog, source: str, layers: InProce
     :param layers: as in :func:`catch_up`.
     :raises RunFailedError: as :func:`catch_up`.
     """
-    for metric in catalog.metrics_of(source):
+    for metric in [*catalog.metrics_of(source), *catalog.derived_of(source)]:
         daily = served_version.daily(settings, catalog, metric)
         if due := find_due(settings, catalog.sources[source], daily):
             layers.run(gold_key(metric.name), due)
@@ -79,4 +79,4 @@ def _update_rollup(settings: Settings, contract: SourceContract, rollup: Series,
     pending = find_pending(settings, rollup)
     starts = {*pending.starts, *find_due(settings, contract, rollup)}
     if starts:
-        layers.run(gold_key(rollup.name), sorted(starts), {FOLLOWS_TAG: f"{rollup.name}:{pending.upstream_version}"})
+        layers.run(gold_key(rollup.name), sorted(starts), {FOLLOWS_TAG: f"{rollup.name}:{pending.cause}"})

@@ -12,6 +12,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
+from lakehouse.gold.derived import inputs
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement.pending import find_pending
@@ -62,15 +63,16 @@ def read(settings: Settings, catalog: Catalog, source: str, tables: TableCache, 
     paths += [locations.decisions(settings, source), locations.redactions(settings, source), locations.silver(settings, source)]
     paths += [locations.gold(settings, Series(metric)) for metric in catalog.metrics_of(source)]
     paths += [locations.silver_read(settings, metric) for metric in catalog.metrics_of(source)]
+    derived = [series for metric in catalog.derived_of(source) for series in (Series(metric), *Series(metric).rollups)]
+    paths += [path for series in derived for path in (*inputs.paths(settings, series).values(), locations.gold(settings, series))]
     settings = with_table_cache(settings, tables)
     versions = {path: table_io.version(path, settings.storage_options) for path in paths}
     if before is not None and before.versions == tuple(versions.values()):
         return before
     days = frozenset(applied_inputs.pending(settings, source))  # read first: a day applied meanwhile is then among the periods
     periods_before = {} if before is None else before.periods
-    periods = {
-        name: read_periods(periods_before.get(name)) for name, read_periods in _followers(settings, catalog, source, versions)
-    }
+    followers = [*_followers(settings, catalog, source, versions), *_derived_followers(settings, catalog, source, versions)]
+    periods = {name: read_periods(periods_before.get(name)) for name, read_periods in followers}
     return PendingChanges(days, periods, tuple(versions.values()))
 
 
@@ -98,6 +100,21 @@ def _followers(
                 rollup = Series(daily.metric, Kind(kind), daily.called)
                 key = (versions[locations.gold(settings, daily)], rollup.name, followed.get(rollup.name))
                 yield rollup.name, partial(_periods, key, partial(_pending_starts, settings, rollup))
+
+
+def _derived_followers(
+    settings: Settings, catalog: Catalog, source: str, versions: Mapping[str, int]
+) -> Iterator[tuple[str, Callable[[PendingPeriods | None], PendingPeriods]]]:
+    """The same of the derived metrics that are made of the source's."""
+    followed = restatements.followed_versions(settings)
+    for metric in catalog.derived_of(source):
+        with suppress(served_version.UnservedVersionError):
+            daily = served_version.daily(settings, catalog, metric)
+            for series in (daily, *(Series(daily.metric, Kind(kind), daily.called) for kind in metric.publication.rollups)):
+                read = [versions[path] for path in (*inputs.paths(settings, series).values(), locations.reverts(settings))]
+                days, name = versions[locations.gold(settings, daily)], served_version.follower(series)
+                key: tuple[Any, ...] = (*read, days, name, followed.get(name))
+                yield series.name, partial(_periods, key, partial(_pending_starts, settings, series))
 
 
 def _periods(as_of: tuple[Any, ...], read_starts: Callable[[], Iterable[date]], before: PendingPeriods | None) -> PendingPeriods:

@@ -16,6 +16,7 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series, source_days
 from lakehouse.delta.table_cache import TableCache, with_table_cache
+from lakehouse.gold.derived import closing as closing_of_inputs
 from lakehouse.gold.numbers import served_version, version_selector
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.restatement.closing import Completeness
@@ -162,6 +163,12 @@ class PublishedCache:
             return True
         series = published.series
         pending = await self.pending_changes(series.metric.source)
+        if series.metric.is_derived:
+            return (
+                pending.affects(series.name, [period.start])
+                or bool(await self.failing_checks(published, period))
+                or await self._has_stale_input(series, period)
+            )
         return (
             not pending.days.isdisjoint(source_days(series.metric, period.days))
             or pending.affects(_daily(series).name, period.days)
@@ -172,6 +179,16 @@ class PublishedCache:
             )
             or bool(await self.failing_checks(published, period))
         )
+
+    async def _has_stale_input(self, series: Series, period: Period) -> bool:
+        """Whether more is known than the newest number of one of the metrics contains that a derived one is made of."""
+        for one in series.metric.inputs:
+            published = await self.published(self.metric(one.metric), series.kind)
+            versions = published.numbers.periods.get(period.start)
+            newest = versions.version(published.series, versions.summaries[-1]) if versions else None
+            if newest is not None and await self.is_stale(published, newest, period):
+                return True
+        return False
 
     async def _made_from_older_days(self, series: Series, version: PublishedVersion, period: Period) -> bool:
         """Whether a longer period was computed from other numbers than the newest ones of its days.
@@ -188,7 +205,8 @@ class PublishedCache:
     async def failing_checks(self, published: PublishedSeries, period: Period) -> list[str]:
         """The checks that hold back a newer number of a period, or of one of its days."""
         series = published.series
-        of_periods, of_days = await self._failing_by_period(series), await self._failing_by_period(_daily(series))
+        of_periods = await self._failing_by_period(series)
+        of_days = {} if series.metric.is_derived else await self._failing_by_period(_daily(series))
         return sorted(
             {*of_periods.get(period.start, ()), *(check for day in of_days.keys() & period.days for check in of_days[day])}
         )
@@ -197,6 +215,10 @@ class PublishedCache:
         """What the newest number of a period waits for before it becomes final, as sentences; nothing for other versions."""
         if not version.is_latest or version.state is State.FINAL:
             return []
+        if series.metric.is_derived:
+            states = {one.metric: await self._state_of_input(one.metric, period) for one in series.metric.inputs}
+            waiting = closing_of_inputs.limit(series, period.start, states)
+            return waiting[1] if waiting else []
         open_days = set[date]()
         if series.kind is not Kind.DAY:
             days = (await self._snapshot(_daily(series))).periods
@@ -205,6 +227,11 @@ class PublishedCache:
         source = await self.observed(series.metric.source)
         limit = Completeness(series, source.state, open_days).limit(period)
         return list(limit.waits_for) if limit else []
+
+    async def _state_of_input(self, metric: str, period: Period) -> State | None:
+        published = await self.published(self.metric(metric), period.kind)
+        versions = published.numbers.periods.get(period.start)
+        return next((one.state for one in reversed(versions.summaries) if one.adjustment is None), None) if versions else None
 
     async def completeness(self, series: Series, period: Period, version: PublishedVersion, *, stale: bool) -> Estimate | Unknown:
         """The share of a period's rows that a version contains.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from fastapi import Path, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.gold.publication.reverted_periods import RevertedPeriod
@@ -46,16 +47,25 @@ _LATEST = VersionSelector(SelectBy.LATEST, "latest")
 Label = Annotated[str, Path(pattern=r"^r[0-9]{1,9}([.]a[0-9]{1,9})?$")]
 
 
+class IncludedNumber(NamedTuple):
+    """A published number that another one was made from: its metric and period, the revision before, and the one included."""
+
+    metric: str
+    period: str
+    before: str | None
+    after: str
+
+
 @dataclass(frozen=True)
 class StoryStep:
-    """One version of a period: what it changed, and why. ``days`` are the daily revisions that a roll-up included."""
+    """One version of a period: what it changed, and why. ``inputs`` are the numbers that it included, of a roll-up or derived."""
 
     version: PublishedVersion
     moved: Mapping[str, Sides]
     restates: bool
     before: PublishedVersion | None = None
     changes: Behind | None = None
-    days: list[tuple[str, str | None, str]] = field(default_factory=list)
+    inputs: list[IncludedNumber] = field(default_factory=list)
 
     @property
     def label(self) -> str:
@@ -151,8 +161,8 @@ def _with_rows(
 ) -> StoryStep:
     """The step with the rows, or the days, that it included."""
     series, before = published.series, step.before
-    if series.kind is not Kind.DAY:
-        return replace(step, days=_days(before, step.version))
+    if series.kind is not Kind.DAY or series.metric.is_derived:
+        return replace(step, inputs=_inputs(series, before, step.version))
     first, last = (None if side is None else side.row["silver_version"] for side in (before, step.version))
     contract = cache.source(series.metric.source)
     if (
@@ -171,10 +181,17 @@ def _reads_another_table(metric: MetricContract, before: PublishedVersion, after
     return metric.reads_newest and before.row["contract_version"] != after.row["contract_version"]
 
 
-def _days(before: PublishedVersion | None, after: PublishedVersion) -> list[tuple[str, str | None, str]]:
-    """The daily revisions that differ from those before: day, old and new revision."""
-    changed = after.made_from.changed_since(before.made_from if before else RollupInputs())
-    return [(f"{day}", old, new) for day, (old, new) in changed.items()]
+def _inputs(series: Series, before: PublishedVersion | None, after: PublishedVersion) -> list[IncludedNumber]:
+    """The numbers that a version was made from and the one before was not: of its days, or of the inputs of a derived metric."""
+    made_from = after.made_from
+    earlier = before.made_from if before else RollupInputs()
+    days = [IncludedNumber(series.daily.name, f"{day}", old, new) for day, (old, new) in made_from.changed_since(earlier).items()]
+    of_metrics = [
+        IncludedNumber(name, series.period(start).name, old, new)
+        for name, inputs in made_from.of_metrics.items()
+        for start, (old, new) in inputs.changed_since(earlier.of_metrics.get(name, RollupInputs())).items()
+    ]
+    return days + of_metrics
 
 
 def _chart(steps: list[StoryStep], names: list[str]) -> Chart:

@@ -1,0 +1,174 @@
+"""The rules between the contract of a derived metric and those of its inputs, which are filled in if it keeps them.
+
+Rules that concern one contract alone belong to ``metric``. A mistake names the field, for the loader's line numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.contracts.derived.inputs import ROW_COUNT, DerivedInput, references
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from lakehouse.contracts.metric import MetricContract
+
+_FISCAL = ("fiscal_quarter", "fiscal_year")
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A mistake in the contract of a derived metric: where, and what to do."""
+
+    metric: str
+    location: tuple[str, ...]
+    text: str
+
+
+def of_keys(content: Mapping[str, Any]) -> dict[str, str]:
+    """The mistakes in the keys of a metric's file, by key."""
+    mistakes = {}
+    if "source" in content and "from" in content:
+        mistakes["from"] = "a metric reads one source or is made of other metrics; keep 'source' or 'from'"
+    if "inputs" in content:
+        mistakes["inputs"] = "follows from 'from'; leave the key out"
+    if "derived_from" in content:
+        mistakes["derived_from"] = "is written 'from'"
+    return mistakes
+
+
+def resolved(metrics: Mapping[str, MetricContract]) -> tuple[dict[str, MetricContract], list[Misfit]]:
+    """The derived metrics with what they read of their inputs and with the source of the first one, and all mistakes.
+
+    :param metrics: all metrics, by name.
+    """
+    mistakes = list(_cycles(metrics))
+    within_cycles = {contract.metric for contract in mistakes}
+    done: dict[str, MetricContract] = {}
+    for metric in _in_order(metrics, [name for name in metrics if name not in within_cycles]):
+        known = {name: done.get(name) or metrics.get(name) for name in metric.derived_from}
+        unknown = [name for name, contract in known.items() if contract is None]
+        if unknown:
+            listed = ", ".join(sorted(metrics)) or "none"
+            mistakes += [Misfit(metric.name, ("from",), f"no metric is called {name!r}; there are {listed}") for name in unknown]
+            continue
+        inputs = {name: contract for name, contract in known.items() if contract is not None}
+        unfit = [*_unfit(metric, metrics, inputs), *_unread(metric, inputs)]
+        mistakes += [Misfit(metric.name, location, text) for location, text in unfit]
+        changes = {
+            "source": inputs[metric.derived_from[0]].source,
+            "inputs": [_read(metric, contract) for contract in inputs.values()],
+        }
+        done[metric.name] = metric.model_copy(update=changes)
+    return done, mistakes
+
+
+def downstream(metrics: Mapping[str, MetricContract], names: Collection[str]) -> list[MetricContract]:
+    """The metrics that are made of some, directly or not; each after its inputs."""
+    reached, made_of_them = set(names), []
+    for metric in _in_order(metrics, list(metrics)):
+        if reached.intersection(metric.derived_from):
+            reached.add(metric.name)
+            made_of_them.append(metric)
+    return made_of_them
+
+
+def _in_order(metrics: Mapping[str, MetricContract], names: Sequence[str]) -> Iterator[MetricContract]:
+    """The derived ones of some metrics, each after its inputs; what a cycle needs is left out."""
+    waiting = {name: metrics[name] for name in names if metrics[name].is_derived}
+    while True:
+        ready = [metric for metric in waiting.values() if not waiting.keys() & set(metric.derived_from)]
+        if not ready:
+            return
+        yield from ready
+        for metric in ready:
+            del waiting[metric.name]
+
+
+def _cycles(metrics: Mapping[str, MetricContract]) -> Iterator[Misfit]:
+    """A mistake for each metric on a cycle, with the path."""
+    for name, metric in metrics.items():
+        paths = [[name, contract] for contract in metric.derived_from]
+        seen: set[str] = set()
+        while paths:
+            path = paths.pop(0)
+            if path[-1] == name:
+                yield Misfit(name, ("from",), f"{' -> '.join(path)}: a metric cannot be made of itself; take one of them out")
+                break
+            if path[-1] not in seen and path[-1] in metrics:
+                seen.add(path[-1])
+                paths += [[*path, contract] for contract in metrics[path[-1]].derived_from]
+
+
+def _unfit(
+    metric: MetricContract, metrics: Mapping[str, MetricContract], inputs: Mapping[str, MetricContract]
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Grains and roll-ups that do not fit an input, in any dataset version of it that readers may come to see."""
+    for name, contract in inputs.items():
+        for version in _versions(metrics, contract):
+            called = version.name
+            missing = [column for column in metric.grain if column not in version.grain]
+            if missing:
+                of_input = ", ".join(version.grain) or "none"
+                yield (
+                    ("grain",),
+                    f"{', '.join(missing)} is not in the grain of {called}, which is {of_input}; add it there, or leave it out",
+                )
+            without = [kind for kind in metric.publication.rollups if kind not in version.publication.rollups]
+            if without:
+                listed = ", ".join(without)
+                yield ("publication", "rollups"), f"{called} has no numbers per {listed}; add {listed} to its rollups"
+        years = {part.publication.fiscal_year_starts for part in (metric, contract)}
+        if len(years) > 1 and set(_FISCAL).intersection(metric.publication.rollups):
+            text = f"the fiscal year of {name} begins with month {contract.publication.fiscal_year_starts}; give the same month"
+            yield ("publication", "fiscal_year_starts"), text
+
+
+def _unread(metric: MetricContract, inputs: Mapping[str, MetricContract]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Expressions that read something that no input has, or that several of its rows do not add up to."""
+    for measure in metric.measures:
+        read = references(measure.sql)
+        if not any(name in inputs for name, _ in read):
+            yield ("measures",), f"{measure.name} reads no input; write 'input.measure', as in {_example(inputs)}"
+        for name, column in read:
+            if name not in inputs:
+                yield ("measures",), f"{measure.name} reads {name}.{column}, and {name!r} is not named by 'from'"
+                continue
+            contract = inputs[name]
+            types = {part.name: part for part in contract.measures}
+            if column != ROW_COUNT and column not in types:
+                known = ", ".join([*types, ROW_COUNT])
+                yield ("measures",), f"{measure.name} reads {name}.{column}; {name} has the measures {known}"
+            elif column != ROW_COUNT and column not in _read(metric, contract).measures:
+                why = (
+                    "books adjustments"
+                    if contract.publication.after_close == "adjust"
+                    else f"has one row per {', '.join(contract.grain)}"
+                )
+                yield (
+                    ("measures",),
+                    f"{measure.name} reads {name}.{column}, which is not additive, and {name} {why}; read additive ones",
+                )
+
+
+def _read(metric: MetricContract, contract: MetricContract) -> DerivedInput:
+    """What a derived metric may read of an input: where several rows make one, additive measures only."""
+    names = [measure.name for measure in contract.measures]
+    read = DerivedInput(
+        metric=contract.name, grain=contract.grain, measures=names, adjusts=contract.publication.after_close == "adjust"
+    )
+    return read.model_copy(update={"measures": contract.additive}) if read.is_summed(metric.grain) else read
+
+
+def _versions(metrics: Mapping[str, MetricContract], contract: MetricContract) -> list[MetricContract]:
+    """The dataset versions that readers of a metric's table may come to see: all of them, of a later version only itself."""
+    if contract.dataset_version > 1:
+        return [contract]
+    return [other for other in metrics.values() if other.metric == contract.metric]
+
+
+def _example(inputs: Mapping[str, MetricContract]) -> str:
+    name, contract = next(iter(inputs.items()))
+    return f"{name}.{contract.measures[0].name}"

@@ -1,0 +1,105 @@
+"""What a derived series follows: the tables of its inputs, and up to which version of each it has followed them.
+
+Only logs are read. What becomes of the periods belongs to ``restate``; when they are computed, to ``restatement.pending``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import TYPE_CHECKING
+
+from lakehouse import locations
+from lakehouse.calendar.periods import Kind
+from lakehouse.delta import commit_log, table_io
+from lakehouse.gold.derived import inputs
+from lakehouse.gold.numbers import published_table, served_version
+from lakehouse.ledger import restatements
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deltalake import DeltaTable
+
+    from lakehouse.contracts.series import Series
+    from lakehouse.ledger.restatements import Restatement
+    from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class ChangedInputs:
+    """What the inputs have published since a derived series last followed them.
+
+    :param starts: the first days of the periods that one of them published, and all of them have a number for.
+    :param versions: the version of each table through which its log was read, by the name that the ledger has for it.
+    """
+
+    starts: frozenset[date] = frozenset()
+    versions: Mapping[str, int] = field(default_factory=dict)
+
+
+def changed_inputs(settings: Settings, series: Series) -> ChangedInputs:
+    """Read what the inputs have published. If a log no longer reaches back, all periods are among it.
+
+    Longer periods also follow the promotions of the metric's own days: another dataset version computes them anew.
+    """
+    followed = followed_versions(settings, series)
+    versions: dict[str, int] = {}
+    starts: set[date] = set()
+    for name, path in _tables(settings, series).items():
+        table = table_io.open_table(path, settings.storage_options)
+        if table is None:
+            continue
+        version, since = table.version(), followed.get(name, -1) + 1
+        since = since if since <= version + 1 else 0  # a table that was created again is followed from its beginning
+        versions[name] = version
+        if since <= version:
+            starts |= _published_since(settings, series, table, since, only_promotions=name not in _input_names(series))
+    return ChangedInputs(
+        frozenset(starts & published_table.published_by_all(settings, series)) if starts else frozenset(), versions
+    )
+
+
+def followed_versions(settings: Settings, series: Series) -> dict[str, int]:
+    """The version of each table that a derived series has followed, since one of its inputs was last replaced by another."""
+    names = _tables(settings, series).keys()
+    entries = [entry for entry in restatements.of(settings, served_version.follower(series)) if entry.followed_version >= 0]
+    others = (place for place, entry in enumerate(entries) if entry.followed_table not in names)
+    followed: dict[str, int] = {}
+    for entry in entries[max(others, default=-1) + 1 :]:
+        followed[f"{entry.followed_table}"] = max(entry.followed_version, followed.get(f"{entry.followed_table}", -1))
+    return followed
+
+
+def _tables(settings: Settings, series: Series) -> dict[str, str]:
+    """The addresses of the tables whose log a series follows, by the name that the ledger has for them."""
+    own = {} if series.kind is Kind.DAY else {f"gold/{series.daily.name}": locations.gold(settings, series.daily)}
+    return dict(zip(_input_names(series), inputs.paths(settings, series).values())) | own
+
+
+def _input_names(series: Series) -> list[str]:
+    return [f"gold/{one.metric}{series.kind.suffix}" for one in series.metric.inputs]
+
+
+def _published_since(settings: Settings, series: Series, table: DeltaTable, since: int, *, only_promotions: bool) -> set[date]:
+    """The first days of the periods that a table's commits since a version published, or booked an adjustment in."""
+    history = commit_log.history(table, since - 1)
+    if len(history) <= table.version() - since:
+        return published_table.published_by_all(settings, series)
+    metadata = [commit_log.commit_metadata(commit) for commit in history]
+    if only_promotions:
+        return (
+            published_table.published_by_all(settings, series)
+            if any(served_version.PROMOTION in entry for entry in metadata)
+            else set()
+        )
+    named = {text for entry in metadata for text in entry.get("published", ())}
+    if series.kind is Kind.DAY:  # a longer period of an input is published again with what is booked in it
+        named |= {text for entry in metadata for text in entry.get("booked_on", ())}
+    return {date.fromisoformat(text) for text in named}
+
+
+def entries(entry: Restatement, versions: Mapping[str, int]) -> list[Restatement]:
+    """The rows by which the ledger records a run: one for each table that it followed; the first one has the days."""
+    rows = [replace(entry, followed_version=version, followed_table=name) for name, version in versions.items()] or [entry]
+    return [rows[0], *(replace(row, days=[]) for row in rows[1:])]

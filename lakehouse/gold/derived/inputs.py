@@ -1,0 +1,159 @@
+"""The published numbers that derived numbers are made of: the newest ones of each input, or those that a revision names.
+
+A derived period is made of the same period of each input. Candidates that are held do not count. Adjustments count where they
+are booked, as in the roll-ups of the input: a longer period includes them already, and a day is read with those booked on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.derived.inputs import ROW_COUNT
+from lakehouse.delta import table_io
+from lakehouse.errors import LakehouseError
+from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.gold.numbers.rollup_inputs import RollupInputs
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import date
+
+    from lakehouse.contracts.derived.inputs import DerivedInput
+    from lakehouse.contracts.series import Series
+    from lakehouse.settings import Settings
+
+
+class InputError(LakehouseError):
+    """Published numbers of an input that cannot be used. The message names them, and what to do."""
+
+
+@dataclass(frozen=True)
+class PeriodOfInput:
+    """The number of one input for one period.
+
+    :param rows: the rows of its revision, with all published columns.
+    :param booked: the rows of the adjustments that are booked in the period; of an input that adjusts only.
+    :param reasons: why each revision was published, by its number; of the newest numbers only.
+    """
+
+    input: DerivedInput
+    start: date
+    rows: pa.Table
+    booked: pa.Table | None = None
+    reasons: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def revision(self) -> int:
+        """The number of the revision."""
+        return int(self.rows["revision"][0].as_py())
+
+    @property
+    def state(self) -> State:
+        """The state of the revision."""
+        return State(self.rows["state"][0].as_py())
+
+    @property
+    def named(self) -> RollupInputs:
+        """The names of the revision and the adjustments, as a derived number stores them."""
+        names = () if self.booked is None else tuple(sorted(set(self.booked["version_name"].to_pylist())))
+        return RollupInputs({self.start: f"r{self.revision}"}, names)
+
+
+def paths(settings: Settings, series: Series) -> dict[str, str]:
+    """The addresses of the tables that a derived series reads, by the name of the metric."""
+    return {read.metric: locations.gold_of(settings, read.metric, series.kind) for read in series.metric.inputs}
+
+
+def newest(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, list[PeriodOfInput]]:
+    """The newest published number of each input, for the periods that all inputs have a number for.
+
+    :param starts: the first days of the periods.
+    :raises InputError: if a table lacks a column that the contract promises.
+    """
+    by_input: list[dict[date, PeriodOfInput]] = []
+    for read in series.metric.inputs:
+        table = table_io.open_table(locations.gold_of(settings, read.metric, series.kind), settings.storage_options)
+        if table is None or not starts:
+            return {}
+        rows = table_io.read_version(table, None, {series.by: list(starts)})
+        _require_columns(read, rows)
+        books = read.adjusts and series.kind is Kind.DAY
+        booked = table_io.split(table_io.read_version(table, None, {"booked_on": list(starts)}), "booked_on") if books else {}
+        periods = table_io.split(rows, series.by) if len(rows) else {}
+        by_input.append({start: _newest(read, start, revision, booked.get(start)) for start, revision in periods.items()})
+    return {start: [of_input[start] for of_input in by_input] for start in sorted(set.intersection(*map(set, by_input)))}
+
+
+def _newest(read: DerivedInput, start: date, rows: pa.Table, booked: pa.Table | None) -> PeriodOfInput:
+    """The newest number of a period.
+
+    :param rows: all published rows of the period.
+    """
+    revisions = rows.filter(pc.is_null(rows["adjustment"]))
+    reasons = dict(zip(revisions["revision"].to_pylist(), revisions["reason"].to_pylist()))
+    return PeriodOfInput(read, start, rows.filter(rows["is_latest"]), booked, reasons)
+
+
+def named(settings: Settings, series: Series, start: date, version_name: str, made_from: RollupInputs) -> list[PeriodOfInput]:
+    """The numbers of the inputs that a revision names.
+
+    :raises InputError: if it names none, or one that is no longer there.
+    """
+    result = []
+    for read in series.metric.inputs:
+        of_input = made_from.of_metrics.get(read.metric)
+        if of_input is None or start not in of_input.revisions:
+            msg = f"{version_name} names no number of {read.metric}, and cannot be reproduced; materialize the period again"
+            raise InputError(msg)
+        path, label = locations.gold_of(settings, read.metric, series.kind), of_input.revisions[start]
+        rows = table_io.read(path, None, {series.by: [start]}, settings.storage_options)
+        is_named = None if rows is None else pc.and_(pc.equal(rows["revision"], int(label[1:])), pc.is_null(rows["adjustment"]))
+        revision = None if rows is None else rows.filter(is_named)
+        booked = table_io.read(path, None, {"version_name": list(of_input.adjustments)}, settings.storage_options)
+        if revision is None or not len(revision):
+            msg = f"{version_name} was computed from {read.metric} {start} {label}, which is no longer in {path}"
+            raise InputError(msg)
+        _require_columns(read, revision)
+        result.append(PeriodOfInput(read, start, revision, booked if of_input.adjustments else None))
+    return result
+
+
+def row_counts(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, int]:
+    """How many rows the newest numbers of all inputs count together, for the periods that all of them have a number for."""
+    return {
+        start: sum(pc.sum(part[ROW_COUNT]).as_py() for read in of_period for part in (read.rows, read.booked) if part is not None)
+        for start, of_period in newest(settings, series, starts).items()
+    }
+
+
+def made_from(of_period: Collection[PeriodOfInput]) -> RollupInputs:
+    """What a derived number stores of its inputs."""
+    return RollupInputs(of_metrics={read.input.metric: read.named for read in of_period})
+
+
+def states(settings: Settings, series: Series, starts: Collection[date]) -> Mapping[date, dict[str, State | None]]:
+    """The state of each input's newest number, by period; None where it has no number."""
+    by_period: dict[date, dict[str, State | None]] = {start: {} for start in sorted(starts)}
+    for read in series.metric.inputs:
+        path, where = locations.gold_of(settings, read.metric, series.kind), {series.by: list(starts), "is_latest": [True]}
+        rows = table_io.read(path, [series.by, "state"], where, settings.storage_options) if starts else None
+        known = {} if rows is None else dict(zip(rows[series.by].to_pylist(), rows["state"].to_pylist()))
+        for start, of_inputs in by_period.items():
+            of_inputs[read.metric] = State(known[start]) if start in known else None
+    return by_period
+
+
+def _require_columns(read: DerivedInput, rows: pa.Table) -> None:
+    missing = [name for name in (*read.grain, *read.columns) if name not in rows.column_names]
+    if missing:
+        msg = (
+            f"gold/{read.metric} has no column {', '.join(missing)} yet, which its contract promises and a derived metric reads: "
+            f"materialize gold/{read.metric} under its present contract first"
+        )
+        raise InputError(msg)

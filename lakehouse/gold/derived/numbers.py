@@ -1,0 +1,114 @@
+"""The numbers of a derived metric: its inputs added up to its grain, joined by it, and its measures as Spark SQL over both.
+
+Every row of the grain that one of the inputs has is there; an input without it is NULL. An expression that fails for a row, such
+as a division by zero, is NULL. Numbers are small, and are collected in this process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse.contracts.derived.inputs import ROW_COUNT
+from lakehouse.delta import table_io
+from lakehouse.gold.derived.inputs import InputError, PeriodOfInput
+from lakehouse.spark import dataframes, stages
+from lakehouse.spark.session import without_ansi
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from datetime import date
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.series import Series
+
+_START = "period_start"
+
+
+def compute(
+    session: Callable[[], SparkSession], series: Series, periods: Mapping[date, Collection[PeriodOfInput]]
+) -> dict[date, pa.Table]:
+    """The number of each period: grain, measures and row_count, in the order of the grain.
+
+    :param session: called only if there are periods.
+    :param periods: by first day, the number of each input.
+    """
+    if not periods:
+        return {}
+    spark, metric = session(), series.metric
+    inputs = dataframes.local(spark, joined(series, periods))
+    measures = [F.expr(f"cast(({measure.sql}) as {measure.type})").alias(measure.name) for measure in metric.measures]
+    with without_ansi(spark), stages.watched(spark, f"{series.name} on {len(periods):,} periods"):
+        found = inputs.select(_START, *metric.grain, *measures, ROW_COUNT).toArrow()
+    found = found.cast(pa.schema([pa.field(item.name, item.type) for item in found.schema]))
+    rows = found.sort_by([(name, "ascending") for name in [_START, *metric.grain]])
+    return {start: own.drop_columns([_START]) for start, own in table_io.split(rows, _START).items()}
+
+
+def joined(series: Series, periods: Mapping[date, Collection[PeriodOfInput]]) -> pa.Table:
+    """The rows that the measures are computed from: period_start, the grain, a struct per input, and row_count.
+
+    :raises InputError: if a column of the grain has types that do not go together.
+    """
+    keys = [_START, *series.metric.grain]
+    parts = [part for start, of_period in periods.items() for part in _of_period(series, start, of_period)]
+    try:
+        rows = pa.concat_tables(parts, promote_options="permissive")
+    except pa.ArrowTypeError as problem:
+        msg = f"{series.name}: the inputs have grains of different types: {problem}; give the columns one type in their sources"
+        raise InputError(msg) from None
+    columns = [name for name in rows.column_names if name not in keys]
+    found = rows.group_by(keys).aggregate([(name, "max") for name in columns])  # one row at most of each input
+    table: dict[str, pa.Array | pa.ChunkedArray] = {name: found[name] for name in keys}
+    counts = []
+    for number in series.metric.inputs:
+        fields = {name: found[f"{_column(number.metric, name)}_max"].combine_chunks() for name in number.columns}
+        table[number.metric] = pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
+        counts.append(pc.fill_null(fields[ROW_COUNT], 0))
+    total = counts[0]
+    for count in counts[1:]:
+        total = pc.add(total, count)
+    return pa.table(table | {ROW_COUNT: total})
+
+
+def _of_period(series: Series, start: date, of_period: Collection[PeriodOfInput]) -> list[pa.Table]:
+    """The rows of each input, added up; that of an emptied input only if it is a row of the grain, or all are empty."""
+    grain, some_filled = series.metric.grain, any(map(_is_filled, of_period))
+    rows = []
+    for number in of_period:
+        added = _added_up(grain, number)
+        added = added.slice(0, 0) if grain and some_filled and not _is_filled(number) else added
+        rows.append(added.add_column(0, _START, pa.array([start] * len(added), pa.date32())))
+    return rows
+
+
+def _is_filled(number: PeriodOfInput) -> bool:
+    """Whether a number has rows; that of an emptied period is one row of nothing, without a grain."""
+    first = number.rows.slice(0, 1).select([*number.input.grain, ROW_COUNT]).to_pylist()[0]
+    is_nothing = first.pop(ROW_COUNT) == 0 and not any(value is not None for value in first.values())
+    return number.booked is not None or len(number.rows) > 1 or not is_nothing
+
+
+def _added_up(grain: Collection[str], number: PeriodOfInput) -> pa.Table:
+    """The rows of an input by a grain, with the adjustments booked in the period; the columns are named after the input."""
+    columns, read = [*grain, *number.input.columns], number.input
+    rows = number.rows.select(columns)
+    types = {item.name: item.type for item in rows.schema}
+    if number.booked is not None:
+        is_emptied = not _is_filled(replace(number, booked=None))
+        rows = pa.concat_tables([*([] if is_emptied else [rows]), number.booked.select(columns)])
+    if read.is_summed(grain):
+        sums = rows.group_by(list(grain)).aggregate([(name, "sum") for name in read.columns])
+        found = {name: sums[name] for name in grain}
+        found |= {name: sums[f"{name}_sum"].cast(types[name]) for name in read.columns}
+        rows = pa.table(found)
+    return rows.rename_columns([*grain, *(_column(read.metric, name) for name in read.columns)])
+
+
+def _column(metric: str, name: str) -> str:
+    return f"{metric}.{name}"

@@ -1,0 +1,181 @@
+"""Derived numbers are published, and restated when a number that they are made of was (rules R7, R8 and R15).
+
+One function serves days and longer periods: each is made of the same period of the inputs. Checking and publishing drafts belongs
+to ``write_audit_publish``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from lakehouse.delta import table_io
+from lakehouse.delta.table_cache import with_table_cache
+from lakehouse.gold.derived import closing, inputs, numbers
+from lakehouse.gold.numbers import lifecycle, published_table
+from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
+from lakehouse.gold.numbers.rollup_inputs import RollupInputs
+from lakehouse.gold.publication import restatement_reports, reverted_periods, write_audit_publish
+from lakehouse.gold.publication.drafts import NumberLineage, draft_period
+from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, again_on_conflict
+from lakehouse.gold.restatement.pending import find_refused, record_restatement
+from lakehouse.text import join_limited
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import date
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.series import Series
+    from lakehouse.gold.derived.inputs import PeriodOfInput
+    from lakehouse.gold.publication.drafts import Draft
+    from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
+    from lakehouse.gold.restatement.pending import PendingRestatement
+    from lakehouse.settings import Settings
+
+_SHOWN = 5
+
+
+def restate(
+    settings: Settings,
+    series: Series,
+    session: Callable[[], SparkSession],
+    starts: Collection[date],
+    run: Run,
+    follows: PendingRestatement | None = None,
+) -> PublishResult:
+    """Compute periods again from the newest published numbers of the inputs, and publish those with new content or a new state.
+
+    A period that an input has no number for is not published.
+
+    :param session: called only if there is something to compute.
+    :param starts: the first days of the periods.
+    :param follows: what the run responds to; if ``starts`` cover it, the series is recorded as following its inputs up to there.
+    """
+    settings = with_table_cache(settings)
+    done = _publish(settings, series, session, sorted(starts), run)
+    write_audit_publish.remove_published_candidates(settings, series)
+    restatement_reports.follow(settings, series)
+    record_restatement(settings, series, run.run_id, done.days, starts, follows)
+    reverted_periods.follow(settings, series.name, starts)
+    return done
+
+
+@again_on_conflict
+def _publish(
+    settings: Settings, series: Series, session: Callable[[], SparkSession], starts: Sequence[date], run: Run
+) -> PublishResult:
+    terms = series.metric.publication
+    today = lifecycle.today(settings.clock(), terms)
+    starts = [start for start in starts if lifecycle.may_be_published(start, today, terms)]
+    before = write_audit_publish.read(settings, series, starts)  # before the inputs are read
+    versions = {name: table_io.version(path, settings.storage_options) for name, path in inputs.paths(settings, series).items()}
+    periods = inputs.newest(settings, series, starts)
+    drafts = _drafts(settings, before, periods, numbers.compute(session, series, periods), run)
+    why = {
+        "input_versions": {f"gold/{name}{series.kind.suffix}": {"version": version} for name, version in versions.items()},
+        "trigger": run.about | {"run": run.job_name, "inputs": sorted(versions)},
+        "downstream": [*series.metric.consumers],
+    }
+    return write_audit_publish.publish(settings, before, drafts, run, why)
+
+
+def _drafts(
+    settings: Settings,
+    before: SeriesSnapshot,
+    periods: Mapping[date, Sequence[PeriodOfInput]],
+    computed: Mapping[date, pa.Table],
+    run: Run,
+) -> list[Draft]:
+    """Draft the numbers that have new content or a new state."""
+    series, drafts = before.series, []
+    today = lifecycle.today(settings.clock(), series.metric.publication)
+    refused = find_refused(settings, series, before.existing, list(computed)) if computed else {}
+    released = reverted_periods.released(settings, series.name, computed)
+    for start, rows in sorted(computed.items()):
+        published, content = before.published_states.get(start), published_table.digest(rows)
+        of_period, earlier = periods[start], _earlier(before, start)
+        lineage = _lineage(of_period)
+        if content in refused.get(start, ()):
+            if published is None:
+                continue
+            # A person refused the new number, or reverted the period: the published one stays, and only its state changes.
+            rows, content, lineage = before.latest[start], published.content, _of_latest(before, start)  # noqa: PLW2901
+        changed = [number for number in of_period if number.named != earlier.of_metrics.get(number.input.metric)]
+        limit = closing.limit(series, start, {number.input.metric: number.state for number in of_period})
+        draft = draft_period(
+            series,
+            published,
+            start,
+            rows,
+            today,
+            requested=_reason(changed, earlier, published, run),
+            content=content,
+            at_most=limit[0] if limit else State.FINAL,
+        )
+        if draft is not None:
+            since = released.get(start)
+            why = f"released by {since.by}: {since.reason}" if since else _explain(of_period, earlier)
+            drafts.append(replace(draft, explanation=run.explanation or f"{draft.reason.value}: {why}", lineage=lineage))
+    return drafts
+
+
+def _earlier(before: SeriesSnapshot, start: date) -> RollupInputs:
+    """What the newest number of a period was made of."""
+    return RollupInputs.parse(_of_latest(before, start).made_from if start in before.published_states else None)
+
+
+def _of_latest(before: SeriesSnapshot, start: date) -> NumberLineage:
+    assert before.existing is not None  # noqa: S101 (the period is published)
+    is_of_start = pc.and_(before.existing["is_latest"], pc.equal(before.existing[before.series.by], start))
+    return NumberLineage.of_row(before.existing.filter(is_of_start).slice(0, 1).to_pylist()[0])
+
+
+def _lineage(of_period: Sequence[PeriodOfInput]) -> NumberLineage:
+    """What a number was computed from; it contains the arrival days that all inputs contain."""
+    first_rows: list[dict[str, Any]] = [
+        number.rows.select(["undecided_rows", "known_through"]).slice(0, 1).to_pylist()[0] for number in of_period
+    ]
+    known = [row["known_through"] for row in first_rows if row["known_through"]]
+    return NumberLineage(
+        undecided_rows=sum(row["undecided_rows"] or 0 for row in first_rows),
+        known_through=min(known, default=None),
+        made_from=f"{inputs.made_from(of_period)}",
+    )
+
+
+def _reason(
+    changed: Sequence[PeriodOfInput], earlier: RollupInputs, published: lifecycle.PublishedState | None, run: Run
+) -> RevisionReason | None:
+    """The reason with the highest precedence for which one of the changed inputs was published."""
+    if published is None or run.reason not in (None, RevisionReason.BACKFILL) or not changed:
+        return run.reason
+    reasons = {RevisionReason(text) for number in changed for text in _reasons_since(number, earlier)}
+    first = next((reason for reason in REASONS_BY_PRECEDENCE if reason in reasons), run.reason)
+    return first or (RevisionReason.INITIAL if RevisionReason.INITIAL in reasons else RevisionReason.LATE_DATA)
+
+
+def _reasons_since(number: PeriodOfInput, earlier: RollupInputs) -> set[str]:
+    """Why the revisions of an input, and the adjustments booked in it, were published since an earlier number."""
+    before = earlier.of_metrics.get(number.input.metric, RollupInputs())
+    since = int(before.revisions.get(number.start, "r0")[1:])
+    booked = [] if number.booked is None else number.booked.select(["version_name", "reason"]).to_pylist()
+    new = {row["reason"] for row in booked if row["version_name"] not in before.adjustments}
+    return new | {reason for revision, reason in number.reasons.items() if revision > since}
+
+
+def _explain(of_period: Sequence[PeriodOfInput], earlier: RollupInputs) -> str:
+    """A sentence that lists the numbers that differ from those that the newest number was made of."""
+    now = inputs.made_from(of_period)
+    changed = [f"{name} {after}" for name, _, after in now.named_changes(earlier)]
+    booked = [number.input.metric for number in of_period if number.named.adjustments != _adjustments(earlier, number)]
+    changed += [f"adjustments of {name}" for name in booked]
+    return f"made from {join_limited(changed, _SHOWN)} anew" if changed else "made anew"
+
+
+def _adjustments(earlier: RollupInputs, number: PeriodOfInput) -> tuple[str, ...]:
+    return tuple(earlier.of_metrics.get(number.input.metric, RollupInputs()).adjustments)
