@@ -2,7 +2,8 @@
 
 ``dataset``, ``primary_key``, ``model``, ``quality`` and ``materialization`` have the form that LakeLogic gives them;
 ``source``, ``clocks``, ``changes``, ``order``, ``lateness``, ``synthetic_key``, ``freshness``, ``rolling_backfill`` and
-``alerts`` are specific to this project. Rules for rows are in ``source_rules``, schedules in ``schedules``.
+``alerts`` are specific to this project. ``changes`` and ``order`` are in ``changes``, rules for rows in ``source_rules``,
+schedules in ``schedules``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from lakehouse.contracts.alerts import SourceAlerts
 from lakehouse.contracts.base import SYSTEM_COLUMNS, Documented, Name, SparkType, Strict
+from lakehouse.contracts.changes.envelope import ENVELOPE_COLUMNS, Envelope, replaced_by_envelope
+from lakehouse.contracts.changes.marking import Changes
+from lakehouse.contracts.changes.order import Order
 from lakehouse.contracts.landing import CompleteWhen, DayPattern  # noqa: TC001 (pydantic reads them)
 from lakehouse.contracts.schedules import Freshness, RollingBackfill  # noqa: TC001 (pydantic reads them)
 from lakehouse.contracts.source_rules import (
@@ -60,6 +64,9 @@ class Source(Strict):
         None, description="What marks an arrival day as complete; default: each file is ingested once it is stable."
     )
     format: Literal["csv", "json", "parquet"] = "csv"
+    envelope: Envelope | None = Field(
+        None, description="The format of a change feed: it says what else 'changes' and 'order' say. See docs/change_feeds.md."
+    )
     delimiter: str = Field(",", min_length=1, max_length=1)
     quote: str = Field('"', min_length=1, max_length=1)
     null_values: list[str] = Field(default_factory=lambda: [""])
@@ -70,6 +77,9 @@ class Source(Strict):
     def _separable(self) -> Source:
         if self.delimiter == self.quote or {self.delimiter, self.quote} & set("\r\n\0"):
             msg = "delimiter: must differ from the quote, and neither may be a line end"
+            raise ValueError(msg)
+        if self.envelope == "debezium" and self.format != "json":
+            msg = "envelope: debezium is read from JSON lines; set 'format: json'"
             raise ValueError(msg)
         if self.complete_when and self.complete_when.takes_files_of(self.landing):
             msg = "complete_when: its pattern matches the day's files themselves; name the file that marks the day as complete"
@@ -100,37 +110,6 @@ class Clocks(Strict):
             msg = f"unknown zone {value!r}; use a name such as Europe/Berlin"
             raise ValueError(msg) from None
         return value
-
-
-class Changes(Strict):
-    """The columns that mark a record as a change of an earlier one."""
-
-    op: str | None = Field(None, description="Column that holds insert, correct or delete (or the words below).")
-    insert_words: list[str] = Field(default_factory=lambda: ["insert", "i", "c", "r"])
-    correct_words: list[str] = Field(default_factory=lambda: ["correct", "update", "upsert", "u"])
-    delete_words: list[str] = Field(default_factory=lambda: ["delete", "d"])
-    is_correction: str | None = Field(None, description="Column that marks a correction (1/true).")
-    corrects_event_id: str | None = Field(None, description="Column with the key that the record corrects.")
-    corrected_by: str | None = Field(None, description="Column that names who corrected.")
-    correction_reason: str | None = Field(None, description="Column with the reason of a correction.")
-    corrected_field: str | None = Field(None, description="Column that names what was corrected.")
-
-    @model_validator(mode="after")
-    def _one_meaning(self) -> Changes:
-        words = [
-            word for part in (self.insert_words, self.correct_words, self.delete_words) for word in {w.lower() for w in part}
-        ]
-        twice = sorted({word for word in words if words.count(word) > 1})
-        if twice:
-            msg = f"op: these words have two meanings: {', '.join(twice)}; give each of the three lists its own"
-            raise ValueError(msg)
-        return self
-
-
-class Order(Strict):
-    """The source's own sequence, if it has one; after it, arrival time, file and line decide."""
-
-    sequence: str | None = Field(None, description="Column with an integer that grows with every change of a key.")
 
 
 class SourceContract(Documented):
@@ -195,6 +174,7 @@ class SourceContract(Documented):
             raise ValueError(msg)
         self._check_key(names)
         self._check_policy()
+        self._check_envelope()
         by = self.lateness.by
         if by and by.column not in {*names, "change_op"}:
             msg = f"lateness.by.column: {by.column!r} is neither among model.fields nor change_op"
@@ -246,10 +226,26 @@ class SourceContract(Documented):
 
     def _check_policy(self) -> None:
         policy = self.materialization.reprocess_policy
-        changing = next((name for name in ("op", "corrects_event_id") if getattr(self.changes, name)), None)
+        changing = next((f"changes.{name}" for name in ("op", "corrects_event_id") if getattr(self.changes, name)), None)
+        changing = "source.envelope" if self.source.envelope else changing
         if changing and policy not in POLICIES_WITH_CHANGES:
-            msg = f"changes.{changing}: needs 'reprocess_policy: merge'; under {policy} a record only adds itself"
+            msg = f"{changing}: needs 'reprocess_policy: merge'; under {policy} a record only adds itself"
             raise ValueError(msg)
+
+    def _check_envelope(self) -> None:
+        envelope = self.source.envelope
+        twice = next(replaced_by_envelope(self.changes, self.order), None) if envelope else None
+        if twice:
+            msg = f"{twice}: 'source.envelope: {envelope}' says it already; leave one of the two out"
+            raise ValueError(msg)
+        if envelope and self.synthetic_key:
+            msg = "synthetic_key: a change feed has the key of its table; name its columns under 'primary_key'"
+            raise ValueError(msg)
+
+    @property
+    def by_sequence(self) -> bool:
+        """Whether the source orders the changes of a key itself."""
+        return bool(self.order.sequence or self.source.envelope)
 
     @property
     def event_column(self) -> str | None:
@@ -288,7 +284,8 @@ class SourceContract(Documented):
             self.changes.corrected_by,
             self.changes.correction_reason,
             self.changes.corrected_field,
-            self.order.sequence,
+            *(item.column for item in self.order.sequence),
+            *(ENVELOPE_COLUMNS[self.source.envelope] if self.source.envelope else ()),
         ]
         return list(dict.fromkeys(column for column in wanted if column))
 

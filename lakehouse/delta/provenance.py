@@ -34,11 +34,14 @@ def code() -> str:
 def of_contract(contract: SourceContract | MetricContract) -> str:
     """A hash of a contract without the keys that change no number, such as descriptions, owners, alerts and approvals.
 
-    ``rows`` counts where a metric reads the newest rows only: other metrics have the hash of before there was such a key.
+    ``rows`` counts where a metric reads the newest rows only, and ``source.envelope`` where a source has one: other contracts
+    have the hash of before there were such keys.
     """
     without: dict[str, Any] = dict.fromkeys(("info", "description", "owner", "tags", "alerts", "materiality"), True)
     if getattr(contract, "rows", None) != "newest":
         without["rows"] = True
+    if getattr(contract.source, "envelope", "") is None:
+        without["source"] = {"envelope"}
     content = contract.model_dump_json(exclude=without | {"publication": {"approvals"}})
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 

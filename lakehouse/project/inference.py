@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from lakehouse.bronze import type_conversion
 from lakehouse.contracts.base import SYSTEM_COLUMNS
-from lakehouse.contracts.source import Changes
+from lakehouse.contracts.changes.marking import Changes
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:

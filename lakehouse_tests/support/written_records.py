@@ -179,7 +179,7 @@ def _plain(source: SourceContract, column: str) -> list[str]:
         return OPS
     if column == source.changes.is_correction:
         return PLAIN["boolean"]
-    return PLAIN["bigint"] if column == source.order.sequence else PLAIN["string"]
+    return PLAIN["bigint"] if column in [item.column for item in source.order.sequence] else PLAIN["string"]
 
 
 def _csv(source: SourceContract, rows: list[dict[str, str]]) -> st.SearchStrategy[bytes]:

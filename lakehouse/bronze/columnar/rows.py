@@ -79,11 +79,10 @@ class RowBuilder:
             known = pc.index_in(word, value_set=pa.array(list(self._ops), pa.string()))
             columns.require(pc.or_(pc.is_null(word), pc.is_valid(known)))
             op = pc.coalesce(pa.array(list(self._ops.values()), pa.string()).take(known), op)
-        sequence = columns.typed(self._contract.order.sequence, "bigint")
-        if self._contract.order.sequence:
+        sequence = pa.repeat(pa.scalar(0, pa.int64()), count)
+        for item in self._contract.order.sequence:  # one, or none
+            sequence = columns.typed(item.column, "bigint")
             columns.require(pc.is_valid(sequence))
-        else:
-            sequence = pa.repeat(pa.scalar(0, pa.int64()), count)
         return {
             "change_op": op,
             "is_correction": pc.or_(correction, pc.equal(op, "correct")),

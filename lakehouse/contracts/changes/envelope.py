@@ -1,0 +1,28 @@
+"""The envelope of a change feed, ``source.envelope``: it says how records mark changes, and their order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakehouse.contracts.changes.marking import Changes
+    from lakehouse.contracts.changes.order import Order
+
+#: The formats of change feeds: what surrounds the columns of a row, or stands beside them.
+Envelope = Literal["debezium", "sqlserver", "delta_feed"]
+#: The columns beside those of the row, which a file of CSV or Parquet must have.
+ENVELOPE_COLUMNS: dict[Envelope, tuple[str, ...]] = {
+    "debezium": (),
+    "sqlserver": ("__$operation", "__$start_lsn", "__$seqval"),
+    "delta_feed": ("_change_type", "_commit_version"),
+}
+
+
+def replaced_by_envelope(changes: Changes, order: Order) -> Iterator[str]:
+    """The keys that a contract gives although the envelope of its source says the same."""
+    said = ("op", "insert_words", "correct_words", "delete_words", "is_correction", "corrects_event_id")
+    yield from (f"changes.{name}" for name in said if name in changes.model_fields_set)
+    if order.sequence:
+        yield "order.sequence"

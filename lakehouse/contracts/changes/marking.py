@@ -1,0 +1,32 @@
+"""How a record marks that it changes an earlier one: the section ``changes`` of a source's contract."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from lakehouse.contracts.base import Strict
+
+
+class Changes(Strict):
+    """The columns that mark a record as a change of an earlier one."""
+
+    op: str | None = Field(None, description="Column that holds insert, correct or delete (or the words below).")
+    insert_words: list[str] = Field(default_factory=lambda: ["insert", "i", "c", "r"])
+    correct_words: list[str] = Field(default_factory=lambda: ["correct", "update", "upsert", "u"])
+    delete_words: list[str] = Field(default_factory=lambda: ["delete", "d"])
+    is_correction: str | None = Field(None, description="Column that marks a correction (1/true).")
+    corrects_event_id: str | None = Field(None, description="Column with the key that the record corrects.")
+    corrected_by: str | None = Field(None, description="Column that names who corrected.")
+    correction_reason: str | None = Field(None, description="Column with the reason of a correction.")
+    corrected_field: str | None = Field(None, description="Column that names what was corrected.")
+
+    @model_validator(mode="after")
+    def _one_meaning(self) -> Changes:
+        words = [
+            word for part in (self.insert_words, self.correct_words, self.delete_words) for word in {w.lower() for w in part}
+        ]
+        twice = sorted({word for word in words if words.count(word) > 1})
+        if twice:
+            msg = f"op: these words have two meanings: {', '.join(twice)}; give each of the three lists its own"
+            raise ValueError(msg)
+        return self
