@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import lakehouse
-from lakehouse import locations
+from lakehouse import lake_tables, locations
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.series import Series
 from lakehouse_tests.support.lake import contract
@@ -19,21 +19,21 @@ _PACKAGE = Path(str(lakehouse.__file__)).parent
 def test_what_the_code_writes_is_in_the_inventory() -> None:
     appended = contract(materialization={"reprocess_policy": "append"}, changes={})
     both = (appended, contract(kind="dimension", changes={}))
-    known = {f"{one}" for of_kind in both for one in locations.tables(Catalog({"events": of_kind}, {"total": metric()}))}
+    known = {f"{one}" for of_kind in both for one in lake_tables.tables(Catalog({"events": of_kind}, {"total": metric()}))}
     sources = [path.read_text() for path in _PACKAGE.rglob("*.py")]
     written = {f"{layer}/{name.replace('{source}', 'events')}" for text in sources for layer, name in _TABLE.findall(text)}
     assert len(written) > 15
-    assert written <= known, "add it to locations.tables"
+    assert written <= known, "add it to lake_tables.tables"
     assert {"bronze/events", "silver/events", "silver/events_newest", "gold/total", "gold/total_candidates"} <= known
 
 
 def test_only_a_source_under_append_has_a_table_of_newest_rows() -> None:
-    assert "silver/events_newest" not in {f"{one}" for one in locations.tables(Catalog({"events": contract()}, {}))}
+    assert "silver/events_newest" not in {f"{one}" for one in lake_tables.tables(Catalog({"events": contract()}, {}))}
 
 
 def test_each_table_is_there_once_and_at_its_address(settings) -> None:
     catalog = load_catalog(None)
-    tables = locations.tables(catalog)
+    tables = lake_tables.tables(catalog)
     assert len({f"{table}" for table in tables}) == len(tables)
     addresses = {table.path(settings) for table in tables}
     for daily in map(Series, catalog.metrics.values()):
@@ -44,6 +44,6 @@ def test_each_table_is_there_once_and_at_its_address(settings) -> None:
 
 def test_only_locations_and_generic_readers_build_addresses() -> None:
     building = {f"{path.relative_to(_PACKAGE)}" for path in _PACKAGE.rglob("*.py") if "settings.table(" in path.read_text()}
-    assert building == {"locations.py", "orchestration/common/resources.py", "cli/commands/promote.py"}, (
+    assert building == {"locations.py", "lake_tables.py", "orchestration/common/resources.py", "cli/commands/promote.py"}, (
         "take the address from lakehouse.locations (allowed: readers of any table, and the folder of release notes)"
     )

@@ -63,6 +63,8 @@ def delivery_parts(settings: Settings, contract: SourceContract, file_path: str,
 def parts_of(contract: SourceContract, stream: BinaryIO, size: int) -> Sequence[Part | None]:
     """The same as :func:`delivery_parts` for an open file."""
     source = contract.source
+    if not _can_read_by_columns(contract):
+        return [None]
     if source.format == "parquet":
         file = pq.ParquetFile(stream)
         return (can_read(file.schema_arrow, contract.columns_read) and row_group_parts(file, size)) or [None]
@@ -85,7 +87,9 @@ def rows_by_columns(
     """
     source, columns = contract.source, contract.columns_read
     blocks: Iterator[Block] | None = None
-    if source.format == "parquet":
+    if not _can_read_by_columns(contract):
+        pass
+    elif source.format == "parquet":
         file = pq.ParquetFile(stream)
         if can_read(file.schema_arrow, columns):
             blocks = parquet_blocks(file, source, columns, part)
@@ -97,6 +101,12 @@ def rows_by_columns(
     elif can_split(source):
         blocks = csv_blocks(section(stream, part) if part else unzipped(stream), source, columns, block_bytes)
     yield from exact_rows(contract, delivery, stream) if blocks is None else rows_of_blocks(contract, delivery, blocks)
+
+
+def _can_read_by_columns(contract: SourceContract) -> bool:
+    """Whether the reader by columns knows how the contract's records tell their changes."""
+    order = contract.order
+    return contract.source.envelope is None and (not order.sequence or order.is_one_integer)
 
 
 def exact_rows(contract: SourceContract, delivery: DeliveredFile, stream: BinaryIO) -> Iterator[pa.RecordBatch]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 
+from lakehouse.bronze.envelopes.debezium import without_tombstones
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def read_records(stream: BinaryIO, source: Source, columns: list[str]) -> Iterat
     """
     lines = numbered_lines(unzipped(stream))
     if source.format == "json":
-        yield from json_records(lines)
+        records = json_records(lines)
+        yield from without_tombstones(records) if source.envelope == "debezium" else records
     else:
         yield from _csv_records(lines, source, columns)
 
@@ -77,8 +79,7 @@ def check_readable(stream: BinaryIO) -> None:
     """:raises FileProblem: when a gzip stream breaks off; another stream is not read."""
     content = unzipped(stream)
     if isinstance(cast("object", content), gzip.GzipFile):
-        for _ in numbered_lines(content):
-            pass
+        deque(numbered_lines(content), maxlen=0)
 
 
 def numbered_lines(stream: BinaryIO, before: int = 0) -> Iterator[tuple[int, bytes]]:

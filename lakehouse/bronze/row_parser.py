@@ -1,7 +1,8 @@
 """Parses a record into a Bronze row: typed fields, clocks, key, and the change that the record makes to a key.
 
 A record that cannot be parsed becomes a row as well, with its raw text and the reason (rule R1). Reading records from a file
-belongs in ``file_formats``, converting a single value in ``type_conversion``.
+belongs in ``file_formats``, taking a row out of the envelope of a change feed in ``envelopes``, converting a single value in
+``type_conversion``.
 """
 
 from __future__ import annotations
@@ -12,13 +13,18 @@ from datetime import MAXYEAR, MINYEAR, date, datetime, time, timezone
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from lakehouse.bronze.envelopes.source_order import encoded, order_text
+from lakehouse.bronze.envelopes.unfolding import UNFOLD
 from lakehouse.bronze.type_conversion import converter, is_date_only, to_boolean, to_date, to_integer, to_text, to_timestamp
 from lakehouse.calendar.event_day import business_day_of, start_of_day
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from lakehouse.bronze.envelopes.change import Change
+    from lakehouse.bronze.envelopes.source_order import Parts
     from lakehouse.bronze.file_formats import Record
+    from lakehouse.contracts.changes.order import OrderColumn
     from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.source_rules import SyntheticKey
     from lakehouse.ledger.row_ids import DeliveredFile
@@ -40,6 +46,8 @@ class RowParser:
         self._naive_zone = self._zone if contract.clocks.naive_times == "in_timezone" else None
         self._nulls = frozenset(contract.source.null_values)
         self._fields = [(spec, converter(spec.type, self._naive_zone)) for spec in contract.model.fields]
+        self._unfold = UNFOLD[contract.source.envelope] if contract.source.envelope else None
+        self._columns = frozenset(contract.columns_read)
         changes = contract.changes
         self._ops = {word.lower(): "insert" for word in changes.insert_words}
         self._ops |= {word.lower(): "correct" for word in changes.correct_words}
@@ -70,8 +78,9 @@ class RowParser:
             return row | {"malformed_reason": str(problem)}
 
     def _typed(self, values: dict[str, Any]) -> dict[str, Any]:
-        present = {column: value for column, value in values.items() if not self._is_null(value)}
-        change = self._change(present)
+        unfolded = _converted(None, self._unfold, values, self._columns) if self._unfold else None
+        present = self._present(values if unfolded is None else unfolded.row)
+        change = self._change(present) if unfolded is None else self._change_in_envelope(present, unfolded)
         whole = change["change_op"] != "delete" and not change.get("key_ends")
         fields = self._typed_fields(present, whole=whole)
         if self._contract.is_dimension:
@@ -83,10 +92,17 @@ class RowParser:
         key = (
             synthetic_key(recipe, fields, clocks) if recipe else record_key([fields[name] for name in self._contract.primary_key])
         )
+        if change["corrects_key"] == key:
+            change["corrects_key"] = None if unfolded else key
         return {**fields, **clocks, **change, "record_key": key}
 
-    def _is_null(self, value: Any) -> bool:
-        return value is None or (isinstance(value, str) and value in self._nulls)
+    def _present(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        nulls = self._nulls
+        return {
+            column: value
+            for column, value in values.items()
+            if value is not None and not (isinstance(value, str) and value in nulls)
+        }
 
     def _typed_fields(self, present: dict[str, Any], *, whole: bool) -> dict[str, Any]:
         """:param whole: whether every required field must have a value; a delete needs only its key."""
@@ -174,19 +190,42 @@ class RowParser:
         else:
             msg = f"{changes.op}: {word[:60]!r} is none of {', '.join(sorted(self._ops))}"
             raise Malformed(msg)
-        sequence = present.get(self._contract.order.sequence) if self._contract.order.sequence else None
-        if sequence is None and self._contract.order.sequence:
-            msg = f"{self._contract.order.sequence}: required and empty (the contract orders by it)"
-            raise Malformed(msg)
-        ends = {"key_ends": op == "end"} if self._contract.is_dimension else {}
-        if op == "end":
+        order = [_order_part(item, present) for item in self._contract.order.sequence]
+        corrects_key = None if corrects is None else self._corrected_key(corrects)
+        ended = op == "end"
+        if ended:
             op = "correct" if is_correction else "insert"
+        described = self._described(present, op, corrects_key, order) | {"is_correction": is_correction or op == "correct"}
+        return described | ({"key_ends": ended} if self._contract.is_dimension else {})
+
+    def _change_in_envelope(self, present: dict[str, Any], change: Change) -> dict[str, Any]:
+        former = None if change.former is None else self._key_of(self._present(change.former))
+        if not self._contract.is_dimension:
+            return self._described(present, change.op, former, change.order)
+        if former is not None and former != self._key_of(present):
+            msg = "an update that changes the key: a feed of a dimension has a deletion and an insert in its place"
+            raise Malformed(msg)
+        ended = change.op == "delete"
+        return self._described(present, "correct" if ended else change.op, None, change.order) | {"key_ends": ended}
+
+    def _key_of(self, present: dict[str, Any]) -> str | None:
+        """The key of a row of which only some columns may be known; None if its key is not."""
+        of_key = [(spec, convert) for spec, convert in self._fields if spec.name in self._contract.primary_key]
+        if any(spec.in_file not in present for spec, _ in of_key):
+            return None
+        typed = {spec.name: _converted(spec.in_file, convert, present[spec.in_file]) for spec, convert in of_key}
+        return record_key([typed[name] for name in self._contract.primary_key])
+
+    def _described(self, present: dict[str, Any], op: str, corrects_key: str | None, order: Parts) -> dict[str, Any]:
+        """The columns of Bronze about a change."""
+        changes = self._contract.changes
+        source_sequence, source_order = encoded(order)
         return {
-            **ends,
             "change_op": op,
-            "is_correction": is_correction or op == "correct",
-            "corrects_key": None if corrects is None else self._corrected_key(corrects),
-            "source_sequence": 0 if sequence is None else _converted(self._contract.order.sequence, to_integer, sequence),
+            "is_correction": op == "correct",
+            "corrects_key": corrects_key,
+            "source_sequence": source_sequence,
+            "source_order": source_order,
             "corrected_by": self._text(present, changes.corrected_by),
             "correction_reason": self._text(present, changes.correction_reason),
             "corrected_field": self._text(present, changes.corrected_field),
@@ -199,6 +238,16 @@ class RowParser:
         key = self._contract.primary_key[0]
         convert = next(convert for spec, convert in self._fields if spec.name == key)
         return record_key([_converted(self._contract.changes.corrects_event_id, convert, value)])
+
+
+def _order_part(item: OrderColumn, present: dict[str, Any]) -> int | str:
+    value = present.get(item.column)
+    if value is None or value == "":
+        msg = f"{item.column}: required and empty (the contract orders by it)"
+        raise Malformed(msg)
+    if item.type == "integer":
+        return _converted(item.column, to_integer, value)  # type: ignore[no-any-return]
+    return _converted(item.column, order_text, _converted(item.column, to_text, value))  # type: ignore[no-any-return]
 
 
 def record_key(values: list[Any]) -> str:
@@ -233,10 +282,11 @@ def synthetic_key(recipe: SyntheticKey, fields: dict[str, Any], clocks: dict[str
 def _converted(column: str | None, convert: Any, *arguments: Any) -> Any:
     """The result of ``convert(*arguments)``.
 
-    :raises Malformed: when the value cannot be converted; the text begins with the column's name.
+    :param column: its name begins the reason; None if the reason names it already.
+    :raises Malformed: when the value cannot be converted.
     """
     try:
         return convert(*arguments)
     except ValueError as error:
-        msg = f"{column}: {error}"
+        msg = f"{error}" if column is None else f"{column}: {error}"
         raise Malformed(msg) from None

@@ -37,6 +37,7 @@ SYSTEM_COLUMNS = (
     "ingestion_id",
     "line_number",
     "source_sequence",
+    "source_order",
     "change_op",
     "is_correction",
     "corrects_key",

@@ -73,7 +73,7 @@ class MetricContract(Documented):
     inputs: list[DerivedInput] = Field(default_factory=list, description="What it reads of them; set when contracts are loaded.")
     grain: list[Name] = Field(
         default_factory=list,
-        description="Columns besides the event day: of Silver or brought by a join; of a derived metric, in the grain of each input.",
+        description="Columns besides the event day: of Silver or brought by a join; in a derived metric, those of each input.",
     )
     measures: list[Measure] = Field(min_length=1)
     rows: Literal["newest", "all"] | None = Field(

@@ -1,14 +1,14 @@
 """The contract of a source: what its files look like, which clocks and keys it has, how its silver table is kept.
 
-``dataset``, ``primary_key``, ``model``, ``quality`` and ``materialization`` have the form that LakeLogic gives them;
-``source``, ``clocks``, ``changes``, ``order``, ``lateness``, ``synthetic_key``, ``freshness``, ``rolling_backfill``,
-``alerts``, ``kind`` and ``dimension`` are specific to this project. The sections ``changes``, ``order`` and ``dimension`` are in
-the folder ``changes``, rules for rows in ``source_rules``, schedules in ``schedules``.
+``dataset``, ``primary_key``, ``model``, ``quality`` and ``materialization`` have the form that LakeLogic gives them; the other
+keys are specific to this project. The sections ``changes``, ``order`` and ``dimension`` are in the folder ``changes``, rules for
+rows in ``source_rules``, schedules in ``schedules``.
 """
 
 from __future__ import annotations
 
 from datetime import date, timedelta
+from itertools import chain
 from typing import Literal
 from zoneinfo import ZoneInfo
 
@@ -16,7 +16,9 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from lakehouse.contracts.alerts import SourceAlerts
 from lakehouse.contracts.base import SYSTEM_COLUMNS, Documented, Name, SparkType, Strict
-from lakehouse.contracts.changes.dimension import Dimension, Kind, mistakes
+from lakehouse.contracts.changes import dimension, envelope
+from lakehouse.contracts.changes.dimension import Dimension, Kind
+from lakehouse.contracts.changes.envelope import ENVELOPE_COLUMNS, Envelope
 from lakehouse.contracts.changes.marking import Changes
 from lakehouse.contracts.changes.order import Order
 from lakehouse.contracts.landing import CompleteWhen, DayPattern  # noqa: TC001 (pydantic reads them)
@@ -64,6 +66,9 @@ class Source(Strict):
         None, description="What marks an arrival day as complete; default: each file is ingested once it is stable."
     )
     format: Literal["csv", "json", "parquet"] = "csv"
+    envelope: Envelope | None = Field(
+        None, description="The format of a change feed: it says what else 'changes' and 'order' say. See docs/change_feeds.md."
+    )
     delimiter: str = Field(",", min_length=1, max_length=1)
     quote: str = Field('"', min_length=1, max_length=1)
     null_values: list[str] = Field(default_factory=lambda: [""])
@@ -74,6 +79,9 @@ class Source(Strict):
     def _separable(self) -> Source:
         if self.delimiter == self.quote or {self.delimiter, self.quote} & set("\r\n\0"):
             msg = "delimiter: must differ from the quote, and neither may be a line end"
+            raise ValueError(msg)
+        if self.envelope == "debezium" and self.format != "json":
+            msg = "envelope: debezium is read from JSON lines; set 'format: json'"
             raise ValueError(msg)
         if self.complete_when and self.complete_when.takes_files_of(self.landing):
             msg = "complete_when: its pattern matches the day's files themselves; name the file that marks the day as complete"
@@ -170,7 +178,7 @@ class SourceContract(Documented):
             raise ValueError(msg)
         self._check_key(names)
         self._check_policy()
-        self._check_kind()
+        self._check_sections()
         by = self.lateness.by
         if by and by.column not in {*names, "change_op"}:
             msg = f"lateness.by.column: {by.column!r} is neither among model.fields nor change_op"
@@ -220,17 +228,23 @@ class SourceContract(Documented):
             msg = f"synthetic_key.fields: not among model.fields: {', '.join(unknown)}"
             raise ValueError(msg)
 
-    def _check_kind(self) -> None:
-        mistake = next(mistakes(self), None)
+    def _check_sections(self) -> None:
+        mistake = next(chain(dimension.mistakes(self), envelope.mistakes(self)), None)
         if mistake:
             raise ValueError(mistake)
 
     def _check_policy(self) -> None:
         policy = self.materialization.reprocess_policy
-        changing = next((name for name in ("op", "corrects_event_id") if getattr(self.changes, name)), None)
+        changing = next((f"changes.{name}" for name in ("op", "corrects_event_id") if getattr(self.changes, name)), None)
+        changing = "source.envelope" if self.source.envelope else changing
         if changing and policy not in POLICIES_WITH_CHANGES:
-            msg = f"changes.{changing}: needs 'reprocess_policy: merge'; under {policy} a record only adds itself"
+            msg = f"{changing}: needs 'reprocess_policy: merge'; under {policy} a record only adds itself"
             raise ValueError(msg)
+
+    @property
+    def by_sequence(self) -> bool:
+        """Whether the source orders the changes of a key itself."""
+        return bool(self.order.sequence or self.source.envelope)
 
     @property
     def is_dimension(self) -> bool:
@@ -274,7 +288,8 @@ class SourceContract(Documented):
             self.changes.corrected_by,
             self.changes.correction_reason,
             self.changes.corrected_field,
-            self.order.sequence,
+            *(item.column for item in self.order.sequence),
+            *(ENVELOPE_COLUMNS[self.source.envelope] if self.source.envelope else ()),
             self.dimension.valid_to,
         ]
         return list(dict.fromkeys(column for column in wanted if column))

@@ -17,6 +17,7 @@ PROVENANCE = (
     ("ingestion_id", "string"),
     ("line_number", "bigint"),
     ("source_sequence", "bigint"),
+    ("source_order", "string"),
     ("change_op", "string"),
     ("is_correction", "boolean"),
     ("corrects_key", "string"),
@@ -27,8 +28,9 @@ PROVENANCE = (
 #: Whether the key of a dimension ends with the change, and when the change itself says that it ends.
 _OF_A_CHANGE = (("key_ends", "boolean"), ("ends_at", "timestamp"))
 _AS_READ = (("raw_payload", "string"), ("malformed_reason", "string"))
-#: The total order of R2, most significant first: never the order of ingestion.
-ORDER = ("source_sequence", "arrival_ts", "ingestion_id", "line_number")
+#: The total order of R2, most significant first: never the order of ingestion. Text is compared by its UTF-8 bytes; a row
+#: without ``source_order`` (see ``bronze.envelopes.source_order``) comes before those with one.
+ORDER = ("source_sequence", "source_order", "arrival_ts", "ingestion_id", "line_number")
 
 _ARROW = {
     "string": pa.string(),

@@ -148,8 +148,9 @@ def replace(
     predicate = f"{column} IN ({days})"
     why = CommitProperties(app_transactions=[Transaction(app_id, 1)])
 
-    def write(data: Any, _: pa.Schema) -> None:
-        write_deltalake(table, data, mode="overwrite", predicate=predicate, commit_properties=why, writer_properties=properties)
+    def write(data: Any, schema: pa.Schema) -> None:
+        how: dict[str, Any] = {"mode": "overwrite", "predicate": predicate, **_schema_mode(table, schema)}
+        write_deltalake(table, data, commit_properties=why, writer_properties=properties, **how)
 
     if not in_one_commit(rows, write):
         table.delete(predicate, commit_properties=why)

@@ -21,7 +21,7 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER
 from lakehouse.dispositions import judgement_history
 from lakehouse.dispositions.reprocess_policy import Share, policy_of
-from lakehouse.dispositions.row_groups import groups, numpy_of, positions
+from lakehouse.dispositions.row_groups import groups, numpy_of, positions, sortable
 from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.ledger.row_ids import delivery_name
 from lakehouse.ledger.row_states import AdmissionStatus, StewardVerdict
@@ -49,7 +49,7 @@ Memberships = dict[str, set[Membership]]
 
 
 #: The columns by which deliveries are compared.
-_ORDER = ["source_sequence", "arrival_ts"]
+_ORDER = ["source_sequence", "source_order", "arrival_ts"]
 _CHOSEN_BY = ["event_date", "arrival_date", *ORDER]
 #: The verdicts of stewards that admit a row.
 _ADMITTING = pa.array([verdict.value for verdict in StewardVerdict if verdict.barred_as is None])
@@ -158,6 +158,7 @@ def choices(
         where["ingestion_id"] = ids
     columns = list(dict.fromkeys([*_CHOSEN_BY, *judgement_history.CLAIM, "standing"]))
     log = table_io.read(locations.key_log(settings, source), columns, where, options)
+    log = None if log is None else key_log.typed(log)
     if staged is not None:
         log = _with_staged(log, settings, staged, source, columns, where)
     if log is None:
@@ -238,8 +239,8 @@ def shares(claims: pa.Table, delivered: Mapping[str, Collection[Membership]]) ->
     for (day, delivery), parts in by_delivery.items():
         newest = max((part.newest for _, part in parts if part.newest), default=None)
         if newest is not None:
-            sequence, arrived = newest
-            order = (sequence, max(arrival_date for arrival_date, _ in parts), arrived, delivery)
+            *own_order, arrived = newest
+            order = (*own_order, max(arrival_date for arrival_date, _ in parts), arrived, delivery)
             ids, rows = frozenset(part.ingestion_id for _, part in parts), sum(part.rows for _, part in parts)
             by_day[day].append(Share(delivery, ids, rows, order, any(part.accepted for _, part in parts)))
     return by_day
@@ -269,7 +270,7 @@ class _Part(NamedTuple):
     arrival_date: date
     rows: int
     accepted: bool
-    newest: tuple[int, datetime] | None
+    newest: tuple[int, str, datetime] | None
 
 
 def _parts(claims: pa.Table) -> list[_Part]:
@@ -282,8 +283,9 @@ def _parts(claims: pa.Table) -> list[_Part]:
     rows = np.bincount(place[counted], minlength=len(firsts)).tolist()
     accepted = np.bincount(place[numpy_of(pc.and_(admits, pc.fill_null(claims["about_file"], False)))], minlength=len(firsts))
     newest = _newest_of(claims, place, np.flatnonzero(admitted))
-    order = claims.select(_ORDER).take(pa.array(newest)).to_pylist()
-    newest_at = {number: (row["source_sequence"], row["arrival_ts"]) for number, row in zip(place[newest].tolist(), order)}
+    order = zip(*(claims[name].take(pa.array(newest)).to_pylist() for name in _ORDER))
+    # No text comes before every text, as the empty one does.
+    newest_at = {number: (row[0], row[1] or "", row[2]) for number, row in zip(place[newest].tolist(), order)}
     named = claims.select(["event_date", "ingestion_id", "arrival_date"]).take(pa.array(firsts)).to_pylist()
     return [
         _Part(**row, rows=rows[number], accepted=bool(accepted[number]), newest=newest_at.get(number))
@@ -293,5 +295,5 @@ def _parts(claims: pa.Table) -> list[_Part]:
 
 def _newest_of(claims: pa.Table, place: Numbers, rows: Numbers) -> Numbers:
     """For each day of an ingestion that is among some rows, the position of the greatest of these rows."""
-    order = rows[np.lexsort([numpy_of(claims[name])[rows] for name in reversed(_ORDER)] + [place[rows]])]
+    order = rows[np.lexsort([sortable(claims[name])[rows] for name in reversed(_ORDER)] + [place[rows]])]
     return order[np.flatnonzero(np.diff(place[order], append=-1))]

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse.delta.columns import ORDER
 from lakehouse.dispositions import verdicts
-from lakehouse.dispositions.row_groups import cases, groups, numpy_of
+from lakehouse.dispositions.row_groups import cases, groups, numpy_of, sortable
 from lakehouse.ledger.row_states import Disposition, QuarantineReason
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from lakehouse.dispositions.verdicts import RowVerdict
 
 #: The columns of the key log by which claims are compared, and what a winner does.
-RANKED = ("record_key", "kind", "event_date", "source_sequence", "arrival_ts", "ingestion_id", "line_number", "arrival_date")
+RANKED = ("record_key", "kind", "event_date", *ORDER, "arrival_date")
 #: Of the key log, with ``steward``: the verdict in force about the row, NULL without one.
 CLAIM_COLUMNS = (*RANKED, "standing", "reason", "detail", "steward")
 #: The kinds of claims that put a row into silver if they win.
@@ -122,16 +123,8 @@ def _ranking(claims: pa.Table, contest: Numbers, *, by_sequence: bool) -> _Ranki
     Without a source sequence, an insert that arrives after the retirement of its key is the original arriving late, and does
     not win.
     """
-    ingestions = pa.array(sorted(pc.unique(claims["ingestion_id"]).to_pylist()), pa.string())
-    order = np.lexsort(  # within each contest, by the total order
-        (
-            numpy_of(claims["line_number"]),
-            numpy_of(pc.index_in(claims["ingestion_id"], value_set=ingestions)),
-            numpy_of(claims["arrival_ts"]),
-            numpy_of(claims["source_sequence"]),
-            contest,
-        )
-    )
+    # Within each contest by the total order: lexsort takes the most significant column last.
+    order = np.lexsort((*(sortable(claims[name]) for name in reversed(ORDER)), contest))
     contest, kind, arrived = contest[order], _kinds(claims)[order], numpy_of(claims["arrival_ts"])[order]
     starts = np.flatnonzero(np.diff(contest, prepend=_NONE))
     winner = np.append(starts[1:], len(order)) - 1 if len(order) else starts

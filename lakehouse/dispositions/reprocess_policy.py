@@ -199,7 +199,7 @@ POLICIES: Mapping[ReprocessPolicyName, type[ReprocessPolicy]] = {
 def policy_of(contract: SourceContract) -> ReprocessPolicy:
     """The reprocess policy of a silver table, with its contract's settings for keys and files."""
     return POLICIES[contract.reprocess_policy](
-        by_sequence=bool(contract.order.sequence),
+        by_sequence=contract.by_sequence,
         one_event=contract.synthetic_key is not None,
         max_shrink=contract.materialization.max_shrink,
     )

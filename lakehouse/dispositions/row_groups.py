@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     Numbers: TypeAlias = NDArray[np.int64]
     Column: TypeAlias = pa.Array | pa.ChunkedArray
 
+#: Before every place of a value among others.
+_BEFORE_ALL = -1
 #: Above every line number of a file.
 _LINES = 1 << 40
 
@@ -84,6 +86,17 @@ def numpy_of(column: Column) -> NDArray[Any]:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
     return cast("NDArray[Any]", column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy())
+
+
+def sortable(column: Column) -> NDArray[Any]:
+    """Numbers in the order of a column's values: those of texts in the order of their UTF-8 bytes, NULL first."""
+    if not (pa.types.is_string(column.type) or pa.types.is_null(column.type)):
+        return numpy_of(column)
+    if column.null_count == len(column):
+        return np.zeros(len(column), np.int64)
+    distinct = pc.unique(column).drop_null()
+    in_order = distinct.take(pc.sort_indices(distinct))
+    return numpy_of(pc.fill_null(pc.index_in(column, value_set=in_order), _BEFORE_ALL))
 
 
 def _row_numbers(rows: pa.Table, ingestions: pa.Array) -> pa.Array:

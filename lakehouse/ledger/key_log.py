@@ -34,6 +34,7 @@ SCHEMA = pa.schema(
         ("kind", pa.string()),
         ("event_date", pa.date32()),
         ("source_sequence", pa.int64()),
+        ("source_order", pa.string()),
         ("arrival_ts", pa.timestamp("us", "UTC")),
         ("ingestion_id", pa.string()),
         ("line_number", pa.int64()),
@@ -86,6 +87,11 @@ def claims(bronze: pa.Table) -> pa.Table:
     retired = retired.append_column("kind", pa.repeat("retire", len(retired)))
     retired = retired.append_column("event_date", pa.nulls(len(retired), pa.date32()))
     return pa.concat_tables([same_key.cast(SCHEMA), retired.select(SCHEMA.names).cast(SCHEMA)])
+
+
+def typed(claims: pa.Table) -> pa.Table:
+    """Columns read from the log, with their types; one that is newer than the log is empty."""
+    return claims.cast(pa.schema([SCHEMA.field(name) for name in claims.column_names]))
 
 
 @row_writer.retried_on_conflict
@@ -143,8 +149,8 @@ def about(settings: Settings, source: str, columns: Sequence[str], keys: Collect
 
 def _about(table: DeltaTable, columns: Sequence[str], keys: pa.Array) -> pa.Table:
     if len(keys) > FEW_KEYS:  # they are in every row group
-        return table_io.read_version(table, columns, {"record_key": keys})
-    return data_files.with_texts(table, columns, "record_key", keys)
+        return typed(table_io.read_version(table, columns, {"record_key": keys}))
+    return typed(data_files.with_texts(table, columns, "record_key", keys))
 
 
 def about_keys_with(settings: Settings, source: str, columns: Sequence[str], where: table_io.Where) -> Iterator[pa.Table]:
@@ -161,7 +167,7 @@ def about_keys_with(settings: Settings, source: str, columns: Sequence[str], whe
         met = table_io.meeting(piece, where)
         if len(met) < len(piece):
             piece = piece.filter(pc.is_in(piece["record_key"], pc.unique(met["record_key"])))  # noqa: PLW2901
-        yield piece.select(list(columns))
+        yield typed(piece.select(list(columns)))
 
 
 def keys_at_most(settings: Settings, source: str, where: table_io.Where, count: int) -> pa.Array | None:

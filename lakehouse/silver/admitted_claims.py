@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+from pyspark.sql.pandas.types import from_arrow_type
 
 from lakehouse import locations
 from lakehouse.delta import table_io
@@ -41,6 +42,13 @@ def recorded(settings: Settings, source: str) -> Collection[str]:
     return ingestions.ingested(ingestions.all_of(settings, source)).keys()
 
 
+def key_log_of(spark: SparkSession, settings: Settings, source: str) -> DataFrame:
+    """The key log; a column that is newer than the log is empty."""
+    log = spark.read.format("delta").load(locations.key_log(settings, source))
+    new = [item for item in key_log.SCHEMA if item.name not in log.columns]
+    return log.withColumns({item.name: F.lit(None).cast(from_arrow_type(item.type)) for item in new})
+
+
 def about(spark: SparkSession, settings: Settings, source: str, keys: pa.Array) -> DataFrame:
     """All claims of recorded ingestions about some keys, read by this process."""
     found = key_log.about(settings, source, key_log.SCHEMA.names, keys)
@@ -51,7 +59,7 @@ def about(spark: SparkSession, settings: Settings, source: str, keys: pa.Array) 
 
 def about_keys_of(spark: SparkSession, settings: Settings, source: str, ingestion_ids: Collection[str]) -> DataFrame:
     """All claims of recorded ingestions about the keys that occur in these ingestions, found by tasks of Spark."""
-    log = spark.read.format("delta").load(locations.key_log(settings, source))
+    log = key_log_of(spark, settings, source)
     spoken_of = log.where(F.col("ingestion_id").isin(sorted(ingestion_ids))).select("record_key").distinct()
     wanted = log.where(F.col("ingestion_id").isin(sorted(recorded(settings, source))))
     return wanted.join(spoken_of, "record_key", "left_semi")
@@ -114,7 +122,7 @@ def with_staged(spark: SparkSession, log: DataFrame, settings: Settings, staged:
 
     :param staged: the lake of the stage; of its files, content that Bronze has already adds no claim.
     """
-    added = spark.read.format("delta").load(locations.key_log(staged, source)).select(*log.columns)
+    added = key_log_of(spark, staged, source).select(*log.columns)
     if table_io.open_table(locations.readings(staged, source), staged.storage_options) is None:
         return log.unionByName(added.where(F.col("ingestion_id").isin(ingestions.only_in(staged, settings, source))))
     rows = spark.read.format("delta").load(locations.readings(staged, source)).select(*ROW_ID)

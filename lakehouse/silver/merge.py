@@ -76,7 +76,7 @@ def state(
     :param until: use only rows that had arrived by then, even if other rows of their file arrived later.
     :param staged: the lake of a stage: its Bronze rows and their claims count as well.
     """
-    log = spark.read.format("delta").load(locations.key_log(settings, contract.dataset))
+    log = admitted_claims.key_log_of(spark, settings, contract.dataset)
     if ids is not None:
         log = admitted_claims.judged_as_then(spark, log, judgement_history.as_of(settings, contract.dataset, ids))
     log = log.where(
@@ -240,7 +240,7 @@ def _merge_source(
     """One row per key of some claims and day on which silver may hold it; see ``local_merge``."""
     places = claims_of_keys.where(_on(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
     counting = admitted_claims.admitted(spark, claims_of_keys, decisions.newest(settings, contract.dataset))
-    won = winners(counting, by_sequence=bool(contract.order.sequence)).join(places, "record_key")
+    won = winners(counting, by_sequence=contract.by_sequence).join(places, "record_key")
     won = won.withColumn("_lives", _lives(days) & (F.col("event_date") == F.col("_day")))
     rest = won.select("record_key", "_day", "_lives", "retired", *(F.col(name).alias(f"_{name}") for name in ORDER))
     rows = frames.sound_rows(spark, settings, contract, {"arrival_date": arrival_days}).withColumn("_present", F.lit(True))
@@ -259,7 +259,7 @@ def clauses(table: DeltaTable, contract: SourceContract, days: Collection[date])
     that the contract no longer has are emptied, so that no older value stays in them.
     """
     columns = [name for name, _ in silver_columns(contract)]
-    ours, theirs = (f"struct({', '.join(f'{prefix}{name}' for name in ORDER)})" for prefix in ("s._", "t."))
+    ours, theirs = (_order_of(prefix) for prefix in ("s._", "t."))
     newer = f"({ours} > {theirs} OR (s.retired AND {ours} <> {theirs}))"
     return MergeClauses(
         on=f"t.event_date IN ({spark_commits.day_literals(days)}) AND t.event_date = s._day AND t.record_key = s.record_key",
@@ -269,6 +269,12 @@ def clauses(table: DeltaTable, contract: SourceContract, days: Collection[date])
         columns=columns,
         emptied=[item.name for item in table.schema().fields if item.name not in columns],
     )
+
+
+def _order_of(prefix: str) -> str:
+    """The order of a row as one value; engines differ in how they compare NULL within it."""
+    columns = (f"coalesce({prefix}{name}, '')" if name == "source_order" else f"{prefix}{name}" for name in ORDER)
+    return f"struct({', '.join(columns)})"
 
 
 def _lives(days: Collection[date]) -> Column:

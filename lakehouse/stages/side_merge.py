@@ -48,8 +48,8 @@ def merge(
     source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
     where = {"event_date": days}
     live = table_io.read(locations.silver_of(settings, contract), columns, where, settings.storage_options)
-    if live is None:
-        live = arrow_schema(silver_columns(contract)).empty_table()
+    schema = arrow_schema(silver_columns(contract))
+    live = schema.empty_table() if live is None else live.cast(schema)
     path = locations.silver_of(stage, contract)
     properties = partition_writer.CHANGE_FEED
     table = spark_commits.table_of(stage, path, silver_columns(contract), "event_date", properties)

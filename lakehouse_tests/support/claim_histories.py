@@ -22,6 +22,8 @@ NOON = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
 DAYS = [date(2024, 1, day) for day in (1, 2, 3)]
 FILES = ["f2", "f1", "f3"]
 KEYS = ["a", "b", "c"]
+#: The last two are in another order by UTF-16.
+ORDERS = [None, None, "0a", "0a\x1f1", "\uffee", "\U0001f600"]
 STATUSES = ["admitted", "admitted", "admitted", "quarantined", "rejected", "dropped"]
 
 
@@ -60,6 +62,7 @@ def claim_histories(draw: st.DrawFn) -> ClaimHistory:
             "kind": kind,
             "event_date": day,
             "source_sequence": draw(st.integers(0, 2)) if policy.by_sequence else 0,
+            "source_order": draw(st.sampled_from(ORDERS)) if policy.by_sequence else None,
             "arrival_ts": NOON + timedelta(hours=draw(st.integers(0, 2))),
             "ingestion_id": file,
             "line_number": line,

@@ -29,6 +29,7 @@ def claims_table(claims_by_key: Mapping[str, Sequence[Claim]]) -> pa.Table:
             "kind": claim.kind,
             "event_date": claim.event_date,
             "source_sequence": claim.sequence,
+            "source_order": claim.source_order,
             "arrival_ts": claim.arrival_ts,
             "ingestion_id": claim.ingestion_id,
             "line_number": claim.line_number,

@@ -66,6 +66,7 @@ class Claim:
     ingestion_id: str
     line_number: int
     event_date: date | None
+    source_order: str | None = None
 
     @property
     def row(self) -> RowId:
@@ -73,9 +74,9 @@ class Claim:
         return self.ingestion_id, self.line_number
 
     @property
-    def order(self) -> tuple[int, datetime, str, int]:
+    def order(self) -> tuple[int, bytes, datetime, str, int]:
         """The place in the total order of R2; a greater one is newer."""
-        return self.sequence, self.arrival_ts, self.ingestion_id, self.line_number
+        return self.sequence, (self.source_order or "").encode(), self.arrival_ts, self.ingestion_id, self.line_number
 
     @property
     def lives(self) -> bool:
@@ -124,9 +125,8 @@ def outcomes(
     result: dict[RowId, Outcome] = {}
     contests: dict[Any, list[tuple[Claim, dict[str, Any]]]] = defaultdict(list)
     for row in log:
-        claim = Claim(
-            row["kind"], row["source_sequence"], row["arrival_ts"], row["ingestion_id"], row["line_number"], row["event_date"]
-        )
+        names = ("kind", "source_sequence", "arrival_ts", "ingestion_id", "line_number", "event_date", "source_order")
+        claim = Claim(*(row[name] for name in names))
         status, decision = AdmissionStatus(row["standing"]), decided.get(claim.row)
         disposition = status.barred_as if decision is None else decision.verdict.barred_as
         if disposition is not None:
@@ -216,10 +216,10 @@ def shares(
             count += admits or decision is not None  # it contained a rejected row: that must not bring an older one back
             accepted |= decision is not None and decision.admits and decision.about_file
             if admits:
-                order = row["source_sequence"], row["arrival_ts"]
+                order = row["source_sequence"], row["source_order"] or "", row["arrival_ts"]
                 newest = order if newest is None else max(newest, order)
         if newest is not None:
-            order = (newest[0], max(arrival for arrival, _ in rows), newest[1], delivery)
+            order = (*newest[:2], max(arrival for arrival, _ in rows), newest[2], delivery)
             by_day[day].append(Share(delivery, frozenset(row["ingestion_id"] for _, row in rows), count, order, accepted))
     return by_day
 

@@ -186,7 +186,7 @@ def _plain(source: SourceContract, column: str) -> list[str]:
     of_columns = {
         source.changes.is_correction: PLAIN["boolean"],
         source.dimension.valid_to: ["", *PLAIN["timestamp"], *PLAIN["date"]],
-        source.order.sequence: PLAIN["bigint"],
+        **{item.column: PLAIN["bigint"] for item in source.order.sequence},
     }
     return of_columns.get(column, PLAIN["string"])
 

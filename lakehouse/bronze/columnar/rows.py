@@ -87,11 +87,10 @@ class RowBuilder:
         if self._contract.is_dimension:
             ends["key_ends"] = pc.equal(op, "end")
             op = pc.if_else(ends["key_ends"], pc.if_else(correction, "correct", "insert"), op)
-        sequence = columns.typed(self._contract.order.sequence, "bigint")
-        if self._contract.order.sequence:
+        sequence = pa.repeat(pa.scalar(0, pa.int64()), count)
+        for item in self._contract.order.sequence:  # one, or none
+            sequence = columns.typed(item.column, "bigint")
             columns.require(pc.is_valid(sequence))
-        else:
-            sequence = pa.repeat(pa.scalar(0, pa.int64()), count)
         return {
             **ends,
             "change_op": op,

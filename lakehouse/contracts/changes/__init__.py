@@ -1,1 +1,1 @@
-"""What a source's contract says about changes: how a record marks one, their order, and how they become intervals."""
+"""What a source's contract says about changes: how a record marks one, their order, envelopes, and how they become intervals."""

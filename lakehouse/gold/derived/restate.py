@@ -19,8 +19,9 @@ from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReas
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.publication import restatement_reports, reverted_periods, write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
+from lakehouse.gold.publication.refused_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, again_on_conflict
-from lakehouse.gold.restatement.pending import find_refused, record_restatement
+from lakehouse.gold.restatement.pending import record_restatement
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from lakehouse.contracts.checks import GoldChecks
 from lakehouse.delta import change_feed, table_io
 from lakehouse.gold.publication import candidates, reverted_periods, write_audit_publish
 from lakehouse.gold.publication import checks as publication_checks
-from lakehouse.gold.restatement.pending import count_silver_rows
+from lakehouse.gold.restatement import lineage as restatement_lineage
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def of_checks(
     metric, starts = later.metric, [draft.start for draft in drafts]
     checks = metric.checks.model_copy(update={"change": []})
     trailing = write_audit_publish.trailing(settings, later, starts)
-    expected = count_silver_rows(settings, metric, starts)
+    expected = restatement_lineage.count_silver_rows(settings, metric, starts)
     for draft in drafts:
         row = numbers[draft.start].row
         signed_off = row["signed_off_by"] is not None

@@ -24,10 +24,11 @@ from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
 from lakehouse.gold.publication import restatement_reports, reverted_periods, write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
+from lakehouse.gold.publication.refused_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, SeriesSnapshot, again_on_conflict
 from lakehouse.gold.restatement import closing, incremental, metric_query
 from lakehouse.gold.restatement import lineage as restatement_lineage
-from lakehouse.gold.restatement.pending import count_silver_rows, find_refused, record_restatement
+from lakehouse.gold.restatement.pending import record_restatement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -94,7 +95,7 @@ def _publish_days(
     from_silver = [
         draft.start for draft in drafts if draft.lineage.silver_version == made_from.silver_version
     ]  # the numbers of other days are unchanged
-    expected = count_silver_rows(settings, series.metric, from_silver)
+    expected = restatement_lineage.count_silver_rows(settings, series.metric, from_silver)
     changed = metric_query.changed_since(settings, series.metric, versions) or _unfollowed(settings, series.metric)
     if changed is not None:
         msg = f"silver/{changed} kept changing while {series.name} was computed from it; run it again later"

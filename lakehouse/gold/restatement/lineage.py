@@ -6,12 +6,13 @@ A revision names its inputs, so that it can be reproduced (rule R10) and its cha
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
-from lakehouse.delta import commit_log, provenance, table_io
+from lakehouse.delta import commit_log, data_files, provenance, table_io
 from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse.ledger import applied_inputs, decisions, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.input_ids import is_manual_input
@@ -159,6 +160,15 @@ def trigger(settings: Settings, contract: SourceContract, first: int, last: int)
         by_hand,
         {day: RevisionReason(entry.published_as) for entry in requests for day in entry.touched_days},
     )
+
+
+def count_silver_rows(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, int]:
+    """How many Silver rows the number of each day covers, taken from the log."""
+    table = table_io.open_table(locations.silver_read(settings, metric), settings.storage_options)
+    if table is None or not days:
+        return {}
+    counts = Counter(data_files.rows_by_partition(table))
+    return {day: sum(counts[day - timedelta(days=back)] for back in range(metric.window)) for day in days}
 
 
 def undecided(settings: Settings, source: str, days: Collection[date] | None = None) -> dict[date, int]:

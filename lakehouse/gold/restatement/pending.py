@@ -6,9 +6,9 @@ periods belongs to ``days`` and ``rollups``, publishing them to ``publication.wr
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import date
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.periods import Kind
-from lakehouse.delta import change_feed, commit_log, data_files, table_io
+from lakehouse.delta import change_feed, commit_log, table_io
 from lakehouse.dimensions import changed_facts
 from lakehouse.dimensions.changed_facts import ChangedFacts
 from lakehouse.gold.derived import following
@@ -29,12 +29,11 @@ from lakehouse.ledger import applied_inputs, restatements
 from lakehouse.ledger.restatements import Restatement
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Mapping
+    from collections.abc import Collection, Mapping
     from datetime import datetime
 
     from deltalake import DeltaTable
 
-    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
@@ -213,44 +212,6 @@ def record_restatement(
         followed_dimensions=pending.dimensions if pending and complete else {},
     )
     restatements.record(settings, *following.entries(entry, pending.inputs if pending and complete else {}))
-
-
-class _EveryNumber:
-    """Contains every digest: what a reverted period refuses."""
-
-    def __contains__(self, content: object) -> bool:
-        return True
-
-
-def find_refused(
-    settings: Settings, series: Series, existing: pa.Table | None, starts: Collection[date]
-) -> dict[date, Container[str]]:
-    """Per period the digests of the numbers that were refused since its content was last published; all for a reverted period.
-
-    :param existing: all rows of these periods.
-    """
-    published: dict[date, datetime] = {}
-    names = [series.by, "revision", "is_latest", "adjustment", "published_at", "restated_on"]
-    for row in [] if existing is None else existing.select(names).to_pylist():
-        start, content_since = row[series.by], row["restated_on"]
-        if content_since is None and (row["revision"] == 1 or row["adjustment"]):
-            content_since = row["published_at"]
-        if content_since is not None and (start not in published or content_since > published[start]):
-            published[start] = content_since
-    refused: dict[date, set[str]] = defaultdict(set)
-    for entry in rejected_candidates.of(settings, series.name, starts):
-        if entry.period_start not in published or entry.dropped_at >= published[entry.period_start]:
-            refused[entry.period_start].add(entry.content)
-    return {**refused, **dict.fromkeys(reverted_periods.kept(settings, series.name, starts), _EveryNumber())}
-
-
-def count_silver_rows(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, int]:
-    """How many Silver rows the number of each day covers, taken from the log."""
-    table = table_io.open_table(locations.silver_read(settings, metric), settings.storage_options)
-    if table is None or not days:
-        return {}
-    counts = Counter(data_files.rows_by_partition(table))
-    return {day: sum(counts[day - timedelta(days=back)] for back in range(metric.window)) for day in days}
 
 
 def _changed_inputs(settings: Settings, series: Series) -> PendingRestatement:

@@ -13,8 +13,10 @@ from lakehouse.gold.derived import numbers as derived_numbers
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.publication import candidates, reverted_periods, write_audit_publish
 from lakehouse.gold.publication import checks as publication_checks
+from lakehouse.gold.publication.refused_numbers import find_refused
+from lakehouse.gold.restatement import lineage as restatement_lineage
 from lakehouse.gold.restatement import metric_query, rollup_totals
-from lakehouse.gold.restatement.pending import count_silver_rows, find_pending, find_refused
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.quality.check_result import CheckResult
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def check_gold(
     """Run the checks of candidates on the number that silver, or the inputs, give now for each event day that has rows."""
     if series.metric.is_derived:
         return _check_candidates(settings, series, _derived(settings, series, session, days), {})
-    counted = count_silver_rows(settings, series.metric, days)
+    counted = restatement_lineage.count_silver_rows(settings, series.metric, days)
     with_rows = [day for day in sorted(days) if counted.get(day)]
     numbers = metric_query.numbers(session(), settings, series.metric, with_rows) if with_rows else {}
     return _check_candidates(settings, series, numbers, counted)
@@ -86,7 +88,9 @@ def check_published(settings: Settings, series: Series, days: Collection[date]) 
     published = _published_rows(before)
     is_derived = series.metric.is_derived
     in_silver = (
-        derived_inputs.row_counts(settings, series, days) if is_derived else count_silver_rows(settings, series.metric, days)
+        derived_inputs.row_counts(settings, series, days)
+        if is_derived
+        else restatement_lineage.count_silver_rows(settings, series.metric, days)
     )
     check, upstream = (EQUALS_INPUTS, "its inputs count") if is_derived else (EQUALS_SILVER, "silver has")
     differing = [day for day in sorted(days) if published.get(day, 0) != in_silver.get(day, 0)]

@@ -16,8 +16,9 @@ from lakehouse import locations
 from lakehouse.contracts.series import source_read
 from lakehouse.delta import table_io
 from lakehouse.gold.publication import candidates
+from lakehouse.gold.publication.refused_numbers import find_refused
 from lakehouse.gold.restatement import lineage, metric_query
-from lakehouse.gold.restatement.pending import find_pending, find_refused
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.silver import merge as silver_merge
 
 if TYPE_CHECKING:

@@ -74,9 +74,9 @@ def values_of(contract: SourceContract, event: CorrectionEvent, settled_at: date
         changes.corrected_by: event.by,
         changes.correction_reason: event.reason,
         changes.corrected_field: ", ".join(sorted(event.values)) or None,
-        contract.order.sequence: fields.get(_SEQUENCE) or "0",
         ID_COLUMN: event.correction_id,
     }
+    by_column |= {item.column: fields.get(_SEQUENCE) or "0" for item in contract.order.sequence}  # one, or none
     columns = [*contract.columns_read, ID_COLUMN]
     return {column: by_column.get(column) for column in columns}
 

@@ -23,7 +23,7 @@ from deltalake import CommitProperties, PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from lakehouse import locations
+from lakehouse import lake_tables, locations
 from lakehouse.delta import leases, table_io
 from lakehouse.delta.delta_rs_internals import listed_files
 from lakehouse.delta.storage import Storage
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts import Catalog
-    from lakehouse.locations import LakeTable
+    from lakehouse.lake_tables import LakeTable
     from lakehouse.operations.maintenance.readers import ReaderNeeds
     from lakehouse.operations.maintenance.rules import Crowd
     from lakehouse.settings import Settings
@@ -97,7 +97,7 @@ def maintain(
             "set LAKEHOUSE_RETENTION_HOURS to less if all of them finish sooner"
         )
         raise MaintenanceError(msg)
-    by_name = {f"{table}": table for table in locations.tables(catalog)}
+    by_name = {f"{table}": table for table in lake_tables.tables(catalog)}
     if unknown := [name for name in only if name not in by_name]:
         msg = f"no contract describes {', '.join(unknown)}; known are {', '.join(by_name)}"
         raise MaintenanceError(msg)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.locations import LakeTable
+    from lakehouse.lake_tables import LakeTable
     from lakehouse.settings import Settings
 
 #: Operations that change no row.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from lakehouse import locations
+from lakehouse import lake_tables, locations
 from lakehouse.contracts.series import Series
 from lakehouse.delta import commit_log, table_io
 from lakehouse.gold.restatement.pending import find_pending
@@ -55,7 +55,7 @@ def maintained(reproducible: ReproducibleLake, *only: str) -> dict[str, Upkeep]:
 def contents(reproducible: ReproducibleLake) -> dict[str, Any]:
     """Every row of every table, whatever files it is in."""
     rows_by_table = {}
-    for table in locations.tables(reproducible.catalog):
+    for table in lake_tables.tables(reproducible.catalog):
         rows = table_io.read(table.path(reproducible.settings))
         if rows is not None:
             rows_by_table[f"{table}"] = sorted(map(repr, rows.to_pylist()))

@@ -1,0 +1,76 @@
+"""Every table of the lakehouse that the contracts describe; its address is in ``locations``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakehouse import locations
+from lakehouse.contracts.series import Series
+
+if TYPE_CHECKING:
+    from lakehouse.contracts import Catalog
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+_LAYERS = ("bronze", "silver", "gold", "ops")
+_KEYS = "_keys"
+#: Layer and suffix of the tables that every source has, besides silver.
+_SOURCE_TABLES = (
+    *(("bronze", suffix) for suffix in ("", "_decisions", "_redactions", "_readings")),
+    ("silver", "_quarantine"),
+    *(("ops", suffix) for suffix in (_KEYS, "_dispositions", "_overruled")),
+)
+#: The tables in ``ops`` that all sources and metrics share.
+_SHARED_TABLES = (
+    *("ingestions", "applications", "operations", "late_arrival_audit", "restatements", "publications", "inputs", "dropped"),
+    *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "event_watermarks"),
+    *("watermark_keys", "missing_inputs", "tokens", "snapshots", "reverts", "corrections", "stages", "audit_notifications"),
+    "restatement_reports",
+)
+
+
+@dataclass(frozen=True)
+class LakeTable:
+    """A table that the contracts describe, whether it exists yet or not.
+
+    :param silver_of: the contract of the table, of a source's silver tables only.
+    :param series: the series, of a table of published numbers only.
+    :param sorted_by: the column by which maintenance sorts the rows, so that a look-up reads a part of each file.
+    """
+
+    layer: str
+    name: str
+    silver_of: SourceContract | None = None
+    series: Series | None = None
+    sorted_by: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.layer}/{self.name}"
+
+    def path(self, settings: Settings) -> str:
+        """The address of the table."""
+        return settings.table(self.layer, self.name)
+
+
+def tables(catalog: Catalog) -> list[LakeTable]:
+    """Every table that the contracts of a catalog describe, by layer and name; other tables in the folders are not listed."""
+    silver = [contract for source in catalog.sources.values() for contract in source.silver_tables]
+    listed = [LakeTable("silver", contract.silver_table, silver_of=contract) for contract in silver]
+    listed += [
+        LakeTable(layer, f"{source}{suffix}", sorted_by="record_key" if suffix == _KEYS else None)
+        for source in catalog.sources
+        for layer, suffix in _SOURCE_TABLES
+    ]
+    for source, contract in catalog.sources.items():
+        if contract.is_dimension:
+            listed += [LakeTable("silver", f"{source}_intervals", sorted_by="dimension_key")]
+            listed += [LakeTable("ops", f"{source}_by_key", sorted_by="dimension_key")]
+    joined = ((locations.silver_name(metric), on) for metric in catalog.metrics.values() for on in metric.joined_on)
+    indexed = {locations.fact_index_name(silver, on) for silver, on in joined}
+    listed += [LakeTable("ops", name, sorted_by="join_key") for name in indexed]
+    for daily in map(Series, catalog.metrics.values()):
+        for series in (daily, *daily.rollups):
+            listed += [LakeTable("gold", series.name, series=series), LakeTable("gold", f"{series.name}_candidates")]
+    listed += [LakeTable("ops", name) for name in _SHARED_TABLES]
+    return sorted(listed, key=lambda table: (_LAYERS.index(table.layer), table.name))

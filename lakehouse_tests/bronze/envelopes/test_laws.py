@@ -1,0 +1,50 @@
+"""A history of a table, written as any change feed and in any order, gives the rows of the table; without Spark."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse.bronze.delivery_reader import rows_by_columns
+from lakehouse.delta.columns import arrow_schema, bronze_columns
+from lakehouse.dispositions import contests
+from lakehouse.ledger import key_log
+from lakehouse.ledger.row_states import AdmissionStatus
+from lakehouse_tests.support.both_readers import DELIVERY
+from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.row_histories import FEEDS, Feed, RowState, files_of, row_histories, table_after
+
+
+def living_rows(feed: Feed, files: list[bytes]) -> dict[int, RowState]:
+    """What silver would hold, from the claims of the rows of files."""
+    contract = feed.contract
+    batches: list[pa.RecordBatch] = []
+    for place, content in enumerate(files):
+        batches += rows_by_columns(contract, replace(DELIVERY, ingestion_id=f"{place}"), io.BytesIO(content))
+    rows = pa.Table.from_batches(batches, arrow_schema(bronze_columns(contract)))
+    assert rows["malformed_reason"].null_count == len(rows), rows["malformed_reason"]
+    judgement = {"standing": AdmissionStatus.ADMITTED.value}
+    for name in key_log.JUDGED:
+        field = key_log.SCHEMA.field(name)
+        rows = rows.append_column(field, pa.repeat(pa.scalar(judgement.get(name), field.type), len(rows)))
+    claims = key_log.claims(rows.select([*key_log.BRONZE_COLUMNS, *key_log.JUDGED]))
+    won = contests.winners(claims, by_sequence=contract.by_sequence).to_pylist()
+    places = {(row["ingestion_id"], row["line_number"], row["record_key"]): row for row in rows.to_pylist()}
+    living = [
+        places[row["ingestion_id"], row["line_number"], row["record_key"]] for row in won if row["kind"] in contests.LIVING_KINDS
+    ]
+    return {row["id"]: RowState(row["id"], row["amount"], row["event_date"]) for row in living}
+
+
+@pytest.mark.parametrize("name", FEEDS)
+@derandomized(60)
+@given(data=st.data())
+def test_a_history_in_any_order_gives_the_rows_of_the_table(name: str, data: st.DataObject) -> None:
+    feed = FEEDS[name]
+    history = data.draw(row_histories())
+    assert living_rows(feed, data.draw(files_of(feed, history))) == table_after(history)
