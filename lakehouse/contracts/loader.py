@@ -48,6 +48,10 @@ class Catalog:
         """The metrics that read the silver table of ``source``."""
         return [metric for metric in self.metrics.values() if metric.source == source]
 
+    def metrics_following(self, source: str) -> list[MetricContract]:
+        """The metrics whose numbers change with a source: those that read it, and those that join it as a dimension."""
+        return [metric for metric in self.metrics.values() if metric.source == source or source in metric.dimensions]
+
 
 def load_contract(path: Path) -> Contract:
     """Read one contract.
@@ -120,11 +124,18 @@ def _parsed(path: Path) -> tuple[Any, yaml.Node | None]:
 
 
 class ContractYaml(yaml.SafeLoader):
-    """The YAML of contracts. Dates stay text: the models parse them and name the field that holds an impossible one."""
+    """The YAML of contracts. Dates stay text: the models parse them and name the field that holds an impossible one.
+
+    So do ``on`` and ``off``: ``on`` is a key of joins, and the models read both as booleans where one is wanted.
+    """
 
 
 ContractYaml.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    first: [
+        (tag, pattern)
+        for tag, pattern in resolvers
+        if not (tag.endswith(":timestamp") or (tag.endswith(":bool") and first in {"o", "O"}))
+    ]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 

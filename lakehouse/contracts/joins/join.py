@@ -64,13 +64,13 @@ def clashes(joins: Sequence[Join], taken: Collection[str]) -> list[str]:
         earlier = {brought[name] for name in join.on if name in brought}
         if earlier and (len(earlier) > 1 or not all(name in brought for name in join.on)):
             found.append(
-                f"joins.{position}.on: {', '.join(join.on)} come from different tables; join on columns of the source, or on "
-                "columns of one earlier join"
+                f"joins: {join.dimension}: {', '.join(join.on)} come from different tables; join on columns of the source, or "
+                "on columns of one earlier join"
             )
         for name in join.names:
             if name in taken or name in brought:
                 found.append(
-                    f"joins.{position}.columns: the name {name!r} is taken; give the column another one, as in '{{{name}: "
+                    f"joins: {join.dimension}: the name {name!r} is taken; give the column another one, as in '{{{name}: "
                     f"{join.dimension}_{name}}}'"
                 )
             brought[name] = position

@@ -46,7 +46,7 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
 
     @dg.asset(
         key=key,
-        deps=[dg.AssetDep(["silver", metric.source], partition_mapping=mapping)],
+        deps=[dg.AssetDep(["silver", metric.source], partition_mapping=mapping), *map(_dimension, metric.dimensions)],
         partitions_def=event_days(contract),
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
@@ -108,6 +108,11 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
         yield from run_events.report(context, key, {start: _metadata(done, start, waits_for) for start in wanted}, done.outcomes)
 
     return rollup_of_metric
+
+
+def _dimension(name: str) -> dg.AssetDep:
+    """Any day of a dimension may hold the attributes of a fact."""
+    return dg.AssetDep(["silver", name], partition_mapping=dg.AllPartitionMapping())
 
 
 def _covered_days() -> dg.TimeWindowPartitionMapping:

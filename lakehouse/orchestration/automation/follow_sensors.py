@@ -76,12 +76,16 @@ def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContr
 
     read = [locations.silver_read(settings, metric), locations.gold(settings, Series(metric))]
     read += [locations.restatements(settings), locations.reverts(settings)]
+    read += [locations.intervals(settings, dimension) for dimension in metric.dimensions]
+    changes = " and ".join(
+        [f"days of silver/{locations.silver_name(metric)}", *(f"attributes of {name}" for name in metric.dimensions)]
+    )
     return _sensor_of_one_run(
         settings,
         metric.source,
         f"restate_{metric.name}",
         gold_key(metric.name),
-        f"Changed days of silver/{locations.silver_name(metric)} start gold/{metric.name} for the days that they affect.",
+        f"Changed {changes} start gold/{metric.name} for the days that they affect.",
         look,
         lambda settings: state_of(settings, read, list(catalog.metrics.values())),
         nothing="gold follows silver",
