@@ -53,7 +53,7 @@ Numbers = dict[date, dict[Any, tuple[Any, ...]]]
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact; the one that arrives last under a key holds."""
+    """A fact; of those under a key the newest holds."""
 
     key: str
     amount: int
@@ -98,7 +98,9 @@ class JoinedHistory:
     settings: Settings
     spark: Any
     metrics: list[MetricContract] = field(
-        default_factory=lambda: [MetricContract.model_validate({"source": "events", **one}) for one in (BY_TIER, TWO_DAYS)]
+        default_factory=lambda: [
+            MetricContract.model_validate({"source": "events", **definition}) for definition in (BY_TIER, TWO_DAYS)
+        ]
     )
     facts: dict[str, Fact] = field(default_factory=dict)
     changes: list[DimensionRecord] = field(default_factory=list)
@@ -106,8 +108,8 @@ class JoinedHistory:
 
     def __post_init__(self) -> None:
         self.sources: dict[str, SourceContract] = {"events": facts(), "customers": CUSTOMERS}
-        self.metrics = [completed(one, self.sources) for one in self.metrics]
-        self.catalog = Catalog(self.sources, {one.name: one for one in self.metrics})
+        self.metrics = [completed(definition, self.sources) for definition in self.metrics]
+        self.catalog = Catalog(self.sources, {definition.name: definition for definition in self.metrics})
 
     def session(self) -> Any:
         return self.spark
@@ -138,28 +140,30 @@ class JoinedHistory:
         Ingest(self.settings, contract, self.session, "run").day(ARRIVES)
         waiting = applied_inputs.pending(self.settings, source)
         if waiting:
-            joined = [one for one in self.metrics if one.source == source]
+            joined = [definition for definition in self.metrics if definition.source == source]
             silver_update.update(self.settings, contract, self.session, waiting, "run", joined)
         return self.publish()
 
     def publish(self) -> list[set[date]]:
         restated = []
-        for one in self.metrics:
-            series, contract = Series(one), self.sources["events"]
-            contract_history.remember(self.settings, one, contract)
+        for definition in self.metrics:
+            series, contract = Series(definition), self.sources["events"]
+            contract_history.remember(self.settings, definition, contract)
             pending = find_pending(self.settings, series)
             done = restatement_days.restate(self.settings, contract, series, self.session, pending.starts, Run("run"), pending)
             restated.append(done.days)
         return restated
 
-    def published(self, one: MetricContract) -> Numbers:
+    def published(self, definition: MetricContract) -> Numbers:
         """What readers see; a day without facts is left out."""
-        numbers = table_io.read(locations.gold(self.settings, Series(one)))
+        numbers = table_io.read(locations.gold(self.settings, Series(definition)))
         shown: Numbers = defaultdict(dict)
-        names = [*(measure.name for measure in one.measures), "row_count"]
+        names = [*(measure.name for measure in definition.measures), "row_count"]
         for row in [] if numbers is None else numbers.to_pylist():
             if row["is_latest"] and row["row_count"]:
-                shown[row["event_date"]][row[one.grain[0]] if one.grain else None] = tuple(row[name] for name in names)
+                shown[row["event_date"]][row[definition.grain[0]] if definition.grain else None] = tuple(
+                    row[name] for name in names
+                )
         return dict(shown)
 
     def by_tier(self) -> Numbers:
@@ -192,19 +196,19 @@ class JoinedHistory:
         return (fact for fact in self.facts.values() if fact.op != "delete")
 
     def _attributes(self, fact: Fact) -> tuple[Any, Any, Any]:
-        found = [one for one in valid_at(self.changes, fact.at) if one.key == fact.customer]
+        found = [interval for interval in valid_at(self.changes, fact.at) if interval.key == fact.customer]
         return (found[0].tier, found[0].region, found[0].email) if found else ("unknown",) * 3
 
-    def revisions(self, one: MetricContract) -> set[tuple[date, int]]:
-        found = table_io.read(locations.gold(self.settings, Series(one)), ["event_date", "revision"])
+    def revisions(self, definition: MetricContract) -> set[tuple[date, int]]:
+        found = table_io.read(locations.gold(self.settings, Series(definition)), ["event_date", "revision"])
         return set() if found is None else {(row["event_date"], row["revision"]) for row in found.to_pylist()}
 
     def unlike_published(self) -> list[Any]:
         """The revisions that are not made again as they were published."""
         unlike = []
-        for one in self.metrics:
-            for start, revision in sorted(self.revisions(one)):
-                made = reproduce.reproduce(self.settings, self.catalog, Series(one), start, revision, self.session)
+        for definition in self.metrics:
+            for start, revision in sorted(self.revisions(definition)):
+                made = reproduce.reproduce(self.settings, self.catalog, Series(definition), start, revision, self.session)
                 if not made.equal:
-                    unlike.append((one.name, start, revision, made.differences))
+                    unlike.append((definition.name, start, revision, made.differences))
         return unlike
