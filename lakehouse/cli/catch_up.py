@@ -26,7 +26,7 @@ def is_behind(settings: Settings, catalog: Catalog, source: str) -> bool:
 
     if applied_inputs.pending_manual_inputs(settings, source):
         return True
-    metrics = [*catalog.metrics_of(source), *catalog.derived_of(source)]
+    metrics = catalog.metrics_following(source)
     return any(find_pending(settings, served_version.daily(settings, catalog, metric)).starts for metric in metrics)
 
 

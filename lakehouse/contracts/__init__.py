@@ -4,8 +4,9 @@ The models, the loader with its errors (file, line, field) and the bundled examp
 belongs to the capability that does it.
 """
 
-from lakehouse.contracts.loader import Catalog, ContractError, load_catalog, load_contract
+from lakehouse.contracts.loader import Catalog, load_catalog, load_contract
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.source import SourceContract
+from lakehouse.contracts.yaml_files.yaml_file import ContractError
 
 __all__ = ["Catalog", "ContractError", "MetricContract", "SourceContract", "load_catalog", "load_contract"]

@@ -5,37 +5,27 @@ The keys of a contract and their meaning are in the modules of its parts (``sour
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from lakehouse.contracts.derived import resolution
 from lakehouse.contracts.joins.fit import misfits
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.source import SourceContract
-from lakehouse.errors import LakehouseError
+from lakehouse.contracts.yaml_files import yaml_file
+from lakehouse.contracts.yaml_files.yaml_file import ContractError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from pydantic_core import ErrorDetails
+    import yaml
 
 Contract = SourceContract | MetricContract
 Model = TypeVar("Model", bound=BaseModel)
-_FIELD = re.compile(r"([a-z_]+(?:\.[a-z_]+)*): ")
-
-
-class ContractError(LakehouseError):
-    """A contract that cannot be used. The text lists every mistake as ``file:line: field: what to do``."""
-
-    def __init__(self, mistakes: Iterable[str]) -> None:
-        self.mistakes = list(mistakes)
-        super().__init__("\n".join(self.mistakes))
 
 
 @dataclass(frozen=True)
@@ -57,13 +47,18 @@ class Catalog:
         """The metrics that are made of those of a source, directly or not; each after its inputs."""
         return resolution.downstream(self.metrics, [metric.name for metric in self.metrics_of(source)])
 
+    def metrics_following(self, source: str) -> list[MetricContract]:
+        """The metrics whose numbers change with a source: those that read it or join it, and what is made of them."""
+        read = [*self.metrics_of(source), *(metric for metric in self.metrics.values() if source in metric.dimensions)]
+        return [*read, *resolution.downstream(self.metrics, [metric.name for metric in read])]
+
 
 def load_contract(path: Path) -> Contract:
     """Read one contract.
 
     :raises ContractError: with one line per mistake.
     """
-    content, tree = _parsed(path)
+    content, tree = yaml_file.parsed(path)
     if not isinstance(content, dict):
         raise ContractError([f"{path}:1: a contract is a mapping with 'dataset:' or 'metric:'"])
     kind: type[Contract]
@@ -71,7 +66,7 @@ def load_contract(path: Path) -> Contract:
         kind = MetricContract
         mistakes = resolution.of_keys(content)
         if mistakes:
-            raise ContractError(f"{path}:{_line(tree, (key,))}: {key}: {text}" for key, text in mistakes.items())
+            raise ContractError(f"{path}:{yaml_file.line_of(tree, (key,))}: {key}: {text}" for key, text in mistakes.items())
     elif "dataset" in content:
         kind = SourceContract
     else:
@@ -85,7 +80,7 @@ def load_model(path: Path, kind: type[Model], known_keys: str) -> Model:
     :param known_keys: the page that lists the keys of such a file.
     :raises ContractError: with one line per mistake.
     """
-    content, tree = _parsed(path)
+    content, tree = yaml_file.parsed(path)
     return _validated(path, {} if content is None else content, tree, kind, known_keys)
 
 
@@ -96,68 +91,11 @@ def _validated(
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        problems = [_located(problem, known_keys) for problem in error.errors()]
-        mistakes = [(_in_file(tree, location), text) for location, text in problems]
-        raise ContractError(f"{path}:{_line(tree, where)}: {_where(where)}{text}" for where, text in mistakes) from None
-
-
-def _parsed(path: Path) -> tuple[Any, yaml.Node | None]:
-    """The content of a YAML file, and its node tree, which has the line numbers.
-
-    :raises ContractError: if the file is not valid YAML or a mapping repeats a key.
-    """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ContractError([f"{path}: cannot be read: {error.strerror}"]) from None
-    try:
-        text = data.decode()
-        tree = yaml.compose(text, Loader=ContractYaml)
-        content = yaml.load(text, Loader=ContractYaml)  # noqa: S506 (a SafeLoader)
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ContractError([f"{path}:{line}: not valid UTF-8; save the file as UTF-8"]) from None
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ContractError([f"{path}:{line}: not valid YAML: {error.problem or error.context}"]) from None
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise ContractError([f"{path}:{line}: not valid YAML: {error.reason}"]) from None
-    except (RecursionError, ValueError, yaml.YAMLError) as error:
-        raise ContractError([f"{path}:1: not valid YAML: {error}"]) from None
-    repeated = _repeated_keys(tree)
-    if repeated:
-        raise ContractError(f"{path}:{key.start_mark.line + 1}: {key.value}: is given twice; keep one" for key in repeated)
-    return content, tree
-
-
-class ContractYaml(yaml.SafeLoader):
-    """The YAML of contracts. Dates stay text: the models parse them and name the field that holds an impossible one."""
-
-
-ContractYaml.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def _repeated_keys(tree: yaml.Node | None) -> list[yaml.ScalarNode]:
-    repeated: list[yaml.ScalarNode] = []
-    pending = [tree]
-    seen: set[int] = set()  # an alias leads to a node that was visited, possibly in a cycle
-    while pending:
-        node = pending.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            pending += node.value
-        elif isinstance(node, yaml.MappingNode):
-            pending += [value for _, value in node.value]
-            keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-            first = {key.value: key for key in reversed(keys)}
-            repeated += [key for key in keys if key is not first[key.value]]
-    return sorted(repeated, key=lambda key: key.start_mark.line)
+        problems = [yaml_file.located(problem, known_keys) for problem in error.errors()]
+        mistakes = [(yaml_file.in_file(tree, location), text) for location, text in problems]
+        raise ContractError(
+            f"{path}:{yaml_file.line_of(tree, where)}: {yaml_file.as_prefix(where)}{text}" for where, text in mistakes
+        ) from None
 
 
 def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
@@ -199,7 +137,7 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
         if metric.rows is not None and metric.source in catalog.sources and not _is_append(catalog.sources[metric.source])
     ]
     mistakes += [
-        f"{origin[metric.name]}:{_line(_parsed(origin[metric.name])[1], where)}: {_where(where)}{text}"
+        f"{origin[metric.name]}:{_line_of(origin[metric.name], *where)}: {yaml_file.as_prefix(where)}{text}"
         for metric in catalog.metrics.values()
         if metric.source in catalog.sources
         for where, text in misfits(metric, catalog.sources)
@@ -207,7 +145,7 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
     resolved, unfit = resolution.resolved(catalog.metrics)
     for one in unfit:
         path = origin[one.metric]
-        mistakes.append(f"{path}:{_line_of(path, *one.location)}: {_where(one.location)}{one.text}")
+        mistakes.append(f"{path}:{_line_of(path, *one.location)}: {yaml_file.as_prefix(one.location)}{one.text}")
     if mistakes:
         raise ContractError(mistakes)
     catalog.metrics.update(resolved)
@@ -234,63 +172,5 @@ def bundled_folder() -> Path:
     return Path(str(resources.files("lakehouse.contracts") / "bundled"))
 
 
-def _line_of(path: Path, *location: str) -> int:
-    return _line(_parsed(path)[1], location)
-
-
-def _line(tree: yaml.Node | None, location: tuple[int | str, ...]) -> int:
-    """The line (from 1) of the deepest node on the path ``location`` that exists in the file."""
-    node, line = tree, 1
-    for step in location:
-        if isinstance(node, yaml.MappingNode):
-            pair = next(((key, value) for key, value in node.value if key.value == str(step)), None)
-            if pair is None:
-                break
-            line, node = pair[0].start_mark.line + 1, pair[1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-            node = node.value[step]
-            line = node.start_mark.line + 1
-        else:
-            break
-    return line
-
-
-def _in_file(tree: yaml.Node | None, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """A location without the words by which pydantic tells the forms of a section apart, such as its ``strategy``.
-
-    These words are values in the file, not keys.
-    """
-    node, steps = tree, list[int | str]()
-    for place, step in enumerate(location):
-        values = {key.value: value for key, value in node.value} if isinstance(node, yaml.MappingNode) else {}
-        is_value = any(isinstance(value, yaml.ScalarNode) and value.value == step for value in values.values())
-        if is_value and step not in values and place < len(location) - 1:
-            continue
-        steps.append(step)
-        if isinstance(node, yaml.SequenceNode):
-            node = node.value[step] if isinstance(step, int) and step < len(node.value) else None
-        else:
-            node = values.get(step)
-    return tuple(steps)
-
-
-def _where(location: tuple[int | str, ...]) -> str:
-    return ".".join(str(step) for step in location) + ": " if location else ""
-
-
-def _located(problem: ErrorDetails, known_keys: str) -> tuple[tuple[int | str, ...], str]:
-    """The location of a mistake and its message. Validators of several fields name the field at the start of the message."""
-    message = _plain(problem["msg"], known_keys)
-    field_name = _FIELD.match(message)
-    if field_name:
-        return (*problem["loc"], *field_name[1].split(".")), message[field_name.end() :]
-    return problem["loc"], message
-
-
-def _plain(message: str, known_keys: str) -> str:
-    """A message of pydantic, worded for the author of a YAML file."""
-    return (
-        message.removeprefix("Value error, ")
-        .replace("Extra inputs are not permitted", f"unknown key; {known_keys} lists the known ones")
-        .replace("Field required", "is missing")
-    )
+def _line_of(path: Path, *location: int | str) -> int:
+    return yaml_file.line_of(yaml_file.parsed(path)[1], location)

@@ -70,7 +70,7 @@ def since(settings: Settings, metric: MetricContract, first: Mapping[str, int]) 
     :raises ForgottenFeedError: if a change feed no longer reaches back.
     :raises ManyChangesError: if more than :data:`MOST_CHANGES` intervals have changed.
     """
-    found = ChangedFacts()
+    changed = ChangedFacts()
     for join in metric.joins:
         ranges = _changed_ranges(settings, join, first[join.dimension])
         if not len(ranges):
@@ -79,11 +79,11 @@ def since(settings: Settings, metric: MetricContract, first: Mapping[str, int]) 
         origins = [pa.array([], pa.int64())]
         for facts, origin in _facts_in(settings, metric, on, concerned):
             origins.append(pc.unique(origin))
-            _count(found, join, facts, ranges.select(["was", "is"]).take(origin))
+            _count(changed, join, facts, ranges.select(["was", "is"]).take(origin))
         counting = ranges.take(pc.unique(pa.concat_arrays(origins)).sort())
-        found.in_all += len(counting)
-        found.changes += list(_told(join, counting.slice(0, _SHOWN)))[: _SHOWN - len(found.changes)]
-    return found
+        changed.in_all += len(counting)
+        changed.changes += list(_told(join, counting.slice(0, _SHOWN)))[: _SHOWN - len(changed.changes)]
+    return changed
 
 
 def _changed_ranges(settings: Settings, join: Join, first: int) -> pa.Table:
@@ -137,16 +137,16 @@ def _facts_in(
         yield piece.filter(place.is_valid()), ranges["origin"].take(place.drop_null()).combine_chunks()
 
 
-def _count(found: ChangedFacts, join: Join, facts: pa.Table, changes: pa.Table) -> None:
-    """Add facts to those that were found; the change of each is at its position."""
+def _count(changed: ChangedFacts, join: Join, facts: pa.Table, changes: pa.Table) -> None:
+    """Add facts to those that were changed; the change of each is at its position."""
     for row in pc.value_counts(facts["event_date"]).to_pylist():
-        found.rows[row["values"]] += row["counts"]
+        changed.rows[row["values"]] += row["counts"]
     for column, _ in join.attributes:
         days = facts["event_date"].filter(_differs(changes, column))
         for row in pc.value_counts(days).to_pylist():
-            found.attributes[row["values"]][f"{column} of {join.dimension}"] += row["counts"]
+            changed.attributes[row["values"]][f"{column} of {join.dimension}"] += row["counts"]
     for day, own in table_io.split(facts.select(["event_date", "record_key"]), "event_date").items():
-        found.keys[day] += own["record_key"].slice(0, max(0, _SAMPLE - len(found.keys[day]))).to_pylist()
+        changed.keys[day] += own["record_key"].slice(0, max(0, _SAMPLE - len(changed.keys[day]))).to_pylist()
 
 
 def _differs(changes: pa.Table, column: str) -> pa.ChunkedArray:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from lakehouse.contracts.loader import ContractError, ContractYaml, load_contract
+from lakehouse.contracts.loader import load_contract
 from lakehouse.contracts.source import SourceContract
+from lakehouse.contracts.yaml_files.yaml_file import ContractError, ContractYaml
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:

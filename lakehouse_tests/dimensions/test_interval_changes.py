@@ -42,13 +42,13 @@ def intervals(history: History) -> list[dict[str, Any]]:
 
 
 def valid(rows: list[dict[str, Any]], key: str, when: datetime) -> Attributes | None:
-    found = [
+    covering = [
         (row["tier"], row["level"])
         for row in rows
         if row["dimension_key"] == key and row["valid_from"] <= when and (row["valid_to"] is None or when < row["valid_to"])
     ]
-    assert len(found) <= 1
-    return found[0] if found else None
+    assert len(covering) <= 1
+    return covering[0] if covering else None
 
 
 SCHEMA = pa.schema(
@@ -100,13 +100,13 @@ def test_a_time_lies_in_a_range_exactly_if_an_attribute_differs_at_it(before: Hi
 questions = st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.sampled_from(TIMES)), max_size=6)
 
 
-@given(history=histories, asked=questions)
-def test_the_covering_range_of_a_time_is_found(history: History, asked: list[tuple[str | None, int]]) -> None:
+@given(history=histories, questions_asked=questions)
+def test_the_covering_range_of_a_time_is_found(history: History, questions_asked: list[tuple[str | None, int]]) -> None:
     rows = intervals(history)
-    keys = pa.chunked_array([pa.array([key for key, _ in asked], pa.string())])
-    times = pa.chunked_array([pa.array([at(number) for _, number in asked], interval_changes.TIME)])
+    keys = pa.chunked_array([pa.array([key for key, _ in questions_asked], pa.string())])
+    times = pa.chunked_array([pa.array([at(number) for _, number in questions_asked], interval_changes.TIME)])
     places = interval_changes.covering(keys, times, table(rows)).to_pylist()
-    for (key, number), place in zip(asked, places):
+    for (key, number), place in zip(questions_asked, places):
         expected = None if key is None else valid(rows, key, BEGIN + timedelta(days=number))
         assert (None if place is None else (rows[place]["tier"], rows[place]["level"])) == expected
         assert place is None or rows[place]["dimension_key"] == key
@@ -116,8 +116,8 @@ def test_the_covering_range_of_a_time_is_found(history: History, asked: list[tup
 def test_times_overlap_with_a_range_exactly_if_one_of_them_lies_in_it(history: History, key: str, ends: tuple[int, int]) -> None:
     rows, (least, greatest) = intervals(history), sorted(ends)
     given_times = [pa.chunked_array([pa.array([at(number)], interval_changes.TIME)]) for number in (least, greatest)]
-    [found] = interval_changes.overlapping(pa.chunked_array([pa.array([key])]), *given_times, table(rows)).to_pylist()
-    assert found == any(valid(rows, key, BEGIN + timedelta(days=number)) for number in range(least, greatest + 1))
+    [covering] = interval_changes.overlapping(pa.chunked_array([pa.array([key])]), *given_times, table(rows)).to_pylist()
+    assert covering == any(valid(rows, key, BEGIN + timedelta(days=number)) for number in range(least, greatest + 1))
 
 
 @given(customers=histories, tiers=histories)
@@ -132,14 +132,14 @@ def test_the_parts_within_ranges_of_another_key_are_those_of_both(customers: His
             value = valid(rows, key, when)
             other = named[value[0]] if value is not None else None
             expected = None if other is None else valid(ranges, other, when)
-            found = [
+            covering = [
                 (ranges[part["range"]]["tier"], ranges[part["range"]]["level"])
                 for part in parts
                 if part["dimension_key"] == key
                 and part["valid_from"] <= when
                 and (part["valid_to"] is None or when < part["valid_to"])
             ]
-            assert found == ([] if expected is None else [expected])
+            assert covering == ([] if expected is None else [expected])
 
 
 def test_an_interval_that_only_another_column_distinguishes_is_no_change() -> None:

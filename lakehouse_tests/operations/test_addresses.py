@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.contracts.loader import ContractError
+from lakehouse.contracts.yaml_files.yaml_file import ContractError
 from lakehouse.operations.addresses import directory
 
 if TYPE_CHECKING:

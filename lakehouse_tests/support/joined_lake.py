@@ -80,7 +80,7 @@ class JoinedLake:
     delivered: int = 0
 
     def __post_init__(self) -> None:
-        self.metrics = [completed(one, self.sources) for one in self.metrics]
+        self.metrics = [completed(definition, self.sources) for definition in self.metrics]
 
     @property
     def settings(self) -> Settings:
@@ -88,11 +88,11 @@ class JoinedLake:
 
     @property
     def sources(self) -> dict[str, SourceContract]:
-        return {"events": self.lake.contract, **{one.dataset: one for one in self.dimensions}}
+        return {"events": self.lake.contract, **{definition.dataset: definition for definition in self.dimensions}}
 
     @property
     def catalog(self) -> Catalog:
-        return Catalog(self.sources, {one.name: one for one in self.metrics})
+        return Catalog(self.sources, {definition.name: definition for definition in self.metrics})
 
     def session(self) -> Any:
         return self.lake.spark
@@ -130,8 +130,8 @@ class JoinedLake:
         ]
         interval_tables.write(self.settings, REGIONS, key, rows)
 
-    def pending(self, one: MetricContract | None = None) -> PendingRestatement:
-        return find_pending(self.settings, Series(one or self.metrics[0]))
+    def pending(self, definition: MetricContract | None = None) -> PendingRestatement:
+        return find_pending(self.settings, Series(definition or self.metrics[0]))
 
     def publish(self, days: Collection[date] = ()) -> list[set[int]]:
         """Publish what is pending, or some more days; per metric the days of February that got a new number."""
@@ -139,22 +139,22 @@ class JoinedLake:
 
     def publications(self, days: Collection[date] = ()) -> list[PublishResult]:
         done = []
-        for one in self.metrics:
-            contract_history.remember(self.settings, one, self.lake.contract)
-            pending, series = self.pending(one), Series(one)
+        for definition in self.metrics:
+            contract_history.remember(self.settings, definition, self.lake.contract)
+            pending, series = self.pending(definition), Series(definition)
             wanted = {*pending.starts, *days}
             source = self.lake.contract
             done.append(restatement_days.restate(self.settings, source, series, self.session, wanted, Run("run"), pending))
         return done
 
-    def published(self, one: MetricContract | None = None, measure: str = "total") -> dict[int, dict[Any, Any]]:
+    def published(self, definition: MetricContract | None = None, measure: str = "total") -> dict[int, dict[Any, Any]]:
         """What readers see: per day of February and grain the measure."""
-        one = one or self.metrics[0]
-        numbers = table_io.read(locations.gold(self.settings, Series(one)))
+        definition = definition or self.metrics[0]
+        numbers = table_io.read(locations.gold(self.settings, Series(definition)))
         shown: dict[int, dict[Any, Any]] = {}
         for row in [] if numbers is None else numbers.to_pylist():
             if row["is_latest"] and row["row_count"]:
-                grain = tuple(row[name] for name in one.grain)
+                grain = tuple(row[name] for name in definition.grain)
                 shown.setdefault(day_of(row["event_date"]), {})[grain[0] if len(grain) == 1 else grain] = row[measure]
         return shown
 

@@ -59,22 +59,22 @@ def clashes(joins: Sequence[Join], taken: Collection[str]) -> list[str]:
     :param taken: names that no attribute can have.
     """
     brought: dict[str, int] = {}
-    found = []
+    clashing = []
     for position, join in enumerate(joins):
         earlier = {brought[name] for name in join.on if name in brought}
         if earlier and (len(earlier) > 1 or not all(name in brought for name in join.on)):
-            found.append(
-                f"joins.{position}.on: {', '.join(join.on)} come from different tables; join on columns of the source, or on "
-                "columns of one earlier join"
+            clashing.append(
+                f"joins: {join.dimension}: {', '.join(join.on)} come from different tables; join on columns of the source, or "
+                "on columns of one earlier join"
             )
         for name in join.names:
             if name in taken or name in brought:
-                found.append(
-                    f"joins.{position}.columns: the name {name!r} is taken; give the column another one, as in '{{{name}: "
+                clashing.append(
+                    f"joins: {join.dimension}: the name {name!r} is taken; give the column another one, as in '{{{name}: "
                     f"{join.dimension}_{name}}}'"
                 )
             brought[name] = position
-    return found
+    return clashing
 
 
 def brought_by(joins: Sequence[Join], join: Join) -> Join | None:

@@ -106,13 +106,13 @@ def _dimensions_of_then(
     settings: Settings, revision: Mapping[str, Any], sources: Mapping[str, SourceContract]
 ) -> dict[str, SourceContract]:
     """The contracts of the dimensions that a revision names, as far as they were others and are stored."""
-    found = {}
+    earlier = {}
     for name, entry in lineage.dimension_inputs(revision.get("dimension_inputs")).items():
         if name not in sources or provenance.of_contract(sources[name]) != entry["contract"]:
             stored = contract_archive.find(settings, "source", name, entry["contract"])
             if stored is not None:
-                found[name] = _read(SourceContract, stored, f"{name} ({entry['contract']})")
-    return found
+                earlier[name] = _read(SourceContract, stored, f"{name} ({entry['contract']})")
+    return earlier
 
 
 def _read(kind: type[Any], stored: dict[str, Any], name: str) -> Any:

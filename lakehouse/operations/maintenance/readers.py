@@ -60,7 +60,7 @@ def needs(settings: Settings, catalog: Catalog, lake_table: LakeTable, table: De
         unread = [commits[number] for number in range(version + 1, table.version() + 1)]
         result.log.append(_need(reader, unread[0]))
         changed = next((commit for commit in unread if commit.get("operation") not in _UNCHANGED), None)
-        if lake_table.silver_of is not None and changed is not None:  # readers of gold only read its log
+        if lake_table.layer == "silver" and changed is not None:  # readers of gold only read its log
             result.files.append(_need(reader, changed))
     return result
 
@@ -104,6 +104,10 @@ def _followed_versions(settings: Settings, catalog: Catalog, table: LakeTable) -
         every = [served_version.daily(settings, catalog, metric) for metric in catalog.metrics_of(table.silver_of.dataset)]
         followed = [series for series in every if locations.silver_name(series.metric) == table.name]
         return {f"gold/{series.name}": served_version.followed_version(settings, series) for series in followed}
+    if joins := [metric for metric in catalog.metrics.values() if _joined(table) in metric.dimensions]:
+        series_of = [served_version.daily(settings, catalog, metric) for metric in joins]
+        versions = {series: served_version.followed_dimensions(settings, series).get(_joined(table), -1) for series in series_of}
+        return {f"gold/{series.name}": version for series, version in versions.items()}
     if table.series is None:
         return {}
     rollups = [rollup for rollup in table.series.rollups if not rollup.metric.is_derived]
@@ -121,6 +125,11 @@ def _followed_by_derived(settings: Settings, catalog: Catalog, table: LakeTable)
         for series in (daily, *daily.rollups)
     }
     return {reader: versions[f"{table}"] for reader, versions in followed.items() if f"{table}" in versions}
+
+
+def _joined(table: LakeTable) -> str:
+    """The dimension whose intervals a table holds; empty for other tables."""
+    return table.name.removesuffix("_intervals") if table.layer == "silver" and table.name.endswith("_intervals") else ""
 
 
 def _need(reader: str, commit: dict[str, object]) -> Need:

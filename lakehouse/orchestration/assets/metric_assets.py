@@ -42,7 +42,7 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
 
     @dg.asset(
         key=key,
-        deps=_of_inputs(Series(metric)) if metric.is_derived else [_of_silver(metric)],
+        deps=_of_inputs(Series(metric)) if metric.is_derived else [_of_silver(metric), *map(_dimension, metric.dimensions)],
         partitions_def=event_days(contract),
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
@@ -129,6 +129,11 @@ def _of_inputs(series: Series) -> list[dg.AssetDep]:
 
 def _origin(metric: MetricContract) -> str:
     return f"those of {', '.join(metric.derived_from)}" if metric.is_derived else "its published days"
+
+
+def _dimension(name: str) -> dg.AssetDep:
+    """Any day of a dimension may hold the attributes of a fact."""
+    return dg.AssetDep(["silver", name], partition_mapping=dg.AllPartitionMapping())
 
 
 def _covered_days() -> dg.TimeWindowPartitionMapping:

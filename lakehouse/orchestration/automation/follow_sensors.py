@@ -75,14 +75,16 @@ def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContr
         return _Waiting(pending.starts, {FOLLOWS_TAG: f"{metric.name}:{pending.cause}"})
 
     below = _inputs(settings, Series(metric)) if metric.is_derived else [locations.silver_read(settings, metric)]
-    upstream = ", ".join(metric.derived_from) if metric.is_derived else f"silver/{locations.silver_name(metric)}"
+    below += [locations.intervals(settings, dimension) for dimension in metric.dimensions]
     read = [*below, locations.gold(settings, Series(metric)), locations.restatements(settings), locations.reverts(settings)]
+    upstream = ", ".join(metric.derived_from) if metric.is_derived else f"silver/{locations.silver_name(metric)}"
+    changes = " and ".join([f"days of {upstream}", *(f"attributes of {name}" for name in metric.dimensions)])
     return _sensor_of_one_run(
         settings,
         metric.source,
         f"restate_{metric.name}",
         gold_key(metric.name),
-        f"Changed days of {upstream} start gold/{metric.name} for the days that they affect.",
+        f"Changed {changes} start gold/{metric.name} for the days that they affect.",
         look,
         lambda settings: state_of(settings, read, list(catalog.metrics.values())),
         nothing=f"{metric.name} follows its inputs" if metric.is_derived else "gold follows silver",

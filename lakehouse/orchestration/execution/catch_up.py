@@ -47,16 +47,16 @@ def catch_up(settings: Settings, catalog: Catalog, source: str, layers: InProces
         layers.run(dg.AssetKey(["silver", source]), silver_days)
     restated: dict[str, list[date]] = {}
     causes: dict[str, dict[str, int]] = {}
-    for metric in [*catalog.metrics_of(source), *catalog.derived_of(source)]:
+    for metric in catalog.metrics_following(source):
         daily = served_version.daily(settings, catalog, metric)
         pending = find_pending(settings, daily)
         causes |= {day.isoformat(): dict(counts) for day, counts in pending.causes.items()}
-        days = sorted({*pending.starts, *find_due(settings, catalog.sources[source], daily)})
+        days = sorted({*pending.starts, *find_due(settings, catalog.sources[metric.source], daily)})
         if days:
             tag = {FOLLOWS_TAG: f"{metric.name}:{pending.cause}"}
             restated[metric.name] = layers.run(gold_key(metric.name), days, tag)
         for rollup in daily.rollups:
-            _update_rollup(settings, catalog.sources[source], rollup, layers)
+            _update_rollup(settings, catalog.sources[metric.source], rollup, layers)
     return CatchUpResult(silver_days, restated, causes)
 
 
@@ -66,12 +66,12 @@ def close_due(settings: Settings, catalog: Catalog, source: str, layers: InProce
     :param layers: as in :func:`catch_up`.
     :raises RunFailedError: as :func:`catch_up`.
     """
-    for metric in [*catalog.metrics_of(source), *catalog.derived_of(source)]:
+    for metric in catalog.metrics_following(source):
         daily = served_version.daily(settings, catalog, metric)
-        if due := find_due(settings, catalog.sources[source], daily):
+        if due := find_due(settings, catalog.sources[metric.source], daily):
             layers.run(gold_key(metric.name), due)
         for rollup in daily.rollups:
-            _update_rollup(settings, catalog.sources[source], rollup, layers)
+            _update_rollup(settings, catalog.sources[metric.source], rollup, layers)
 
 
 def _update_rollup(settings: Settings, contract: SourceContract, rollup: Series, layers: InProcess) -> None:

@@ -32,7 +32,7 @@ class PendingPeriods:
     """The first days of a series' periods that have changed in the layer below since the series last followed it.
 
     ``as_of`` identifies the versions read: the version of the layer below, the follower, the version it followed, and for days
-    the version of the log of reverted days.
+    the versions of the log of reverted days and of the intervals of dimensions.
     """
 
     as_of: tuple[Any, ...]
@@ -65,6 +65,8 @@ def read(settings: Settings, catalog: Catalog, source: str, tables: TableCache, 
     paths += [locations.silver_read(settings, metric) for metric in catalog.metrics_of(source)]
     derived = [series for metric in catalog.derived_of(source) for series in (Series(metric), *Series(metric).rollups)]
     paths += [path for series in derived for path in (*inputs.paths(settings, series).values(), locations.gold(settings, series))]
+    joined = {dimension for metric in catalog.metrics_of(source) for dimension in metric.dimensions}
+    paths += [locations.intervals(settings, dimension) for dimension in sorted(joined)]
     settings = with_table_cache(settings, tables)
     versions = {path: table_io.version(path, settings.storage_options) for path in paths}
     if before is not None and before.versions == tuple(versions.values()):
@@ -94,7 +96,8 @@ def _followers(
             name = served_version.follower(daily)
             silver = locations.silver_read(settings, daily.metric)
             read = silver, versions[silver], versions[locations.reverts(settings)]
-            key: tuple[Any, ...] = (*read, name, followed.get(name))
+            intervals = (versions.get(locations.intervals(settings, dimension)) for dimension in daily.metric.dimensions)
+            key: tuple[Any, ...] = (*read, *intervals, name, followed.get(name))
             yield daily.name, partial(_periods, key, partial(_pending_starts, settings, daily))
             for kind in metric.publication.rollups:
                 rollup = Series(daily.metric, Kind(kind), daily.called)

@@ -1,0 +1,1 @@
+"""Reads YAML files of contracts with the lines of their keys."""
