@@ -238,42 +238,6 @@ def test_all_mistakes_of_a_file_are_named(file: Path) -> None:
     assert [mistake.split(": ")[:2] for mistake in found] == [["1", "dataset"], ["7", "model.fields.0.type"], ["2", "owners"]]
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ("dataset: a\nmodel: [", "2: not valid YAML: "),
-        ("dataset: a\n\tmodel: b", "2: not valid YAML: "),
-        ("dataset: a\n---\ndataset: b", "2: not valid YAML: "),
-        ("dataset: a\nowner: !!python/object:os.system x", "2: not valid YAML: "),
-        ("dataset: a\n? [x]\n: y", "2: not valid YAML: "),
-        ("dataset: a\nowner: \0", "2: not valid YAML: "),
-        ("dataset: a\nwindow: " + "9" * 5_000, "1: not valid YAML: "),
-        ("[" * 100_000, "1: not valid YAML: "),
-        (b"dataset: a\nowner: \xff", "2: not valid UTF-8"),
-        ("", "1: a contract is a mapping"),
-        ("- dataset: a", "1: a contract is a mapping"),
-        ("dataset", "1: a contract is a mapping"),
-        ("name: a", "1: name a 'dataset:'"),
-        ("dataset: a\nowner: x\nowner: y", "3: owner: is given twice"),
-        ("dataset: a\ninfo:\n  x: 1\n  y: 2\n  x: 3", "5: x: is given twice"),
-    ],
-)
-def test_files_that_are_no_contract(file: Path, content: str | bytes, expected: str) -> None:
-    (mistake,) = mistakes(file, content)
-    assert mistake.startswith(expected)
-
-
-def test_aliases_are_followed_once(file: Path) -> None:
-    laughs = "".join(f"  l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 40))
-    text = SHOP_SOURCE + "info:\n  l0: &l0 ha\n" + laughs + "  self: &self [*self]\n"
-    assert set(source(file, text).info) == {"self", *(f"l{number}" for number in range(40))}
-
-
-def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
-    with pytest.raises(ContractError, match="cannot be read: "):
-        load_contract(tmp_path / "none.yaml")
-
-
 def test_custom_contracts_join_the_bundled_ones(tmp_path: Path) -> None:
     loaded = catalog(tmp_path, bundled=True, shop=SHOP_SOURCE, turnover=TURNOVER_METRIC)
     assert (set(loaded.sources), set(loaded.metrics)) == (

@@ -107,6 +107,7 @@ def test_the_severity_of_every_check_can_be_set() -> None:
     named = {
         *bronze_checks.bronze_check_names(asked),
         *silver_checks.silver_check_names(asked),
+        *silver_checks.silver_check_names(contract(kind="dimension", changes={})),
         *bronze_checks.source_check_names(asked),
     }
     assert named == {*CHECKS, "rule_small", "row_count", "nulls", "arrivals_are_fresh"}
