@@ -19,6 +19,7 @@ Beyond = Literal["restate", "quarantine", "drop"]
 CHECKS = (
     *("contract_schema", "rows_accounted", "no_file_held", "every_row_disposed", "lateness_tolerated", "no_review_overdue"),
     *("unique_key", "required_fields", "equals_bronze", "reviews_in_time"),
+    *("intervals_disjoint", "intervals_without_gap", "one_current_interval", "intervals_equal_changes"),
 )
 
 

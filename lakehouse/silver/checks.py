@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from lakehouse import locations, pieces
 from lakehouse.delta import data_files, table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
+from lakehouse.dimensions import checks as dimension_checks
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import applied_inputs, ingestions, key_log, redactions
@@ -45,11 +46,8 @@ _ALWAYS = {
 #: The columns that identify a row in Bronze and in silver.
 _ROW = pa.schema(
     [
-        ("event_date", pa.date32()),
-        ("record_key", pa.string()),
-        ("arrival_date", pa.date32()),
-        ("ingestion_id", pa.string()),
-        ("line_number", pa.int64()),
+        *(("event_date", pa.date32()), ("record_key", pa.string()), ("arrival_date", pa.date32())),
+        *(("ingestion_id", pa.string()), ("line_number", pa.int64())),
     ]
 )
 
@@ -61,7 +59,8 @@ _MANY_KEYS = 2**18
 def silver_check_names(contract: SourceContract) -> dict[str, str]:
     """The checks of an event day, each with its description."""
     nulls = {"nulls": "No field is NULL in more of the day's rows than the contract tolerates; redacted fields do not count."}
-    return _ALWAYS | (nulls if contract.quality.nulls else {})
+    of_kind = dimension_checks.NAMES if contract.is_dimension else {}
+    return _ALWAYS | (nulls if contract.quality.nulls else {}) | of_kind
 
 
 def check_silver(
@@ -77,6 +76,7 @@ def check_silver(
     outcomes += _check_rows(settings, contract, table, days, changed)
     outcomes += check_source_rules(settings, contract, days)
     outcomes += check_equals_bronze(settings, contract, days)
+    outcomes += dimension_checks.check_intervals(settings, contract, days)
     return source_checks.with_severities(contract, outcomes)
 
 

@@ -111,7 +111,7 @@ def computed(
     :returns: None if more are concerned than this process computes.
     """
     policy, source = policy_of(contract), contract.dataset
-    ids, until = _inputs(settings, source, as_of)
+    ids, until = inputs(settings, source, as_of)
     on_days = {"event_date": days}
     if policy.chooses_deliveries and not _are_few(settings, source, {} if policy.chooses_for_table else on_days):
         return None
@@ -137,7 +137,7 @@ def computed(
     return _in_order(rows.cast(arrow_schema(silver_columns(contract))))
 
 
-def _inputs(settings: Settings, source: str, as_of: datetime | NamedSnapshot) -> tuple[set[str], datetime | None]:
+def inputs(settings: Settings, source: str, as_of: datetime | NamedSnapshot) -> tuple[set[str], datetime | None]:
     """The ids of the inputs, and the time by which their rows have to have arrived."""
     if isinstance(as_of, NamedSnapshot):
         return input_sets.ids_of(settings, source, as_of.inputs), as_of.until

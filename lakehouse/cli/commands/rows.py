@@ -1,4 +1,7 @@
-"""``lakehouse rows``: the rows of silver, now, as known at a time or of a snapshot, on the screen or in a file."""
+"""``lakehouse rows``: the rows of silver, now, as known at a time or of a snapshot, on the screen or in a file.
+
+Of a dimension it also shows the intervals that are valid at an event time.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 from datetime import date as day_type
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,9 +17,10 @@ from lakehouse.cli import arguments
 from lakehouse.cli.console import catalog_with, counted, errors, out
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
@@ -36,6 +40,14 @@ def rows(
             help="With what was known by then (UTC); a day means its end.",
         ),
     ] = None,
+    as_of_event: Annotated[
+        datetime | None,
+        typer.Option(
+            parser=arguments.moment,
+            metavar="TIME",
+            help="Of a dimension: the intervals that are valid at this event time (UTC); a day means its end.",
+        ),
+    ] = None,
     snapshot: Annotated[str | None, typer.Option(help="With the inputs of this snapshot.")] = None,
     to: Annotated[Path | None, typer.Option(help="Write them to this new file: .parquet, .csv, or .delta for a table.")] = None,
     limit: Annotated[int, typer.Option(help="Maximum number of rows on the screen.", min=1)] = 20,
@@ -48,25 +60,75 @@ def rows(
     if known_at is not None and snapshot is not None:
         msg = "--snapshot names the inputs: use it without --known-at"
         raise typer.BadParameter(msg)
+    if as_of_event is not None and (date or start_date or end_date):
+        msg = "--as-of-event names a moment in event time: use it without --date, --start-date and --end-date"
+        raise typer.BadParameter(msg)
     from lakehouse.snapshots import export, local_rows, named  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
+    if as_of_event is not None and not contract.is_dimension:
+        msg = f"--as-of-event: {source} is no dimension; its rows have an event time each (--date shows those of a day)"
+        raise typer.BadParameter(msg)
     if to is not None:
         export.check(to)
     named_snapshot = named.find(settings, source, snapshot) if snapshot else None
+    of_rows = contract.model.fields if as_of_event is None else contract.typed_fields
+    fields = None if as_json else [field.name for field in of_rows]
+    if as_of_event is not None:
+        valid = _valid(settings, contract, as_of_event, named_snapshot or known_at)
+        _show(valid, to, limit, fields, _interval)
+        return
     first, last = (day.date() if day else None for day in (date or start_date, date or end_date))
     days = local_rows.days_of(settings, contract, first, last)
     if not days:
         errors.print(f"No row of {source} has ever been on these days.", style="yellow")
         raise typer.Exit(1)
-    if to is not None:
-        with errors.status(f"writing {to}"):
-            written = export.write(_rows(settings, contract, days, named_snapshot or known_at), to)
-        out.print(f"{counted(written)} written to {to}.", soft_wrap=True)
+    _show(_rows(settings, contract, days, named_snapshot or known_at), to, limit, fields, _event)
+
+
+def _show(
+    pieces: Iterable[pa.Table],
+    to: Path | None,
+    limit: int,
+    fields: Sequence[str] | None,
+    heading: Callable[[dict[str, Any]], str],
+) -> None:
+    if to is None:
+        _print(pieces, limit, fields, heading)
         return
-    fields = None if as_json else [field.name for field in contract.model.fields]
-    _print(_rows(settings, contract, days, named_snapshot or known_at), limit, fields)
+    from lakehouse.snapshots import export  # noqa: PLC0415
+
+    with errors.status(f"writing {to}"):
+        written = export.write(pieces, to)
+    out.print(f"{counted(written)} written to {to}.", soft_wrap=True)
+
+
+def _valid(
+    settings: Settings, contract: SourceContract, moment: datetime, as_of: NamedSnapshot | datetime | None
+) -> Iterator[pa.Table]:
+    """The intervals of a dimension in which a moment lies."""
+    if as_of is None:
+        from lakehouse.dimensions import valid_at  # noqa: PLC0415
+
+        return valid_at.current(settings, contract, moment)
+    from lakehouse.snapshots import dimension_rows  # noqa: PLC0415
+
+    def session() -> SparkSession:
+        from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
+
+        return LakeSpark().session()
+
+    return dimension_rows.valid_as_of(settings, contract, moment, as_of, session)
+
+
+def _event(row: dict[str, Any]) -> str:
+    return f"{row['event_date']}  {row['record_key']}"
+
+
+def _interval(row: dict[str, Any]) -> str:
+    begin, end = (None if row[name] is None else f"{row[name]:%Y-%m-%dT%H:%M:%SZ}" for name in ("valid_from", "valid_to"))
+    return f"{begin} to {end or 'open'}  {row['dimension_key']}"
 
 
 def _rows(
@@ -88,10 +150,12 @@ def _rows(
     return snapshot_rows.of_snapshot(spark, settings, contract, days, as_of)
 
 
-def _print(pieces: Iterable[pa.Table], limit: int, fields: Sequence[str] | None) -> None:
+def _print(
+    pieces: Iterable[pa.Table], limit: int, fields: Sequence[str] | None, heading: Callable[[dict[str, Any]], str]
+) -> None:
     """Print the first rows; no more is read than that takes.
 
-    :param fields: the columns to print, besides event day and key; None prints JSON.
+    :param fields: the columns to print after the heading of a row; None prints JSON.
     """
     printed = 0
     for row in (row for piece in pieces for row in piece.slice(0, limit + 1).to_pylist()):
@@ -102,7 +166,7 @@ def _print(pieces: Iterable[pa.Table], limit: int, fields: Sequence[str] | None)
             text = json.dumps(row, default=str, ensure_ascii=False)
         else:
             values = ", ".join(f"{name} {json.dumps(row[name], default=str, ensure_ascii=False)}" for name in fields)
-            text = f"{row['event_date']}  {row['record_key']}: {values}"
+            text = f"{heading(row)}: {values}"
         out.print(text, soft_wrap=True, markup=False, highlight=False)
         printed += 1
     if not printed:

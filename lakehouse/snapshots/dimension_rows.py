@@ -1,0 +1,64 @@
+"""The intervals of a dimension in which a moment lies, as they were known at a time or follow from a snapshot.
+
+They follow from the changes of then by the rule in ``dimensions.intervals``: few in this process, any number by Spark. Those of
+now are read in ``dimensions.valid_at``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakehouse.delta.columns import arrow_schema
+from lakehouse.dimensions import tables, valid_at
+from lakehouse.dimensions.intervals import intervals
+from lakehouse.snapshots import local_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+    from lakehouse.snapshots.named import NamedSnapshot
+
+
+def valid_as_of(
+    settings: Settings,
+    contract: SourceContract,
+    moment: datetime,
+    as_of: datetime | NamedSnapshot,
+    session: Callable[[], SparkSession],
+) -> Iterator[pa.Table]:
+    """The intervals in which a moment lies, with what was known at a time, or with the inputs of a snapshot.
+
+    :param moment: in event time.
+    :param session: called only if more changes are concerned than this process computes.
+    :returns: ``tables.interval_columns``, in pieces, each in the order of keys.
+    """
+    days = local_rows.days_of(settings, contract)
+    changes = local_rows.computed(settings, contract, days, as_of, settings.local_rows) if days else None
+    if changes is not None:
+        of_keys = tables.as_changes(contract, tables.by_key(contract, changes))
+        yield valid_at.valid(intervals(contract, of_keys), moment)
+    elif days:
+        yield from _by_spark(settings, contract, moment, as_of, session())
+    else:
+        yield arrow_schema(tables.interval_columns(contract)).empty_table()
+
+
+def _by_spark(
+    settings: Settings, contract: SourceContract, moment: datetime, as_of: datetime | NamedSnapshot, spark: SparkSession
+) -> Iterator[pa.Table]:
+    from lakehouse.dimensions import as_then  # noqa: PLC0415 (Spark loads in seconds)
+
+    ids, until = local_rows.inputs(settings, contract.dataset, as_of)
+    every = as_then.intervals(spark, settings, contract, ids, until).persist()
+    try:
+        for bucket in range(contract.dimension.buckets):
+            of_bucket = every.where(every.bucket == bucket).orderBy("dimension_key", "valid_from")
+            yield valid_at.valid(tables.as_intervals(contract, of_bucket.toArrow()), moment)
+    finally:
+        every.unpersist()
