@@ -36,50 +36,50 @@ def fact(key: str, at: float, customer: str, amount: int = 1) -> Fact:
     return Fact(key, amount, day(at), customer, "insert")
 
 
-def history(settings: Any, spark: Any, **metric: Any) -> JoinedHistory:
-    one = MetricContract.model_validate({"source": "events", **BY_TIER, **metric})
-    lake = JoinedHistory(settings, spark, [one])
+def history(settings: Any, spark: Any, **changes: Any) -> JoinedHistory:
+    metric = MetricContract.model_validate({"source": "events", **BY_TIER, **changes})
+    lake = JoinedHistory(settings, spark, [metric])
     lake.apply(lake.land([fact("a", 0.5, "1"), fact("b", 1.5, "1", 2), fact("c", 1.5, "2", 4), fact("d", 2.5, "2", 8)]))
     lake.apply(lake.land([change("1", 0, "basic"), change("2", 0, "basic", "b")]))
     return lake
 
 
-def roll_up(lake: JoinedHistory, one: MetricContract) -> None:
-    daily, weekly = Series(one), Series(one, Kind.WEEK)
+def roll_up(lake: JoinedHistory, metric: MetricContract) -> None:
+    daily, weekly = Series(metric), Series(metric, Kind.WEEK)
     pending = find_pending(lake.settings, weekly)
     source = lake.sources["events"]
     rollups.restate(lake.settings, source, daily, weekly, lake.session, pending.starts, Run("roll"), pending)
 
 
-def weekly(lake: JoinedHistory, one: MetricContract) -> dict[str | None, tuple[int, int]]:
-    rows = table_io.read(locations.gold(lake.settings, Series(one, Kind.WEEK))).to_pylist()
+def weekly(lake: JoinedHistory, metric: MetricContract) -> dict[str | None, tuple[int, int]]:
+    rows = table_io.read(locations.gold(lake.settings, Series(metric, Kind.WEEK))).to_pylist()
     return {row["tier"]: (row["total"], row["mails"]) for row in rows if row["is_latest"]}
 
 
 def test_a_roll_up_of_a_measure_that_is_not_additive_joins_the_days_as_they_were_published(settings, spark) -> None:
     lake = history(settings, spark, publication={**RULES, "rollups": ["week"]}, measures=[TOTAL, MAILS])
-    [one] = lake.metrics
-    roll_up(lake, one)
-    assert weekly(lake, one) == {"basic": (15, 2)}
+    [metric] = lake.metrics
+    roll_up(lake, metric)
+    assert weekly(lake, metric) == {"basic": (15, 2)}
     lake.apply(lake.land([change("2", 2, "gold", "b")]))
-    roll_up(lake, one)
-    assert weekly(lake, one) == {"basic": (7, 2), "gold": (8, 1)}
+    roll_up(lake, metric)
+    assert weekly(lake, metric) == {"basic": (7, 2), "gold": (8, 1)}
     source = lake.land([change("2", 0, "gold", "b")])
     publish, lake.publish = lake.publish, list  # type: ignore[method-assign]
     lake.apply(source)
-    made = rollup_numbers(lake, one)
+    made = rollup_numbers(lake, metric)
     assert made == {"basic": (7, 2), "gold": (8, 1)}, "the changed day is not published yet: its published attributes count"
     publish()
-    roll_up(lake, one)
-    assert weekly(lake, one) == {"basic": (3, 1), "gold": (12, 1)}
-    for start, revision in revisions(lake, Series(one, Kind.WEEK)):
-        again = reproduce.reproduce(settings, lake.catalog, Series(one, Kind.WEEK), start, revision, lake.session)
+    roll_up(lake, metric)
+    assert weekly(lake, metric) == {"basic": (3, 1), "gold": (12, 1)}
+    for start, revision in revisions(lake, Series(metric, Kind.WEEK)):
+        again = reproduce.reproduce(settings, lake.catalog, Series(metric, Kind.WEEK), start, revision, lake.session)
         assert again.equal, again.differences
 
 
-def rollup_numbers(lake: JoinedHistory, one: MetricContract) -> dict[str | None, tuple[int, int]]:
-    week = Series(one, Kind.WEEK)
-    numbers = rollup_totals.numbers(lake.settings, lake.sources["events"], Series(one), week, lake.session, [week.period(ONE)])
+def rollup_numbers(lake: JoinedHistory, metric: MetricContract) -> dict[str | None, tuple[int, int]]:
+    week = Series(metric, Kind.WEEK)
+    numbers = rollup_totals.numbers(lake.settings, lake.sources["events"], Series(metric), week, lake.session, [week.period(ONE)])
     [rows] = numbers.values()
     return {row["tier"]: (row["total"], row["mails"]) for row in rows.to_pylist()}
 
@@ -91,15 +91,15 @@ def revisions(lake: JoinedHistory, series: Series) -> set[tuple[date, int]]:
 
 def test_a_number_as_known_then_has_the_attributes_that_were_known_then(settings, spark) -> None:
     lake = history(settings, spark)
-    [one] = lake.metrics
+    [metric] = lake.metrics
     late = DimensionRecord("1", day(0.25), "", "gold", "north", "a", None, day(10) + timedelta(hours=2))
     lake.apply(lake.land([late]))
-    known = reproduce.known_at(settings, lake.catalog, one, [ONE], day(11.5), lake.session)
+    known = reproduce.known_at(settings, lake.catalog, metric, [ONE], day(11.5), lake.session)
     assert known[ONE]["tier"].to_pylist() == ["gold"]
-    assert reproduce.known_at(settings, lake.catalog, one, [ONE], day(10), lake.session) == {}, "no fact had arrived"
+    assert reproduce.known_at(settings, lake.catalog, metric, [ONE], day(10), lake.session) == {}, "no fact had arrived"
     from_facts = [
         reproduce.from_inputs(
-            settings, lake.catalog, one, [ONE], lake_ids(lake), lake.session, dimensions_at=day(10) + timedelta(hours=hours)
+            settings, lake.catalog, metric, [ONE], lake_ids(lake), lake.session, dimensions_at=day(10) + timedelta(hours=hours)
         )[ONE]["tier"].to_pylist()
         for hours in (-1, 1, 2)
     ]
@@ -146,11 +146,11 @@ def test_a_dimension_that_is_joined_twice_is_followed_by_both_keys(settings, spa
 
 def test_a_stage_and_the_checks_of_numbers_join_as_a_publication_does(settings, spark) -> None:
     lake = history(settings, spark, window=2, publication=RULES)
-    [one] = lake.metrics
+    [metric] = lake.metrics
     silver = spark.read.format("delta").load(locations.silver(settings, "events")).where(f"event_date = DATE'{TWO}'")
-    changed = side_numbers.changes(spark, settings, settings.stage("s"), Series(one), silver, [TWO], side_numbers.Thresholds())
+    changed = side_numbers.changes(spark, settings, settings.stage("s"), Series(metric), silver, [TWO], side_numbers.Thresholds())
     assert changed.days_changed == 0, "the same rows give the same numbers"
     days = [ONE, TWO, THREE]
-    results = reconciliation.check_gold(settings, Series(one), lake.session, days)
-    results += reconciliation.check_published(settings, Series(one), days)
+    results = reconciliation.check_gold(settings, Series(metric), lake.session, days)
+    results += reconciliation.check_published(settings, Series(metric), days)
     assert [result for result in results if not result.passed] == []
