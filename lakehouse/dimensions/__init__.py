@@ -4,6 +4,5 @@
 keep tables up to date by it; ``as_then`` computes it from Bronze for a set of inputs; ``valid_at`` reads it. Parsing changes
 belongs to ``bronze``, choosing the change that holds for a key and an event time to ``silver``.
 
-Metrics join facts with intervals: ``as_of`` does so, by ``interval_changes`` (a rule of its own), ``fact_index`` and
-``changed_facts`` the facts are found whose attributes a change of intervals concerns.
+How metrics join them belongs to ``joins``.
 """

@@ -16,7 +16,8 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fi
 from lakehouse import locations
 from lakehouse.delta import change_feed, partition_writer, provenance, table_io
 from lakehouse.delta.columns import bronze_columns, silver_columns
-from lakehouse.dimensions import fact_index, interval_table
+from lakehouse.dimensions import interval_table
+from lakehouse.dimensions.joins import fact_index
 from lakehouse.dispositions.readings import in_force
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import applied_inputs, ingestions, key_log, rebuild_requests

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.promotion.version_numbers import PublishedNumber
     from lakehouse.gold.publication.drafts import Draft
     from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
+    from lakehouse.gold.restatement.pending import PendingRestatement
     from lakehouse.settings import Settings
 
 
@@ -126,6 +127,7 @@ def plan_promotion(
     if not problems:
         problems = list(compatibility.of_checks(settings, both.later, both.new, drafts))
         beyond = list(compatibility.of_comparisons(settings, both.to, both.old, both.new, drafts))
+    covered = pending.starts <= both.new.keys()
     return PromotionPlan(
         kind=PromotionKind.PROMOTE,
         shown=number,
@@ -135,17 +137,21 @@ def plan_promotion(
         inputs={
             f"gold/{both.later.name}": -1 if both.table is None else both.table.version(),
             "contracts": {one.name: provenance.of_contract(one) for one in (both.shown.metric, later)},
+            **({"dimensions": _followed_dimensions(settings, later, pending, covered=covered)} if later.joins else {}),
             **({f"silver/{table}": pending.upstream_version} if (table := served_version.followed_table(Series(later))) else {}),
         },
         comparison=comparison,
         problems=problems,
         objections=[*compatibility.removed(both.shown.metric, later), *map(_beyond, comparison.beyond()), *beyond],
-        follows=None
-        if later.is_derived
-        else pending.upstream_version
-        if pending.starts <= both.new.keys()
-        else pending.since - 1,
+        follows=None if later.is_derived else pending.upstream_version if covered else pending.since - 1,
     )
+
+
+def _followed_dimensions(
+    settings: Settings, later: MetricContract, pending: PendingRestatement, *, covered: bool
+) -> Mapping[str, int]:
+    """The versions of dimensions' intervals from which the promoted numbers follow them."""
+    return pending.dimensions if covered else served_version.followed_dimensions(settings, Series(later))
 
 
 def plan_rollback(settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int) -> PromotionPlan:

@@ -18,8 +18,9 @@ from lakehouse.contracts.published_columns import LINEAGE
 from lakehouse.contracts.series import source_days, source_read
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
-from lakehouse.dimensions import fact_index, interval_table
-from lakehouse.dimensions.changed_facts import ChangedFacts
+from lakehouse.dimensions import interval_table
+from lakehouse.dimensions.joins import fact_index
+from lakehouse.dimensions.joins.changed_facts import ChangedFacts
 from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
 from lakehouse.gold.publication import restatement_reports, reverted_periods, write_audit_publish

@@ -13,7 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
-from lakehouse.dimensions import as_of, as_then
+from lakehouse.dimensions import as_then
+from lakehouse.dimensions.joins import as_of
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.restatement import lineage
 from lakehouse.ledger import applied_inputs

@@ -18,8 +18,8 @@ from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import change_feed, commit_log, table_io
-from lakehouse.dimensions import changed_facts
-from lakehouse.dimensions.changed_facts import ChangedFacts
+from lakehouse.dimensions.joins import changed_facts
+from lakehouse.dimensions.joins.changed_facts import ChangedFacts
 from lakehouse.gold.derived import following
 from lakehouse.gold.numbers import lifecycle, published_table, served_version
 from lakehouse.gold.numbers.lifecycle import State

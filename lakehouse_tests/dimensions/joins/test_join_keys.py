@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.bronze.row_parser import record_key
-from lakehouse.dimensions import join_keys
+from lakehouse.dimensions.joins import join_keys
 
 VALUES = {
     pa.string(): st.text(max_size=4) | st.sampled_from(['"', "\\", 'a"b\n', "\x1f", "\x00", "ä", ""]),

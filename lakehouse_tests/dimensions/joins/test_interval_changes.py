@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.dimensions import interval_changes
+from lakehouse.dimensions.joins import interval_changes
 
 BEGIN = datetime(2024, 1, 1, tzinfo=timezone.utc)
 TIMES = range(9)

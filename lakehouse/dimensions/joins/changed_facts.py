@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.contracts.joins.join import brought_by
 from lakehouse.delta import change_feed, table_io
-from lakehouse.dimensions import fact_index, interval_changes, join_keys
+from lakehouse.dimensions.joins import fact_index, interval_changes, join_keys
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from deltalake import ColumnProperties, WriterProperties
 
 from lakehouse import locations
 from lakehouse.delta import change_feed, data_files, partition_writer, row_writer, table_io
-from lakehouse.dimensions import interval_changes, join_keys, keys
+from lakehouse.dimensions import keys
+from lakehouse.dimensions.joins import interval_changes, join_keys
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -15,7 +15,8 @@ from lakehouse import locations
 from lakehouse.contracts.joins.join import brought_by
 from lakehouse.delta import data_files, table_io
 from lakehouse.delta.columns import arrow_type
-from lakehouse.dimensions import join_keys, keys
+from lakehouse.dimensions import keys
+from lakehouse.dimensions.joins import join_keys
 from lakehouse.spark import dataframes
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series
-from lakehouse.dimensions import fact_index
+from lakehouse.dimensions.joins import fact_index
 from lakehouse_tests.support.joined_lake import CUSTOMERS, FIRST, joined_lake
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from lakehouse import locations
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
-from lakehouse.dimensions import changed_facts
+from lakehouse.dimensions.joins import changed_facts
 from lakehouse.gold.restatement.pending import ATTRIBUTE_CHANGED
 from lakehouse_tests.support.joined_lake import FIRST, JOIN, JoinedLake, joined_lake, metric
 
