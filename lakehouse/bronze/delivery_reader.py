@@ -63,8 +63,8 @@ def delivery_parts(settings: Settings, contract: SourceContract, file_path: str,
 def parts_of(contract: SourceContract, stream: BinaryIO, size: int) -> Sequence[Part | None]:
     """The same as :func:`delivery_parts` for an open file."""
     source = contract.source
-    if not _can_read_by_columns(contract):
-        return [None]
+    if not _can_read_by_columns(contract):  # only a line of JSON is a record for certain
+        return (source.format == "json" and text_parts(stream, source, size)) or [None]
     if source.format == "parquet":
         file = pq.ParquetFile(stream)
         return (can_read(file.schema_arrow, contract.columns_read) and row_group_parts(file, size)) or [None]
@@ -88,8 +88,10 @@ def rows_by_columns(
     source, columns = contract.source, contract.columns_read
     blocks: Iterator[Block] | None = None
     if not _can_read_by_columns(contract):
-        pass
-    elif source.format == "parquet":
+        stream, before = (stream, 0) if part is None else (section(stream, part), part.before)
+        yield from exact_rows(contract, delivery, stream, before)
+        return
+    if source.format == "parquet":
         file = pq.ParquetFile(stream)
         if can_read(file.schema_arrow, columns):
             blocks = parquet_blocks(file, source, columns, part)
@@ -109,16 +111,17 @@ def _can_read_by_columns(contract: SourceContract) -> bool:
     return contract.source.envelope is None and (not order.sequence or order.is_one_integer)
 
 
-def exact_rows(contract: SourceContract, delivery: DeliveredFile, stream: BinaryIO) -> Iterator[pa.RecordBatch]:
+def exact_rows(contract: SourceContract, delivery: DeliveredFile, stream: BinaryIO, before: int = 0) -> Iterator[pa.RecordBatch]:
     """The rows, each parsed by itself.
 
+    :param before: how many lines a text file has before the stream.
     :raises FileProblem: as :func:`delivery_rows`.
     """
     schema = arrow_schema(bronze_columns(contract))
     if contract.source.format == "parquet":
         records = _parquet_records(pq.ParquetFile(stream))
     else:
-        records = read_records(stream, contract.source, contract.columns_read)
+        records = read_records(stream, contract.source, contract.columns_read, before)
     rows = RowParser(contract, delivery).rows(records)
     while batch := list(islice(rows, _BATCH_ROWS)):
         yield pa.RecordBatch.from_pylist(batch, schema=schema)

@@ -61,13 +61,13 @@ def unzipped(stream: BinaryIO) -> BinaryIO:
     return buffered
 
 
-def read_records(stream: BinaryIO, source: Source, columns: list[str]) -> Iterator[Record]:
+def read_records(stream: BinaryIO, source: Source, columns: list[str], before: int = 0) -> Iterator[Record]:
     """Yield every record of a CSV or JSON-lines file (gzipped or not), in the order of the file.
 
-    :param columns: the columns that the contract needs.
+    :param columns: the columns that the contract needs. ``before`` is how many lines the file has before the stream.
     :raises FileProblem: when the file as a whole cannot be read; records before the fault may have been yielded.
     """
-    lines = numbered_lines(unzipped(stream))
+    lines = numbered_lines(unzipped(stream), before)
     if source.format == "json":
         records = json_records(lines)
         yield from without_tombstones(records) if source.envelope == "debezium" else records

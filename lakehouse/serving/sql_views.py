@@ -76,9 +76,12 @@ def statements(settings: Settings, catalog: Catalog, dialect: Dialect) -> list[s
 
 
 def newest_rows(settings: Settings, contract: SourceContract, dialect: Dialect) -> str:
-    """The query of the newest row of each key of a source."""
-    table = dialect.table(_address(locations.silver_of(settings, contract.silver_tables[-1])))
-    return f"SELECT {_listed([name for name, _ in silver_columns(contract)], dialect)} FROM {table}"  # noqa: S608 (no input)
+    """The query of the newest row of each key of a source; columns that are newer than the table are left out."""
+    address = locations.silver_of(settings, contract.silver_tables[-1])
+    table = table_io.open_table(address, settings.storage_options)
+    held = None if table is None else {field.name for field in table.schema().fields}
+    names = [name for name, _ in silver_columns(contract) if held is None or name in held]
+    return f"SELECT {_listed(names, dialect)} FROM {dialect.table(_address(address))}"  # noqa: S608 (no input)
 
 
 def _of_audit(settings: Settings, dialect: Dialect) -> Iterator[str]:

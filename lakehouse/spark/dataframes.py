@@ -45,6 +45,8 @@ def local(spark: SparkSession, rows: pa.Table) -> DataFrame:
 def scan(spark: SparkSession, settings: Settings, path: str, columns: Sequence[str], where: Where) -> DataFrame:
     """The rows of a table whose columns hold one of the values given for them in ``where``.
 
+    A column that is newer than the table is empty.
+
     :raises FileNotFoundError: when there is no table.
     """
     table = table_io.open_table(path, settings.storage_options)
@@ -60,7 +62,8 @@ def scan(spark: SparkSession, settings: Settings, path: str, columns: Sequence[s
     frame = _of_files(spark, path, table, files) if is_listed_here and is_plain else spark.read.format("delta").load(path)
     for column, values in where.items():
         frame = frame.where(F.col(column).isin(sorted(values)))
-    return frame.select(*columns)
+    held = {item.name for item in table.schema().fields}
+    return frame.select(*(F.col(name) if name in held else F.lit(None).alias(name) for name in columns))
 
 
 def _of_files(spark: SparkSession, path: str, table: DeltaTable, files: pa.Table) -> DataFrame:

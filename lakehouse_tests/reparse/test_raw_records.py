@@ -20,6 +20,7 @@ from lakehouse.reparse.raw_records import RawFile, rows_read_otherwise
 from lakehouse_tests.support.both_readers import DELIVERY, outcome
 from lakehouse_tests.support.lake import HEADER, contract, csv_file
 from lakehouse_tests.support.malformed_files import malformations
+from lakehouse_tests.support.row_histories import DAYS, FEEDS, RowChange, RowState
 from lakehouse_tests.support.written_records import contracts, files
 
 
@@ -103,6 +104,22 @@ def test_reading_again_is_the_same_as_reading_the_file_under_the_new_contract(da
             read_again(before, now, content)
         return
     assert shown(read_again(before, now, content)) == shown(expected)
+
+
+def test_events_of_a_change_feed_are_read_again_once_the_contract_knows_their_envelope() -> None:
+    former = FEEDS["debezium of postgresql"].contract
+    former = former.model_copy(update={"source": former.source.model_copy(update={"envelope": None})})
+    feed = FEEDS["debezium of postgresql"]
+    old, new = RowState(1, 1, DAYS[0]), RowState(1, 2, DAYS[1])
+    changes = [RowChange(None, old, 0, 0), RowChange(old, new, 1, 1), RowChange(new, None, 2, 2)]
+    content = feed.file([record for change in changes for record in feed.records(change)])
+    before, expected = outcome(exact_rows, former, content), outcome(exact_rows, feed.contract, content)
+    assert not isinstance(before, str)
+    assert not isinstance(expected, str)
+    assert before["malformed_reason"].null_count == 0
+    after = read_again(before, feed.contract, content)
+    assert shown(after.slice(0, 3)) == shown(expected)
+    assert after["malformed_reason"].to_pylist()[3] == "a JSON NoneType where an object is expected", "the tombstone has its row"
 
 
 @pytest.mark.parametrize("file_format", ["csv", "json"])

@@ -63,7 +63,7 @@ def lake(tmp_path: Path) -> tuple[Settings, str]:
 def test_every_way_of_reading_gives_the_same_rows(
     spark: SparkSession, lake: tuple[Settings, str], where: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (settings, path), columns = lake, ["key", "kwh", "seen", "event_date"]
+    (settings, path), columns = lake, ["key", "kwh", "seen", "event_date", "newer"]
 
     def read(few_rows: int, local_rows: int) -> tuple[list[tuple[str, str]], list[Row]]:
         monkeypatch.setattr(dataframes, "FEW_ROWS", few_rows)
@@ -73,4 +73,5 @@ def test_every_way_of_reading_gives_the_same_rows(
 
     as_local, as_files, by_delta = read(1_000, 1_000), read(0, 1_000), read(0, 0)
     assert as_local[1]
+    assert all(row.newer is None for row in as_local[1])
     assert as_local == as_files == by_delta

@@ -80,6 +80,7 @@ EXAMPLE: dict[str, Any] = {
             "ingestion_id": "3f1c0b9a7d2e4f60",
             "line_number": 18,
             "source_sequence": 0,
+            "source_order": None,
             "change_op": "insert",
             "is_correction": False,
             "corrects_key": None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+from datetime import date
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +17,7 @@ from lakehouse.bronze.file_formats import MAX_LINES_OF_A_RECORD
 from lakehouse.contracts.source import SourceContract
 from lakehouse_tests.support.both_readers import outcome
 from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.row_histories import FEEDS, RowChange, RowState
 from lakehouse_tests.support.written_records import contracts, files
 
 LANDING = {"landing": "arrival_date={arrival_date}*", "start_date": "2024-01-01"}
@@ -90,6 +92,21 @@ def test_json_is_cut_behind_any_line() -> None:
     line = b'{"id": "%d", "amount": 1, "event_time": "2024-01-30T10:00:00Z"}\n'
     content = b"\xef\xbb\xbf" + b"".join(line % row if row % 5 else b"\n[]\n" for row in range(200))
     assert assert_parts_give_all_rows(source, content, 500) > 10
+
+
+def test_a_change_feed_of_json_lines_is_cut_behind_any_line() -> None:
+    feed = FEEDS["debezium of postgresql"]
+    rows = [RowState(number % 7, number, date(2024, 1, 1)) for number in range(60)]
+    changes = [RowChange(row, None, number, number) for number, row in enumerate(rows)]
+    content = feed.file([record for change in changes for record in feed.records(change)] + [[], {"op": "x"}])
+    assert assert_parts_give_all_rows(feed.contract, content, 500) > 10
+
+
+@pytest.mark.parametrize("name", ["sql server, csv", "delta feed, parquet"])
+def test_another_change_feed_is_one_part(name: str) -> None:
+    feed = FEEDS[name]
+    content = feed.file(feed.records(RowChange(None, RowState(1, 1, date(2024, 1, 1)), 0, 0)) * 3_000)
+    assert assert_parts_give_all_rows(feed.contract, content, 500) == 1
 
 
 def test_parquet_is_cut_between_row_groups() -> None:
