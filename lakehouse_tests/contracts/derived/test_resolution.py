@@ -110,8 +110,10 @@ def test_a_catalog_tells_metrics_of_rows_from_those_that_are_made_of_metrics(tmp
         ),
         (
             {"grain": [], "from": ["sessions"], "measures": [{"name": "c", "sql": "sessions.biggest", "type": "long"}]},
-            "conversion.yaml:5: measures: c reads sessions.biggest, which is not additive, and "
-            "sessions has one row per store, channel; read additive ones",
+            (
+                "conversion.yaml:5: measures: c reads sessions.biggest, which is not additive, and "
+                "sessions has one row per store, channel; read additive ones"
+            ),
         ),
         (
             {"measures": [{"name": "c", "sql": "revenue.sale / sessions.n", "type": "double"}]},
@@ -129,8 +131,10 @@ def test_a_catalog_tells_metrics_of_rows_from_those_that_are_made_of_metrics(tmp
         ({"rows": "all"}, "conversion.yaml:14: rows: a derived metric reads no rows of a source; leave the key out"),
         (
             {"publication": {"after_close": "adjust"}},
-            "conversion.yaml:12: publication.after_close: a derived number changes with its inputs; "
-            "let these 'adjust', and leave the key out here",
+            (
+                "conversion.yaml:12: publication.after_close: a derived number changes with its inputs; "
+                "let these 'adjust', and leave the key out here"
+            ),
         ),
         (
             {"publication": {"final_needs": {"watermark": False}}},
@@ -154,8 +158,10 @@ def test_a_catalog_tells_metrics_of_rows_from_those_that_are_made_of_metrics(tmp
                 "measures": [{"name": "c", "sql": "sessions.n", "type": "long"}],
                 "publication": {"rollups": ["fiscal_year"], "fiscal_year_starts": 4},
             },
-            "conversion.yaml:13: publication.fiscal_year_starts: the fiscal year of sessions begins with month 1; "
-            "give the same month",
+            (
+                "conversion.yaml:13: publication.fiscal_year_starts: the fiscal year of sessions begins with month 1; "
+                "give the same month"
+            ),
         ),
     ],
 )
