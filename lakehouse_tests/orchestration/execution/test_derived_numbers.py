@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
+from lakehouse import locations
 from lakehouse.calendar.days import from_json
 from lakehouse.calendar.periods import Kind
+from lakehouse.delta import table_io
 from lakehouse.gold.reproduction import reproduce
 from lakehouse.gold.reproduction.recompute import ReproduceError
 from lakehouse.gold.restatement import reconciliation
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.impact import analysis
+from lakehouse.operations.alerts import signals
+from lakehouse.operations.maintenance import readers
+from lakehouse.operations.notices import pending as notices
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.partitions import DAYS_TAG
+from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.api_client import api_client, get_json
 from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.derived_lake import MONDAY, DerivedLake
@@ -48,12 +54,14 @@ def test_a_late_file_of_one_source_restates_the_derived_day_and_week_and_the_pag
         TUESDAY: [(1, "north", Decimal("6.000000"), 2)],
     }
     assert lake.numbers(kind=Kind.WEEK) == {MONDAY: [(1, "north", Decimal("5.333333"), 5), (1, "south", None, 1)]}
+    assert _new_notices(lake) == 0, "the first look tells nothing"
     _through_the_sensors(lake)
     assert lake.numbers() == {
         MONDAY: [(2, "north", Decimal("10.000000"), 4), (2, "south", None, 1)],
         TUESDAY: [(1, "north", Decimal("6.000000"), 2)],
     }
     assert lake.numbers(kind=Kind.WEEK) == {MONDAY: [(2, "north", Decimal("8.666667"), 6), (2, "south", None, 1)]}
+    assert _new_notices(lake) == 2, "the board hears of the day and of the week"
     _check_reproduction(lake, spark)
     _check_checks(lake, spark)
     _check_pages(lake)
@@ -86,6 +94,15 @@ def _follow(lake: DerivedLake, ticks: SensorTicks) -> list[dg.RunRequest]:
     return requests
 
 
+def _new_notices(lake: DerivedLake) -> int:
+    audiences, complaints = notices.audiences(lake.settings, lake.catalog)
+    assert ([one.daily.name for one in audiences], complaints) == (["conversion"], [])
+    added = notices.add_notices(lake.settings, audiences, lambda consumer: [f"{consumer}_desk"])
+    assert notices.follow_in_audit(lake.settings, lake.catalog, audiences) == 0
+    assert list(signals.of_metric(lake.settings, lake.catalog, lake.catalog.metrics["conversion"])) == []
+    return added
+
+
 def _check_reproduction(lake: DerivedLake, spark: SparkSession) -> None:
     for kind in (Kind.DAY, Kind.WEEK):
         for revision in (1, 2):
@@ -102,8 +119,8 @@ def _check_reproduction(lake: DerivedLake, spark: SparkSession) -> None:
 def _check_checks(lake: DerivedLake, spark: SparkSession) -> None:
     daily = lake.series("conversion")
     assert reconciliation.EQUALS_INPUTS in reconciliation.gold_check_names(daily)
-    found = reconciliation.check_published(lake.settings, daily, [MONDAY, TUESDAY])
-    assert [(one.check, one.passed, one.numbers["difference"]) for one in found] == [("published_equals_inputs", True, 0)] * 2
+    outcomes = reconciliation.check_published(lake.settings, daily, [MONDAY, TUESDAY])
+    assert [(one.check, one.passed, one.numbers["difference"]) for one in outcomes] == [("published_equals_inputs", True, 0)] * 2
     assert all(one.passed for one in reconciliation.check_gold(lake.settings, daily, lambda: spark, [MONDAY]))
 
 
@@ -147,12 +164,12 @@ def _check_pages(lake: DerivedLake) -> None:
 
 
 def _check_impact(lake: DerivedLake) -> None:
-    found = analysis.of_days(lake.settings, lake.catalog, "web", MONDAY, MONDAY)
-    assert [(one.series, one.period) for one in found.periods if one.series.startswith("conversion")] == [
+    impact = analysis.of_days(lake.settings, lake.catalog, "web", MONDAY, MONDAY)
+    assert [(one.series, one.period) for one in impact.periods if one.series.startswith("conversion")] == [
         ("conversion", f"{MONDAY}"),
         ("conversion_weekly", "2024-W02"),
     ]
-    assert found.readers["conversion"] == ["board"]
+    assert impact.readers["conversion"] == ["board"]
 
 
 def _check_commands(lake: DerivedLake) -> None:
@@ -181,6 +198,34 @@ def test_a_run_of_a_source_brings_the_derived_metric_along_once_all_inputs_have_
     for name, kind in (("conversion", Kind.DAY), ("conversion", Kind.WEEK)):
         assert find_pending(lake.settings, lake.series(name, kind)).starts == frozenset()
     assert lake.catch_up("web") == {}, "the same command again changes nothing"
+
+
+def test_a_redacted_value_is_masked_in_every_revision_of_the_derived_metric_too(lake: DerivedLake) -> None:
+    lake.deliver("web", 10, "v,9,south")
+    lake.catch_up("web")
+    metrics = [*lake.catalog.metrics_of("shop"), *lake.catalog.derived_of("shop")]
+    redact_fields(lake.settings, lake.catalog.sources["shop"], "b", ["store"], by="anna", reason="asked for", metrics=metrics)
+    lake.catch_up("shop")
+    rows = table_io.read(locations.gold(lake.settings, lake.series("conversion"))).to_pylist()
+    stores = {(row["event_date"], row["store"]) for row in rows}
+    assert (MONDAY, "south") not in stores
+    assert (MONDAY, None) in stores
+    assert (TUESDAY, "south") in stores, "a visit of that store is another key's"
+
+
+def test_maintenance_keeps_the_log_of_an_input_that_a_derived_metric_has_yet_to_read(lake: DerivedLake) -> None:
+    [revenue] = [one for one in locations.tables(lake.catalog) if f"{one}" == "gold/revenue"]
+
+    def unread() -> list[str]:
+        table = table_io.open_snapshot(revenue.path(lake.settings))
+        assert table is not None
+        return sorted(need.reader for need in readers.needs(lake.settings, lake.catalog, revenue, table).log)
+
+    assert unread() == []
+    lake.deliver("shop", 10, "late,8,north,10")
+    lake.layers.run(dg.AssetKey(["silver", "shop"]), [MONDAY])
+    lake.layers.run(dg.AssetKey(["gold", "revenue"]), [MONDAY])
+    assert unread() == ["gold/conversion", "gold/revenue_weekly"]
 
 
 def test_the_asset_graph_shows_the_inputs(lake: DerivedLake) -> None:
