@@ -40,7 +40,8 @@ def redact_fields(
 
     Earlier states show the rows of the key under other keys, if they were read again since: the fields of these are hidden too.
 
-    :param metrics: the metrics that read the source: published rows whose grain shows a hidden value are masked.
+    :param metrics: the metrics that read the source, then those that are made of these: published rows whose grain shows a hidden
+        value are masked.
     :returns: the event days that silver has to rebuild.
     :raises StewardError: for a key that no row has, a field that the contract does not have, or one that is part of the key.
     """

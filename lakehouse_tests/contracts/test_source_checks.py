@@ -70,8 +70,8 @@ quality:
 
 def test_a_contract_comes_back_from_what_is_kept_of_it() -> None:
     said: dict[str, Any] = {"freshness": {"max_age": "PT26H"}, "rolling_backfill": {}, "quality": {"nulls": {"amount": 0.5}}}
-    asked = contract(**said)
-    assert SourceContract.model_validate_json(asked.model_dump_json()) == asked
+    of_source = contract(**said)
+    assert SourceContract.model_validate_json(of_source.model_dump_json()) == of_source
 
 
 @pytest.mark.parametrize(
@@ -103,12 +103,12 @@ def test_the_severity_of_every_check_can_be_set() -> None:
         "freshness": {"max_age": "PT1H"},
         "quality": {"row_rules": [{"name": "small", "sql": "amount < 9"}], "row_count": {"min": 1}, "nulls": {"amount": 0}},
     }
-    asked = contract(**everything)
+    of_source = contract(**everything)
     named = {
-        *bronze_checks.bronze_check_names(asked),
-        *silver_checks.silver_check_names(asked),
+        *bronze_checks.bronze_check_names(of_source),
+        *silver_checks.silver_check_names(of_source),
         *silver_checks.silver_check_names(contract(kind="dimension", changes={})),
-        *bronze_checks.source_check_names(asked),
+        *bronze_checks.source_check_names(of_source),
     }
     assert named == {*CHECKS, "rule_small", "row_count", "nulls", "arrivals_are_fresh"}
 

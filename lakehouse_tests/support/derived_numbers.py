@@ -46,6 +46,12 @@ def metric(name: str, *measures: dict[str, Any], **changes: Any) -> MetricContra
     return MetricContract.model_validate(content | ({} if "from" in changes else {"source": "events"}) | changes)
 
 
+def adjusting(name: str = "sessions") -> MetricContract:
+    """Sessions that book what changes after the close as adjustments."""
+    terms = {**TERMS, "final_after": 2, "after_close": "adjust"}
+    return metric(name, VISITS, grain=["store", "channel"], publication=terms)
+
+
 def metrics(*changed: MetricContract) -> dict[str, MetricContract]:
     """Revenue by store, sessions by store and channel, and the conversion of a store; others in addition or in their place."""
     known = [

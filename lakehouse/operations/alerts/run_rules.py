@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 #: The kinds of alerts that follow from runs and checks.
 KINDS = frozenset({AlertKind.FAILED_RUN, AlertKind.RETRIES_USED_UP, AlertKind.FAILED_CHECK, AlertKind.RECONCILIATION})
 #: The checks that compare a layer with the one before it.
-RECONCILES = frozenset({"rows_accounted", "every_row_disposed", "equals_bronze", "published_equals_silver"})
+RECONCILES = frozenset(
+    {"rows_accounted", "every_row_disposed", "equals_bronze", "published_equals_silver", "published_equals_inputs"}
+)
 #: The checks whose failure has an alert of another kind, which follows the tables.
 ALERTED_OTHERWISE = frozenset({"no_file_held", "no_review_overdue", "reviews_in_time"})
 _SHOWN = 5

@@ -158,7 +158,9 @@ class LineageModel(WindowModel):
     inputs_without: str | None
     known_through: date | None
     silver_version: int | None
-    made_from: dict[str, Any] = Field(description="For a longer period: the daily revisions.")
+    made_from: dict[str, Any] = Field(
+        description="For a longer period: the daily revisions; of a derived metric: those of each input."
+    )
     code_version: str | None
     contract_version: str | None
     run_id: str | None
