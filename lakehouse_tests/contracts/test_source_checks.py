@@ -18,6 +18,7 @@ from lakehouse.contracts.schedules import Cron
 from lakehouse.contracts.source_rules import CHECKS
 from lakehouse.silver import checks as silver_checks
 from lakehouse_tests.support.contract_texts import SHOP_SOURCE
+from lakehouse_tests.support.dimension_lake import dimension
 from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
@@ -107,8 +108,8 @@ def test_the_severity_of_every_check_can_be_set() -> None:
     named = {
         *bronze_checks.bronze_check_names(of_source),
         *silver_checks.silver_check_names(of_source),
-        *silver_checks.silver_check_names(contract(kind="dimension", changes={})),
         *bronze_checks.source_check_names(of_source),
+        *silver_checks.silver_check_names(dimension()),
     }
     assert named == {*CHECKS, "rule_small", "row_count", "nulls", "arrivals_are_fresh"}
 
