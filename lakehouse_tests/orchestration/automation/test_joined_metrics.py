@@ -1,0 +1,41 @@
+"""A change of a dimension starts the metrics that join it, for the days that it concerns; the asset graph shows the joins."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from lakehouse.orchestration.build import build_definitions
+from lakehouse.orchestration.common.partitions import DAYS_TAG
+from lakehouse_tests.support.joined_lake import joined_lake, metric
+from lakehouse_tests.support.sensor_ticks import SensorTicks
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+
+def test_gold_depends_on_every_day_of_the_dimensions_that_it_joins(settings: Settings) -> None:
+    catalog = joined_lake(settings, None, metric(), metric("plain", joins=[], grain=[])).catalog
+    graph = build_definitions(settings, catalog).resolve_asset_graph()
+    silver = {name: dg.AssetKey(["silver", name]) for name in ("events", "customers")}
+    assert graph.get(dg.AssetKey(["gold", "spend"])).parent_keys == {silver["events"], silver["customers"]}
+    assert graph.get(dg.AssetKey(["gold", "plain"])).parent_keys == {silver["events"]}
+
+
+@pytest.mark.spark
+def test_a_changed_attribute_starts_the_days_of_its_facts(settings: Settings, spark: Any) -> None:
+    lake = joined_lake(settings, spark)
+    lake.customer("ann", (1, ("basic", None, None)))
+    lake.deliver(6, "a,1,1.5,ann", "b,1,2.5,ann", "c,1,4.5,ann", "d,1,4.5,bob")
+    lake.publish()
+    with dg.DagsterInstance.ephemeral() as instance:
+        sensor = SensorTicks(settings, lake.catalog, "restate_spend", instance)
+        assert sensor.skip_message() == "gold follows silver"
+        lake.customer("ann", (1, ("basic", None, None)), (2, ("gold", None, None)))
+        (request,) = sensor.run_requests()
+        assert request.tags[DAYS_TAG] == f'["{date(2024, 2, 2)}", "{date(2024, 2, 4)}"]'
+        lake.publish()
+        assert sensor.skip_message() == "gold follows silver"
