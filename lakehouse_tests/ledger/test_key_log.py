@@ -68,15 +68,15 @@ def test_claims_that_another_writer_appends_meanwhile_are_kept(settings: Setting
 def test_a_column_that_is_newer_than_the_log_is_empty_until_claims_with_it_are_written(settings: Settings) -> None:
     earlier = claims("one", FIRST, "a", "b").drop_columns(["source_order"])
     row_writer.append(locations.key_log(settings, "events"), earlier)
-    columns = ["record_key", "source_order"]
-    read = key_log.about(settings, "events", columns, ["a"])
+    names = ["record_key", "source_order"]
+    read = key_log.about(settings, "events", names, ["a"])
     assert read is not None
     assert (read.schema.field("source_order").type, read["source_order"].to_pylist()) == (pa.string(), [None])
-    [piece] = key_log.about_keys_with(settings, "events", columns, {"arrival_date": [FIRST]})
+    [piece] = key_log.about_keys_with(settings, "events", names, {"arrival_date": [FIRST]})
     assert piece.schema == read.schema
     ordered = claims("two", SECOND, "c").set_column(4, "source_order", pa.array(["x"]))
     key_log.replace(settings, "events", [SECOND], lambda _: [ordered], "reading:1")
-    now = key_log.about(settings, "events", columns, ["a", "c"])
+    now = key_log.about(settings, "events", names, ["a", "c"])
     assert now is not None
     assert sorted(now.to_pylist(), key=str) == [
         {"record_key": "a", "source_order": None},
