@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Whether a row is to be in the table; else it is removed.
 LIVES = "_lives"
+#: The version of silver that a commit completes, in its metadata.
+_FOLLOWED = "silver_version"
 #: delta-rs holds the rows of the files that a merge reads, about a kilobyte each: see ``silver.local_merge``.
 _HELD_ROWS = 2**18
 
@@ -79,8 +81,10 @@ class BucketTable(NamedTuple):
                 columns=names,
                 emptied=emptied,
             )
-            recorded = (mark, version) if number == len(groups) else None
-            spark_commits.merge_rows(table, self.settings, self.path, part, clauses, why, recorded)
+            completes = number == len(groups)
+            metadata = why if completes else {name: value for name, value in why.items() if name != _FOLLOWED}
+            recorded = (mark, version) if completes else None
+            spark_commits.merge_rows(table, self.settings, self.path, part, clauses, metadata, recorded)
         if self._snapshot().transaction_version(mark) != version:  # a merge without effect makes no commit
             partition_writer.commit_without_rows(self._snapshot(), why=why, transaction=(mark, version))
 
@@ -122,4 +126,4 @@ class BucketTable(NamedTuple):
 
 
 def _why(contract: SourceContract, version: int) -> dict[str, Any]:
-    return {"method": "intervals", "followed": contract.dataset, "silver_version": version, **provenance.stamp(contract)}
+    return {"method": "intervals", "followed": contract.dataset, _FOLLOWED: version, **provenance.stamp(contract)}

@@ -181,6 +181,10 @@ def test_buckets_with_many_rows_are_written_one_after_the_other(
     before = version(settings)
     known += deliver(lake, ARRIVAL, [record(f"{key}", 2, "silver") for key in range(20)], "b")
     assert version(settings) == before + 3
+    table = table_io.open_snapshot(locations.intervals(settings, "customers"))
+    assert table is not None
+    completed = [commit_log.commit_metadata(commit).get("silver_version") for commit in commit_log.history(table, before)]
+    assert completed == [lake.silver_version(), None, None], "the newest commit comes first"
     assert held_intervals(settings) == model.intervals(known)
 
 
