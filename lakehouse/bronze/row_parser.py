@@ -119,14 +119,14 @@ class RowParser:
                 raise Malformed(msg)
             return {"arrival_ts": arrival_ts, "event_ts": None, "event_date": None}
         event_ts, event_date, begins = self._event(column, event)
-        if self._contract.is_dimension:
-            event_ts = begins.astimezone(timezone.utc)
         if begins - arrival_ts > clocks.max_ahead:
             msg = f"{column}: {event} lies more than {clocks.max_ahead} after the arrival at {arrival_ts:%Y-%m-%d %H:%M}Z"
             raise Malformed(msg)
         if event_date < self._contract.first_event_day:
             msg = f"{column}: {event_date} lies before the first event day, {self._contract.first_event_day}"
             raise Malformed(msg)
+        if self._contract.is_dimension:  # a change of a day begins with it
+            event_ts = begins.astimezone(timezone.utc)
         return {"arrival_ts": arrival_ts, "event_ts": event_ts, "event_date": event_date}
 
     def _clocks_of_change(self, present: dict[str, Any], *, whole: bool) -> dict[str, Any]:
@@ -140,7 +140,11 @@ class RowParser:
             return clocks | {"ends_at": None}
         if is_date_only(value):
             day = _converted(column, to_date, value)
-            ends_at = _converted(column, lambda: start_of_day(day, self._zone).astimezone(timezone.utc))
+            try:
+                ends_at = start_of_day(day, self._zone).astimezone(timezone.utc)
+            except OverflowError:
+                msg = f"{column}: {value} is out of range"
+                raise Malformed(msg) from None
         else:
             ends_at = _converted(column, to_timestamp, value, self._naive_zone)
         if ends_at <= clocks["event_ts"]:

@@ -46,7 +46,7 @@ _IDENTITY = ["record_key", "ingestion_id", "line_number"]
 _OPEN = np.iinfo(np.int64).max
 
 
-class _Part(NamedTuple):
+class _KeysInQuestion(NamedTuple):
     """The changes and the intervals of some keys, and whether they are compared with the rule."""
 
     changes: pa.Table
@@ -89,7 +89,7 @@ def _result(contract: SourceContract, name: str, day: date, checked: int, wrong:
     return CheckResult(name, day, why is None, {"keys": checked, "keys_wrong": wrong}, why)
 
 
-def _parts(settings: Settings, contract: SourceContract, silver: DeltaTable, days: Collection[date]) -> Iterator[_Part]:
+def _parts(settings: Settings, contract: SourceContract, silver: DeltaTable, days: Collection[date]) -> Iterator[_KeysInQuestion]:
     """The keys that have a change on the days: together if they are few, else with all others, bucket by bucket."""
     copy = changes_by_key.followed(settings, contract, silver)
     table = table_io.open_table(locations.intervals(settings, contract.dataset), settings.storage_options)
@@ -100,17 +100,17 @@ def _parts(settings: Settings, contract: SourceContract, silver: DeltaTable, day
         of_days = keys.dimension_keys(rows["record_key"]).drop_null().unique()
         buckets = pc.unique(keys.buckets(of_days, contract.dimension.buckets)).to_pylist()
         changes = changes_by_key.read(contract, copy[0], buckets, of_days)
-        yield _Part(changes, interval_table.read(contract, table, buckets, of_days), is_sampled=True)
+        yield _KeysInQuestion(changes, interval_table.read(contract, table, buckets, of_days), is_sampled=True)
         return
     buckets = sorted(data_files.rows_by_partition(copy[0]))
     first = min(days).toordinal() % max(len(buckets), 1)
     sample = {*(buckets[first:] + buckets[:first])[:_SAMPLED]}
     for bucket in buckets:
         changes = changes_by_key.read(contract, copy[0], [bucket])
-        yield _Part(changes, interval_table.read(contract, table, [bucket]), bucket in sample)
+        yield _KeysInQuestion(changes, interval_table.read(contract, table, [bucket]), bucket in sample)
 
 
-def _wrong_keys(contract: SourceContract, part: _Part) -> Iterator[tuple[str, pa.Array]]:
+def _wrong_keys(contract: SourceContract, part: _KeysInQuestion) -> Iterator[tuple[str, pa.Array]]:
     """For each check the keys that fail it."""
     held = part.intervals.sort_by([("dimension_key", "ascending"), ("valid_from", "ascending")])
     key, begins = groups(held["dimension_key"]), numpy_of(held["valid_from"])

@@ -32,21 +32,25 @@ _INTERVAL = ("dimension_key", "valid_from")
 
 def follow(settings: Settings, contract: SourceContract) -> None:
     """Bring a dimension's tables up to date with silver; without effect for another source, and where nothing has changed."""
-    silver = table_io.open_snapshot(locations.silver(settings, contract.dataset), settings.storage_options)
-    if contract.is_dimension and silver is not None:
-        changes_by_key.follow(settings, contract, silver)
-        _follow_changes(settings, contract, silver)
+    path, options = locations.silver(settings, contract.dataset), settings.storage_options
+    silver = table_io.open_snapshot(path, options) if contract.is_dimension else None
+    if silver is None:
+        return
+    changes_by_key.follow(settings, contract, silver)
+    copy = changes_by_key.followed(settings, contract, silver)
+    silver = table_io.open_snapshot(path, options)  # another process may have brought the copy to a later version
+    if copy is not None and silver is not None:
+        _follow_changes(settings, contract, silver, *copy)
 
 
 @row_writer.retried_on_conflict
-def _follow_changes(settings: Settings, contract: SourceContract, silver: DeltaTable) -> None:
+def _follow_changes(settings: Settings, contract: SourceContract, silver: DeltaTable, by_key: DeltaTable, version: int) -> None:
+    """Bring the intervals up to date with the copy at the version of silver that it has followed."""
     of_intervals, mark = _table(settings, contract), tables.mark(contract, silver)
     table = of_intervals.opened()
-    copy = changes_by_key.followed(settings, contract, silver)
     followed = table.transaction_version(mark)
-    if copy is None or (followed is not None and followed >= copy[1]):
+    if followed is not None and followed >= version:
         return
-    by_key, version = copy
     changed = None if followed is None else _changed_keys(settings, silver, followed + 1, version)
     if changed is not None:
         of_intervals.merge(table, _differing(contract, by_key, table, changed), contract, mark, version)

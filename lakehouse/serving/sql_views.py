@@ -1,4 +1,4 @@
-"""SQL views by which engines read the tables directly: versions of published numbers, the newest row of each key, the audit.
+"""SQL views by which engines read the tables directly: versions of published numbers, newest rows, intervals, the audit.
 
 Belongs here: the filters that select a version, and the statements of two dialects. Views hold no data: every query reads Delta.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import silver_columns
+from lakehouse.dimensions.tables import interval_columns
 from lakehouse.gold.numbers import served_version
 from lakehouse.silver.audit_overlay import notifications
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 #: The filter of each version of a number; ``docs/reading.md`` explains them.
 LATEST = "is_latest"
 FINAL = "is_latest AND state = 'final'"
+VALID = "valid_from <= happened_at AND (valid_to IS NULL OR valid_to > happened_at)"
 AS_OF = "published_at <= seen_at AND (superseded_at IS NULL OR superseded_at > seen_at) AND adjustment IS NULL"
 _ABOUT = ("state", "revision", "reason", "published_at", "restated_on", "restatement_reason", "version_name")
 
@@ -46,11 +48,11 @@ class Dialect(str, Enum):
             return "delta_scan('" + address.replace("'", "''") + "')"
         return "delta.`" + address.replace("`", "``") + "`"
 
-    def function(self, name: str, query: str) -> str:
-        """A table function of one time, ``seen_at``."""
+    def function(self, name: str, query: str, moment: str = "seen_at") -> str:
+        """A table function of one time."""
         if self is Dialect.duckdb:
-            return f"CREATE OR REPLACE MACRO {name}(seen_at) AS TABLE {query};"
-        return f"CREATE OR REPLACE FUNCTION {name}(seen_at TIMESTAMP) RETURNS TABLE RETURN {query};"
+            return f"CREATE OR REPLACE MACRO {name}({moment}) AS TABLE {query};"
+        return f"CREATE OR REPLACE FUNCTION {name}({moment} TIMESTAMP) RETURNS TABLE RETURN {query};"
 
 
 #: What a dialect needs before the first view.
@@ -61,7 +63,7 @@ def statements(settings: Settings, catalog: Catalog, dialect: Dialect) -> list[s
     """The statements that create the views of all tables that exist.
 
     Per series ``<series>_latest``, ``<series>_final`` and ``<series>_asof(time)``; for each source under ``append``
-    ``<source>_newest``; and ``late_arrival_audit``.
+    ``<source>_newest``; for each dimension ``<source>_current`` and ``<source>_valid_at(time)``; and ``late_arrival_audit``.
     """
     created = [*PREAMBLE[dialect]]
     for metric in catalog.metrics.values():
@@ -72,6 +74,8 @@ def statements(settings: Settings, catalog: Catalog, dialect: Dialect) -> list[s
         table = table_io.open_table(locations.silver_newest(settings, contract.dataset), settings.storage_options)
         if table is not None and contract.reprocess_policy == "append":
             created.append(f"CREATE OR REPLACE VIEW {contract.dataset}_newest AS {newest_rows(settings, contract, dialect)};")
+        if contract.is_dimension:
+            created += _of_dimension(settings, contract, dialect)
     return [*created, *_of_audit(settings, dialect)]
 
 
@@ -79,6 +83,17 @@ def newest_rows(settings: Settings, contract: SourceContract, dialect: Dialect) 
     """The query of the newest row of each key of a source."""
     table = dialect.table(_address(locations.silver_of(settings, contract.silver_tables[-1])))
     return f"SELECT {_listed([name for name, _ in silver_columns(contract)], dialect)} FROM {table}"  # noqa: S608 (no input)
+
+
+def _of_dimension(settings: Settings, contract: SourceContract, dialect: Dialect) -> Iterator[str]:
+    """The intervals that are current, and those in which an event time lies."""
+    address = locations.intervals(settings, contract.dataset)
+    if table_io.open_table(address, settings.storage_options) is None:
+        return
+    columns = _listed([name for name, _ in interval_columns(contract) if name != "bucket"], dialect)
+    rows = f"SELECT {columns} FROM {dialect.table(_address(address))}"  # noqa: S608 (no input)
+    yield f"CREATE OR REPLACE VIEW {contract.dataset}_current AS {rows} WHERE is_current;"
+    yield dialect.function(f"{contract.dataset}_valid_at", f"{rows} WHERE {VALID}", "happened_at")
 
 
 def _of_audit(settings: Settings, dialect: Dialect) -> Iterator[str]:

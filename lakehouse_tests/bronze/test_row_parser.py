@@ -387,3 +387,43 @@ def test_any_values_of_a_record_become_a_row(values: dict[str, Any], zone: str, 
     made = row({"id": 1, "Amount": 2, "sold_at": "2024-05-09", **values}, clocks=clocks, model={"fields": fields})
     assert ("record_key" in made) is ("malformed_reason" not in made)
     json.dumps(made, default=str, ensure_ascii=False).encode()
+
+
+DIMENSION: dict[str, Any] = {"kind": "dimension", "changes": {"op": "op"}, "dimension": {"valid_to": "until"}}
+
+
+def test_the_key_of_a_dimensions_change_is_its_primary_key_and_its_event_time() -> None:
+    made = good(VALUES, **DIMENSION)
+    assert made["record_key"] == '["7","2024-05-09T12:00:00.000000Z"]'
+    assert (made["change_op"], made["key_ends"], made["ends_at"]) == ("insert", False, None)
+    both = good(VALUES | {"sold_at": "2024-05-09T14:00:00.5+02:00"}, **DIMENSION | {"primary_key": ["id", "note"]})
+    assert both["record_key"] == '["7","n","2024-05-09T12:00:00.500000Z"]'
+
+
+def test_a_change_of_a_day_begins_with_the_day_in_the_zone_of_the_contract() -> None:
+    made = good(VALUES | {"sold_at": "2024-05-09", "until": "2024-05-10"}, **DIMENSION, clocks=IN_BERLIN)
+    assert made["record_key"] == '["7","2024-05-08T22:00:00.000000Z"]'
+    assert made["event_ts"] == datetime(2024, 5, 8, 22, tzinfo=timezone.utc)
+    assert made["event_date"] == date(2024, 5, 9)
+    assert made["ends_at"] == datetime(2024, 5, 9, 22, tzinfo=timezone.utc)
+
+
+def test_a_delete_ends_a_key_and_a_retract_deletes_a_change() -> None:
+    bare = {"id": "7", "sold_at": "2024-05-09T12:00:00Z", "until": "long ago"}
+    ends, retracts = (good(bare | {"op": word}, **DIMENSION) for word in ("D", "Retract"))
+    assert (ends["change_op"], ends["key_ends"], ends["ends_at"]) == ("insert", True, None)
+    assert (retracts["change_op"], retracts["key_ends"], retracts["ends_at"]) == ("delete", False, None)
+    assert ends["record_key"] == retracts["record_key"] == good(VALUES, **DIMENSION)["record_key"]
+    for word in ("delete", "retract"):
+        assert reason({"id": "7", "op": word}, **DIMENSION) == "sold_at: required and empty"
+    assert reason(VALUES | {"op": "retract"}).startswith("op: 'retract' is none of"), "of an event source it is no word"
+
+
+def test_a_change_ends_after_it_begins() -> None:
+    said = "does not lie after the change begins, at 2024-05-09 12:00:00Z"
+    for until in ("2024-05-09T12:00:00Z", "2024-05-09", "0001-01-01"):
+        assert reason(VALUES | {"until": until}, **DIMENSION) == f"until: {until} {said}"
+    assert reason(VALUES | {"until": "soon"}, **DIMENSION).startswith("until: 'soon' is not a time")
+    later = good(VALUES | {"until": "9999-12-31T23:59:59Z"}, **DIMENSION)
+    assert later["ends_at"] == datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone.utc)
+    assert reason(VALUES | {"until": "0001-01-01"}, **DIMENSION, clocks=IN_BERLIN) == "until: 0001-01-01 is out of range"

@@ -18,6 +18,7 @@ from lakehouse.contracts.schedules import Cron
 from lakehouse.contracts.source_rules import CHECKS
 from lakehouse.silver import checks as silver_checks
 from lakehouse_tests.support.contract_texts import SHOP_SOURCE
+from lakehouse_tests.support.dimension_lake import dimension
 from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def test_the_severity_of_every_check_can_be_set() -> None:
         *bronze_checks.bronze_check_names(asked),
         *silver_checks.silver_check_names(asked),
         *bronze_checks.source_check_names(asked),
+        *silver_checks.silver_check_names(dimension()),
     }
     assert named == {*CHECKS, "rule_small", "row_count", "nulls", "arrivals_are_fresh"}
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from lakehouse.delta import partition_writer, row_writer
+from lakehouse.dimensions.bucket_tables import BucketTable
 from lakehouse.spark import commits as spark_commits
 
 
@@ -23,6 +24,7 @@ COMMITS = [
     *((spark_commits, name) for name in ("append_alone", "append_rows_alone", "merge", "merge_rows", "replace_days")),
     *((row_writer, name) for name in ("append", "append_new", "merge")),
     *((partition_writer, name) for name in ("create", "replace", "commit_without_rows", "set_properties")),
+    (BucketTable, "replace"),
 ]
 
 

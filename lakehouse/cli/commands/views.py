@@ -15,7 +15,10 @@ _HEAD = "-- Written by 'lakehouse views'; run it again after the contracts chang
 def views(
     to: Annotated[Path | None, typer.Option(help="The folder to write to; default: 'views' beside the tables.")] = None,
 ) -> None:
-    """Write SQL files that create views in DuckDB and Spark: NAME_latest, NAME_final, NAME_asof(time), SOURCE_newest."""
+    """Write SQL files that create views in DuckDB and Spark: NAME_latest, NAME_final, NAME_asof(time), SOURCE_newest.
+
+    Of a dimension: SOURCE_current and SOURCE_valid_at(time).
+    """
     from lakehouse.serving import sql_views  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = deployment()

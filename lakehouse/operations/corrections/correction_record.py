@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 #: A column of every correction's file: two corrections never have the same content.
 ID_COLUMN = "lakehouse_correction"
 _SEQUENCE = "source_sequence"
+_ENDS_AT = "ends_at"
 
 
 def row_of(settings: Settings, contract: SourceContract, key: str) -> dict[str, Any] | None:
@@ -51,7 +52,8 @@ def fields_of(contract: SourceContract, row: Mapping[str, Any]) -> dict[str, str
     event = row["event_ts"] or row["event_date"]
     texts = {spec.name: _text(row.get(spec.name)) for spec in contract.model.fields}
     next_sequence = {_SEQUENCE: f"{(row.get('source_sequence') or 0) + 1}"} if contract.order.sequence else {}
-    return texts | {_event_field(contract): _text(event)} | next_sequence
+    own_end = {_ENDS_AT: _text(row.get(_ENDS_AT))} if contract.dimension.valid_to else {}
+    return texts | {_event_field(contract): _text(event)} | own_end | next_sequence
 
 
 def values_of(contract: SourceContract, event: CorrectionEvent, settled_at: datetime) -> dict[str, str | None]:
@@ -62,13 +64,14 @@ def values_of(contract: SourceContract, event: CorrectionEvent, settled_at: date
     changes, fields = contract.changes, {**event.before, **event.values}
     words = {
         Operation.CORRECT: changes.correct_words,
-        Operation.WITHDRAW: changes.delete_words,
+        Operation.WITHDRAW: changes.retract_words if contract.is_dimension else changes.delete_words,
         Operation.ENTER: changes.insert_words,
     }
     by_column: dict[str | None, str | None] = {spec.in_file: fields.get(spec.name) for spec in contract.model.fields}
     by_column |= {
         contract.event_column: fields.get(_event_field(contract)),
         contract.clocks.arrival: _text(settled_at),
+        contract.dimension.valid_to: fields.get(_ENDS_AT),
         changes.op: words[event.operation][0],
         changes.is_correction: "1" if event.operation is Operation.CORRECT else "0",
         changes.corrected_by: event.by,

@@ -108,8 +108,8 @@ def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
         pool=f"silver_{source}",
         group_name=source,
         kinds={"pyspark", "deltalake", "silver"},
-        description=f"The current row of each key of {source}, on its own event day.",
-        metadata={"dagster/uri": locations.silver(settings, source)},
+        description=_described(contract),
+        metadata={"dagster/uri": locations.silver(settings, source)} | _uri_of_intervals(settings, contract),
     )
     def silver_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         lake = with_table_cache(settings)
@@ -126,6 +126,16 @@ def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
         yield from run_events.report(context, key, {day: _silver_metadata(result, day, rows[day]) for day in days}, outcomes)
 
     return silver_of_source
+
+
+def _described(contract: SourceContract) -> str:
+    if contract.is_dimension:
+        return f"The changes of each key of {contract.dataset} by event day, and the intervals that follow from them."
+    return f"The current row of each key of {contract.dataset}, on its own event day."
+
+
+def _uri_of_intervals(settings: Settings, contract: SourceContract) -> dict[str, str]:
+    return {"intervals": locations.intervals(settings, contract.dataset)} if contract.is_dimension else {}
 
 
 def _bronze_metadata(report: DayReport) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def change(key: str, at: float, tier: str, op: str = "") -> DimensionRecord:
 
 
 def stops_behind_later_and_later_commits(step: Callable[[], object]) -> int:
-    """Stop a step behind its first commit, the same step again behind the second one, and so on until it ends; gives the stops."""
+    """Stop a step behind its first commit, then the same step behind its second one, and so on; gives the number of stops."""
     for stops in range(60):
         with pytest.MonkeyPatch.context() as patched:
             kill_after(patched, stops + 1)

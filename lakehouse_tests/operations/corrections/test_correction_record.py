@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -18,6 +18,7 @@ from lakehouse.bronze.row_parser import RowParser
 from lakehouse.ledger.row_ids import DeliveredFile
 from lakehouse.operations.corrections import correction_record
 from lakehouse.operations.corrections.correction_log import CorrectionError, CorrectionEvent, CorrectionEventKind, Operation
+from lakehouse_tests.support.dimension_lake import dimension
 from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
@@ -101,6 +102,17 @@ def test_who_and_why_are_in_the_record_where_the_source_has_columns_for_it() -> 
     withdrawn = correction_record.values_of(events, replace(proposal, operation=Operation.WITHDRAW, values={}), NOON)
     assert (withdrawn["op"], withdrawn["fix"]) == ("delete", "0")
     assert json.loads(correction_record.content_of(contract(source={"format": "json"}), {"id": "a", "x": None})) == {"id": "a"}
+
+
+def test_a_change_of_a_dimension_keeps_its_time_and_is_withdrawn_by_a_retraction() -> None:
+    customers = dimension()
+    row = {"customer_id": "17", "tier": "gold", "event_ts": NOON, "ends_at": NOON + timedelta(days=1), "key_ends": False}
+    proposal = event(correction_record.fields_of(customers, row), {"tier": "silver"})
+    proposal = replace(proposal, record_key=f'["17","{NOON:%Y-%m-%dT%H:%M:%S}.000000Z"]', recorded_at=NOON)
+    corrected = correction_record.check(customers, proposal)
+    assert (corrected["tier"], corrected["event_ts"], corrected["ends_at"]) == ("silver", NOON, NOON + timedelta(days=1))
+    withdrawn = correction_record.check(customers, replace(proposal, operation=Operation.WITHDRAW, values={}))
+    assert (withdrawn["change_op"], withdrawn["key_ends"]) == ("delete", False)
 
 
 def test_a_record_that_would_be_malformed_or_another_key_is_refused() -> None:
