@@ -114,10 +114,12 @@ class DerivedNumbers:
         return write_audit_publish.publish(self.settings, before, drafts, run, {})
 
     def follow(self, name: str = "conversion", kind: Kind = Kind.DAY, starts: Collection[date] = ()) -> PublishResult:
-        """Restate what is pending or due of a derived series, as its run does."""
+        """Restate what is pending or due of a derived series, as its run does; without any there is none."""
         series = self.series(name, kind)
         pending = find_pending(self.settings, series)
         wanted = {*pending.starts, *find_due(self.settings, contract(), series), *starts}
+        if not wanted:
+            return PublishResult()
         return derived.restate(self.settings, series, self.session, wanted, Run("follow"), pending)
 
     def published(self, name: str = "conversion", kind: Kind = Kind.DAY) -> list[dict[str, Any]]:

@@ -219,7 +219,7 @@ def test_maintenance_keeps_the_log_of_an_input_that_a_derived_metric_has_yet_to_
     def unread() -> list[str]:
         table = table_io.open_snapshot(revenue.path(lake.settings))
         assert table is not None
-        return sorted(need.reader for need in readers.needs(lake.settings, lake.catalog, revenue, table).log)
+        return sorted(need.who for need in readers.needs(lake.settings, lake.catalog, revenue, table).log)
 
     assert unread() == []
     lake.deliver("shop", 10, "late,8,north,10")
