@@ -204,13 +204,7 @@ class RowParser:
 
     def _change_in_envelope(self, present: dict[str, Any], change: Change) -> dict[str, Any]:
         former = None if change.former is None else self._key_of(self._present(change.former))
-        if not self._contract.is_dimension:
-            return self._described(present, change.op, former, change.order)
-        if former is not None and former != self._key_of(present):
-            msg = "an update that changes the key: a feed of a dimension has a deletion and an insert in its place"
-            raise Malformed(msg)
-        ended = change.op == "delete"
-        return self._described(present, "correct" if ended else change.op, None, change.order) | {"key_ends": ended}
+        return self._described(present, change.op, former, change.order)
 
     def _key_of(self, present: dict[str, Any]) -> str | None:
         """The key of a row of which only some columns may be known; None if its key is not."""

@@ -28,6 +28,9 @@ def mistakes(contract: SourceContract) -> Iterator[str]:
         return
     for name in _said_twice(contract.changes, contract.order):
         yield f"{name}: 'source.envelope: {envelope}' says it already; leave one of the two out"
+    if contract.is_dimension:
+        # A deletion, and a pre-image, have the event time of the row that was there before: they would end it where it began.
+        yield "kind: a dimension cannot read a change feed; give its changes as records with an op, or leave the envelope out"
     if contract.synthetic_key:
         yield "synthetic_key: a change feed has the key of its table; name its columns under 'primary_key'"
 
