@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 
+from lakehouse.contracts.metric import MetricContract
 from lakehouse_tests.support.dimension_model import DimensionRecord, day
 from lakehouse_tests.support.hypothesis_settings import derandomized
-from lakehouse_tests.support.joined_histories import Delivery, Fact, JoinedHistory, deliveries
+from lakehouse_tests.support.joined_histories import BY_TIER, Delivery, Fact, JoinedHistory, deliveries
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.stopped_commits import Killed, kill_after
 
@@ -45,19 +48,6 @@ def change(key: str, at: float, tier: str, op: str = "") -> DimensionRecord:
     return DimensionRecord(key, day(at), op, tier, "north", None, None, day(10))
 
 
-def stops_behind_later_and_later_commits(step: Callable[[], object]) -> int:
-    """Stop a step behind its first commit, then the same step behind its second one, and so on; gives the number of stops."""
-    for stops in range(60):
-        with pytest.MonkeyPatch.context() as patched:
-            kill_after(patched, stops + 1)
-            try:
-                step()
-            except Killed:
-                continue
-            return stops
-    pytest.fail("it never comes to its end")
-
-
 FACTS: Delivery = [Fact(f"{key}{number}", 1, day(number), key, "insert") for number in range(4) for key in ("1", "2")]
 
 
@@ -66,15 +56,38 @@ FACTS: Delivery = [Fact(f"{key}{number}", 1, day(number), key, "insert") for num
     [[change("1", 1.5, "gold")], [Fact("late", 5, day(2), "1", "insert"), Fact("10", 1, day(0), "1", "delete")]],
     ids=["a change of a customer", "facts"],
 )
-def test_a_run_that_is_stopped_behind_any_commit_ends_as_if_it_had_not_been(settings, spark, last: Delivery) -> None:
-    lake = JoinedHistory(settings, spark)
+def test_a_run_that_is_stopped_behind_any_commit_ends_as_if_it_had_not_been(tmp_path, spark, last: Delivery) -> None:
+    metrics = [MetricContract.model_validate({"source": "events", **BY_TIER})]
+    (tmp_path / "0").mkdir()
+    prepared = JoinedHistory(lake_settings(tmp_path / "0"), spark, metrics)
     for delivery in (FACTS, [change("1", 0, "basic"), change("2", 1, "basic")]):
-        lake.apply(lake.land(delivery))
-    source = lake.land(last)
-    before = [lake.revisions(one) for one in lake.metrics]
-    assert stops_behind_later_and_later_commits(lambda: lake.apply(source)) > 8
-    assert [lake.published(one) for one in lake.metrics] == lake.model()
-    added = [{start for start, _ in lake.revisions(one) - known} for one, known in zip(lake.metrics, before)]
-    assert all(len(lake.revisions(one)) - len(known) == len(days) for one, known, days in zip(lake.metrics, before, added))
-    assert lake.publish() == [set(), set()]
+        prepared.apply(prepared.land(delivery))
+    source, number = prepared.land(last), 0
+    [before] = [prepared.revisions(one) for one in prepared.metrics]
+    for number in range(1, 40):
+        folder = tmp_path / f"{number}"
+        shutil.copytree(tmp_path / "0", folder)
+        root, landing = f"{folder / 'lake'}", f"{folder / 'landing'}"
+        settings = prepared.settings.model_copy(update={"root": root, "landing": landing})
+        lake = replace(prepared, settings=settings)
+        is_stopped = stopped_behind(number, lambda: lake.apply(source))  # noqa: B023 (called in the same turn)
+        lake.apply(source)
+        assert [lake.published(one) for one in lake.metrics] == [lake.by_tier()], f"stopped behind commit {number}"
+        [after] = [lake.revisions(one) for one in lake.metrics]
+        assert len(after) - len(before) == len({start for start, _ in after - before}), "one revision a day"
+        assert lake.publish() == [set()]
+        if not is_stopped:
+            break
+    assert number > 6, "there are fewer commits than a change of silver, its intervals or index, and numbers have"
     assert lake.unlike_published() == []
+
+
+def stopped_behind(number: int, step: Callable[[], object]) -> bool:
+    """Run a step until it has made so many commits; gives whether it was stopped."""
+    with pytest.MonkeyPatch.context() as patched:
+        kill_after(patched, number)
+        try:
+            step()
+        except Killed:
+            return True
+    return False
