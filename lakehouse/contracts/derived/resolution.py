@@ -32,9 +32,9 @@ def of_keys(content: Mapping[str, Any]) -> dict[str, str]:
     mistakes = {}
     if "source" in content and "from" in content:
         mistakes["from"] = "a metric reads one source or is made of other metrics; keep 'source' or 'from'"
-    if "inputs" in content:
+    if content.get("inputs"):
         mistakes["inputs"] = "follows from 'from'; leave the key out"
-    if "derived_from" in content:
+    if content.get("derived_from"):
         mistakes["derived_from"] = "is written 'from'"
     return mistakes
 
