@@ -98,7 +98,7 @@ def test_a_catalog_tells_metrics_of_rows_from_those_that_are_made_of_metrics(tmp
             {"source": "shop"},
             "conversion.yaml:2: from: a metric reads one source or is made of other metrics; keep 'source' or 'from'",
         ),
-        ({"inputs": []}, "conversion.yaml:14: inputs: follows from 'from'; leave the key out"),
+        ({"inputs": [{"metric": "revenue"}]}, "conversion.yaml:14: inputs: follows from 'from'; leave the key out"),
         (
             {"from": ["revenue", "sesions"]},
             "conversion.yaml:2: from: no metric is called 'sesions'; there are conversion, revenue, sessions",
