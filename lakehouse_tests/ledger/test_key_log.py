@@ -63,3 +63,9 @@ def test_claims_that_another_writer_appends_meanwhile_are_kept(settings: Setting
     key_log.replace(settings, "events", [FIRST], replacing, "reading:1")
     assert keys(settings) == ["b", "c"]
     assert len(versions) == 2, "the first attempt was in conflict"
+
+
+def test_a_file_with_claims_of_several_days_keeps_those_of_the_others(settings: Settings) -> None:
+    append(settings, pa.concat_tables([claims("one", FIRST, "a", "b"), claims("two", SECOND, "c", "d")]))
+    key_log.replace(settings, "events", [FIRST], lambda _: [claims("one", FIRST, "e")], "reading:1")
+    assert keys(settings) == ["c", "d", "e"]
