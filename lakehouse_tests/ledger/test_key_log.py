@@ -82,3 +82,9 @@ def test_a_column_that_is_newer_than_the_log_is_empty_until_claims_with_it_are_w
         {"record_key": "a", "source_order": None},
         {"record_key": "c", "source_order": "x"},
     ]
+
+
+def test_a_file_with_claims_of_several_days_keeps_those_of_the_others(settings: Settings) -> None:
+    append(settings, pa.concat_tables([claims("one", FIRST, "a", "b"), claims("two", SECOND, "c", "d")]))
+    key_log.replace(settings, "events", [FIRST], lambda _: [claims("one", FIRST, "e")], "reading:1")
+    assert keys(settings) == ["c", "d", "e"]
