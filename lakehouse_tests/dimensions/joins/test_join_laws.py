@@ -37,9 +37,9 @@ def test_after_each_arrival_the_numbers_are_those_of_the_model_and_the_restated_
     for delivery in history:
         restated = lake.apply(lake.land(delivery))
         after = lake.model()
-        for one, was, now, days in zip(lake.metrics, before, after, restated):
-            assert lake.published(one) == now, one.name
-            assert days == differing(was, now), one.name
+        for metric, was, now, days in zip(lake.metrics, before, after, restated):
+            assert lake.published(metric) == now, metric.name
+            assert days == differing(was, now), metric.name
         before = after
     assert lake.unlike_published() == []
 
@@ -63,7 +63,7 @@ def test_a_run_that_is_stopped_behind_any_commit_ends_as_if_it_had_not_been(tmp_
     for delivery in (FACTS, [change("1", 0, "basic"), change("2", 1, "basic")]):
         prepared.apply(prepared.land(delivery))
     source, number = prepared.land(last), 0
-    [before] = [prepared.revisions(one) for one in prepared.metrics]
+    [before] = [prepared.revisions(metric) for metric in prepared.metrics]
     for number in range(1, 40):
         folder = tmp_path / f"{number}"
         shutil.copytree(tmp_path / "0", folder)
@@ -72,8 +72,8 @@ def test_a_run_that_is_stopped_behind_any_commit_ends_as_if_it_had_not_been(tmp_
         lake = replace(prepared, settings=settings)
         is_stopped = stopped_behind(number, lambda: lake.apply(source))  # noqa: B023 (called in the same turn)
         lake.apply(source)
-        assert [lake.published(one) for one in lake.metrics] == [lake.by_tier()], f"stopped behind commit {number}"
-        [after] = [lake.revisions(one) for one in lake.metrics]
+        assert [lake.published(metric) for metric in lake.metrics] == [lake.by_tier()], f"stopped behind commit {number}"
+        [after] = [lake.revisions(metric) for metric in lake.metrics]
         assert len(after) - len(before) == len({start for start, _ in after - before}), "one revision a day"
         assert lake.publish() == [set()]
         if not is_stopped:
