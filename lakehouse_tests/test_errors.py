@@ -20,6 +20,7 @@ INTERNAL = {
     "Problem": "becomes an HTTP response with a status of its own",
     "_BlockEnds": "makes the reader leave a record to the next block",
     "ForgottenFeedError": "makes the reader fall back to all rows",
+    "ManyChangesError": "makes all days of a joined metric pending",
 }
 
 

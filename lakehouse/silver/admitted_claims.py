@@ -46,6 +46,8 @@ def key_log_of(spark: SparkSession, settings: Settings, source: str) -> DataFram
     """The key log; a column that is newer than the log is empty."""
     log = spark.read.format("delta").load(locations.key_log(settings, source))
     new = [item for item in key_log.SCHEMA if item.name not in log.columns]
+    if not new:  # Spark Connect refuses to add no columns
+        return log
     return log.withColumns({item.name: F.lit(None).cast(from_arrow_type(item.type)) for item in new})
 
 

@@ -100,7 +100,9 @@ def test_its_rows_stay_those_of_its_inputs_whatever_comes_later(settings, spark)
     def total(text: str) -> list[int]:
         inputs = input_sets.ids_of(settings, "events", named.find(settings, "events", text).inputs)
         day = date(2024, 2, 1)
-        found = reproduce.from_inputs(settings, lake.catalog, METRICS[0], [day], inputs, lambda: spark)
+        found = reproduce.from_inputs(
+            settings, lake.catalog, METRICS[0], [day], inputs, lambda: spark, dimensions_at=settings.clock()
+        )
         return found[day]["total"].to_pylist()
 
     assert (total("first"), total("second"), total("through")) == ([3], [2], [5]), "a number from the inputs of a name"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
-from lakehouse import locations
+from lakehouse import lake_tables, locations
 from lakehouse.calendar.days import from_json
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import table_io
@@ -214,7 +214,7 @@ def test_a_redacted_value_is_masked_in_every_revision_of_the_derived_metric_too(
 
 
 def test_maintenance_keeps_the_log_of_an_input_that_a_derived_metric_has_yet_to_read(lake: DerivedLake) -> None:
-    [revenue] = [one for one in locations.tables(lake.catalog) if f"{one}" == "gold/revenue"]
+    [revenue] = [one for one in lake_tables.tables(lake.catalog) if f"{one}" == "gold/revenue"]
 
     def unread() -> list[str]:
         table = table_io.open_snapshot(revenue.path(lake.settings))
