@@ -1,0 +1,74 @@
+"""Which changes of dimensions restated a day, in words: the one wording that commands, API and pages use.
+
+The changes are those that the publication recorded; which facts they concern is decided in ``dimensions.joins.changed_facts``.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.series import source_days
+from lakehouse.ledger import publications
+from lakehouse.text import format_moment
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import date
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.series import Series
+    from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.settings import Settings
+
+_SHOWN = 3
+
+
+def because(settings: Settings, series: Series, version: PublishedVersion) -> str | None:
+    """The changes of dimensions that restated a day: ``the tier of customer 17 from 2024-11-04 to 2024-11-08 became gold``.
+
+    :returns: None for a version that no recorded change of a dimension restated.
+    """
+    publication_id = version.row.get("publication_id")
+    if not (series.metric.joins and series.kind is Kind.DAY and publication_id and version.restated_on == version.published_at):
+        return None
+    publication = publications.find(settings, series.name, publication_id)
+    return words(publication.dimension_changes, series.metric, [version.start]) if publication else None
+
+
+def words(recorded: Mapping[str, Any], metric: MetricContract, days: Collection[date]) -> str | None:
+    """The recorded changes that concern facts of the numbers of some days, a few of them and how many more; None without any.
+
+    :param recorded: ``dimension_changes`` of a publication.
+    """
+    of_days = {f"{day}" for day in source_days(metric, days)}
+    concerning = [change for change in recorded.get("first", ()) if not of_days.isdisjoint(change["days"])]
+    if not concerning:
+        return None
+    sentences = [_sentence(change, metric) for change in concerning[:_SHOWN]]
+    if left := len(concerning) - len(sentences):
+        sentences.append(f"and {left} more")
+    named = {(change["dimension"], change["key"], change["from"]) for change in recorded["first"]}
+    of_all = f" (of {recorded['in_all']:,} changes in the publication)" if recorded["in_all"] > len(named) else ""
+    return "; ".join(sentences) + of_all
+
+
+def _sentence(change: Mapping[str, Any], metric: MetricContract) -> str:
+    end = "on" if change["to"] is None else f"to {_moment(change['to'])}"
+    became = "is no longer known" if change["after"] is None else f"became {change['after']}"
+    return f"the {change['column']} of {_who(change, metric)} from {_moment(change['from'])} {end} {became}"
+
+
+def _who(change: Mapping[str, Any], metric: MetricContract) -> str:
+    """The key with the name of its column, as in ``customer 17``; a key of several columns with the name of the dimension."""
+    contract = metric.dimensions.get(change["dimension"])
+    columns = contract.primary_key if contract else []
+    name = columns[0].removesuffix("_id") if len(columns) == 1 else change["dimension"]
+    return f"{name} {change['key']}"
+
+
+def _moment(text: str) -> str:
+    """A time; of midnight in UTC the day alone."""
+    moment = datetime.fromisoformat(text)
+    return f"{moment.date()}" if moment.time() == datetime.min.time() else format_moment(moment)
