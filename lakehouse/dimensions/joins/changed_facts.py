@@ -87,8 +87,8 @@ def since(settings: Settings, metric: MetricContract, first: Mapping[str, int]) 
         counting = pc.unique(pa.concat_arrays(origins)).sort()
         changed.in_all += len(counting)
         shown = counting.slice(0, _SHOWN)
-        own = [days.filter(pc.equal(days["origin"], origin))["event_date"].to_pylist() for origin in shown]
-        changed.changes += list(_told(join, ranges.take(shown), own))[: _SHOWN - len(changed.changes)]
+        of_each = [days.filter(pc.equal(days["origin"], origin))["event_date"].to_pylist() for origin in shown]
+        changed.changes += list(_told(join, ranges.take(shown), of_each))[: _SHOWN - len(changed.changes)]
     return changed
 
 
@@ -177,7 +177,7 @@ def _told(join: Join, changes: pa.Table, days: Sequence[Sequence[date]]) -> Iter
 
     :param days: the event days of the facts that each change concerns.
     """
-    for change, own in zip(changes.to_pylist(), days):
+    for change, concerned in zip(changes.to_pylist(), days):
         was, now = change["was"] or {}, change["is"] or {}
         for column, _ in join.attributes:
             if was.get(column) != now.get(column) or not (was and now):
@@ -189,5 +189,5 @@ def _told(join: Join, changes: pa.Table, days: Sequence[Sequence[date]]) -> Iter
                     "to": None if change["valid_to"] is None else change["valid_to"].isoformat(),
                     "before": json_value(was.get(column)),
                     "after": json_value(now.get(column)),
-                    "days": [f"{day}" for day in own],
+                    "days": [f"{day}" for day in concerned],
                 }
