@@ -5,17 +5,17 @@ The changes are those that the publication recorded; which facts they concern is
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import source_days
 from lakehouse.ledger import publications
 from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from datetime import date
+    from collections.abc import Collection, Iterator, Mapping
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _SHOWN = 3
+
+
+class PublishedChange(NamedTuple):
+    """A change of a dimension in words, and the days that were published when numbers followed it."""
+
+    series: str
+    words: str
+    days: list[date]
+    published_at: datetime
 
 
 def because(settings: Settings, series: Series, version: PublishedVersion) -> str | None:
@@ -35,6 +44,19 @@ def because(settings: Settings, series: Series, version: PublishedVersion) -> st
         return None
     publication = publications.find(settings, series.name, publication_id)
     return words(publication.dimension_changes, series.metric, [version.start]) if publication else None
+
+
+def of_key(settings: Settings, series: Series, dimension: str, key: str) -> Iterator[PublishedChange]:
+    """The recorded changes of a key that restated days of a metric, oldest first.
+
+    :param key: as the dimension's column ``dimension_key`` has it.
+    """
+    for publication in publications.of(settings, series.name):
+        for change in publication.dimension_changes.get("first", ()):
+            if (change["dimension"], change["key"]) == (dimension, key):
+                concerned = reach_ahead({date.fromisoformat(day) for day in change["days"]}, series.metric.window)
+                days = sorted(day for day in concerned if f"{day}" in publication.published)
+                yield PublishedChange(series.name, _sentence(change, series.metric), days, publication.recorded_at)
 
 
 def words(recorded: Mapping[str, Any], metric: MetricContract, days: Collection[date]) -> str | None:
