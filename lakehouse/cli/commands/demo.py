@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from lakehouse.contracts import Catalog
     from lakehouse.examples.late_tier_results import LateTier
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
@@ -53,6 +52,7 @@ def demo(
     At the end a customer's tier is known late: the numbers by tier are restated on the days of this customer's sales.
     """
     from lakehouse.contracts import load_catalog  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.examples import late_tier_results  # noqa: PLC0415
     from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
     from lakehouse.orchestration.execution.replay import Replay  # noqa: PLC0415
     from lakehouse.settings import Settings  # noqa: PLC0415
@@ -85,8 +85,9 @@ def demo(
         with_progress(with_tiers, with_tiers.arrival_days()[0])
     _report(settings)
     key = _report_bronze(settings)
-    _report_late_tier(tiers, catalog)
-    _say_how_to_go_on(tiers, key)
+    effects = late_tier_results.late_tier(tiers, catalog)
+    _report_late_tier(effects)
+    _say_how_to_go_on(tiers, key, [day.day for day in effects.restated])
 
 
 def _write_files(folder: Path, files: Mapping[str, str]) -> int:
@@ -166,11 +167,8 @@ def _report_bronze(settings: Settings) -> str:
     return key
 
 
-def _report_late_tier(settings: Settings, catalog: Catalog) -> None:
+def _report_late_tier(effects: LateTier) -> None:
     """Print what the late change of a tier restated, and what it did not."""
-    from lakehouse.examples import late_tier_results  # noqa: PLC0415
-
-    effects = late_tier_results.late_tier(settings, catalog)
     out.print("\nA tier that was known late: customers as of Nov 16, and one change of an earlier day that arrived on Nov 17")
     out.print(_TIER_LEGEND, style="dim", soft_wrap=True)
     out.print()
@@ -215,13 +213,13 @@ def _sides(sides: Sides | None) -> str:
     return "" if sides is None else f"{shown(sides.before)} -> {shown(sides.after)}"
 
 
-def _say_how_to_go_on(settings: Settings, key: str) -> None:
+def _say_how_to_go_on(settings: Settings, key: str, restated: Sequence[date]) -> None:
     gold = f"{settings.root}/gold/revenue"
     lines = (
         "",
         "For the numbers by tier the commands below need the contracts of the demo:",
         f"  export LAKEHOUSE_CONTRACTS={settings.contracts}",
-        f"  lakehouse gold history {late_tier.BY_TIER} 2024-11-07",
+        *(f"  lakehouse gold history {late_tier.BY_TIER} {day}" for day in restated[:1]),
         "See it in Dagster, from this folder:",
         '  DAGSTER_HOME="$PWD/dagster_home" dagster dev -w workspace.yaml',
         "  then open http://127.0.0.1:3000/assets/gold/revenue: its partitions are the event days, with their runs and checks.",

@@ -402,9 +402,11 @@ def test_times_are_those_of_the_clock(client: TestClient) -> None:
 
 
 def test_the_catalogue_names_the_joins_and_the_inputs_of_a_metric(tmp_path: Path) -> None:
+    contracts = tmp_path / "contracts"
+    contracts.mkdir()
     for name, text in late_tier.CONTRACTS.items():
-        (tmp_path / name).write_text(text)
-    with api_client(lake_settings(tmp_path / "lake"), load_catalog(tmp_path)) as client:
+        (contracts / name).write_text(text)
+    with api_client(lake_settings(tmp_path), load_catalog(contracts)) as client:
         answer = get_json(client, "/metrics")
     MetricsModel.model_validate(answer)
     listed = {metric["name"]: (metric["from"], metric["joins"]) for metric in answer["metrics"]}
