@@ -63,10 +63,10 @@ def late_tier(settings: Settings, catalog: Catalog) -> LateTier:
             if because := attribute_changes.because(settings, by_tier, after):
                 sides = _share_made_of(shares.get(day, []), day, after.label)
                 restated.append(RestatedByTier(day, after.label, _tiers(before, after), because, sides))
-    recorded = [one.dimension_changes for one in publications.of(settings, by_tier.name) if one.dimension_changes]
+    recorded = [one for one in publications.of(settings, by_tier.name) if one.dimension_changes]
     days, followed = {one.day for one in restated}, {one.day for one in restated if one.share}
     return LateTier(
-        changes=list(recorded[-1]["first"]) if recorded else [],
+        changes=list(attribute_changes.recorded(settings, recorded[-1])["first"]) if recorded else [],
         restated=restated,
         kept=[day for day in known if day not in days],
         shares_kept=[day for day in shares if day not in followed],

@@ -8,10 +8,13 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
+
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import source_days
-from lakehouse.ledger import publications
+from lakehouse.dimensions.keys import dimension_keys
+from lakehouse.ledger import publications, redactions
 from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.ledger.publications import Publication
     from lakehouse.settings import Settings
 
 _SHOWN = 3
@@ -43,7 +47,7 @@ def because(settings: Settings, series: Series, version: PublishedVersion) -> st
     if not (series.metric.joins and series.kind is Kind.DAY and publication_id and version.restated_on == version.published_at):
         return None
     publication = publications.find(settings, series.name, publication_id)
-    return words(publication.dimension_changes, series.metric, [version.start]) if publication else None
+    return words(recorded(settings, publication), series.metric, [version.start]) if publication else None
 
 
 def of_key(settings: Settings, series: Series, dimension: str, key: str) -> Iterator[PublishedChange]:
@@ -52,33 +56,65 @@ def of_key(settings: Settings, series: Series, dimension: str, key: str) -> Iter
     :param key: as the dimension's column ``dimension_key`` has it.
     """
     for publication in publications.of(settings, series.name):
-        for change in publication.dimension_changes.get("first", ()):
+        for change in recorded(settings, publication).get("first", ()):
             if (change["dimension"], change["key"]) == (dimension, key):
                 concerned = reach_ahead({date.fromisoformat(day) for day in change["days"]}, series.metric.window)
                 days = sorted(day for day in concerned if f"{day}" in publication.published)
                 yield PublishedChange(series.name, _sentence(change, series.metric), days, publication.recorded_at)
 
 
-def words(recorded: Mapping[str, Any], metric: MetricContract, days: Collection[date]) -> str | None:
+def recorded(settings: Settings, publication: Publication) -> Mapping[str, Any]:
+    """The changes of dimensions that a publication recorded, without the values of fields that were redacted since."""
+    changes = publication.dimension_changes
+    first = changes.get("first", ())
+    hidden = {(name, *field) for name in {change["dimension"] for change in first} for field in _redacted(settings, name)}
+    if not hidden:
+        return changes
+    masked = [
+        change | {"before": None, "after": None, "redacted": True}
+        if (change["dimension"], change["column"], change["key"]) in hidden
+        else change
+        for change in first
+    ]
+    return {**changes, "first": masked}
+
+
+def _redacted(settings: Settings, dimension: str) -> set[tuple[str, str | None]]:
+    """The redacted fields of a dimension, each with the key."""
+    by_field = redactions.keys_by_field(settings, dimension)
+    return {
+        (name, key)
+        for name, record_keys in by_field.items()
+        for key in dimension_keys(pa.array(sorted(record_keys), pa.string())).to_pylist()
+    }
+
+
+def words(changes: Mapping[str, Any], metric: MetricContract, days: Collection[date]) -> str | None:
     """The recorded changes that concern facts of the numbers of some days, a few of them and how many more; None without any.
 
-    :param recorded: ``dimension_changes`` of a publication.
+    :param changes: ``dimension_changes`` of a publication, see :func:`recorded`.
     """
     of_days = {f"{day}" for day in source_days(metric, days)}
-    concerning = [change for change in recorded.get("first", ()) if not of_days.isdisjoint(change["days"])]
+    concerning = [change for change in changes.get("first", ()) if not of_days.isdisjoint(change["days"])]
     if not concerning:
         return None
     sentences = [_sentence(change, metric) for change in concerning[:_SHOWN]]
     if left := len(concerning) - len(sentences):
         sentences.append(f"and {left} more")
-    named = {(change["dimension"], change["key"], change["from"]) for change in recorded["first"]}
-    of_all = f" (of {recorded['in_all']:,} changes in the publication)" if recorded["in_all"] > len(named) else ""
+    named = {(change["dimension"], change["key"], change["from"]) for change in changes["first"]}
+    of_all = f" (of {changes['in_all']:,} changes in the publication)" if changes["in_all"] > len(named) else ""
     return "; ".join(sentences) + of_all
 
 
 def _sentence(change: Mapping[str, Any], metric: MetricContract) -> str:
     end = "on" if change["to"] is None else f"to {_moment(change['to'])}"
-    became = "is no longer known" if change["after"] is None else f"became {change['after']}"
+    became = (
+        "was changed"
+        if change.get("redacted")
+        else "is no longer known"
+        if change["after"] is None
+        else f"became {change['after']}"
+    )
     return f"the {change['column']} of {_who(change, metric)} from {_moment(change['from'])} {end} {became}"
 
 

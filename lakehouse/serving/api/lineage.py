@@ -26,17 +26,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _SAID = ("inputs", "inputs_without", "known_through", "silver_version", "code_version", "contract_version", "run_id")
-_COMMIT = (
-    "publication_id",
-    "gold_version",
-    "recorded_at",
-    "job_name",
-    "trigger",
-    "input_versions",
-    "validation",
-    "keys",
-    "dimension_changes",
-)
+_COMMIT = ("publication_id", "gold_version", "recorded_at", "job_name", "trigger", "input_versions", "validation", "keys")
 PublicationId = Annotated[
     str,
     Path(description="As returned by GET /lineage.", pattern="^[0-9a-zA-Z_-]{1,64}$", examples=["8e1f6d2ab3904c57"]),
@@ -158,4 +148,5 @@ def _publication(settings: Settings, series: str, publication_id: str) -> dict[s
     publication = publications.find(settings, series, publication_id)
     if publication is None:
         return None
-    return {name: getattr(publication, name) for name in _COMMIT} | {"downstream": publication.downstream}
+    rest = {"downstream": publication.downstream, "dimension_changes": attribute_changes.recorded(settings, publication)}
+    return {name: getattr(publication, name) for name in _COMMIT} | rest

@@ -69,7 +69,9 @@ def _because(cache: PublishedCache, published: PublishedSeries, stored: Restatem
     """The changes of dimensions that restated the periods of a report, in words."""
     publication = publications.find(cache.settings, stored.series, stored.publication_id)
     starts = [date.fromisoformat(entry["start"]) for entry in stored.periods.values()]
-    return attribute_changes.words(publication.dimension_changes, published.series.metric, starts) if publication else None
+    if publication is None:
+        return None
+    return attribute_changes.words(attribute_changes.recorded(cache.settings, publication), published.series.metric, starts)
 
 
 def _report(published: PublishedSeries, stored: RestatementReport) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""A day that a change of a dimension restated: its story, its report and its lineage say which one; other days do not."""
+"""A day that a change of a dimension restated: its story, its report and its lineage say which one; other days do not.
+
+A value is not told any more once it is redacted.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import pytest
 
 from lakehouse.contracts.series import Series
 from lakehouse.gold.publication import attribute_changes, restatement_reports
+from lakehouse.ledger import redactions
+from lakehouse.ledger.redactions import Redaction
 from lakehouse.serving.api.quality_models import LineageModel
 from lakehouse_tests.support.api_client import api_client, get_json
 from lakehouse_tests.support.joined_lake import joined_lake
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 BASIC, GOLD = ("basic", "north", 1), ("gold", "north", 1)
+KEY = '["ann","2024-02-03T06:00:00.000000Z"]'
 BECAUSE = "the tier of customer ann from 2024-02-03 06:00 UTC to 2024-02-05 became gold"
 
 
@@ -47,6 +53,12 @@ def test_a_restated_day_says_which_change_of_a_dimension_it_follows(settings: Se
         report = words(client.get(f"/page/restated/spend/{publication['publication_id']}").text)
         assert f"Restated because {BECAUSE}." in report
         assert "tier of customers, by customer" in words(client.get("/page/metrics/spend").text)
+
+    redactions.record(settings, "customers", Redaction(KEY, ["tier"], "eve", "asked for", settings.clock()))
+    with api_client(settings, lake.catalog) as client:
+        lineage = get_json(client, "/lineage/spend/2024-02-04")
+        assert lineage["because"] == BECAUSE.replace("became gold", "was changed")
+        assert "gold" not in str(lineage["publication"]["dimension_changes"])
     [of_ann] = attribute_changes.of_key(settings, Series(lake.metrics[0]), "customers", "ann")
-    assert (of_ann.words, [day.day for day in of_ann.days]) == (BECAUSE, [3, 4])
+    assert [day.day for day in of_ann.days] == [3, 4]
     assert not list(attribute_changes.of_key(settings, Series(lake.metrics[0]), "customers", "bob"))
