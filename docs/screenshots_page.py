@@ -1,10 +1,11 @@
 """Take the pictures of the pages in ``docs/images`` from a running ``lakehouse serve``, with Debian's Chromium.
 
-python docs/screenshots_page.py [http://127.0.0.1:8321] [--all FOLDER]
+python docs/screenshots_page.py [http://127.0.0.1:8321] [--only PICTURE] [--all FOLDER]
 
 The demo's numbers are of November 2024: set ``LAKEHOUSE_NOW=2024-11-16T23:59:59+00:00`` for the server, and its week is this one.
-With a steward's token in ``LAKEHOUSE_TOKEN`` the row is shown as a steward sees it. ``--all`` writes every page wide and as on a
-phone, light and dark, into a folder.
+The day of the late tier needs the evening of November 17, and ``LAKEHOUSE_CONTRACTS`` as the demo prints it: take its picture
+with ``--only page-tier``. With a steward's token in ``LAKEHOUSE_TOKEN`` the row is shown as a steward sees it. ``--all`` writes
+every page wide and as on a phone, light and dark, into a folder.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ PAGES = {
     "series": "/page/metrics/revenue",
     "story": DAY,
     "version": f"{DAY}/r4",
+    "tier": "/page/metrics/revenue_by_tier/2024-11-05",
     "week": "/page/metrics/revenue/2024-W45",
     "source": "/page/sources/sales",
     "restated": "/page/restated",
@@ -46,6 +48,7 @@ SHOWN = {
     "page-overview": ("overview", WIDE, "light"),
     "page-series": ("series", WIDE, "light"),
     "page-story": ("story", WIDE, "light"),
+    "page-tier": ("tier", WIDE, "light"),
     "page-source": ("source", WIDE, "light"),
     "page-restated": ("restated", WIDE, "light"),
     "page-lateness": ("lateness", WIDE, "dark"),
@@ -58,14 +61,15 @@ HIGHEST, COLOURS = 2600, 96
 
 def main() -> None:
     """Write the pictures."""
-    arguments = [argument for argument in sys.argv[1:] if argument != "--all"]
+    arguments = [argument for argument in sys.argv[1:] if argument not in {"--all", "--only"}]
     every = "--all" in sys.argv
     server = arguments[0] if arguments and arguments[0].startswith("http") else "http://127.0.0.1:8321"
+    only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else None
     folder = Path(arguments[-1]) if every else IMAGES
     folder.mkdir(parents=True, exist_ok=True)
     if not installed():
         raise SystemExit("there is no Chromium, and apt-get did not bring one")
-    wanted = SHOWN
+    wanted = SHOWN if only is None else {only: SHOWN[only]}
     if every:
         sizes = {"wide": WIDE, "phone": PHONE}
         wanted = {

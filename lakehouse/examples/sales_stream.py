@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 FIRST_DAY = datetime(2024, 11, 1, tzinfo=timezone.utc)
 DAYS = 14
 SALES_A_DAY = 60
-_END = FIRST_DAY + timedelta(days=DAYS + 2)
+#: Their numbers are below this one.
+CUSTOMERS = 200
+END = FIRST_DAY + timedelta(days=DAYS + 2)
 # Shares, cumulated: of arrivals, and of what happens later.
 _LATE, _VERY_LATE = 0.10, 0.11
 _CORRECTED, _MOVED, _WITHDRAWN, _RENAMED = 0.030, 0.040, 0.050, 0.056
@@ -41,16 +43,20 @@ class Sale:
     corrects_sale_id: str = ""
 
 
-def files(seed: int) -> dict[str, str]:
-    """File name to text, one file per arrival day and one re-delivery; the same for the same seed."""
+def records(seed: int) -> list[Sale]:
+    """Every record, in the order of arrival; the same for the same seed."""
     chance = random.Random(seed)  # noqa: S311 (a demo, no secret)
     originals = [_sale(chance, day, number) for day in range(DAYS) for number in range(SALES_A_DAY)]
     changes = [change for sale in originals for change in _changes(chance, sale)]
-    records = [*originals, *changes, _old_move(originals, changes), _broken(), _doubtful(), *_offline_till()]
+    sent = [*originals, *changes, _old_move(originals, changes), _broken(), _doubtful(), *_offline_till()]
+    return sorted((one for one in sent if one.received_at < END), key=lambda one: (one.received_at, one.sale_id))
+
+
+def files(seed: int) -> dict[str, str]:
+    """File name to text, one file per arrival day and one re-delivery; the same for the same seed."""
     by_day: dict[str, list[Sale]] = {}
-    for record in sorted(records, key=lambda one: (one.received_at, one.sale_id)):
-        if record.received_at < _END:
-            by_day.setdefault(_day(record.received_at), []).append(record)
+    for record in records(seed):
+        by_day.setdefault(_day(record.received_at), []).append(record)
     texts = {f"arrival_date={day}.csv": _text(sales) for day, sales in by_day.items()}
     days = sorted(by_day)
     texts[f"arrival_date={days[9]}.again.csv"] = texts[f"arrival_date={days[4]}.csv"]
@@ -67,7 +73,9 @@ def _sale(chance: random.Random, day: int, number: int) -> Sale:
     else:
         delay = timedelta(minutes=chance.uniform(1, 90))
     amount = f"{chance.lognormvariate(3, 0.6):.2f}"
-    return Sale(f"S{day:02}{number:03}", chance.choice(_STORES), sold, amount, chance.randrange(1, 200), _second(sold + delay))
+    return Sale(
+        f"S{day:02}{number:03}", chance.choice(_STORES), sold, amount, chance.randrange(1, CUSTOMERS), _second(sold + delay)
+    )
 
 
 def _changes(chance: random.Random, sale: Sale) -> Iterable[Sale]:
@@ -94,7 +102,7 @@ def _changes(chance: random.Random, sale: Sale) -> Iterable[Sale]:
 
 def _old_move(originals: list[Sale], changes: list[Sale]) -> Sale:
     """A record of the last arrival day that moves a sale to the next day; no other record of that day affects these two days."""
-    received = _END - timedelta(hours=12)
+    received = END - timedelta(hours=12)
     sold = {sale.sale_id: sale.sold_at for sale in originals}
     arrived = [record for record in (*originals, *changes) if _day(record.received_at) == _day(received)]
     touched = {_day(record.sold_at) for record in arrived}
@@ -125,7 +133,7 @@ def _doubtful() -> Sale:
 
 def _offline_till() -> Iterable[Sale]:
     """The sales of a till that was offline for a week: they arrive together, beyond the contract's watermark."""
-    opened, received = FIRST_DAY + timedelta(days=8, hours=9), _END - timedelta(minutes=10)
+    opened, received = FIRST_DAY + timedelta(days=8, hours=9), END - timedelta(minutes=10)
     for number in range(6):
         sold = opened + timedelta(minutes=40 * number)
         yield Sale(f"S-till-{number + 1}", "station", sold, f"{12 + 3 * number}.50", 7, received)

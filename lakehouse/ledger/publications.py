@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Columns that a commit records under the same name; the second group as JSON objects.
 _TEXTS = ("publication_id", "run_id", "job_name", "code_version", "contract_version", "signed_off_by", "sign_off_reason", "by")
-_MAPPINGS = ("published", "input_versions", "validation", "trigger", "keys")
+_MAPPINGS = ("published", "input_versions", "validation", "trigger", "keys", "dimension_changes")
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Publication:
     ``published`` has the version of each period; ``input_versions`` the inputs, with their time range; ``validation`` counts
     the checks; ``trigger`` lists the files, decisions, redactions or code that caused it; ``keys`` counts the changed keys per
     silver day, with a sample; ``downstream`` lists the datasets and consumers that it affects; ``by`` is the person
-    who started the run.
+    who started the run. ``dimension_changes`` has the changes of dimensions that concern facts: how many, and the first of them.
     """
 
     series: str
@@ -54,6 +54,7 @@ class Publication:
     sign_off_reason: str | None = field(default=None, kw_only=True)
     recorded_at: datetime
     by: str | None = field(default=None, kw_only=True)
+    dimension_changes: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
 
 def log(settings: Settings) -> LogTable[Publication]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
-from collections import Counter
+from collections import Counter, defaultdict
 from decimal import Decimal
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,11 +51,12 @@ def test_a_wheel_holds_the_product_only_and_all_of_it(demo: WheelDemo) -> None:
 
 
 def test_the_same_demo_again_changes_nothing(home: Path) -> None:
-    versions = [table_io.open_table(str(home / "lake" / layer)).version() for layer in ("silver/sales", "gold/revenue")]
+    layers = ("silver/sales", "gold/revenue", "silver/customers", "gold/revenue_by_tier", "gold/gold_share")
+    versions = [table_io.open_table(str(home / "lake" / layer)).version() for layer in layers]
     done = lakehouse_command(home, "demo")
     assert done.returncode == 0
     assert "0 of them new" in done.stderr
-    assert [table_io.open_table(str(home / "lake" / layer)).version() for layer in ("silver/sales", "gold/revenue")] == versions
+    assert [table_io.open_table(str(home / "lake" / layer)).version() for layer in layers] == versions
 
 
 def test_every_row_is_accounted_for(home: Path) -> None:
@@ -134,3 +137,60 @@ def test_impossible_decisions_are_reported(home: Path) -> None:
         assert done.returncode != 0
         assert expected in " ".join(done.stderr.replace("│", " ").split()), done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_a_tier_that_is_known_late_restates_exactly_the_days_of_the_customers_sales_in_the_range(demo: WheelDemo) -> None:
+    lake = demo.folder / "home" / "lake"  # the other tests change their copy
+    story = demo.stdout.partition("A tier that was known late")[2].partition("For the numbers by tier")[0]
+    (customer,) = set(re.findall(r"the tier of customer (\d+) from 2024-11-04 to 2024-11-11 became gold", story))
+
+    sales = table_io.read(str(lake / "silver" / "sales"), ["event_date", "customer_id", "amount"]).to_pylist()
+    of_customer: dict[str, Decimal] = defaultdict(Decimal)
+    for sale in sales:
+        if sale["customer_id"] == int(customer):
+            of_customer[f"{sale['event_date']}"] += sale["amount"]
+    expected = {day: amount for day, amount in of_customer.items() if "2024-11-04" <= day < "2024-11-11"}
+    assert expected.keys() < of_customer.keys(), "the customer bought on other days, too"
+
+    moved = {name: restated(lake, name) for name in ("revenue_by_tier", "gold_share")}
+    assert moved["revenue_by_tier"].keys() == expected.keys()
+    assert moved["gold_share"].keys() == expected.keys()
+    assert moved["revenue_by_tier"] == {day: {"gold": amount, "silver": -amount} for day, amount in expected.items()}
+    assert set(re.findall(r"^ (2024-11-\d\d)", story, re.MULTILINE)) == expected.keys()
+    days = len({sale["event_date"] for sale in sales})
+    assert f"{len(expected)} of {days} days of revenue_by_tier were restated, and gold_share on {len(expected)} of them" in story
+    assert story.partition("Untouched: ")[2].partition(".")[0].count("Nov ") == days - len(expected)
+    assert re.search(rf"customers +{customer} +tier +2024-11-04 +2024-11-11 +silver +gold", story)
+
+
+def restated(lake: Path, name: str) -> dict[str, dict[str, Decimal]]:
+    """Per restated day what the last restatement added to each row of the grain; of a number without a grain under its name."""
+    by_day: dict[str, dict[int, dict[str, Decimal]]] = defaultdict(lambda: defaultdict(dict))
+    measure, changed = {"revenue_by_tier": "revenue", "gold_share": "gold_percent"}[name], {}
+    for row in table_io.read(str(lake / "gold" / name)).to_pylist():
+        by_day[f"{row['event_date']}"][row["revision"]][row.get("tier", name)] = row[measure]
+    for day, revisions in by_day.items():
+        for before, after in pairwise(sorted(revisions)):
+            old, new = revisions[before], revisions[after]
+            if old != new:
+                assert day not in changed, "once"
+                changed[day] = {tier: new[tier] - old.get(tier, Decimal(0)) for tier in new if new[tier] != old.get(tier)}
+    return changed
+
+
+def test_the_story_of_a_restated_day_names_the_change(home: Path) -> None:
+    environment = {"LAKEHOUSE_CONTRACTS": str(home / "lake" / "demo_contracts")}
+    day = min(restated(home / "lake", "revenue_by_tier"))
+    because = r"restated because the tier of customer \d+ from 2024-11-04 to 2024-11-11 became gold"
+    for command in ("history", "show"):
+        text = lakehouse_command(home, "gold", command, "revenue_by_tier", day, **environment).stdout
+        assert len(re.findall(because, text)) == 1
+    history = lakehouse_command(home, "gold", "history", "revenue_by_tier", day, "--json", **environment).stdout
+    named = [json.loads(line).get("because") for line in history.splitlines()]
+    assert [bool(one) for one in named].count(True) == 1
+    assert "r2" in lakehouse_command(home, "gold", "show", "gold_share", day, **environment).stdout
+    (customer,) = set(re.findall(r"of customer (\d+) from", history))
+    key = f'["{customer}","2024-11-04T00:00:00.000000Z"]'
+    trace = lakehouse_command(home, "trace", "customers", key, **environment).stdout
+    assert len(re.findall(because, trace)) == 1
+    assert f"gold/revenue_by_tier of {day}, " in trace

@@ -1,7 +1,8 @@
 """``lakehouse demo``: two weeks of late, corrected and withdrawn sales through all layers, and their effect on the numbers.
 
-This module has the steps and the printed text. The sales are generated in ``examples.sales_stream``; the history is read in
-``gold.numbers.history``.
+At the end the tier of a customer is known late. This module has the steps and the printed text. The sales are generated in
+``examples.sales_stream``, the customers in ``examples.late_tier``; the history is read in ``gold.numbers.history`` and
+``examples.late_tier_results``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import typer
 
 from lakehouse.cli.commands.replay import with_progress
 from lakehouse.cli.console import data_table, errors, number_column, out
+from lakehouse.cli.number_report import shown
+from lakehouse.examples import late_tier
 from lakehouse.examples import sales_stream as stream
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from lakehouse.examples.late_tier_results import LateTier
+    from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.settings import Settings
 
@@ -31,13 +36,23 @@ late       arrived after the day was first published; the first publication itse
 corrected  the same sale on the same day, with another amount: the published number was wrong and is now right
 moved      the sale was reassigned to another day; both days change
 withdrawn  deleted, or replaced by a sale with a new id, which then counts as late"""
+_TIER_LEGEND = f"""\
+customers        a dimension: the tier of each customer, and from when on
+{late_tier.BY_TIER}  each sale by the tier that its customer had when it happened
+{late_tier.SHARE}       made of published numbers: the revenue of gold customers by all revenue"""
+#: The folder in the root for the contracts of the numbers by tier.
+_CONTRACTS = "demo_contracts"
 
 
 def demo(
     seed: Annotated[int, typer.Option(help="Another seed generates other sales; use a separate LAKEHOUSE_ROOT for it.")] = 7,
 ) -> None:
-    """Generate two weeks of late, corrected, moved and withdrawn sales, process them, and show what changed."""
+    """Generate two weeks of late, corrected, moved and withdrawn sales, process them, and show what changed.
+
+    At the end a customer's tier is known late: the numbers by tier are restated on the days of this customer's sales.
+    """
     from lakehouse.contracts import load_catalog  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.examples import late_tier_results  # noqa: PLC0415
     from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
     from lakehouse.orchestration.execution.replay import Replay  # noqa: PLC0415
     from lakehouse.settings import Settings  # noqa: PLC0415
@@ -49,7 +64,10 @@ def demo(
         raise typer.Exit(2)
     settings = Settings(landing=f"{settings.root}/landing/sales")
     files = stream.files(seed)
-    if not all((Path(settings.landing_of("sales")) / name).is_file() for name in files):
+    tiers = Settings(landing=f"{settings.root}/landing/{late_tier.SOURCE}", contracts=Path(settings.root, _CONTRACTS))
+    texts = {tiers.landing_of(late_tier.SOURCE): late_tier.files(seed), f"{tiers.contracts}": late_tier.CONTRACTS}
+    landing = {settings.landing_of("sales"): files, **texts}
+    if not all(Path(folder, name).is_file() for folder, names in landing.items() for name in names):
         require_java(settings)  # before anything is written; a demo that is complete needs no Spark again
     written = _write_files(Path(settings.landing_of("sales")), files)
     errors.print(f"{len(files)} files of sales in {settings.landing}, {written} of them new.", style="dim", soft_wrap=True)
@@ -60,7 +78,16 @@ def demo(
     with local_instance() as instance:
         run = Replay(settings, load_catalog(None), "sales", instance)
         with_progress(run, run.arrival_days()[0])
+        for folder, names in texts.items():
+            _write_files(Path(folder), names)
+        catalog = load_catalog(tiers.contracts)
+        with_tiers = Replay(tiers, catalog, late_tier.SOURCE, instance)
+        with_progress(with_tiers, with_tiers.arrival_days()[0])
     _report(settings)
+    key = _report_bronze(settings)
+    effects = late_tier_results.late_tier(tiers, catalog)
+    _report_late_tier(effects)
+    _say_how_to_go_on(tiers, key, [day.day for day in effects.restated])
 
 
 def _write_files(folder: Path, files: Mapping[str, str]) -> int:
@@ -89,7 +116,6 @@ def _report(settings: Settings) -> None:
     out.print(_LEGEND, style="dim")
     out.print()
     out.print(f"{len(known)} event days, restated {restatements} times in all; only the days named were written.")
-    _say_how_to_go_on(settings, _report_bronze(settings))
 
 
 def revenue_table(known: Mapping[date, Sequence[PublishedVersion]]) -> Table:
@@ -141,10 +167,59 @@ def _report_bronze(settings: Settings) -> str:
     return key
 
 
-def _say_how_to_go_on(settings: Settings, key: str) -> None:
+def _report_late_tier(effects: LateTier) -> None:
+    """Print what the late change of a tier restated, and what it did not."""
+    out.print("\nA tier that was known late: customers as of Nov 16, and one change of an earlier day that arrived on Nov 17")
+    out.print(_TIER_LEGEND, style="dim", soft_wrap=True)
+    out.print()
+    out.print(tier_table(effects))
+    for because in dict.fromkeys(day.because for day in effects.restated):
+        out.print(f"Restated because {because}.", soft_wrap=True)
+    out.print(
+        f"{len(effects.restated)} of {len(effects.restated) + len(effects.kept)} days of {late_tier.BY_TIER} were restated, and "
+        f"{late_tier.SHARE} on {sum(day.share is not None for day in effects.restated)} of them. Untouched: "
+        f"{', '.join(f'{day:%b} {day.day}' for day in effects.kept)}.",
+        soft_wrap=True,
+    )
+    out.print()
+    out.print(change_table(effects))
+
+
+def tier_table(effects: LateTier) -> Table:
+    """The restated days: the revenue of the two tiers, and the share of gold, before and after."""
+    table = data_table(f"{late_tier.BY_TIER} and {late_tier.SHARE}: the days that were restated")
+    table.add_column("event day", no_wrap=True)
+    tiers = sorted({tier for day in effects.restated for tier in day.tiers})
+    for tier in tiers:
+        number_column(table, tier, [_sides(day.tiers.get(tier)) for day in effects.restated])
+    number_column(table, "gold %", [_sides(day.share) for day in effects.restated])
+    for day in effects.restated:
+        table.add_row(f"{day.day}", *(_sides(day.tiers.get(tier)) for tier in tiers), _sides(day.share))
+    return table
+
+
+def change_table(effects: LateTier) -> Table:
+    """The changes as the publication recorded them."""
+    table = data_table("The cause, as recorded with the publication")
+    columns = ("dimension", "key", "column", "from", "to", "before", "after")
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    for change in effects.changes:
+        table.add_row(*(f"{change[name] or ''}".removesuffix("T00:00:00+00:00") for name in columns))
+    return table
+
+
+def _sides(sides: Sides | None) -> str:
+    return "" if sides is None else f"{shown(sides.before)} -> {shown(sides.after)}"
+
+
+def _say_how_to_go_on(settings: Settings, key: str, restated: Sequence[date]) -> None:
     gold = f"{settings.root}/gold/revenue"
     lines = (
         "",
+        "For the numbers by tier the commands below need the contracts of the demo:",
+        f"  export LAKEHOUSE_CONTRACTS={settings.contracts}",
+        *(f"  lakehouse gold history {late_tier.BY_TIER} {day}" for day in restated[:1]),
         "See it in Dagster, from this folder:",
         '  DAGSTER_HOME="$PWD/dagster_home" dagster dev -w workspace.yaml',
         "  then open http://127.0.0.1:3000/assets/gold/revenue: its partitions are the event days, with their runs and checks.",

@@ -39,6 +39,7 @@ def show(
 ) -> None:
     """Show one version of a period's number, with its state and origin."""
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.publication import attribute_changes  # noqa: PLC0415
 
     of = arguments.about(metric, period)
     if snapshot is not None:
@@ -65,6 +66,8 @@ def show(
     out.print(f"  published {format_moment(shown.published_at)}{until}: {shown.reason.value}", soft_wrap=True)
     if shown.restated_on:
         out.print(f"  restated {format_moment(shown.restated_on)}: {shown.restatement_reason}", soft_wrap=True)
+    if because := attribute_changes.because(of.settings, of.series, shown):
+        out.print(f"  restated because {because}", soft_wrap=True)
     _print_origin(shown)
 
 
@@ -81,6 +84,7 @@ def history(metric: arguments.Metric, period: arguments.PeriodName, as_json: arg
     """Show every revision of a period: what changed, by how much, why, and how many rows caused it."""
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
     from lakehouse.gold.numbers.version_selector import UnknownVersionError  # noqa: PLC0415
+    from lakehouse.gold.publication import attribute_changes  # noqa: PLC0415
 
     of = arguments.about(metric, period)
     known = numbers_history.history(of.settings, of.series, [of.period.start]).get(of.period.start, [])
@@ -88,9 +92,11 @@ def history(metric: arguments.Metric, period: arguments.PeriodName, as_json: arg
         msg = f"nothing of {of.series.name} has been published for {of.period.name}"
         raise UnknownVersionError(msg)
     for version, moved in zip(known, numbers_history.moved(of.series, known)):
+        because = attribute_changes.because(of.settings, of.series, version)
         if as_json:
             told = {name: sides.as_json() for name, sides in moved.items()}
-            out.print(json.dumps(_as_json(version) | {"moved": told}, default=str), soft_wrap=True)
+            fields = _as_json(version) | {"moved": told} | ({"because": because} if because else {})
+            out.print(json.dumps(fields, default=str), soft_wrap=True)
             continue
         mark = "  (latest)" if version.is_latest else ""
         out.print(
@@ -101,6 +107,8 @@ def history(metric: arguments.Metric, period: arguments.PeriodName, as_json: arg
         booked = f", booked to {version.row['booked_on']}" if version.adjustment is not None else ""
         restated = version.restated_on == version.published_at and version.restatement_reason
         out.print(f"    {restated or version.reason.value}{behind}{booked}", soft_wrap=True)
+        if because:
+            out.print(f"    restated because {because}", soft_wrap=True)
         if version.row.get("signed_off_by"):
             out.print(f"    signed off by {version.row['signed_off_by']}: {version.row['sign_off_reason']}", soft_wrap=True)
         for name, sides in moved.items():

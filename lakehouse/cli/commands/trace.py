@@ -13,10 +13,13 @@ from lakehouse.cli.console import catalog_with, errors, out
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lakehouse.contracts import Catalog
     from lakehouse.dispositions.account import BronzeRow
+    from lakehouse.gold.publication.attribute_changes import PublishedChange
     from lakehouse.impact.key_history import SilverChange
     from lakehouse.ledger.rebuild_requests import RebuildRequest
     from lakehouse.ledger.row_ids import RowId
+    from lakehouse.settings import Settings
 
 
 def trace(
@@ -36,15 +39,40 @@ def trace(
     if not records:
         errors.print(f"No row of bronze/{source} has the key {key!r}.", style="yellow")
         raise typer.Exit(1)
+    numbers = _numbers_that_join(settings, catalog, source, key)
     lives = [key_history.silver_life(settings, table, metrics, key) for table in contract.silver_tables]
     if as_json:
         stories = {name: [asdict(change) for change in story] for name, (story, _) in zip(("silver", "silver_newest"), lives)}
         rows = [asdict(row) | {"reading": _reading_in_json(readings.get(row.row_id))} for row in records]
-        out.print(json.dumps({"key": key, "records": rows, **stories}, default=str), soft_wrap=True)
+        joined = {"numbers": [change._asdict() for change in numbers]} if numbers else {}
+        out.print(json.dumps({"key": key, "records": rows, **stories, **joined}, default=str), soft_wrap=True)
         return
     _print_records(records, readings)
     for table, (story, oldest) in zip(contract.silver_tables, lives):
         _print_life("silver" if table is contract else f"silver/{table.silver_table}", story, oldest)
+    if numbers:
+        out.print(f"In numbers that join {source}", style="bold")
+    for change in numbers:
+        _say(f"  gold/{change.series} of {', '.join(map(str, change.days))}, on {change.published_at:%Y-%m-%d}")
+        _say(f"              restated because {change.words}")
+
+
+def _numbers_that_join(settings: Settings, catalog: Catalog, source: str, key: str) -> list[PublishedChange]:
+    """What the changes of a dimension's key did to the days of the metrics that join it."""
+    import pyarrow as pa  # noqa: PLC0415 (Arrow loads in a second)
+
+    from lakehouse.dimensions.keys import dimension_keys  # noqa: PLC0415
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
+    from lakehouse.gold.publication import attribute_changes  # noqa: PLC0415
+
+    joining = [metric for metric in catalog.metrics.values() if source in metric.dimensions]
+    [of_dimension] = dimension_keys(pa.array([key])).to_pylist()
+    return [
+        change
+        for metric in joining
+        if of_dimension is not None
+        for change in attribute_changes.of_key(settings, served_version.daily(settings, catalog, metric), source, of_dimension)
+    ]
 
 
 def _reading_in_json(request: RebuildRequest | None) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ from lakehouse.dimensions.joins import fact_index, interval_changes, join_keys
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import date
 
     from lakehouse.contracts.joins.join import Join
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 #: More changed intervals than this concern about every day: reading the days costs less than looking for their facts.
 MOST_CHANGES = 2**18
 _SHOWN = 20
+#: Days that are stored with a change at most: a year.
+_DAYS = 366
 _SAMPLE = 5
 _NO_INTERVALS = pa.schema(
     [
@@ -39,6 +41,7 @@ _NO_INTERVALS = pa.schema(
         ("other_key", pa.string()),
     ]
 ).empty_table()
+_NO_DAYS = pa.schema([("origin", pa.int64()), ("event_date", pa.date32())]).empty_table()
 
 
 class ManyChangesError(Exception):
@@ -52,7 +55,7 @@ class ChangedFacts:
     :param rows: how many facts have changed attributes; one that has them by two joins counts for each.
     :param attributes: the same by attribute, which reads "tier of customers".
     :param keys: a sample of the record keys.
-    :param changes: the first changes, as they are stored with a publication.
+    :param changes: the first changes, as they are stored with a publication; ``days`` are those of the facts concerned.
     :param in_all: how many changes there are.
     """
 
@@ -76,13 +79,16 @@ def since(settings: Settings, metric: MetricContract, first: Mapping[str, int]) 
         if not len(ranges):
             continue
         on, concerned = _of_source(settings, metric, join, ranges.append_column("origin", pa.array(np.arange(len(ranges)))))
-        origins = [pa.array([], pa.int64())]
+        origins, days = [pa.array([], pa.int64())], _NO_DAYS
         for facts, origin in _facts_in(settings, metric, on, concerned):
             origins.append(pc.unique(origin))
+            days = _days_of_first(pa.concat_tables([days, pa.table([origin, facts["event_date"]], schema=_NO_DAYS.schema)]))
             _count(changed, join, facts, ranges.select(["was", "is"]).take(origin))
-        counting = ranges.take(pc.unique(pa.concat_arrays(origins)).sort())
+        counting = pc.unique(pa.concat_arrays(origins)).sort()
         changed.in_all += len(counting)
-        changed.changes += list(_told(join, counting.slice(0, _SHOWN)))[: _SHOWN - len(changed.changes)]
+        shown = counting.slice(0, _SHOWN)
+        of_each = [days.filter(pc.equal(days["origin"], origin))["event_date"].to_pylist() for origin in shown]
+        changed.changes += list(_told(join, ranges.take(shown), of_each))[: _SHOWN - len(changed.changes)]
     return changed
 
 
@@ -149,6 +155,15 @@ def _count(changed: ChangedFacts, join: Join, facts: pa.Table, changes: pa.Table
         changed.keys[day] += own["record_key"].slice(0, max(0, _SAMPLE - len(changed.keys[day]))).to_pylist()
 
 
+def _days_of_first(days: pa.Table) -> pa.Table:
+    """The days of the changes that are stored, each once and in order; there are as many rows as are stored at most."""
+    shown = pc.unique(days["origin"]).sort().slice(0, _SHOWN)
+    distinct = days.filter(pc.is_in(days["origin"], shown)).group_by(days.column_names).aggregate([])
+    in_order = distinct.select(days.column_names).sort_by([(name, "ascending") for name in days.column_names])
+    kept = [in_order.filter(pc.equal(in_order["origin"], origin)).slice(0, _DAYS) for origin in shown]
+    return pa.concat_tables([_NO_DAYS, *kept])
+
+
 def _differs(changes: pa.Table, column: str) -> pa.ChunkedArray:
     """Whether one attribute is another one; NULL equals NULL, but not the absence of an interval."""
     was, now = (pc.struct_field(changes[side], column) for side in ("was", "is"))
@@ -157,9 +172,12 @@ def _differs(changes: pa.Table, column: str) -> pa.ChunkedArray:
     return pc.or_(pc.invert(equal), appeared)
 
 
-def _told(join: Join, changes: pa.Table) -> Iterator[dict[str, Any]]:
-    """Changes as they are stored with a publication, one entry for each attribute that has changed."""
-    for change in changes.to_pylist():
+def _told(join: Join, changes: pa.Table, days: Sequence[Sequence[date]]) -> Iterator[dict[str, Any]]:
+    """Changes as they are stored with a publication, one entry for each attribute that has changed.
+
+    :param days: the event days of the facts that each change concerns.
+    """
+    for change, concerned in zip(changes.to_pylist(), days):
         was, now = change["was"] or {}, change["is"] or {}
         for column, _ in join.attributes:
             if was.get(column) != now.get(column) or not (was and now):
@@ -171,4 +189,5 @@ def _told(join: Join, changes: pa.Table) -> Iterator[dict[str, Any]]:
                     "to": None if change["valid_to"] is None else change["valid_to"].isoformat(),
                     "before": json_value(was.get(column)),
                     "after": json_value(now.get(column)),
+                    "days": [f"{day}" for day in concerned],
                 }

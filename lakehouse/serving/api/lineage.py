@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from lakehouse.gold.publication import restatement_reports
+from lakehouse.gold.publication import attribute_changes, restatement_reports
 from lakehouse.ledger import publications
 from lakehouse.serving.api import quality_models
 from lakehouse.serving.api.metrics import window
@@ -32,6 +32,18 @@ PublicationId = Annotated[
     Path(description="As returned by GET /lineage.", pattern="^[0-9a-zA-Z_-]{1,64}$", examples=["8e1f6d2ab3904c57"]),
 ]
 
+PUBLICATION_EXAMPLE: dict[str, Any] = {
+    "publication_id": "8e1f6d2ab3904c57",
+    "gold_version": 730,
+    "recorded_at": "2024-11-08T06:00:01Z",
+    "job_name": "follow_silver",
+    "trigger": {"run": "5d0c8f6e", "reason": "late_data"},
+    "input_versions": {"silver/sales": {"version": 412, "arrivals_from": "2023-11-08", "arrivals_through": "2024-11-08"}},
+    "validation": {"checks": 4, "failed": 0, "held": 0},
+    "keys": {"2024-11-07": {"changed": 3, "sample": ["s-1", "s-2", "s-3"]}},
+    "dimension_changes": {},
+    "downstream": ["gold/revenue_weekly", "the daily report"],
+}
 _MOVED = {"revenue": {"before": "1180.00", "after": "1204.50", "difference": "24.50", "percent": 2.08}}
 REPORT_EXAMPLE: dict[str, Any] = {
     "metric": "revenue",
@@ -84,6 +96,7 @@ def routes(cache: PublishedCache) -> APIRouter:
         body |= {"source": published.series.metric.source, "made_from": version.made_from.as_json()}
         publication_id = version.row["publication_id"]
         body["publication"] = await run_in_threadpool(_publication, cache.settings, published.series.name, publication_id)
+        body["because"] = await run_in_threadpool(attribute_changes.because, cache.settings, published.series, version)
         return responses.respond(request, body)
 
     @router.get(
@@ -135,4 +148,5 @@ def _publication(settings: Settings, series: str, publication_id: str) -> dict[s
     publication = publications.find(settings, series, publication_id)
     if publication is None:
         return None
-    return {name: getattr(publication, name) for name in _COMMIT} | {"downstream": publication.downstream}
+    rest = {"downstream": publication.downstream, "dimension_changes": attribute_changes.recorded(settings, publication)}
+    return {name: getattr(publication, name) for name in _COMMIT} | rest

@@ -152,6 +152,14 @@ class TermsModel(Shape):
     timezone: str
 
 
+class JoinModel(Shape):
+    """A join of a metric with a dimension."""
+
+    dimension: str
+    on: list[str]
+    columns: list[str] = Field(description="The attributes, by their names in the metric.")
+
+
 class MetricModel(Shape):
     """A metric of the catalogue."""
 
@@ -159,6 +167,8 @@ class MetricModel(Shape):
     description: str | None
     owner: str | None
     source: str
+    derived_from: list[str] = Field(alias="from", description="Of a derived metric: the metrics that it is made of.")
+    joins: list[JoinModel] = Field(description="The dimensions whose attributes its grain and measures use.")
     grain: list[str]
     measures: list[MeasureModel]
     windows: list[str] = Field(description="The kinds of period that it is published for.")

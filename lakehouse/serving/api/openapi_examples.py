@@ -204,6 +204,8 @@ ANSWERS: dict[str, Any] = {
                 "description": "Revenue per day.",
                 "owner": "finance",
                 "source": "sales",
+                "from": [],
+                "joins": [],
                 "grain": [],
                 "measures": [{"name": "revenue", "type": "decimal(18,2)", "additive": True, "description": None}],
                 "windows": ["day", "week", "month"],
@@ -247,17 +249,8 @@ ANSWERS: dict[str, Any] = {
         "code_version": "0.1.0",
         "contract_version": "b2a4c9e01d77",
         "run_id": "5d0c8f6e",
-        "publication": {
-            "publication_id": "8e1f6d2ab3904c57",
-            "gold_version": 730,
-            "recorded_at": "2024-11-08T06:00:01Z",
-            "job_name": "follow_silver",
-            "trigger": {"run": "5d0c8f6e", "reason": "late_data"},
-            "input_versions": {"silver/sales": {"version": 412, "arrivals_from": "2023-11-08", "arrivals_through": "2024-11-08"}},
-            "validation": {"checks": 4, "failed": 0, "held": 0},
-            "keys": {"2024-11-07": {"changed": 3, "sample": ["s-1", "s-2", "s-3"]}},
-            "downstream": ["gold/revenue_weekly", "the daily report"],
-        },
+        "because": None,
+        "publication": lineage.PUBLICATION_EXAMPLE,
     },
     "/quarantine": {
         "rows": [

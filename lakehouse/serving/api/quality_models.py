@@ -144,6 +144,7 @@ class PublicationModel(Shape):
     input_versions: dict[str, Any]
     validation: dict[str, Any]
     keys: dict[str, Any]
+    dimension_changes: dict[str, Any] = Field(description="Of a metric with joins: how many changes, and the first 20 of them.")
     downstream: list[str]
 
 
@@ -166,6 +167,7 @@ class LineageModel(WindowModel):
     run_id: str | None
     signed_off_by: str | None
     sign_off_reason: str | None
+    because: str | None = Field(description="The changes of dimensions that restated it, in words; null without any.")
     publication: PublicationModel | None = Field(description="Null until the ledger has recorded it.")
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from lakehouse.gold.publication import restatement_reports
+from lakehouse.gold.publication import attribute_changes, restatement_reports
+from lakehouse.ledger import publications
 from lakehouse.serving.api.data_quality import restatements
 from lakehouse.serving.api.lineage import PublicationId, report_of
 from lakehouse.serving.http import parameters
@@ -55,12 +56,22 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
     @router.get(PREFIX + "/restated/{name}/{publication_id}")
     async def report(request: Request, name: MetricName, publication_id: PublicationId, _: NoParameters) -> Response:
         published, stored = await report_of(cache, name, publication_id)
-        return respond(request, "restatement_report", "restated", {"name": name} | _report(published, stored))
+        because = await run_in_threadpool(_because, cache, published, stored)
+        return respond(request, "restatement_report", "restated", {"name": name, "because": because} | _report(published, stored))
 
 
 def reported(cache: PublishedCache, series: set[str]) -> set[str]:
     """The ids of the publications of some series that have a report."""
     return restatement_reports.reported(cache.settings, series)
+
+
+def _because(cache: PublishedCache, published: PublishedSeries, stored: RestatementReport) -> str | None:
+    """The changes of dimensions that restated the periods of a report, in words."""
+    publication = publications.find(cache.settings, stored.series, stored.publication_id)
+    starts = [date.fromisoformat(entry["start"]) for entry in stored.periods.values()]
+    if publication is None:
+        return None
+    return attribute_changes.words(attribute_changes.recorded(cache.settings, publication), published.series.metric, starts)
 
 
 def _report(published: PublishedSeries, stored: RestatementReport) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector
-from lakehouse.gold.publication import reverted_periods
+from lakehouse.gold.publication import attribute_changes, reverted_periods
 from lakehouse.impact import row_changes
 from lakehouse.impact.row_changes import Behind
 from lakehouse.ledger import publications
@@ -58,7 +58,9 @@ class IncludedNumber(NamedTuple):
 
 @dataclass(frozen=True)
 class StoryStep:
-    """One version of a period: what it changed, and why. ``inputs`` are the numbers that it included, of a roll-up or derived."""
+    """One version of a period: what it changed, and why. ``inputs`` are the numbers that it included, of a roll-up or derived;
+    ``because`` names the changes of dimensions that restated it.
+    """
 
     version: PublishedVersion
     moved: Mapping[str, Sides]
@@ -66,6 +68,7 @@ class StoryStep:
     before: PublishedVersion | None = None
     changes: Behind | None = None
     inputs: list[IncludedNumber] = field(default_factory=list)
+    because: str | None = None
 
     @property
     def label(self) -> str:
@@ -163,6 +166,7 @@ def _with_rows(
     series, before = published.series, step.before
     if series.kind is not Kind.DAY or series.metric.is_derived:
         return replace(step, inputs=_inputs(series, before, step.version))
+    step = replace(step, because=attribute_changes.because(settings, series, step.version))
     first, last = (None if side is None else side.row["silver_version"] for side in (before, step.version))
     contract = cache.source(series.metric.source)
     if (

@@ -62,6 +62,7 @@ def test_a_late_change_restates_the_days_of_the_facts_within_it_and_says_why(set
                 "to": "2024-02-06T00:00:00+00:00",
                 "before": "basic",
                 "after": "gold",
+                "days": ["2024-02-03", "2024-02-04", "2024-02-05"],
             }
         ],
     }

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.calendar.periods import Kind
+from lakehouse.contracts import load_catalog
+from lakehouse.examples import late_tier
+from lakehouse.serving.api.models import MetricsModel
 from lakehouse.serving.app import AccessPolicy
 from lakehouse.serving.http import responses, snapshot
 from lakehouse_tests.support.api_client import api_client, at, catalog, get_json, numbers_with_weeks, on, publish_two_days
@@ -16,6 +19,7 @@ from lakehouse_tests.support.numbers_without_spark import without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from starlette.testclient import TestClient
 
@@ -395,3 +399,18 @@ def test_a_table_that_is_recreated_in_its_place_is_another_one(tmp_path: Any, mo
 
 def test_times_are_those_of_the_clock(client: TestClient) -> None:
     assert get_json(client, "/health")["now"] == at(8, 12).isoformat().replace("+00:00", "Z")
+
+
+def test_the_catalogue_names_the_joins_and_the_inputs_of_a_metric(tmp_path: Path) -> None:
+    contracts = tmp_path / "contracts"
+    contracts.mkdir()
+    for name, text in late_tier.CONTRACTS.items():
+        (contracts / name).write_text(text)
+    with api_client(lake_settings(tmp_path), load_catalog(contracts)) as client:
+        answer = get_json(client, "/metrics")
+    MetricsModel.model_validate(answer)
+    listed = {metric["name"]: (metric["from"], metric["joins"]) for metric in answer["metrics"]}
+    join = {"dimension": "customers", "on": ["customer_id"], "columns": ["tier"]}
+    assert listed["revenue_by_tier"] == ([], [join])
+    assert listed["gold_share"] == (["revenue_by_tier", "revenue"], [])
+    assert listed["revenue"] == ([], [])

@@ -1,0 +1,125 @@
+"""The customers of the demo's shops: their tiers, one of which is known a week late, and the contracts of the numbers by tier.
+
+Only the texts of files and contracts are made here; the caller writes them. The sales are in ``sales_stream``; which days were
+restated is read in ``late_tier_results``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+from collections import defaultdict
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from lakehouse.examples.sales_stream import CUSTOMERS, END, FIRST_DAY, records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakehouse.examples.sales_stream import Sale
+
+SOURCE, BY_TIER, SHARE = "customers", "revenue_by_tier", "gold_share"
+#: A customer is gold from the first of these days on; until the last file arrives, the second one is believed to be the first.
+GOLD_SINCE, BELIEVED_SINCE = FIRST_DAY + timedelta(days=3), FIRST_DAY + timedelta(days=10)
+_LISTED, _CORRECTED = END - timedelta(hours=18), END + timedelta(hours=10)
+_JOINED = FIRST_DAY - timedelta(days=31)
+_TIERS, _REGIONS = ("basic", "basic", "silver", "gold"), ("north", "south")
+#: Sales that arrive later may wait for a steward.
+_SOON = timedelta(days=5)
+
+CONTRACTS = {
+    f"{SOURCE}.yaml": f"""\
+# Written by `lakehouse demo`.
+dataset: {SOURCE}
+kind: dimension
+description: The customers of the demo's shops, with the tier and the region that each has from a time on.
+owner: crm-team
+primary_key: [customer_id]
+source:
+  landing: arrival_date={{arrival_date}}.csv
+  format: csv
+  start_date: {_JOINED:%Y-%m-%d}
+clocks: {{event: changed_at, arrival: received_at}}
+model:
+  fields:
+    - {{name: customer_id, type: int, required: true}}
+    - {{name: tier, type: string, required: true}}
+    - {{name: region, type: string}}
+""",
+    f"{BY_TIER}.yaml": f"""\
+# Written by `lakehouse demo`.
+metric: {BY_TIER}
+description: Revenue of a day by the tier that the customer had when the sale happened.
+owner: revenue-team
+source: sales
+joins:
+  - {{dimension: {SOURCE}, on: customer_id, columns: [tier]}}
+grain: [tier]
+measures:
+  - {{name: revenue, sql: sum(amount), type: "decimal(18,2)", additive: true}}
+  - {{name: gold_revenue, sql: "sum(if(tier = 'gold', amount, 0))", type: "decimal(18,2)", additive: true}}
+""",
+    f"{SHARE}.yaml": f"""\
+# Written by `lakehouse demo`.
+metric: {SHARE}
+description: The share of gold customers in the revenue of a day, in percent; made of published numbers.
+owner: revenue-team
+from: [{BY_TIER}, revenue]
+measures:
+  - {{name: gold_percent, sql: "100 * {BY_TIER}.gold_revenue / revenue.revenue", type: "decimal(5,2)"}}
+""",
+}
+
+
+class CustomerChange(NamedTuple):
+    """A record of a file: from a time on a customer has these attributes."""
+
+    customer_id: int
+    tier: str
+    region: str
+    changed_at: datetime
+    received_at: datetime
+
+
+def customer_of(sales: Iterable[Sale]) -> int:
+    """The customer whose tier is known late: with sales on as many days of the week in question as possible, and on other days.
+
+    Customers with a sale that was changed, or that waits for a steward, are left out.
+    """
+    days, plain = defaultdict[int, set[datetime]](set), set(range(1, CUSTOMERS))
+    for sale in sales:
+        days[sale.customer_id].add(sale.sold_at.replace(hour=0, minute=0, second=0))
+        if sale.op != "insert" or sale.sale_id.startswith("S-") or sale.received_at - sale.sold_at > _SOON:
+            plain.discard(sale.customer_id)
+
+    def spread(customer: int) -> tuple[int, int, int]:
+        inside = sum(GOLD_SINCE <= day < BELIEVED_SINCE for day in days[customer])
+        outside = len(days[customer]) - inside
+        return min(inside, outside, 1), inside, outside
+
+    return max(sorted(plain), key=spread)
+
+
+def files(seed: int) -> dict[str, str]:
+    """File name to text: the list of all customers, and on the next day the one late change; the same for the same seed."""
+    chance = random.Random(seed)  # noqa: S311 (a demo, no secret)
+    late = customer_of(records(seed))
+    listed = [
+        CustomerChange(number, chance.choice(_TIERS), chance.choice(_REGIONS), _JOINED, _LISTED) for number in range(1, CUSTOMERS)
+    ]
+    region = listed[late - 1].region
+    listed[late - 1] = listed[late - 1]._replace(tier="silver")
+    listed.append(CustomerChange(late, "gold", region, BELIEVED_SINCE, _LISTED))
+    corrected = [CustomerChange(late, "gold", region, GOLD_SINCE, _CORRECTED)]
+    return {f"arrival_date={changes[0].received_at:%Y-%m-%d}.csv": _text(changes) for changes in (listed, corrected)}
+
+
+def _text(changes: Iterable[CustomerChange]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(CustomerChange._fields)
+    for change in changes:
+        writer.writerow([f"{value:%Y-%m-%dT%H:%M:%SZ}" if isinstance(value, datetime) else value for value in change])
+    return out.getvalue()

@@ -1,0 +1,95 @@
+"""Reads what the late change of a tier did to the published numbers of the demo: which days it restated, and which it did not.
+
+The customers and the contracts are in ``late_tier``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from lakehouse import locations
+from lakehouse.contracts.series import Series
+from lakehouse.examples.late_tier import BY_TIER, SHARE
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers import published_table
+from lakehouse.gold.numbers.comparison import Sides
+from lakehouse.gold.publication import attribute_changes
+from lakehouse.ledger import publications
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import date
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class RestatedByTier:
+    """A day that the change restated: the revenue by tier before and after, and the share of gold if it followed."""
+
+    day: date
+    version: str
+    tiers: Mapping[str, Sides]
+    because: str
+    share: Sides | None
+
+
+@dataclass(frozen=True)
+class LateTier:
+    """What the change restated.
+
+    ``changes`` are those that the newest publication recorded; ``kept`` are the other days of the revenue by tier,
+    ``shares_kept`` those of the share.
+    """
+
+    changes: list[dict[str, Any]]
+    restated: list[RestatedByTier]
+    kept: list[date]
+    shares_kept: list[date]
+
+
+def late_tier(settings: Settings, catalog: Catalog) -> LateTier:
+    """The effects of the newest changes of tiers on the published days."""
+    by_tier, share = (Series(catalog.metrics[name]) for name in (BY_TIER, SHARE))
+    known, shares = _history(settings, by_tier), _history(settings, share)
+    restated = []
+    for day, versions in known.items():
+        for before, after in pairwise(versions):
+            if because := attribute_changes.because(settings, by_tier, after):
+                sides = _share_made_of(shares.get(day, []), day, after.label)
+                restated.append(RestatedByTier(day, after.label, _tiers(before, after), because, sides))
+    recorded = [one for one in publications.of(settings, by_tier.name) if one.dimension_changes]
+    days, followed = {one.day for one in restated}, {one.day for one in restated if one.share}
+    return LateTier(
+        changes=list(attribute_changes.recorded(settings, recorded[-1])["first"]) if recorded else [],
+        restated=restated,
+        kept=[day for day in known if day not in days],
+        shares_kept=[day for day in shares if day not in followed],
+    )
+
+
+def _history(settings: Settings, series: Series) -> dict[date, list[PublishedVersion]]:
+    starts = published_table.partitions(settings, locations.gold(settings, series), series.by)
+    return dict(sorted(numbers_history.history(settings, series, starts).items()))
+
+
+def _tiers(before: PublishedVersion, after: PublishedVersion) -> dict[str, Sides]:
+    """The revenue of the tiers that changed."""
+    old, new = ({row["tier"]: row["revenue"] for row in version.rows} for version in (before, after))
+    sides = {tier: Sides(old.get(tier, Decimal(0)), new.get(tier, Decimal(0))) for tier in sorted({*old, *new})}
+    return {tier: one for tier, one in sides.items() if one.changed}
+
+
+def _share_made_of(versions: list[PublishedVersion], day: date, label: str) -> Sides | None:
+    """The share before and after it was first made of a revision of the revenue by tier; None if it was not restated then."""
+    for before, after in pairwise(versions):
+        inputs = after.made_from.of_metrics.get(BY_TIER)
+        if inputs and inputs.revisions.get(day) == label and after.restated_on == after.published_at:
+            (old,), (new,) = before.rows, after.rows
+            return Sides(old["gold_percent"], new["gold_percent"])
+    return None
