@@ -11,6 +11,7 @@ import os
 import sys
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
@@ -19,6 +20,9 @@ from volume_files import HEAP, timed
 
 from lakehouse.settings import Settings
 from lakehouse.spark.session import spark_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _BY_HAND = ("spark.master", "spark.sql.extensions", "spark.sql.catalog.spark_catalog", "spark.driver.extraClassPath")
 _COLUMNS = (
@@ -56,16 +60,18 @@ class Job:
             .execute()
         )
         touched = spark.read.format("delta").load(self._silver).where(f"event_date IN ({literals})")
-        daily = touched.groupBy("event_date", "region").agg(F.sum("kwh").alias("kwh"), F.count("*").alias("readings"))
-        writer = daily.write.format("delta").mode("overwrite").partitionBy("event_date")
+        writer = self.daily(touched).write.format("delta").mode("overwrite").partitionBy("event_date")
         if DeltaTable.isDeltaTable(spark, self._gold):
             writer = writer.option("replaceWhere", f"event_date IN ({literals})")
         writer.save(self._gold)
 
+    def daily(self, touched: DataFrame) -> DataFrame:
+        """The numbers of some days from their rows."""
+        return touched.groupBy("event_date", "region").agg(F.sum("kwh").alias("kwh"), F.count("*").alias("readings"))
 
-def main() -> None:
-    """Process the days, print the figures."""
-    landing, root, days, *tuned = sys.argv[1:]
+
+def session(*, tuned: bool) -> SparkSession:
+    """A session with Delta's defaults; ``tuned``: whose logs of tables are read by two tasks."""
     options = {name: value for name, value in spark_options(Settings()).items() if name in _BY_HAND}
     options |= {"spark.driver.memory": HEAP, "spark.sql.shuffle.partitions": "8", "spark.ui.showConsoleProgress": "false"}
     if tuned:
@@ -75,7 +81,13 @@ def main() -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    job = Job(spark, Path(landing), Path(root))
+    return spark
+
+
+def main() -> None:
+    """Process the days, print the figures."""
+    landing, root, days, *tuned = sys.argv[1:]
+    job = Job(session(tuned=bool(tuned)), Path(landing), Path(root))
     print(timed(job.arrival_day, [date.fromisoformat(day) for day in days.split(",")]), flush=True)
     os._exit(0)
 

@@ -33,7 +33,7 @@ def generate(folder: Path, rows: int, files: int, days: int, late: int, late_day
     return [load, after]
 
 
-def write_readings(path: Path, rng: Any, first: int, rows: int, event_days: Any, arrival: date) -> None:
+def write_readings(path: Path, rng: Any, first: int, rows: int, event_days: Any, arrival: date, meters: int = 20_000) -> None:
     """Write a file of new readings, numbered from ``first``, on random ``event_days`` (counted from ``FIRST``)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     start = np.datetime64(FIRST, "s")
@@ -42,7 +42,7 @@ def write_readings(path: Path, rng: Any, first: int, rows: int, event_days: Any,
     text = pa.table(
         {
             "reading_id": pa.array([f"r{first + row:010}" for row in range(rows)]),
-            "meter": pa.array([f"m{meter:05}" for meter in rng.integers(0, 20_000, size=rows)]),
+            "meter": pa.array([f"m{meter:05}" for meter in rng.integers(0, meters, size=rows)]),
             "region": pa.array(np.array(["north", "east", "south", "west"])[rng.integers(0, 4, size=rows)]),
             "kwh": pa.array(rng.integers(0, 90_000, size=rows) / 1000).cast(pa.string()),
             "price": pa.array(rng.integers(1_000, 5_000, size=rows) / 10_000).cast(pa.string()),
