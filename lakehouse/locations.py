@@ -54,13 +54,18 @@ def silver_of(settings: Settings, contract: SourceContract) -> str:
 
 
 def silver_read(settings: Settings, metric: MetricContract) -> str:
-    """The silver table that a metric is computed from."""
+    """The silver table that a metric is computed from; of several, that of its first source."""
     return settings.table("silver", silver_name(metric))
 
 
 def silver_name(metric: MetricContract) -> str:
-    """The name of the silver table that a metric is computed from."""
+    """The name of the silver table that a metric is computed from; of several, that of its first source."""
     return f"{metric.source}_newest" if metric.reads_newest else metric.source
+
+
+def every_silver_read(settings: Settings, metric: MetricContract) -> dict[str, str]:
+    """The silver tables that a metric is computed from, by name, in the order of its sources."""
+    return {entry.silver: settings.table("silver", entry.silver) for entry in metric.read}
 
 
 def intervals(settings: Settings, source: str) -> str:

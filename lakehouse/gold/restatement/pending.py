@@ -56,8 +56,9 @@ class PendingRestatement:
     :param keys: of days only: a sample of the changed keys per Silver day.
     :param inputs: of a derived series: the version of each table that it follows, in place of one upstream version.
     :param released: the number of the newest release of a reverted day among them, 0 without one.
-    :param dimensions: of days only: by dimension that the metric joins, the version of its intervals through which changes were
-        read, -1 if there is no such table yet.
+    :param further: of days only: the version through which changes were read of each further table, -1 if it does not exist yet:
+        of the silver table of each further source, and of the intervals of each dimension.
+    :param since_further: of days only: by further source's silver table the first version whose changes were read.
     :param changed_facts: the Silver rows whose attributes have changed since; their number is among the causes.
     """
 
@@ -68,15 +69,16 @@ class PendingRestatement:
     keys: Mapping[date, list[str]] = field(default_factory=dict)
     inputs: Mapping[str, int] = field(default_factory=dict)
     released: int = 0
-    dimensions: Mapping[str, int] = field(default_factory=dict)
+    further: Mapping[str, int] = field(default_factory=dict)
+    since_further: Mapping[str, int] = field(default_factory=dict)
     changed_facts: ChangedFacts = field(default_factory=ChangedFacts)
 
     @property
     def cause(self) -> str:
         """What tells it from other pending restatements of the series: runs are requested, and given up, for each."""
         followed = "-".join(f"{version}" for version in self.inputs.values()) or f"{self.upstream_version}"
-        joined = "".join(f"+{version}" for _, version in sorted(self.dimensions.items()))
-        return f"{followed}{joined}" + (f".{self.released}" if self.released else "")
+        further = "".join(f"+{version}" for _, version in sorted(self.further.items()))
+        return f"{followed}{further}" + (f".{self.released}" if self.released else "")
 
 
 def find_pending(settings: Settings, series: Series) -> PendingRestatement:
@@ -88,29 +90,69 @@ def find_pending(settings: Settings, series: Series) -> PendingRestatement:
     """
     if series.metric.is_derived:
         return _changed_inputs(settings, series)
-    table = table_io.open_table(_upstream(settings, series), settings.storage_options)
-    is_of_newest = series.kind is Kind.DAY and series.metric.reads_newest
-    if table is None or (is_of_newest and applied_inputs.lacks_newest(settings, series.metric.source)):
-        return PendingRestatement(frozenset(), -1)
-    version, followed = table.version(), served_version.followed_version(settings, series)
-    since = followed + 1 if followed <= version else 0  # a table that was created again is followed from its beginning
     if series.kind is not Kind.DAY:
-        return (
-            _published_since(settings, series, table, since)
-            if since <= version
-            else PendingRestatement(frozenset(), version, since)
-        )
+        return _changed_days(settings, series)
+    tables, further = _silver_tables(settings, series), _dimensions(settings, series)
+    if not any(tables.values()):
+        return PendingRestatement(frozenset(), -1)
     releases = reverted_periods.released(settings, series.name)
     newest = max((entry.number for entry in releases.values()), default=0)
-    dimensions = _dimensions(settings, series)  # read first: what changes meanwhile stays pending
+    followed, beside = served_version.followed_version(settings, series), served_version.followed_further(settings, series)
+    # The versions are read first: what changes meanwhile stays pending.
+    pending = PendingRestatement(frozenset(releases), -1, released=newest, further=further)
+    for name, table in tables.items():
+        is_first = name == locations.silver_name(series.metric)
+        pending = _with_silver(settings, series, pending, name, table, followed if is_first else beside.get(name, -1))
+    return _with_changed_facts(settings, series, pending) if further and (followed >= 0 or beside) else pending
+
+
+def _changed_days(settings: Settings, series: Series) -> PendingRestatement:
+    """What is pending of a longer period: its days were published since."""
+    table = table_io.open_table(locations.gold(settings, series.daily), settings.storage_options)
+    if table is None:
+        return PendingRestatement(frozenset(), -1)
+    version, since = table.version(), _first_unfollowed(table, served_version.followed_version(settings, series))
     if since > version:
-        pending = PendingRestatement(frozenset(), version, since)
-    elif followed < 0 and _followed_any(settings, series):
-        pending = _every_day(settings, series, version, since)
+        return PendingRestatement(frozenset(), version, since)
+    return _published_since(settings, series, table, since)
+
+
+def _first_unfollowed(table: DeltaTable, followed: int) -> int:
+    """The first version whose changes count; a table that was created again is followed from its beginning."""
+    return followed + 1 if followed <= table.version() else 0
+
+
+def _silver_tables(settings: Settings, series: Series) -> dict[str, DeltaTable | None]:
+    """The silver tables that a metric reads, by name, in the order of its sources; None for one that has yet to be built."""
+    tables = {}
+    for entry in series.metric.read:
+        is_unbuilt = entry.rows == "newest" and applied_inputs.lacks_newest(settings, entry.source)
+        path = settings.table("silver", entry.silver)
+        tables[entry.silver] = None if is_unbuilt else table_io.open_table(path, settings.storage_options)
+    return tables
+
+
+def _with_silver(
+    settings: Settings, series: Series, pending: PendingRestatement, name: str, table: DeltaTable | None, followed: int
+) -> PendingRestatement:
+    """What is pending, with the changes of one more silver table since the version that the metric has followed."""
+    is_first = name == locations.silver_name(series.metric)
+    version = -1 if table is None else table.version()
+    since = 0 if table is None else _first_unfollowed(table, followed)
+    if table is None or since > version:
+        changed = PendingRestatement(frozenset(), version, since)
+    elif is_first and followed < 0 and _followed_any(settings, series):
+        changed = _every_day(settings, series, version, since)
     else:
-        pending = _changed_in_silver(settings, series, table, since)
-    pending = replace(pending, starts=pending.starts | releases.keys(), released=newest, dimensions=dimensions)
-    return _with_changed_facts(settings, series, pending) if dimensions and followed >= 0 else pending
+        changed = _changed_in_silver(settings, series, table, since)
+    causes = {day: Counter(counts) for day, counts in pending.causes.items()}
+    for day, counts in changed.causes.items():
+        causes.setdefault(day, Counter()).update(counts)
+    keys = {day: [*pending.keys.get(day, ()), *changed.keys.get(day, ())][:_SAMPLE] for day in {**pending.keys, **changed.keys}}
+    both = replace(pending, starts=pending.starts | changed.starts, causes=dict(sorted(causes.items())), keys=keys)
+    if is_first:
+        return replace(both, upstream_version=version, since=since)
+    return replace(both, further={**pending.further, name: version}, since_further={**pending.since_further, name: since})
 
 
 def _dimensions(settings: Settings, series: Series) -> dict[str, int]:
@@ -124,12 +166,13 @@ def _with_changed_facts(settings: Settings, series: Series, pending: PendingRest
 
     All days are pending if the metric has not joined one of the dimensions before, or its changes are many or not known.
     """
-    followed = served_version.followed_dimensions(settings, series)
+    followed = served_version.followed_further(settings, series)
     everything = replace(pending, starts=pending.starts | published_table.known_days(settings, series))
-    if not pending.dimensions.keys() <= followed.keys():
+    joined = {name: pending.further[name] for name in series.metric.dimensions}
+    if not joined.keys() <= followed.keys():
         return everything
-    first = {name: followed[name] + 1 if followed[name] <= version else 0 for name, version in pending.dimensions.items()}
-    if all(first[name] > version for name, version in pending.dimensions.items()):
+    first = {name: followed[name] + 1 if followed[name] <= version else 0 for name, version in joined.items()}
+    if all(first[name] > version for name, version in joined.items()):
         return pending
     try:
         changed = changed_facts.since(settings, series.metric, first)
@@ -176,7 +219,7 @@ def _delayed(settings: Settings, series: Series, today: date) -> set[date]:
     if is_derived:
         days = published_table.published_by_all(settings, series)
     else:
-        days = reach_ahead(published_table.partitions(settings, _upstream(settings, series), "event_date"), series.metric.window)
+        days = published_table.days_in_silver(settings, series)
     days -= published_table.partitions(settings, locations.gold(settings, series), series.by)
     days -= {entry.period_start for entry in rejected_candidates.of(settings, series.name)}
     return {day for day in days if lifecycle.may_be_published(day, today, terms)}
@@ -209,7 +252,7 @@ def record_restatement(
         gold_version=table_io.version(locations.gold(settings, series), settings.storage_options),
         days=sorted(restated),
         causes=causes,
-        followed_dimensions=pending.dimensions if pending and complete else {},
+        followed_further=pending.further if pending and complete else {},
     )
     restatements.record(settings, *following.entries(entry, pending.inputs if pending and complete else {}))
 
@@ -219,13 +262,6 @@ def _changed_inputs(settings: Settings, series: Series) -> PendingRestatement:
     releases = reverted_periods.released(settings, series.name)
     newest = max((entry.number for entry in releases.values()), default=0)
     return PendingRestatement(changed.starts | releases.keys(), -1, inputs=changed.versions, released=newest)
-
-
-def _upstream(settings: Settings, series: Series) -> str:
-    """The address of the table that a series is computed from."""
-    if series.kind is Kind.DAY:
-        return locations.silver_read(settings, series.metric)
-    return locations.gold(settings, series.daily)
 
 
 def _changed_in_silver(settings: Settings, series: Series, table: DeltaTable, since: int) -> PendingRestatement:

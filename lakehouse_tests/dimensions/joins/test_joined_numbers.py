@@ -99,7 +99,7 @@ def test_a_number_as_known_then_has_the_attributes_that_were_known_then(settings
     assert reproduce.known_at(settings, lake.catalog, metric, [ONE], day(10), lake.session) == {}, "no fact had arrived"
     from_facts = [
         reproduce.from_inputs(
-            settings, lake.catalog, metric, [ONE], lake_ids(lake), lake.session, dimensions_at=day(10) + timedelta(hours=hours)
+            settings, lake.catalog, metric, [ONE], lake_ids(lake), lake.session, others_at=day(10) + timedelta(hours=hours)
         )[ONE]["tier"].to_pylist()
         for hours in (-1, 1, 2)
     ]
