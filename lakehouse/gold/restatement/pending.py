@@ -216,10 +216,7 @@ def _delayed(settings: Settings, series: Series, today: date) -> set[date]:
     terms, is_derived = series.metric.publication, series.metric.is_derived
     if (series.kind is not Kind.DAY and not is_derived) or not terms.start_delay:
         return set()
-    if is_derived:
-        days = published_table.published_by_all(settings, series)
-    else:
-        days = published_table.days_in_silver(settings, series)
+    days = published_table.published_by_all(settings, series) if is_derived else published_table.days_in_silver(settings, series)
     days -= published_table.partitions(settings, locations.gold(settings, series), series.by)
     days -= {entry.period_start for entry in rejected_candidates.of(settings, series.name)}
     return {day for day in days if lifecycle.may_be_published(day, today, terms)}

@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.restatement import lineage, metric_query
 from lakehouse.gold.rows_read import union
 from lakehouse.ledger import redactions
 from lakehouse.silver import merge as silver_merge
 from lakehouse.snapshots import input_sets, known_inputs
+from lakehouse.spark import dataframes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -84,11 +88,11 @@ def rows_known_at(
     rows: dict[str, DataFrame] = {}
     for entry in metric.read:
         if entry.source == metric.source:
-            rows[entry.silver] = silver_merge.state(spark, settings, contract, days, ids, until)
+            rows[entry.silver] = _state(spark, settings, contract, days, ids, until)
         else:
             known = known_inputs.known_at(settings, entry.source, others_at)
             of_source = entry.read_of(metric.further_sources[entry.source])
-            rows[entry.silver] = silver_merge.state(spark, settings, of_source, days, known, others_at)
+            rows[entry.silver] = _state(spark, settings, of_source, days, known, others_at)
     return metric_query.with_attributes_known_at(union.united(rows, metric), settings, metric, others_at)
 
 
@@ -114,10 +118,24 @@ def _silver_of_then(
     parts = []
     hidden: _Fields = {}
     for ids, days in alike.items():
-        rows = silver_merge.state(spark, settings, contract, days, ids)
+        rows = _state(spark, settings, contract, days, ids)
         hidden |= _hidden_since(settings, contract, rows, ids)
         parts.append(rows)
     return reduce(DataFrame.unionByName, parts), hidden
+
+
+def _state(
+    spark: SparkSession,
+    settings: Settings,
+    contract: SourceContract,
+    days: Collection[date],
+    ids: Collection[str],
+    until: datetime | None = None,
+) -> DataFrame:
+    """``silver.merge.state``; a source among several that has delivered nothing yet has no rows."""
+    if table_io.version(locations.key_log(settings, contract.dataset), settings.storage_options) < 0:
+        return dataframes.local(spark, arrow_schema(silver_columns(contract)).empty_table())
+    return silver_merge.state(spark, settings, contract, days, ids, until)
 
 
 def _hidden_since(settings: Settings, contract: SourceContract, rows: DataFrame, ids: Collection[str]) -> _Fields:
