@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,11 +10,9 @@ from hypothesis import given
 from lakehouse.contracts.series import Series
 from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.stopped_commits import Killed, kill_after
-from lakehouse_tests.support.united_lake import Order, UnitedLake, deliveries, metric
+from lakehouse_tests.support.united_lake import Order, UnitedLake, deliveries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import date
 
 pytestmark = pytest.mark.spark
