@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
@@ -16,7 +16,6 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
-from lakehouse.errors import LakehouseError
 from lakehouse.gold.restatement import lineage, metric_query
 from lakehouse.gold.rows_read import union
 from lakehouse.ledger import redactions
@@ -38,10 +37,6 @@ if TYPE_CHECKING:
 _Fields = dict[str, list[str]]
 
 
-class UnnamedSourceError(LakehouseError):
-    """A number that does not name the inputs of one of its sources. The message says which, and what to do."""
-
-
 def rows_of_inputs(
     spark: SparkSession,
     settings: Settings,
@@ -55,7 +50,6 @@ def rows_of_inputs(
     :param contract: of the silver table that the metric reads of its (first) source.
     :param named: the inputs of each of the days.
     :param stored: the published column ``dimension_inputs`` of the number: the inputs of its further sources and dimensions.
-    :raises UnnamedSourceError: if the number does not name a further source.
     """
     rows: dict[str, DataFrame] = {}
     hidden: _Fields = {}
@@ -97,13 +91,10 @@ def rows_known_at(
 
 
 def _named_beside(settings: Settings, entry: MetricSource, stored: str | None, days: Collection[date]) -> dict[date, set[str]]:
-    """The inputs of some Silver days of a further source, as a number names them."""
-    named: dict[str, Any] | None = lineage.dimension_inputs(stored).get(entry.source)
+    """The inputs of some Silver days of a further source, as a number names them; none if it was computed without the source."""
+    named = lineage.dimension_inputs(stored).get(entry.source)
     if named is None:
-        msg = (
-            f"the number names no inputs of {entry.source}, and cannot be reproduced; materialize the period for a newer revision"
-        )
-        raise UnnamedSourceError(msg)
+        return {day: set() for day in days}
     ids = input_sets.ids_of(settings, entry.source, named["inputs"])
     return {day: ids - set(named["without"].get(f"{day}", ())) for day in days}
 
