@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Kind
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
+    from lakehouse.contracts.several_sources.metric_source import MetricSource
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
@@ -65,7 +66,12 @@ def silver_name(metric: MetricContract) -> str:
 
 def every_silver_read(settings: Settings, metric: MetricContract) -> dict[str, str]:
     """The silver tables that a metric is computed from, by name, in the order of its sources."""
-    return {entry.silver: settings.table("silver", entry.silver) for entry in metric.read}
+    return {entry.silver: silver_read_of(settings, entry) for entry in metric.read}
+
+
+def silver_read_of(settings: Settings, entry: MetricSource) -> str:
+    """The silver table that a metric reads of one of its sources."""
+    return settings.table("silver", entry.silver)
 
 
 def intervals(settings: Settings, source: str) -> str:

@@ -79,8 +79,9 @@ def follower(series: Series) -> str:
 
 
 def followed_table(series: Series) -> str | None:
-    """The silver table that a series follows if it is not the main one of its source; see ``restatements.Restatement``."""
-    return locations.silver_name(series.metric) if series.kind is Kind.DAY and series.metric.reads_newest else None
+    """The silver table that a series follows if it is not the main one of its only source; see ``restatements.Restatement``."""
+    is_named = series.kind is Kind.DAY and (series.metric.reads_newest or series.metric.sources)
+    return locations.silver_name(series.metric) if is_named else None
 
 
 def runs(settings: Settings, series: Series) -> list[Restatement]:

@@ -120,12 +120,12 @@ def _unfollowed(settings: Settings, metric: MetricContract) -> str | None:
 
 def _trigger(settings: Settings, metric: MetricContract, contract: SourceContract, follows: PendingRestatement) -> Trigger:
     """What caused the changes of all silver tables that a run follows."""
-    found = restatement_lineage.trigger(settings, contract, follows.since, follows.upstream_version)
+    trigger = restatement_lineage.trigger(settings, contract, follows.since, follows.upstream_version)
     for entry in metric.sources[1:]:
         read, first, last = metric.further_sources[entry.source], follows.since_further, follows.further
         if entry.silver in first:
-            found += restatement_lineage.trigger(settings, entry.read_of(read), first[entry.silver], last[entry.silver])
-    return found
+            trigger += restatement_lineage.trigger(settings, entry.read_of(read), first[entry.silver], last[entry.silver])
+    return trigger
 
 
 def lineage(

@@ -166,7 +166,7 @@ def rows_held(
 def _rows_of(
     spark: SparkSession, settings: Settings, metric: MetricContract, entry: MetricSource, where: table_io.Where
 ) -> DataFrame:
-    target = settings.table("silver", entry.silver)
+    target = locations.silver_read_of(settings, entry)
     table = table_io.open_table(target, settings.storage_options)
     if table is None and metric.sources:  # the other sources may have rows
         types = dict(silver_columns(metric.source_contracts[entry.source]))

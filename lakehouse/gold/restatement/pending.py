@@ -11,9 +11,6 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.periods import Kind
@@ -25,7 +22,9 @@ from lakehouse.gold.numbers import lifecycle, published_table, served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import rejected_candidates, reverted_periods
 from lakehouse.gold.restatement import closing
-from lakehouse.ledger import applied_inputs, restatements
+from lakehouse.gold.rows_read import changed_days
+from lakehouse.gold.rows_read.changed_days import ChangedDays
+from lakehouse.ledger import restatements
 from lakehouse.ledger.restatements import Restatement
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-_SAMPLE = 5
 #: The cause of rows that did not change themselves, but have another attribute of a dimension.
 ATTRIBUTE_CHANGED = "attribute_changed"
 
@@ -91,45 +89,32 @@ def find_pending(settings: Settings, series: Series) -> PendingRestatement:
     if series.metric.is_derived:
         return _changed_inputs(settings, series)
     if series.kind is not Kind.DAY:
-        return _changed_days(settings, series)
-    tables, further = _silver_tables(settings, series), _dimensions(settings, series)
+        return _by_days(settings, series)
+    tables, further = changed_days.silver_tables(settings, series.metric), _dimensions(settings, series)
     if not any(tables.values()):
         return PendingRestatement(frozenset(), -1)
     releases = reverted_periods.released(settings, series.name)
     newest = max((entry.number for entry in releases.values()), default=0)
-    followed, beside = served_version.followed_version(settings, series), served_version.followed_further(settings, series)
+    followed = served_version.followed_version(settings, series)
+    of_further = served_version.followed_further(settings, series)
     # The versions are read first: what changes meanwhile stays pending.
     pending = PendingRestatement(frozenset(releases), -1, released=newest, further=further)
     for name, table in tables.items():
         is_first = name == locations.silver_name(series.metric)
-        pending = _with_silver(settings, series, pending, name, table, followed if is_first else beside.get(name, -1))
-    return _with_changed_facts(settings, series, pending) if further and (followed >= 0 or beside) else pending
+        pending = _with_silver(settings, series, pending, name, table, followed if is_first else of_further.get(name, -1))
+    return _with_changed_facts(settings, series, pending) if further and (followed >= 0 or of_further) else pending
 
 
-def _changed_days(settings: Settings, series: Series) -> PendingRestatement:
+def _by_days(settings: Settings, series: Series) -> PendingRestatement:
     """What is pending of a longer period: its days were published since."""
     table = table_io.open_table(locations.gold(settings, series.daily), settings.storage_options)
     if table is None:
         return PendingRestatement(frozenset(), -1)
-    version, since = table.version(), _first_unfollowed(table, served_version.followed_version(settings, series))
+    version = table.version()
+    since = changed_days.first_unfollowed(table, served_version.followed_version(settings, series))
     if since > version:
         return PendingRestatement(frozenset(), version, since)
     return _published_since(settings, series, table, since)
-
-
-def _first_unfollowed(table: DeltaTable, followed: int) -> int:
-    """The first version whose changes count; a table that was created again is followed from its beginning."""
-    return followed + 1 if followed <= table.version() else 0
-
-
-def _silver_tables(settings: Settings, series: Series) -> dict[str, DeltaTable | None]:
-    """The silver tables that a metric reads, by name, in the order of its sources; None for one that has yet to be built."""
-    tables = {}
-    for entry in series.metric.read:
-        is_unbuilt = entry.rows == "newest" and applied_inputs.lacks_newest(settings, entry.source)
-        path = settings.table("silver", entry.silver)
-        tables[entry.silver] = None if is_unbuilt else table_io.open_table(path, settings.storage_options)
-    return tables
 
 
 def _with_silver(
@@ -138,21 +123,21 @@ def _with_silver(
     """What is pending, with the changes of one more silver table since the version that the metric has followed."""
     is_first = name == locations.silver_name(series.metric)
     version = -1 if table is None else table.version()
-    since = 0 if table is None else _first_unfollowed(table, followed)
-    if table is None or since > version:
-        changed = PendingRestatement(frozenset(), version, since)
-    elif is_first and followed < 0 and _followed_any(settings, series):
-        changed = _every_day(settings, series, version, since)
-    else:
-        changed = _changed_in_silver(settings, series, table, since)
-    causes = {day: Counter(counts) for day, counts in pending.causes.items()}
-    for day, counts in changed.causes.items():
-        causes.setdefault(day, Counter()).update(counts)
-    keys = {day: [*pending.keys.get(day, ()), *changed.keys.get(day, ())][:_SAMPLE] for day in {**pending.keys, **changed.keys}}
-    both = replace(pending, starts=pending.starts | changed.starts, causes=dict(sorted(causes.items())), keys=keys)
+    since = 0 if table is None else changed_days.first_unfollowed(table, followed)
+    changed, starts = ChangedDays(), set[date]()
+    if is_first and followed < 0 <= version and _followed_any(settings, series):
+        starts = published_table.known_days(settings, series)
+    elif table is not None and since <= version:
+        try:
+            changed = changed_days.since(table, since)
+            starts = reach_ahead(changed.causes, series.metric.window)
+        except change_feed.ForgottenFeedError:
+            starts = published_table.known_days(settings, series)
+    both = ChangedDays(pending.causes, pending.keys) + changed
+    pending = replace(pending, starts=pending.starts | starts, causes=both.causes, keys=both.keys)
     if is_first:
-        return replace(both, upstream_version=version, since=since)
-    return replace(both, further={**pending.further, name: version}, since_further={**pending.since_further, name: since})
+        return replace(pending, upstream_version=version, since=since)
+    return replace(pending, further={**pending.further, name: version}, since_further={**pending.since_further, name: since})
 
 
 def _dimensions(settings: Settings, series: Series) -> dict[str, int]:
@@ -181,7 +166,10 @@ def _with_changed_facts(settings: Settings, series: Series, pending: PendingRest
     causes = {day: Counter(counts) for day, counts in pending.causes.items()}
     for day, rows in changed.rows.items():
         causes.setdefault(day, Counter())[ATTRIBUTE_CHANGED] += rows
-    keys = {day: list(dict.fromkeys([*pending.keys.get(day, ()), *changed.keys.get(day, ())]))[:_SAMPLE] for day in causes}
+    keys = {
+        day: list(dict.fromkeys([*pending.keys.get(day, ()), *changed.keys.get(day, ())]))[: changed_days.SAMPLE]
+        for day in causes
+    }
     starts = pending.starts | reach_ahead(changed.rows, series.metric.window)
     return replace(pending, starts=starts, causes=dict(sorted(causes.items())), keys=keys, changed_facts=changed)
 
@@ -261,40 +249,9 @@ def _changed_inputs(settings: Settings, series: Series) -> PendingRestatement:
     return PendingRestatement(changed.starts | releases.keys(), -1, inputs=changed.versions, released=newest)
 
 
-def _changed_in_silver(settings: Settings, series: Series, table: DeltaTable, since: int) -> PendingRestatement:
-    version, window = table.version(), series.metric.window
-    causes: dict[date, Counter[str]] = {}
-    keys: dict[date, list[str]] = {}
-    try:
-        for changes in change_feed.key_changes(table, since, version):
-            causes |= change_feed.counts(changes)
-            keys |= _sampled(changes)
-    except change_feed.ForgottenFeedError:
-        return _every_day(settings, series, version, since)
-    causes = dict(sorted(causes.items()))
-    return PendingRestatement(frozenset(reach_ahead(causes, window)), version, since, causes, keys)
-
-
-def _every_day(settings: Settings, series: Series, version: int, since: int) -> PendingRestatement:
-    """All days of silver and all published ones: what has changed on them is not known."""
-    return PendingRestatement(frozenset(published_table.known_days(settings, series)), version, since)
-
-
 def _followed_any(settings: Settings, series: Series) -> bool:
     """Whether a series has followed any silver table."""
     return any(entry.followed_version >= 0 for entry in restatements.of(settings, served_version.follower(series)))
-
-
-def _sampled(changes: pa.Table) -> dict[date, list[str]]:
-    """The first changed keys of each day, by kind and key.
-
-    :param changes: columns ``change_feed.KEY_CHANGES``.
-    """
-    by = [("what", "ascending"), ("record_key", "ascending")]
-    return {
-        day: of_day["record_key"].take(pc.select_k_unstable(of_day, min(_SAMPLE, len(of_day)), by)).to_pylist()
-        for day, of_day in table_io.split(changes, "event_date").items()
-    }
 
 
 def _published_since(settings: Settings, series: Series, table: DeltaTable, since: int) -> PendingRestatement:

@@ -29,27 +29,27 @@ _TOGETHER = 2**20
 
 def count(settings: Settings, metric: MetricContract, days: Collection[date]) -> Counter[date]:
     """By event day, the silver rows of a metric's sources that an earlier one has too."""
-    found: Counter[date] = Counter()
+    duplicates: Counter[date] = Counter()
     for day in days if metric.deduplicate_by else ():
         rows = _rows_at_most(settings, metric, day)
         parts = -(-rows // _TOGETHER)
         for part in range(parts):
-            found[day] += _in_part(settings, metric, day, part, parts)
-    return found
+            duplicates[day] += _in_part(settings, metric, day, part, parts)
+    return duplicates
 
 
 def _in_part(settings: Settings, metric: MetricContract, day: date, part: int, parts: int) -> int:
     """The duplicates of one day among the keys of one part."""
     known, duplicates = pa.array([], pa.string()), 0
     for entry, path in zip(metric.sources, locations.every_silver_read(settings, metric).values()):
-        own = [known]
+        keys_known = [known]
         columns = [entry.column(name) for name in metric.deduplicate_by]
         for piece in table_io.pieces(path, list(dict.fromkeys(columns)), {"event_date": [day]}, settings.storage_options):
             texts = join_keys.texts([table_io.with_columns(piece, columns)[name] for name in columns]).drop_null()
             texts = texts.filter(pc.equal(keys.buckets(texts, parts), part)) if parts > 1 else texts
             duplicates += pc.sum(pc.is_in(texts, known)).as_py() or 0
-            own.append(texts)
-        known = pc.unique(pa.concat_arrays(own))
+            keys_known.append(texts)
+        known = pc.unique(pa.concat_arrays(keys_known))
     return duplicates
 
 

@@ -225,8 +225,8 @@ class PublishedCache:
             days = (await self._snapshot(_daily(series))).periods
             known = {day: days[day].summaries[-1].state for day in period.days if day in days}
             open_days = {day for day, state in known.items() if state is not State.FINAL}
-        required = [await self.observed(entry.source) for entry in series.metric.read if entry.required]
-        limit = Completeness(series, [source.state for source in required], open_days).limit(period)
+        required = [(await self.observed(entry.source)).state for entry in series.metric.read if entry.required]
+        limit = Completeness(series, required, open_days).limit(period)
         return list(limit.waits_for) if limit else []
 
     async def _state_of_input(self, metric: str, period: Period) -> State | None:
@@ -240,11 +240,9 @@ class PublishedCache:
         :param stale: whether more is known than it contains; it then contains the rows that had arrived when it was published.
         """
         metric = series.metric
-        if metric.sources:
-            return Unknown("it is estimated for metrics with one source")
         history = await self._arrival_history(metric.source)
-        if history.arrivals is None:
-            return Unknown("no arrivals of this source are recorded")
+        if history.arrivals is None or metric.sources:
+            return Unknown("it is estimated for one source" if metric.sources else "no arrivals of this source are recorded")
         days = source_days(metric, period.days)
         current = version.is_latest and not stale
         cutoff = min(self.settings.clock() if current else version.published_at, history.arrivals.newest)

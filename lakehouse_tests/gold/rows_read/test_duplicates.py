@@ -32,12 +32,12 @@ Rows = dict[str, list[tuple[str | None, date]]]
 
 
 def write(settings: Settings, rows: Mapping[str, Sequence[tuple[str | None, date]]]) -> None:
-    for name, own in rows.items():
+    for name, of_source in rows.items():
         columns = {
-            "order_id": pa.array([order for order, _ in own], pa.string()),
-            "event_date": pa.array([day for _, day in own], pa.date32()),
+            "order_id": pa.array([order for order, _ in of_source], pa.string()),
+            "event_date": pa.array([day for _, day in of_source], pa.date32()),
         }
-        if own:
+        if of_source:
             row_writer.append(settings.table("silver", TABLES[name]), pa.table(columns), partition_by=["event_date"])
 
 
@@ -68,9 +68,9 @@ def test_keys_in_parts_are_counted_as_all_together(rows: Rows, tmp_path_factory:
     write(settings, rows)
     expected: Counter[date] = Counter()
     known: set[tuple[str | None, date]] = set()
-    for own in (rows[name] for name in TABLES):  # in the order of the sources
-        expected.update(day for order, day in own if order is not None and (order, day) in known)
-        known |= set(own)
+    for of_source in (rows[name] for name in TABLES):  # in the order of the sources
+        expected.update(day for order, day in of_source if order is not None and (order, day) in known)
+        known |= set(of_source)
     for together in (2**20, 1):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(duplicates, "_TOGETHER", together)

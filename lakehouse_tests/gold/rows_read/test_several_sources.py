@@ -22,7 +22,7 @@ from lakehouse.stages.side_numbers import Thresholds
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support import interval_tables
 from lakehouse_tests.support.joined_lake import CUSTOMERS
-from lakehouse_tests.support.united_lake import FIRST, SOURCES, TOTAL, TWO_DAYS, Order, UnitedLake, metric
+from lakehouse_tests.support.united_lake import COLUMNS, FIRST, SOURCES, TOTAL, TWO_DAYS, Order, UnitedLake, metric, source
 
 if TYPE_CHECKING:
     from datetime import date
@@ -180,8 +180,8 @@ def test_a_redacted_value_is_masked_where_the_metric_shows_it_under_another_name
     read = lake.catalog.metrics_of("mobile")
     for key in ("e", "f"):
         redact_fields(settings, lake.sources["mobile"], key, ["shop"], by="dora", reason="asked to", metrics=read)
-    for one in (series, weekly):
-        stores = table_io.read(locations.gold(settings, one), ["store"])["store"].to_pylist()
+    for published in (series, weekly):
+        stores = table_io.read(locations.gold(settings, published), ["store"])["store"].to_pylist()
         assert "secret" not in stores
         assert {"north", "west", None} <= set(stores), "the same key in another source is another row"
     assert "south" in table_io.read(locations.gold(settings, weekly), ["store"])["store"].to_pylist(), (
@@ -244,6 +244,19 @@ def test_a_source_that_is_added_makes_the_days_pending_that_it_has_rows_of(setti
     lake.__post_init__()
     assert lake.publish() == [{day(5)}]
     assert lake.unlike_published() == []
+
+
+def test_sources_in_place_of_one_and_another_first_one_make_all_days_pending(settings, spark) -> None:
+    lake = united_lake(settings, spark, metric(sources=[], source="web", deduplicate_by=[]))
+    lake.deliver(*WEB)
+    mobile = source("mobile", model={"fields": [{"name": name, "type": kind} for name, kind in COLUMNS["web"].items()]})
+    lake.sources = {**lake.sources, "mobile": mobile}
+    for sources in (["web", "mobile"], ["mobile", "web"]):
+        lake.metrics = [metric(sources=sources)]
+        lake.__post_init__()
+        assert find_pending(settings, revenue_of(lake)).starts == {day(0), day(3)}, "versions of other tables cannot be compared"
+        assert lake.publish() == [set()]
+        assert find_pending(settings, revenue_of(lake)).starts == set()
 
 
 def test_silver_of_a_further_source_that_moves_while_numbers_are_computed_makes_them_anew(settings, spark, monkeypatch) -> None:
