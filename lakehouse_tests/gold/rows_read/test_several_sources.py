@@ -97,15 +97,15 @@ def test_the_checks_count_the_rows_of_all_sources_without_duplicates(settings, s
         lake.deliver(*delivery)
     for definition in lake.metrics:
         series, days = Series(definition), [day(number) for number in range(8)]
-        assert all(one.passed for one in reconciliation.check_published(settings, series, days)), definition.name
+        assert all(result.passed for result in reconciliation.check_published(settings, series, days)), definition.name
         found = reconciliation.check_gold(settings, series, lake.session, days)
-        counted = [one for one in found if one.check == "totals_equal_silver"]
+        counted = [result for result in found if result.check == "totals_equal_silver"]
         assert counted, definition.name
-        assert all(one.passed for one in counted), definition.name
+        assert all(result.passed for result in counted), definition.name
     lake.land([Order("mobile", "d", "4", 1, "north", 0)])
     lake.update("mobile")
     [differing] = [
-        one for one in reconciliation.check_published(settings, revenue_of(lake), [day(0)]) if one.numbers["difference"]
+        result for result in reconciliation.check_published(settings, revenue_of(lake), [day(0)]) if result.numbers["difference"]
     ]
     assert differing.explanation is not None
     assert differing.explanation.endswith("silver has changed since, and a restatement is pending")
@@ -252,6 +252,7 @@ def test_sources_in_place_of_one_and_another_first_one_make_all_days_pending(set
     mobile = source("mobile", model={"fields": [{"name": name, "type": kind} for name, kind in COLUMNS["web"].items()]})
     lake.sources = {**lake.sources, "mobile": mobile}
     for sources in (["web", "mobile"], ["mobile", "web"]):
+        settings.now = settings.clock() + timedelta(hours=1)
         lake.metrics = [metric(sources=sources)]
         lake.__post_init__()
         assert find_pending(settings, revenue_of(lake)).starts == {day(0), day(3)}, "versions of other tables cannot be compared"
