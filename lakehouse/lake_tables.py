@@ -66,8 +66,8 @@ def tables(catalog: Catalog) -> list[LakeTable]:
         if contract.is_dimension:
             listed += [LakeTable("silver", f"{source}_intervals", sorted_by="dimension_key")]
             listed += [LakeTable("ops", f"{source}_by_key", sorted_by="dimension_key")]
-    joined = ((locations.silver_name(metric), on) for metric in catalog.metrics.values() for on in metric.joined_on)
-    indexed = {locations.fact_index_name(silver, on) for silver, on in joined}
+    indexes = (index for metric in catalog.metrics.values() for index in metric.fact_indexes)
+    indexed = {locations.fact_index_name(silver, on) for silver, on in indexes}
     listed += [LakeTable("ops", name, sorted_by="join_key") for name in indexed]
     for daily in map(Series, catalog.metrics.values()):
         for series in (daily, *daily.rollups):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Kind
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
+    from lakehouse.contracts.several_sources.metric_source import MetricSource
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
@@ -54,13 +55,23 @@ def silver_of(settings: Settings, contract: SourceContract) -> str:
 
 
 def silver_read(settings: Settings, metric: MetricContract) -> str:
-    """The silver table that a metric is computed from."""
+    """The silver table that a metric is computed from; of several, that of its first source."""
     return settings.table("silver", silver_name(metric))
 
 
 def silver_name(metric: MetricContract) -> str:
-    """The name of the silver table that a metric is computed from."""
+    """The name of the silver table that a metric is computed from; of several, that of its first source."""
     return f"{metric.source}_newest" if metric.reads_newest else metric.source
+
+
+def every_silver_read(settings: Settings, metric: MetricContract) -> dict[str, str]:
+    """The silver tables that a metric is computed from, by name, in the order of its sources."""
+    return {entry.silver: silver_read_of(settings, entry) for entry in metric.read}
+
+
+def silver_read_of(settings: Settings, entry: MetricSource) -> str:
+    """The silver table that a metric reads of one of its sources."""
+    return settings.table("silver", entry.silver)
 
 
 def intervals(settings: Settings, source: str) -> str:

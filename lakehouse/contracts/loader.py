@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from lakehouse.contracts.derived import resolution
-from lakehouse.contracts.joins.fit import misfits
+from lakehouse.contracts.joins import fit as of_joins
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.several_sources import fit as of_several_sources
 from lakehouse.contracts.source import SourceContract
 from lakehouse.contracts.yaml_files import yaml_file
 from lakehouse.contracts.yaml_files.yaml_file import ContractError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import yaml
 
@@ -36,8 +37,12 @@ class Catalog:
     metrics: dict[str, MetricContract] = field(default_factory=dict)
 
     def metrics_of(self, source: str) -> list[MetricContract]:
-        """The metrics that read the silver table of ``source``; derived metrics read none."""
-        return [metric for metric in self.metrics.values() if metric.source == source and not metric.is_derived]
+        """The metrics that read a silver table of ``source``, alone or among others; derived metrics read none."""
+        return [metric for metric in self.metrics.values() if any(entry.source == source for entry in metric.read)]
+
+    def sources_of(self, metric: MetricContract) -> list[SourceContract]:
+        """The contracts of a metric's sources; of a derived one, that of its first input's source."""
+        return [self.sources[name] for name in dict.fromkeys([metric.source, *(entry.source for entry in metric.read)])]
 
     def derived_from(self, metric: str) -> list[MetricContract]:
         """The metrics that are made of a metric's published numbers."""
@@ -128,19 +133,18 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
     mistakes += [
         f"{origin[metric.name]}:{_line_of(origin[metric.name], 'source')}: source: no contract has 'dataset: {metric.source}'"
         for metric in catalog.metrics.values()
-        if not metric.is_derived and metric.source not in catalog.sources
+        if not (metric.is_derived or metric.sources) and metric.source not in catalog.sources
     ]
     mistakes += [
         f"{origin[metric.name]}:{_line_of(origin[metric.name], 'rows')}: rows: {metric.source} has one row per key; leave the "
         "key out, it is for metrics of sources under 'reprocess_policy: append'"
         for metric in catalog.metrics.values()
-        if metric.rows is not None and metric.source in catalog.sources and not _is_append(catalog.sources[metric.source])
+        if metric.rows is not None and _never_append(metric, catalog.sources)
     ]
     mistakes += [
         f"{origin[metric.name]}:{_line_of(origin[metric.name], *where)}: {yaml_file.as_prefix(where)}{text}"
         for metric in catalog.metrics.values()
-        if metric.source in catalog.sources
-        for where, text in misfits(metric, catalog.sources)
+        for where, text in _misfits(metric, catalog.sources)
     ]
     resolved, unfit = resolution.resolved(catalog.metrics)
     for one in unfit:
@@ -156,11 +160,32 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
 
 def completed(metric: MetricContract, sources: Mapping[str, SourceContract]) -> MetricContract:
     """A metric's contract with what follows from its source, among all ``sources``, and with the contracts of its dimensions."""
-    metric, source = metric.with_dimensions(sources), sources[metric.source]
+    metric, source = metric.with_contracts(sources), sources[metric.source]
     if metric.publication.timezone is None:
         publication = metric.publication.model_copy(update={"timezone": source.clocks.timezone})
         metric = metric.model_copy(update={"publication": publication})
+    if metric.sources:
+        entries = [
+            entry.model_copy(
+                update={"rows": (entry.rows or metric.rows or "newest") if _is_append(sources[entry.source]) else None}
+            )
+            for entry in metric.sources
+        ]
+        return metric.model_copy(update={"sources": entries})
     return metric.model_copy(update={"rows": "newest"}) if metric.rows is None and _is_append(source) else metric
+
+
+def _misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> Iterator[tuple[tuple[int | str, ...], str]]:
+    """What does not fit between a metric and the sources that it reads and joins: where in the metric's file, and what to do."""
+    yield from of_several_sources.misfits(metric, sources)
+    if metric.source in sources:
+        yield from of_joins.misfits(metric, sources)
+
+
+def _never_append(metric: MetricContract, sources: Mapping[str, SourceContract]) -> bool:
+    """Whether all sources of a metric are known and have one row per key."""
+    known = [sources[entry.source] for entry in metric.read if entry.source in sources]
+    return bool(known) and not any(map(_is_append, known))
 
 
 def _is_append(source: SourceContract) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import date  # noqa: TC003 (pydantic reads it)
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import AliasChoices, Field, PrivateAttr, model_validator
 
@@ -18,6 +18,8 @@ from lakehouse.contracts.derived.inputs import DerivedInput  # noqa: TC001 (pyda
 from lakehouse.contracts.joins.join import Join, brought_by, clashes
 from lakehouse.contracts.publication import FinalNeeds, PublicationRules
 from lakehouse.contracts.published_columns import RESERVED
+from lakehouse.contracts.several_sources import metric_source
+from lakehouse.contracts.several_sources.metric_source import MetricSource
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -61,7 +63,17 @@ class MetricContract(Documented):
     """One metric: one file, no code."""
 
     metric: Name
-    source: Name = Field("", description="The source whose silver table it reads; of a derived metric, that of its first input.")
+    source: Name = Field(
+        "",
+        description="The source whose silver table it reads, the first of several; of a derived metric, that of its first input.",
+    )
+    sources: list[MetricSource] = Field(
+        default_factory=list, description="In place of one source: several, whose rows of a day make one number."
+    )
+    deduplicate_by: list[Name] = Field(
+        default_factory=list,
+        description="With several sources: a row does not count if an earlier source has these values on the same event day.",
+    )
     joins: list[Join] = Field(
         default_factory=list, description="Dimensions whose attributes, as of the event time, the grain and the measures may use."
     )
@@ -93,23 +105,39 @@ class MetricContract(Documented):
         default_factory=dict,
         description="By consumer and measure: a restatement within these bounds is not told to the consumer.",
     )
-    _dimensions: dict[str, SourceContract] = PrivateAttr(default_factory=dict)
+    _contracts: dict[str, SourceContract] = PrivateAttr(default_factory=dict)
 
     @property
     def dimensions(self) -> dict[str, SourceContract]:
-        """The contracts of the dimensions that it joins, by name; empty until :meth:`with_dimensions`."""
-        return self._dimensions
+        """The contracts of the dimensions that it joins, by name; empty until :meth:`with_contracts`."""
+        return {join.dimension: self._contracts[join.dimension] for join in self.joins if join.dimension in self._contracts}
 
-    def with_dimensions(self, sources: Mapping[str, SourceContract]) -> MetricContract:
-        """The same contract, which knows those of its dimensions.
+    @property
+    def source_contracts(self) -> dict[str, SourceContract]:
+        """The contracts of its sources, if it has several, by name in their order; empty until :meth:`with_contracts`."""
+        return {entry.source: self._contracts[entry.source] for entry in self.sources if entry.source in self._contracts}
+
+    @property
+    def further_sources(self) -> dict[str, SourceContract]:
+        """The contracts of its sources after the first one, by name; empty until :meth:`with_contracts`."""
+        return {name: contract for name, contract in self.source_contracts.items() if name != self.source}
+
+    def with_contracts(self, sources: Mapping[str, SourceContract]) -> MetricContract:
+        """The same contract, which knows those of its dimensions and, if it has several, of its sources.
 
         :param sources: the contracts of the deployment, by name.
         """
-        if not self.joins:
+        if not (self.joins or self.sources):
             return self
+        names = [*(join.dimension for join in self.joins), *(entry.source for entry in self.sources)]
         copy = self.model_copy()
-        copy._dimensions = {join.dimension: sources[join.dimension] for join in self.joins}  # noqa: SLF001 (of the same class)
+        copy._contracts = {name: sources[name] for name in names}  # noqa: SLF001 (of the same class)
         return copy
+
+    @property
+    def read(self) -> list[MetricSource]:
+        """What it reads of each of its sources; nothing if it is derived."""
+        return self.sources or ([] if self.is_derived else [MetricSource(source=self.source, rows=self.rows)])
 
     @property
     def joined_on(self) -> list[tuple[str, ...]]:
@@ -118,14 +146,19 @@ class MetricContract(Documented):
         return list(dict.fromkeys(own))
 
     @property
+    def fact_indexes(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The silver tables, each with own columns that a join is on."""
+        return [(entry.silver, tuple(map(entry.column, on))) for entry in self.read for on in self.joined_on]
+
+    @property
     def name(self) -> str:
         """The name of the daily table: the metric's own, or ``revenue_v2`` for a later dataset version."""
         return self.metric if self.dataset_version == 1 else f"{self.metric}_v{self.dataset_version}"
 
     @property
     def reads_newest(self) -> bool:
-        """Whether it reads the newest row of each key of an ``append`` source, and not the source's main silver table."""
-        return self.rows == "newest"
+        """Whether it reads the newest row of each key of its (first) source, and not the source's main silver table."""
+        return any(entry.rows == "newest" for entry in self.read[:1])
 
     @property
     def is_derived(self) -> bool:
@@ -136,6 +169,11 @@ class MetricContract(Documented):
     def additive(self) -> list[str]:
         """The measures whose values of disjoint rows add up."""
         return [measure.name for measure in self.measures if measure.additive]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_source(cls, content: Any) -> Any:
+        return metric_source.with_first_source(content)
 
     @model_validator(mode="after")
     def _consistent(self) -> MetricContract:
@@ -148,9 +186,10 @@ class MetricContract(Documented):
             msg = "source: is missing; name the source that it reads, or with 'from:' the metrics that it is made of"
             raise ValueError(msg)
         measured = [measure.name for measure in self.measures]
-        unjoined = clashes(self.joins, [*RESERVED, *measured])
-        if unjoined:
-            raise ValueError(unjoined[0])
+        unread = metric_source.problems(self.sources, self.deduplicate_by, self.derived_from)
+        unread += clashes(self.joins, [*RESERVED, *measured])
+        if unread:
+            raise ValueError(unread[0])
         types = {measure.name: measure.type for measure in self.measures}
         unfit = problems(self.checks, types, self.grain) + misfits(self.alerts, types, self.grain) + self._immaterial(types)
         unfit += self._underivable() if self.is_derived else []

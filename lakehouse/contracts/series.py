@@ -79,8 +79,10 @@ class Series:
 
 
 def source_read(metric: MetricContract, contract: SourceContract) -> SourceContract:
-    """The contract of the silver table that a metric reads, of the metric's source ``contract``."""
-    return contract.newest if metric.reads_newest else contract
+    """The contract of the silver table that a metric reads of one of its sources, given by its ``contract``."""
+    entries = {entry.source: entry for entry in metric.read}
+    entry = entries.get(contract.dataset, next(iter(entries.values()), None))
+    return contract if entry is None else entry.read_of(contract)
 
 
 def source_days(metric: MetricContract, days: Collection[date]) -> list[date]:

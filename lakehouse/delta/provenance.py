@@ -34,15 +34,17 @@ def code() -> str:
 def of_contract(contract: SourceContract | MetricContract) -> str:
     """A hash of a contract without the keys that change no number, such as descriptions, owners, alerts and approvals.
 
-    ``rows`` counts where a metric reads the newest rows only, ``joins`` where it has some, ``from`` where it is derived,
-    ``source.envelope`` where a source has one, and the keys of dimensions where it is one: other contracts have the hash of
-    before there were such keys.
+    ``rows`` counts where a metric reads the newest rows only, ``joins`` and ``sources`` where it has some, ``from`` where it
+    is derived, ``source.envelope`` where a source has one, and the keys of dimensions where it is one: other contracts have the
+    hash of before there were such keys.
     """
     without: dict[str, Any] = dict.fromkeys(("info", "description", "owner", "tags", "alerts", "materiality"), True)
     if getattr(contract, "rows", None) != "newest":
         without["rows"] = True
     if not getattr(contract, "joins", None):
         without["joins"] = True
+    if not getattr(contract, "sources", None):
+        without |= {"sources": True, "deduplicate_by": True}
     if getattr(contract, "kind", "event") == "event":
         without |= {"kind": True, "dimension": True, "changes": {"retract_words"}}
     if not getattr(contract, "derived_from", None):

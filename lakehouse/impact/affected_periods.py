@@ -92,9 +92,10 @@ class PublicationCause:
         if not self.any_cause:
             entries = [entry for entry in entries if not self.ingestions.isdisjoint(entry.trigger.get("ingestions", ()))]
         published = _periods_in(entries, starts)
-        for version, event_date in self.silver_changes.get(locations.silver_name(daily.metric), ()):
-            changed = reach_ahead({event_date}, daily.metric.window) & set(starts)
-            published |= published_through(settings, daily, version, changed)
+        for table in (entry.silver for entry in daily.metric.read):
+            for version, event_date in self.silver_changes.get(table, ()):
+                changed = reach_ahead({event_date}, daily.metric.window) & set(starts)
+                published |= published_through(settings, daily, version, changed, table)
         return published
 
 
@@ -135,14 +136,18 @@ def published_because(
     return revisions
 
 
-def published_through(settings: Settings, series: Series, version: int, starts: Collection[date]) -> set[PublishedPeriod]:
+def published_through(
+    settings: Settings, series: Series, version: int, starts: Collection[date], table: str = ""
+) -> set[PublishedPeriod]:
     """The versions of some periods published by the first run that followed a given version of the series' upstream table.
 
     A run may publish in several commits, and a run that was stopped after its commit is recorded by the next one. Therefore all
     commits since the previous run are included.
+
+    :param table: the name of that silver table; of a longer period nothing.
     """
     entries = served_version.runs(settings, series)
-    runs = sorted({(entry.gold_version, entry.followed_version) for entry in entries})
+    runs = sorted({(entry.gold_version, served_version.version_followed(series, entry, table)) for entry in entries})
     followed = [run for run in runs if run[1] >= version]
     if not followed:
         return set()

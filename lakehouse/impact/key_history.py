@@ -57,9 +57,9 @@ def silver_life(
         states[row["_commit_version"], row["event_date"]][side] = [row[name] for name in columns]
         states[row["_commit_version"], row["event_date"]]["when"] = row["_commit_timestamp"]
     followed = [
-        (series.name, series.metric.window, served_version.runs(settings, series))
+        (series, served_version.runs(settings, series))
         for metric in metrics
-        if locations.silver_name(metric) == contract.silver_table
+        if any(entry.silver == contract.silver_table for entry in metric.read)
         for series in (Series(metric), *([Series(metric, called=metric.metric)] if metric.dataset_version > 1 else []))
     ]
     result = []
@@ -69,15 +69,16 @@ def silver_life(
             continue  # the feed of a replaced day also contains the rows that stayed
         change = "inserted" if before is None else "removed" if after is None else "corrected"
         published = [
-            (metric, start, entry.as_of)
-            for metric, window, entries in followed
-            for entry in _following(entries, version)
-            for start in sorted(reach_ahead({day}, window) & set(entry.days))
+            (series.name, start, entry.as_of)
+            for series, entries in followed
+            for entry in _following(series, entries, contract.silver_table, version)
+            for start in sorted(reach_ahead({day}, series.metric.window) & set(entry.days))
         ]
         result.append(SilverChange(version, state["when"], change, day, published))
     return result, oldest
 
 
-def _following(entries: list[Restatement], version: int) -> list[Restatement]:
-    """The first restatement that followed this version of Silver."""
-    return sorted((entry for entry in entries if entry.followed_version >= version), key=lambda entry: entry.followed_version)[:1]
+def _following(series: Series, entries: list[Restatement], table: str, version: int) -> list[Restatement]:
+    """The first restatement that followed this version of a silver table."""
+    followed = [(served_version.version_followed(series, entry, table), entry) for entry in entries]
+    return [entry for _, entry in sorted((one for one in followed if one[0] >= version), key=lambda one: one[0])[:1]]

@@ -26,9 +26,9 @@ class Restatement:
     ``followed_version`` is the version of the upstream table (Silver for days, the daily table for longer periods) through
     which all changes are in the numbers, -1 if only some periods were requested; it is stored as ``silver_version``.
     ``causes`` counts, per Silver day, the keys inserted, corrected, moved and deleted. ``followed_table`` names the silver table
-    that a metric's days follow if it is not the main one of the source, and each table that a derived metric follows.
-    ``followed_dimensions`` has, for each dimension that a metric joins, the version of its intervals through which all changes
-    are in the numbers, -1 for a table that does not exist.
+    that a metric's days follow if it is not the main one of the only source, and each table that a derived metric follows.
+    ``followed_further`` has the version of each further table that a metric's days follow, -1 for one that does not exist: by
+    name, of the silver table of each further source and of the intervals of each dimension.
     """
 
     metric: str
@@ -39,7 +39,7 @@ class Restatement:
     days: list[date]
     causes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     followed_table: str | None = None
-    followed_dimensions: Mapping[str, int] = field(default_factory=dict)
+    followed_further: Mapping[str, int] = field(default_factory=dict)
 
 
 def log(settings: Settings) -> LogTable[Restatement]:

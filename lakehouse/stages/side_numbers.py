@@ -22,6 +22,7 @@ from lakehouse.gold.promotion import version_numbers
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.publication import reverted_periods, write_audit_publish
 from lakehouse.gold.restatement import metric_query
+from lakehouse.gold.rows_read import union
 from lakehouse.stages import stage_report
 from lakehouse.stages.stage_report import ChangedDay, ChangedSeries
 from lakehouse.text import json_value
@@ -51,6 +52,7 @@ def changes(
     settings: Settings,
     stage: Settings,
     daily: Series,
+    silver: str,
     staged_rows: DataFrame,
     changed_days: Collection[date],
     thresholds: Thresholds,
@@ -58,13 +60,14 @@ def changes(
     """Compute the numbers of a metric on the days that a stage changes, write them to the stage, and compare.
 
     :param daily: the days of the metric as readers see them.
-    :param staged_rows: the silver rows of the stage on ``changed_days``.
+    :param silver: the name of the silver table that the stage changes; of other sources of the metric the live rows are taken.
+    :param staged_rows: its rows in the stage on ``changed_days``.
     """
     today = lifecycle.today(settings.clock(), daily.metric.publication)
     reached = sorted(reach_ahead(changed_days, daily.metric.window))
     days = [day for day in reached if lifecycle.may_be_published(day, today, daily.metric.publication)]
     before = write_audit_publish.read(settings, daily, days, to_publish=False)
-    numbers = _computed(spark, settings, daily, staged_rows, changed_days, days)
+    numbers = _computed(spark, settings, daily, silver, staged_rows, changed_days, days)
     emptied = set(before.published_states) - numbers.keys()
     if emptied:
         numbers |= dict.fromkeys(emptied, metric_query.nothing(spark, settings, daily.metric))
@@ -83,6 +86,7 @@ def _computed(
     spark: SparkSession,
     settings: Settings,
     daily: Series,
+    silver: str,
     staged_rows: DataFrame,
     changed_days: Collection[date],
     days: Collection[date],
@@ -90,11 +94,12 @@ def _computed(
     """The numbers of some days from staged rows, and from live rows of the days that the stage does not change."""
     if not days:
         return {}
-    read = metric_query.columns_read(daily.metric, staged_rows.columns)
-    rows = metric_query.with_present_attributes(staged_rows.select(*read), settings, daily.metric)
+    entry = next(entry for entry in daily.metric.read if entry.silver == silver)
+    rows = staged_rows.select(*union.columns_of(daily.metric, entry, staged_rows.columns))
     if set(source_days(daily.metric, days)) - set(changed_days):
-        live = metric_query.silver_rows(spark, settings, daily.metric, days)
+        live = metric_query.rows_held(spark, settings, daily.metric, entry, days)
         rows = rows.unionByName(live.where(~live.event_date.isin(sorted(changed_days))), allowMissingColumns=True)
+    rows = metric_query.silver_rows(spark, settings, daily.metric, days, {silver: rows})
     return metric_query.by_day(metric_query.compute(rows, daily.metric, days).toArrow(), daily.metric)
 
 

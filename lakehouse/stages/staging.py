@@ -189,6 +189,7 @@ def _staged(
         metrics[changed] = completed(MetricContract.model_validate_json(text), sources)
     elif text:
         sources[source] = SourceContract.model_validate_json(text)
+        metrics = {name: metric.with_contracts(sources) for name, metric in metrics.items()}
     return StagedChange(settings.stage(name), Catalog(sources, metrics), sources[source], kind, about)
 
 

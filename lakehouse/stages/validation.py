@@ -131,7 +131,7 @@ def _changed_series(
         live = locations.silver_of(settings, read)
         rows = session().read.format("delta").load(live)
         days = sorted(published_table.known_days(settings, daily))
-    return side_numbers.changes(session(), settings, staged.lake, daily, rows, days, thresholds)
+    return side_numbers.changes(session(), settings, staged.lake, daily, read.silver_table, rows, days, thresholds)
 
 
 def _staged_counts(lake: Settings, contract: SourceContract) -> dict[str, int]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
-from lakehouse.contracts.series import Series, source_days, source_read
+from lakehouse.contracts.series import Series, source_days
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.dispositions import judgement_history
 from lakehouse.dispositions.readings import in_force
@@ -49,9 +49,11 @@ def mask(
     :returns: the number of masked rows and reports.
     """
     masked = 0
+    fields_of: dict[str, dict[str, str]] = {}
     for metric in metrics:
-        hidden = [name for name in metric.grain if name in fields]
-        values = _values_of(settings, contract, key, hidden) if hidden else {}
+        fields_of[metric.name] = hidden = _hidden(metric, contract, fields, fields_of)
+        found = _values_of(settings, contract, key, list(hidden.values())) if hidden else {}
+        values = {name: found[field] for name, field in hidden.items()}
         if any(values.values()):
             daily = Series(metric)
             affected = reach_ahead(days, metric.window)
@@ -60,12 +62,25 @@ def mask(
     return masked
 
 
+def _hidden(
+    metric: MetricContract, contract: SourceContract, fields: Collection[str], of_inputs: Mapping[str, Mapping[str, str]]
+) -> dict[str, str]:
+    """The columns of a metric's grain that show redacted fields of a source, each with the field.
+
+    :param of_inputs: the same of the metrics that a derived one is made of.
+    """
+    shown = {name: field for one in metric.derived_from for name, field in of_inputs.get(one, {}).items()}
+    for entry in metric.read:
+        if entry.source == contract.dataset:
+            shown |= {name: field for field in fields for name in entry.names(field)}
+    return {name: shown[name] for name in metric.grain if name in shown}
+
+
 @write_audit_publish.again_on_conflict
 def _mask_series(
     settings: Settings, contract: SourceContract, series: Series, key: str, values: Mapping[str, set[Any]], days: Collection[date]
 ) -> int:
     periods = {period.start: period for period in map(series.period, days)}
-    read = source_read(series.metric, contract)
 
     @cache
     def gone(start: date) -> _Values:
@@ -73,7 +88,8 @@ def _mask_series(
         if series.metric.is_derived:  # its inputs were masked before
             others = _values_of_inputs(settings, series, start, list(values))
         else:
-            others = _values_of_others(settings, read, key, list(values), source_days(series.metric, periods[start].days))
+            days_read = source_days(series.metric, periods[start].days)
+            others = _values_of_others(settings, series.metric, contract.dataset, key, list(values), days_read)
         return {name: shown - others[name] for name, shown in values.items()}
 
     masked = 0
@@ -126,15 +142,19 @@ def _values_of(settings: Settings, contract: SourceContract, key: str, names: li
     return {name: set() if found is None else set(found[name].to_pylist()) - {None} for name in names}
 
 
-def _values_of_others(settings: Settings, contract: SourceContract, key: str, names: list[str], days: list[date]) -> _Values:
-    """The values of other keys on some days in the silver table of a contract."""
+def _values_of_others(
+    settings: Settings, metric: MetricContract, source: str, key: str, names: list[str], days: list[date]
+) -> _Values:
+    """The values of other keys on some days in the silver tables of a metric; the same key in another source is another one."""
     where = {"event_date": days}
-    found = table_io.read(locations.silver_of(settings, contract), ["record_key", *names], where, settings.storage_options)
     values: _Values = {name: set() for name in names}
-    for row in [] if found is None else found.to_pylist():
-        if row["record_key"] != key:
-            for name in names:
-                values[name].add(row[name])
+    for entry, path in zip(metric.read, locations.every_silver_read(settings, metric).values()):
+        columns = list(dict.fromkeys(["record_key", *(entry.column(name) for name in names)]))
+        found = table_io.read(path, columns, where, settings.storage_options)
+        for row in [] if found is None else found.to_pylist():
+            if row["record_key"] != key or entry.source != source:
+                for name in names:
+                    values[name].add(row.get(entry.column(name)))
     return values
 
 

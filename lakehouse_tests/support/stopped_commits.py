@@ -74,3 +74,14 @@ def stopped_after_each_commit(step: Callable[[], object]) -> int:
                 assert stops < 12, "it never comes to its end"
             else:
                 return stops
+
+
+def stopped_behind(number: int, step: Callable[[], object]) -> bool:
+    """Run a step until it has made so many commits; gives whether it was stopped."""
+    with pytest.MonkeyPatch.context() as patched:
+        kill_after(patched, number)
+        try:
+            step()
+        except Killed:
+            return True
+    return False

@@ -199,7 +199,7 @@ def _show_snapshot(of: arguments.About, name: str, *, as_json: bool) -> None:
     with errors.status("computing it from Bronze"):
         session, at = LakeSpark().session, snapshot.until or snapshot.recorded_at
         found = reproduce.from_inputs(
-            of.settings, of.catalog, metric, [of.period.start], ids, session, snapshot.until, dimensions_at=at
+            of.settings, of.catalog, metric, [of.period.start], ids, session, snapshot.until, others_at=at
         )
     _print_computed(of, found, {"snapshot": name}, f"from the inputs of {name}", as_json=as_json)
 

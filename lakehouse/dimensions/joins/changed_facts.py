@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 #: More changed intervals than this concern about every day: reading the days costs less than looking for their facts.
 MOST_CHANGES = 2**18
+_OF_FACTS = ("event_date", "event_ts", "record_key")
 _SHOWN = 20
 #: Days that are stored with a change at most: a year.
 _DAYS = 366
@@ -130,17 +131,16 @@ def _facts_in(
 ) -> Iterator[tuple[pa.Table, pa.Array]]:
     """The facts with an event time in a range of their key, in pieces, each with the ``origin`` of the ranges.
 
-    :param on: the columns of silver with the key of the ranges.
+    :param on: the columns of the metric with the key of the ranges.
     """
-    days = fact_index.days_of(settings, locations.silver_name(metric), on, ranges)
-    if not days:
-        return
-    columns = list(dict.fromkeys([*on, "event_date", "event_ts", "record_key"]))
-    path = locations.silver_read(settings, metric)
-    for piece in table_io.pieces(path, columns, {"event_date": days}, settings.storage_options):
-        keys = pa.chunked_array([join_keys.texts([piece[name] for name in on])])
-        place = interval_changes.covering(keys, fact_index.event_times(piece), ranges)
-        yield piece.filter(place.is_valid()), ranges["origin"].take(place.drop_null()).combine_chunks()
+    for entry, path in zip(metric.read, locations.every_silver_read(settings, metric).values()):
+        own = tuple(map(entry.column, on))
+        days = fact_index.days_of(settings, entry.silver, own, ranges)
+        columns = list(dict.fromkeys([*own, *_OF_FACTS]))
+        for piece in table_io.pieces(path, columns, {"event_date": days}, settings.storage_options) if days else ():
+            keys = pa.chunked_array([join_keys.texts([piece[name] for name in own])])
+            place = interval_changes.covering(keys, fact_index.event_times(piece), ranges)
+            yield piece.filter(place.is_valid()), ranges["origin"].take(place.drop_null()).combine_chunks()
 
 
 def _count(changed: ChangedFacts, join: Join, facts: pa.Table, changes: pa.Table) -> None:

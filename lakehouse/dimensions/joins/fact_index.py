@@ -49,7 +49,7 @@ _FEW_KEYS = 10_000
 
 def follow(settings: Settings, metrics: Collection[MetricContract]) -> None:
     """Bring the indexes that some metrics need up to date with silver."""
-    for silver, on in sorted({(locations.silver_name(metric), on) for metric in metrics for on in metric.joined_on}):
+    for silver, on in sorted({index for metric in metrics for index in metric.fact_indexes}):
         follow_table(settings, silver, on)
 
 

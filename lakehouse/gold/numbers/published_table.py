@@ -104,8 +104,14 @@ def known_days(settings: Settings, daily: Series) -> set[date]:
     """
     if daily.metric.is_derived:
         return published_by_all(settings, daily) | partitions(settings, locations.gold(settings, daily), daily.by)
-    in_silver = partitions(settings, locations.silver_read(settings, daily.metric), "event_date")
-    return reach_ahead(in_silver, daily.metric.window) | partitions(settings, locations.gold(settings, daily), daily.by)
+    return days_in_silver(settings, daily) | partitions(settings, locations.gold(settings, daily), daily.by)
+
+
+def days_in_silver(settings: Settings, daily: Series) -> set[date]:
+    """The days of a metric whose window covers rows of one of its silver tables."""
+    paths = locations.every_silver_read(settings, daily.metric).values()
+    in_silver = set().union(*(partitions(settings, path, "event_date") for path in paths))
+    return reach_ahead(in_silver, daily.metric.window)
 
 
 def published_by_all(settings: Settings, derived: Series) -> set[date]:

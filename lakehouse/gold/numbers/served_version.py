@@ -79,8 +79,9 @@ def follower(series: Series) -> str:
 
 
 def followed_table(series: Series) -> str | None:
-    """The silver table that a series follows if it is not the main one of its source; see ``restatements.Restatement``."""
-    return locations.silver_name(series.metric) if series.kind is Kind.DAY and series.metric.reads_newest else None
+    """The silver table that a series follows if it is not the main one of its only source; see ``restatements.Restatement``."""
+    is_named = series.kind is Kind.DAY and (series.metric.reads_newest or series.metric.sources)
+    return locations.silver_name(series.metric) if is_named else None
 
 
 def runs(settings: Settings, series: Series) -> list[Restatement]:
@@ -93,13 +94,23 @@ def followed_version(settings: Settings, series: Series) -> int:
     return restatements.followed_version(settings, follower(series), followed_table(series))
 
 
-def followed_dimensions(settings: Settings, series: Series) -> dict[str, int]:
-    """The version of its intervals that a series has followed, of each dimension that it ever followed."""
+def followed_further(settings: Settings, series: Series) -> dict[str, int]:
+    """The version that a series has followed of each further table: of sources after the first one, and of dimensions."""
+    follows_others = series.kind is Kind.DAY and (series.metric.joins or series.metric.sources)
     followed: dict[str, int] = {}
-    for entry in runs(settings, series) if series.metric.joins and series.kind is Kind.DAY else ():
-        for dimension, version in entry.followed_dimensions.items():
-            followed[dimension] = max(version, followed.get(dimension, version))
+    for entry in runs(settings, series) if follows_others else ():
+        for table, version in entry.followed_further.items():
+            followed[table] = max(version, followed.get(table, version))
     return followed
+
+
+def version_followed(series: Series, entry: Restatement, table: str) -> int:
+    """The version of a silver table that a run of a series followed, -1 if it did not.
+
+    :param table: the name of one that the series reads; of a longer period its days are the only one.
+    """
+    is_first = series.kind is not Kind.DAY or table == locations.silver_name(series.metric)
+    return entry.followed_version if is_first else entry.followed_further.get(table, -1)
 
 
 def transaction(series: Series, table: DeltaTable | None) -> tuple[str, int] | None:

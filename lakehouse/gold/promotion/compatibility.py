@@ -94,7 +94,12 @@ def of_coverage(
 
 
 def _stale(settings: Settings, numbers: Mapping[date, PublishedNumber], later: Series, pending: PendingRestatement) -> list[date]:
-    """The pending days, without those that a run over a range has computed since."""
+    """The pending days, without those that a run over a range has computed since.
+
+    Of several sources a number names the version of the first one only, so that all pending days count.
+    """
+    if later.metric.sources:
+        return sorted(pending.starts & numbers.keys())
     table = table_io.open_table(locations.silver_read(settings, later.metric), settings.storage_options)
     made: dict[int, set[date]] = defaultdict(set)
     for start in pending.starts & numbers.keys():

@@ -137,7 +137,7 @@ def plan_promotion(
         inputs={
             f"gold/{both.later.name}": -1 if both.table is None else both.table.version(),
             "contracts": {one.name: provenance.of_contract(one) for one in (both.shown.metric, later)},
-            **({"dimensions": _followed_dimensions(settings, later, pending, covered=covered)} if later.joins else {}),
+            **({"further": further} if (further := _followed_further(settings, later, pending, covered=covered)) else {}),
             **({f"silver/{table}": pending.upstream_version} if (table := served_version.followed_table(Series(later))) else {}),
         },
         comparison=comparison,
@@ -147,11 +147,11 @@ def plan_promotion(
     )
 
 
-def _followed_dimensions(
+def _followed_further(
     settings: Settings, later: MetricContract, pending: PendingRestatement, *, covered: bool
 ) -> Mapping[str, int]:
-    """The versions of dimensions' intervals from which the promoted numbers follow them."""
-    return pending.dimensions if covered else served_version.followed_dimensions(settings, Series(later))
+    """The versions of further tables, of sources and dimensions, from which the promoted numbers follow them."""
+    return pending.further if covered else served_version.followed_further(settings, Series(later))
 
 
 def plan_rollback(settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int) -> PromotionPlan:

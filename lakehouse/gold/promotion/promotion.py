@@ -100,7 +100,7 @@ def settle(settings: Settings, series: Series) -> PromotionEntry:
     table = next((name.removeprefix("silver/") for name in move.inputs if name.startswith("silver/")), None)
     if move.follows is not None and restatements.followed_version(settings, follower, table) < move.follows:
         entry = Restatement(follower, move.move_id, move.moved_at, move.follows, move.gold_version, days=[], followed_table=table)
-        restatements.record(settings, replace(entry, followed_dimensions=move.inputs.get("dimensions", {})))
+        restatements.record(settings, replace(entry, followed_further=move.inputs.get("further", {})))
     return move
 
 

@@ -42,13 +42,14 @@ class HistoricalContracts:
 
 
 def remember(settings: Settings, metric: MetricContract, contract: SourceContract) -> None:
-    """Store both contracts, and those of the dimensions, before a number is published, once per process and change.
+    """Store both contracts, and those of further sources and dimensions, once per process and change, before publishing.
 
     The metric's contract is stored with the hash of the source's contract in Silver's newest commit. This is not ``contract``
     if the source's contract has changed and Silver was not built since.
     """
     table = locations.contract_archive(settings)
-    source = "+".join(provenance.of_contract(one) for one in (contract, *metric.dimensions.values()))
+    others = [*metric.further_sources.values(), *metric.dimensions.values()]
+    source = "+".join(provenance.of_contract(one) for one in (contract, *others))
     metric_version, in_silver = (
         provenance.of_contract(metric),
         provenance.newest_in_silver(settings, contract.dataset)["contract"],
@@ -56,7 +57,7 @@ def remember(settings: Settings, metric: MetricContract, contract: SourceContrac
     if _kept.get((table, metric.name)) == (metric_version, source, in_silver):
         return
     now = settings.clock()
-    for stored in (contract, *metric.dimensions.values()):
+    for stored in (contract, *others):
         version = provenance.of_contract(stored)
         contract_archive.record(settings, "source", stored.dataset, version, stored.model_dump_json(), now)
     contract_archive.record(
@@ -74,7 +75,7 @@ def remember(settings: Settings, metric: MetricContract, contract: SourceContrac
 def of_then(
     settings: Settings, now: HistoricalContracts, revision: Mapping[str, Any], sources: Mapping[str, SourceContract]
 ) -> HistoricalContracts:
-    """The contracts that a revision was computed under; the metric's knows those of its dimensions.
+    """The contracts that a revision was computed under; the metric's knows those of its further sources and dimensions.
 
     :param now: the present contracts; they are used if they have not changed.
     :param revision: the published columns of a row of the revision.
@@ -92,7 +93,7 @@ def of_then(
             )
             raise ForgottenContractError(msg)
         metric = _read(MetricContract, stored, f"{name} ({version})")
-    metric = metric.with_dimensions({**sources, **_dimensions_of_then(settings, revision, sources)})
+    metric = metric.with_contracts({**sources, **_others_of_then(settings, revision, sources)})
     source_version = contract_archive.source_version(settings, name, version, revision["published_at"])
     if source_version in {None, provenance.of_contract(now.source)}:
         return HistoricalContracts(metric, now.source, certain=source_version is not None)
@@ -102,10 +103,10 @@ def of_then(
     return HistoricalContracts(metric, _read(SourceContract, source, f"{metric.source} ({source_version})"))
 
 
-def _dimensions_of_then(
+def _others_of_then(
     settings: Settings, revision: Mapping[str, Any], sources: Mapping[str, SourceContract]
 ) -> dict[str, SourceContract]:
-    """The contracts of the dimensions that a revision names, as far as they were others and are stored."""
+    """The contracts of the further sources and dimensions that a revision names, as far as they were others and are stored."""
     earlier = {}
     for name, entry in lineage.dimension_inputs(revision.get("dimension_inputs")).items():
         if name not in sources or provenance.of_contract(sources[name]) != entry["contract"]:

@@ -53,7 +53,8 @@ def comparable(metric: MetricContract, hidden: Collection[str], *, summed: bool 
     grain = [name for name in metric.grain if name not in hidden]
     summed = summed or len(grain) < len(metric.grain)
     fit = [one.name for one in metric.measures if not one.columns_read(hidden) and (one.additive or not summed)]
-    return Compared(grain, [*fit, "row_count"], summed)
+    counts = set(hidden).isdisjoint(metric.deduplicate_by)  # else other rows may count
+    return Compared(grain, [*fit, "row_count"] if counts else [], summed)
 
 
 def between(stored: pa.Table, again: pa.Table, how: Compared) -> tuple[list[Difference], list[str]]:

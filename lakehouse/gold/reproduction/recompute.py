@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
@@ -24,8 +23,8 @@ from lakehouse.gold.derived import inputs as derived_inputs
 from lakehouse.gold.derived import numbers as derived_numbers
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.restatement import lineage, metric_query, rollup_totals
-from lakehouse.ledger import ingestions, redactions
-from lakehouse.silver import merge as silver_merge
+from lakehouse.gold.rows_read import of_then
+from lakehouse.ledger import ingestions
 from lakehouse.spark.session import sized_for
 
 if TYPE_CHECKING:
@@ -70,8 +69,7 @@ def computed(
     spark, metric = session(), series.metric
     with sized_for(spark, settings, many=is_large(settings, contract)):
         named = _named_inputs(settings, contract, revision, source_days(metric, [start]))
-        silver_rows, hidden = _silver_of_then(settings, spark, contract, named)
-        silver_rows = metric_query.with_attributes_of_then(silver_rows, settings, metric, revision.get("dimension_inputs"))
+        silver_rows, hidden = of_then.rows_of_inputs(spark, settings, metric, contract, named, revision.get("dimension_inputs"))
         numbers = metric_query.by_day(metric_query.compute(silver_rows, metric, [start]).toArrow(), metric)
     return Recomputed(numbers[start] if start in numbers else metric_query.nothing(spark, settings, metric), hidden)
 
@@ -99,35 +97,6 @@ def _named_inputs(
         msg = f"{revision['version_name']} names no inputs, and cannot be reproduced; materialize the period for a newer revision"
         raise ReproduceError(msg)
     return lineage.ids_by_day(settings, contract.dataset, revision["inputs"], revision["inputs_without"], days)
-
-
-def _silver_of_then(
-    settings: Settings, spark: SparkSession, contract: SourceContract, named: Mapping[date, set[str]]
-) -> tuple[DataFrame, dict[str, list[str]]]:
-    """The Silver rows of some days, each computed from its own inputs, and per key the fields that were redacted since."""
-    alike: dict[frozenset[str], list[date]] = defaultdict(list)
-    for day, known in named.items():
-        alike[frozenset(known)].append(day)
-    parts = []
-    hidden: dict[str, list[str]] = {}
-    for ids, days in alike.items():
-        rows = silver_merge.state(spark, settings, contract, days, ids)
-        hidden |= _hidden_since(settings, contract, rows, ids)
-        parts.append(rows)
-    return reduce(DataFrame.unionByName, parts), hidden
-
-
-def _hidden_since(settings: Settings, contract: SourceContract, rows: DataFrame, ids: Collection[str]) -> dict[str, list[str]]:
-    """Per key of some rows the fields that redactions other than ``ids`` hide."""
-    hidden: dict[str, set[str]] = defaultdict(set)
-    before: dict[str, set[str]] = defaultdict(set)
-    for entry in redactions.all_of(settings, contract.dataset):
-        (before if entry.redaction_id in ids else hidden)[entry.record_key].update(entry.fields)
-    since = {key: sorted(fields - before[key]) for key, fields in hidden.items() if fields - before[key]}
-    if not since:
-        return {}
-    there = rows.where(F.col("record_key").isin(sorted(since))).select("record_key").distinct().collect()
-    return {row[0]: since[row[0]] for row in there}
 
 
 def _period(
@@ -191,8 +160,8 @@ def _with_others(
     parts = []
     with sized_for(spark, settings, many=is_large(settings, contract)):
         for stored, named in days_by_dimensions.items():
-            rows, hidden_there = _silver_of_then(settings, spark, contract, named)
-            parts.append(metric_query.with_attributes_of_then(rows, settings, metric, stored))
+            rows, hidden_there = of_then.rows_of_inputs(spark, settings, metric, contract, named, stored)
+            parts.append(rows)
             hidden |= hidden_there
         silver_rows = reduce(DataFrame.unionByName, parts)
         number = metric_query.of_periods(silver_rows, metric, [series.period(start)]).get(start)

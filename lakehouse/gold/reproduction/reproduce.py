@@ -20,7 +20,7 @@ from lakehouse.gold.reproduction.contract_history import HistoricalContracts
 from lakehouse.gold.reproduction.differences import Difference
 from lakehouse.gold.reproduction.recompute import ReproduceError
 from lakehouse.gold.restatement import metric_query
-from lakehouse.silver import merge as silver_merge
+from lakehouse.gold.rows_read import of_then
 from lakehouse.snapshots import known_inputs
 from lakehouse.spark.session import sized_for
 
@@ -125,7 +125,7 @@ def known_at(
     """
     _require_silver(metric)
     ids = known_inputs.known_at(settings, metric.source, when)
-    return from_inputs(settings, catalog, metric, days, ids, session, when, dimensions_at=when)
+    return from_inputs(settings, catalog, metric, days, ids, session, when, others_at=when)
 
 
 def from_inputs(
@@ -137,20 +137,20 @@ def from_inputs(
     session: Callable[[], SparkSession],
     until: datetime | None = None,
     *,
-    dimensions_at: datetime,
+    others_at: datetime,
 ) -> dict[date, pa.Table]:
     """The metric's numbers from a set of inputs, such as a named snapshot, under today's contracts; a day without rows has none.
 
     :param until: only rows that had arrived by then. Redactions always apply.
-    :param dimensions_at: attributes of dimensions are those known by then.
+    :param others_at: rows of further sources and attributes of dimensions are those known by then.
     :raises ReproduceError: for a derived metric.
     """
     _require_silver(metric)
     contract, spark = catalog.sources[metric.source], session()
     with sized_for(spark, settings, many=recompute.is_large(settings, contract)):
         read = source_read(metric, contract)
-        rows = silver_merge.state(spark, settings, read, source_days(metric, days), ids, until)
-        rows = metric_query.with_attributes_known_at(rows, settings, metric, dimensions_at)
+        of_days = source_days(metric, days)
+        rows = of_then.rows_known_at(spark, settings, metric, read, of_days, ids, until, others_at)
         return metric_query.by_day(metric_query.compute(rows, metric, days).toArrow(), metric)
 
 

@@ -1,6 +1,6 @@
 """What a period waits for before its number becomes final: rule R13, final means complete.
 
-Belongs here: the facts that make a period incomplete, read from the tables of its source, and the sentences that say so. The
+Belongs here: the facts that make a period incomplete, read from the tables of its sources, and the sentences that say so. The
 calendar is the earliest moment of a close, see ``numbers.lifecycle``; it is not repeated here.
 """
 
@@ -73,11 +73,12 @@ class SourceState:
 class Completeness:
     """What is known of the inputs of a series at one time.
 
+    :param sources: those that are required.
     :param open_days: published days that are not final; of a longer period only.
     """
 
     series: Series
-    source: SourceState
+    sources: Sequence[SourceState]
     open_days: Collection[date]
 
     def limit(self, period: Period) -> Limit | None:
@@ -85,30 +86,36 @@ class Completeness:
         missing = self._missing(period)
         if not missing:
             return None
-        watched = self.source.watermark if self.series.metric.publication.final_needs.watermark else None
-        is_over = watched is None or watched.watermark >= self.end_of(period)
+        watched = [source.watermark for source in self.sources] if self.series.metric.publication.final_needs.watermark else []
+        is_over = all(one is None or one.watermark >= self.end_of(period) for one in watched)
         return Limit(State.PRELIMINARY if is_over else State.LIVE, missing)
 
     def _missing(self, period: Period) -> list[str]:
         needs = self.series.metric.publication.final_needs
-        missing = []
-        if needs.watermark:
-            missing += self._watermark(period)
-        if needs.no_held_file:
-            missing += self._held_files(period)
-        kinds = {"unfinished_day": needs.no_unfinished_day, "failed_ingestion": needs.no_failed_ingestion}
-        missing += [one.text for one in self.source.missing if kinds[one.kind] and period.start <= one.arrival_date]
-        if needs.no_open_review:
-            missing += self._reviews(period)
+        missing = [text for source in self.sources for text in self._missing_of(source, period)]
         if needs.final_days and (open_days := sorted({*self.open_days}.intersection(period.days))):
             missing.append(f"not final yet: {join_limited([f'{day}' for day in open_days], _SHOWN)}")
         return missing
 
-    def _watermark(self, period: Period) -> list[str]:
-        state = self.source.watermark
+    def _missing_of(self, source: SourceState, period: Period) -> list[str]:
+        """What is missing of one source; it is named if the metric has several."""
+        needs = self.series.metric.publication.final_needs
+        missing = []
+        if needs.no_held_file:
+            missing += self._held_files(source, period)
+        kinds = {"unfinished_day": needs.no_unfinished_day, "failed_ingestion": needs.no_failed_ingestion}
+        missing += [one.text for one in source.missing if kinds[one.kind] and period.start <= one.arrival_date]
+        if needs.no_open_review:
+            missing += self._reviews(source, period)
+        if self.series.metric.sources:
+            missing = [f"{source.contract.dataset}: {text}" for text in missing]
+        return [*(self._watermark(source, period) if needs.watermark else []), *missing]
+
+    def _watermark(self, source: SourceState, period: Period) -> list[str]:
+        state = source.watermark
         if state is None:
             return []
-        wanted = self.end_of(period) + self.closing_lateness
+        wanted = self.end_of(period) + self.closing_lateness(source.contract)
         if state.watermark >= wanted:
             return []
         stands = "has not moved yet" if state.watermark == BEGINNING else f"stands at {format_moment(state.watermark)}"
@@ -116,33 +123,40 @@ class Completeness:
         held = f", held by {join_limited(state.held_by, _SHOWN, ' keys')}," if state.held_by else ""
         return [f"the watermark of {state.source} {stands}{held} and has to pass {format_moment(wanted)}{since}"]
 
-    def _held_files(self, period: Period) -> list[str]:
+    def _held_files(self, source: SourceState, period: Period) -> list[str]:
         """A file may hold rows of any day up to the day on which it came."""
-        names = sorted({entry.source_file for entry in self.source.held if period.start <= entry.arrival_date})
+        names = sorted({entry.source_file for entry in source.held if period.start <= entry.arrival_date})
         return [f"held: {join_limited(names, _SHOWN, ' files')}"] if names else []
 
-    def _reviews(self, period: Period) -> list[str]:
+    def _reviews(self, source: SourceState, period: Period) -> list[str]:
         days = source_days(self.series.metric, period.days)
-        rows = sum(self.source.undecided.get(day, 0) for day in days)
+        rows = sum(source.undecided.get(day, 0) for day in days)
         return [f"{rows:,} {'row waits' if rows == 1 else 'rows wait'} for a steward"] if rows else []
 
     def end_of(self, period: Period) -> datetime:
         """The moment at which a period is over."""
-        zone = ZoneInfo(self.series.metric.publication.timezone or self.source.contract.clocks.timezone)
+        zone = ZoneInfo(self.series.metric.publication.timezone or self.sources[0].contract.clocks.timezone)
         return end_of_day(period.last, zone).astimezone(timezone.utc)
 
-    @property
-    def closing_lateness(self) -> timedelta:
-        """By how much the watermark has to pass a period: by the tier that closes this kind of period, else by nothing."""
+    def closing_lateness(self, contract: SourceContract) -> timedelta:
+        """By how much the watermark of a source has to pass a period: by the tier that closes this kind of period, else by
+        nothing.
+        """
         serves = self.series.metric.publication.closes_with.get(self.series.kind.value)
-        return next((tier.within for tier in self.source.contract.lateness.tiers if tier.serves == serves), timedelta(0))
+        return next((tier.within for tier in contract.lateness.tiers if tier.serves == serves), timedelta(0))
 
 
 def completeness(settings: Settings, contract: SourceContract, series: Series, periods: Collection[Period]) -> Completeness:
-    """What is known now of the source of some periods."""
+    """What is known now of the required sources of some periods.
+
+    :param contract: of the metric's (first) source.
+    """
     days = {day for period in periods for day in period.days}
     open_days = _open_days(settings, series, days) if series.kind is not Kind.DAY else frozenset()
-    return Completeness(series, read_source(settings, contract, source_days(series.metric, days)), open_days)
+    known = series.metric.source_contracts
+    required = [known.get(entry.source, contract) for entry in series.metric.read if entry.required]
+    sources = [read_source(settings, one, source_days(series.metric, days)) for one in required]
+    return Completeness(series, sources, open_days)
 
 
 def read_source(settings: Settings, contract: SourceContract, days: Collection[date] | None = None) -> SourceState:

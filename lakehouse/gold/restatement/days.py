@@ -89,13 +89,12 @@ def _publish_days(
     _follow_dimensions(settings, series.metric)
     versions = metric_query.versions_read(settings, series.metric)
     made_from = restatement_lineage.of_metric(settings, series.metric, read)
-    trigger = restatement_lineage.trigger(settings, read, follows.since, follows.upstream_version) if follows else None
+    trigger = _trigger(settings, series.metric, read, follows) if follows else None
     numbers = _numbers(settings, series.metric, session, days, before)
     limits = closing.limits(settings, contract, series, [series.period(day) for day in days])
-    drafts = _drafts(settings, before, numbers, made_from, run, follows, trigger, limits)
-    from_silver = [
-        draft.start for draft in drafts if draft.lineage.silver_version == made_from.silver_version
-    ]  # the numbers of other days are unchanged
+    drafts, refused_days = _drafts(settings, before, numbers, made_from, run, follows, trigger, limits)
+    # The numbers of refused days are those of before.
+    from_silver = [draft.start for draft in drafts if draft.start not in refused_days]
     expected = restatement_lineage.count_silver_rows(settings, series.metric, from_silver)
     changed = metric_query.changed_since(settings, series.metric, versions) or _unfollowed(settings, series.metric)
     if changed is not None:
@@ -119,11 +118,23 @@ def _unfollowed(settings: Settings, metric: MetricContract) -> str | None:
     return None
 
 
+def _trigger(settings: Settings, metric: MetricContract, contract: SourceContract, follows: PendingRestatement) -> Trigger:
+    """What caused the changes of all silver tables that a run follows."""
+    trigger = restatement_lineage.trigger(settings, contract, follows.since, follows.upstream_version)
+    for entry in metric.sources[1:]:
+        read, first, last = metric.further_sources[entry.source], follows.since_further, follows.further
+        if entry.silver in first:
+            trigger += restatement_lineage.trigger(settings, entry.read_of(read), first[entry.silver], last[entry.silver])
+    return trigger
+
+
 def lineage(
     series: Series, run: Run, made_from: SilverInputs, follows: PendingRestatement | None, trigger: Trigger | None
 ) -> dict[str, Any]:
     """The metadata of the commit that publishes days: input versions, trigger, changed keys and downstream tables."""
-    inputs = {locations.silver_name(series.metric): made_from, **made_from.dimensions}
+    tables = {entry.source: entry.silver for entry in series.metric.sources}
+    inputs = {locations.silver_name(series.metric): made_from}
+    inputs |= {tables.get(name, name): of_table for name, of_table in made_from.others.items()}
     changed = follows.changed_facts if follows else ChangedFacts()
     return {
         "input_versions": {f"silver/{name}": _version_read(of_table) for name, of_table in inputs.items()},
@@ -173,13 +184,14 @@ def _drafts(
     follows: PendingRestatement | None,
     trigger: Trigger | None,
     limits: Mapping[date, Limit],
-) -> list[Draft]:
-    """Draft the numbers that have new content or a new state."""
+) -> tuple[list[Draft], set[date]]:
+    """Draft the numbers that have new content or a new state; gives also the days whose new number was refused before."""
     metric = before.series.metric
     today = lifecycle.today(settings.clock(), metric.publication)
     refused = find_refused(settings, before.series, before.existing, list(numbers)) if numbers else {}
     released = reverted_periods.released(settings, before.series.name, numbers)
-    drafts, refused_days = [], set()
+    drafts: list[Draft] = []
+    refused_days: set[date] = set()
     for day, rows in sorted(numbers.items()):
         published, content = before.published_states.get(day), published_table.digest(rows)
         if content in refused.get(day, ()):
@@ -217,9 +229,9 @@ def _drafts(
             changed_rows = sum(causes.values()) if causes else None
             drafts.append(replace(draft, explanation=explanation, changed_rows=changed_rows))
     if not drafts:
-        return []
+        return [], refused_days
     lineages = _lineages(settings, before, made_from, [draft.start for draft in drafts], refused_days)
-    return [replace(draft, lineage=lineages[draft.start]) for draft in drafts]
+    return [replace(draft, lineage=lineages[draft.start]) for draft in drafts], refused_days
 
 
 def _lineages(
@@ -228,15 +240,16 @@ def _lineages(
     """The lineage of each day's number; for a day whose new number was refused, that of the published number."""
     metric, by = before.series.metric, before.series.by
     covered = {day: source_days(metric, [day]) for day in days}
-    undecided = restatement_lineage.undecided(settings, metric.source, set().union(*covered.values()))
+    undecided = restatement_lineage.undecided_of_metric(settings, metric, set().union(*covered.values()))
     inputs = restatement_lineage.record(settings, metric.source, made_from)
-    dimension_inputs = restatement_lineage.record_dimensions(settings, metric, made_from)
+    dimension_inputs = restatement_lineage.record_others(settings, metric, made_from)
+    of_sources = [made_from, *(made_from.others[name] for name in metric.further_sources)]
     lineages = {}
     for day in days:
         lacking = made_from.without(covered[day])
         lineages[day] = NumberLineage(
             undecided_rows=sum(undecided.get(source_day, 0) for source_day in covered[day]),
-            known_through=made_from.known_through(covered[day]),
+            known_through=restatement_lineage.known_through(of_sources, covered[day]),
             inputs=inputs,
             inputs_without=json.dumps(lacking) if lacking else None,
             dimension_inputs=dimension_inputs,

@@ -12,8 +12,10 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
+from lakehouse.contracts.series import source_days
 from lakehouse.delta import commit_log, data_files, provenance, table_io
-from lakehouse.gold.numbers.lifecycle import RevisionReason
+from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason
+from lakehouse.gold.rows_read import duplicates
 from lakehouse.ledger import applied_inputs, decisions, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.input_ids import is_manual_input
 from lakehouse.ledger.row_states import QuarantineStatus
@@ -35,14 +37,14 @@ _LOOK_BACK = 20
 class SilverInputs:
     """The inputs of one version of Silver: the ids of all known inputs, and per day the ids of those not yet applied.
 
-    :param dimensions: the same of each dimension that a metric joins.
+    :param others: the same of each further source and of each dimension that a metric joins.
     """
 
     ids: frozenset[str]
     lacking: Mapping[date, frozenset[str]]
     delivered: Mapping[str, Ingestion]
     silver_version: int
-    dimensions: Mapping[str, SilverInputs] = field(default_factory=dict)
+    others: Mapping[str, SilverInputs] = field(default_factory=dict)
 
     def without(self, days: Collection[date]) -> dict[str, list[str]]:
         """The inputs that some Silver days lack, in the stored form."""
@@ -65,6 +67,18 @@ class Trigger:
     ingestions: list[str] = field(default_factory=list)
     by_hand: list[str] = field(default_factory=list)
     remade: Mapping[date, RevisionReason] = field(default_factory=dict)
+
+    def __add__(self, other: Trigger) -> Trigger:
+        """What caused the commits of two tables; of a day that was computed again in both, the more serious reason applies."""
+        reasons = {
+            day: {one.remade[day] for one in (self, other) if day in one.remade} for day in {**self.remade, **other.remade}
+        }
+        return Trigger(
+            sorted([*self.files, *other.files]),
+            sorted({*self.ingestions, *other.ingestions}),
+            sorted({*self.by_hand, *other.by_hand}),
+            {day: next(reason for reason in REASONS_BY_PRECEDENCE if reason in own) for day, own in reasons.items()},
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The trigger as it is stored with a publication."""
@@ -115,29 +129,37 @@ def ids_by_day(settings: Settings, source: str, name: str, without: str | None, 
 
 
 def of_metric(settings: Settings, metric: MetricContract, contract: SourceContract) -> SilverInputs:
-    """The inputs of the present version of the silver table that a metric reads, and of the intervals of its dimensions.
+    """The inputs of the present version of the silver table that a metric reads, of its further sources, and of the intervals
+    of its dimensions.
 
     :param contract: of that silver table.
     """
-    dimensions = {name: of_silver(settings, dimension) for name, dimension in metric.dimensions.items()}
-    return replace(of_silver(settings, contract), dimensions=dimensions)
+    further = {entry.source: entry.read_of(metric.further_sources[entry.source]) for entry in metric.sources[1:]}
+    others = {name: of_silver(settings, other) for name, other in {**further, **metric.dimensions}.items()}
+    return replace(of_silver(settings, contract), others=others)
 
 
-def record_dimensions(settings: Settings, metric: MetricContract, basis: SilverInputs) -> str | None:
-    """Store the inputs of dimensions; gives their names, what some days lack, and the contracts, in the stored form."""
+def record_others(settings: Settings, metric: MetricContract, basis: SilverInputs) -> str | None:
+    """Store the inputs of further sources and dimensions; gives their names, what some days lack, and the contracts, in the
+    stored form.
+
+    The contract of a further source is the one that its silver was built under.
+    """
+    in_silver = {name: provenance.newest_in_silver(settings, name)["contract"] for name in metric.further_sources}
+    contracts = {**metric.further_sources, **metric.dimensions}
     stored = {
         name: {
             "inputs": record(settings, name, inputs),
             "without": inputs.without(inputs.lacking),
-            "contract": provenance.of_contract(metric.dimensions[name]),
+            "contract": in_silver.get(name) or provenance.of_contract(contracts[name]),
         }
-        for name, inputs in basis.dimensions.items()
+        for name, inputs in basis.others.items()
     }
     return json.dumps(stored, sort_keys=True) if stored else None
 
 
 def dimension_inputs(stored: str | None) -> dict[str, dict[str, Any]]:
-    """By dimension the ``inputs``, ``without`` and ``contract`` that a revision names; empty for one without joins."""
+    """By further source and dimension the ``inputs``, ``without`` and ``contract`` that a revision names; empty without any."""
     return dict(json.loads(stored or "{}"))
 
 
@@ -163,12 +185,30 @@ def trigger(settings: Settings, contract: SourceContract, first: int, last: int)
 
 
 def count_silver_rows(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, int]:
-    """How many Silver rows the number of each day covers, taken from the log."""
-    table = table_io.open_table(locations.silver_read(settings, metric), settings.storage_options)
-    if table is None or not days:
+    """How many Silver rows the number of each day covers, taken from the logs; of several sources, without duplicates."""
+    paths = locations.every_silver_read(settings, metric).values()
+    tables = [table for path in paths if (table := table_io.open_table(path, settings.storage_options)) is not None]
+    if not tables or not days:
         return {}
-    counts = Counter(data_files.rows_by_partition(table))
+    counts: Counter[date] = Counter()
+    for table in tables:
+        counts.update(data_files.rows_by_partition(table))
+    counts.subtract(duplicates.count(settings, metric, source_days(metric, days)))
     return {day: sum(counts[day - timedelta(days=back)] for back in range(metric.window)) for day in days}
+
+
+def known_through(sources: Collection[SilverInputs], days: Collection[date]) -> date | None:
+    """The newest arrival day whose files all of these days contain, of the source that has delivered least far."""
+    known = [newest for inputs in sources if (newest := inputs.known_through(days)) is not None]
+    return min(known, default=None)
+
+
+def undecided_of_metric(settings: Settings, metric: MetricContract, days: Collection[date]) -> Counter[date]:
+    """How many rows of each of some event days wait for a steward, in the sources whose rows are required."""
+    rows: Counter[date] = Counter()
+    for entry in metric.read:
+        rows.update(undecided(settings, entry.source, days) if entry.required else {})
+    return rows
 
 
 def undecided(settings: Settings, source: str, days: Collection[date] | None = None) -> dict[date, int]:

@@ -13,10 +13,12 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dimensions import as_then
 from lakehouse.dimensions.joins import as_of
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.restatement import lineage
+from lakehouse.gold.rows_read import union
 from lakehouse.ledger import applied_inputs
 from lakehouse.snapshots import input_sets, known_inputs
 from lakehouse.spark import commits as spark_commits
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.joins.join import Join
     from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.several_sources.metric_source import MetricSource
     from lakehouse.settings import Settings
 
 
@@ -92,21 +95,22 @@ class UnbuiltTableError(LakehouseError):
 
 
 def require_rows(settings: Settings, metric: MetricContract) -> None:
-    """Check that the silver table that a metric reads has been built.
+    """Check that the silver tables that a metric reads have been built.
 
     :raises UnbuiltTableError: if it has not: an earlier release has only written the main table of the source.
     """
-    if metric.reads_newest and applied_inputs.lacks_newest(settings, metric.source):
-        msg = (
-            f"silver/{locations.silver_name(metric)} has not been built yet, and gold/{metric.name} reads it: materialize a day "
-            f"of silver/{metric.source}, which builds it from Bronze, or set 'rows: all' to count every row of a key as before"
-        )
-        raise UnbuiltTableError(msg)
+    for entry in metric.read:
+        if entry.rows == "newest" and applied_inputs.lacks_newest(settings, entry.source):
+            msg = (
+                f"silver/{entry.silver} has not been built yet, and gold/{metric.name} reads it: materialize a day of "
+                f"silver/{entry.source}, which builds it from Bronze, or set 'rows: all' to count every row of a key as before"
+            )
+            raise UnbuiltTableError(msg)
 
 
 def versions_read(settings: Settings, metric: MetricContract) -> dict[str, int]:
     """The version of each table that the numbers of a metric are computed from: of Silver, and of its dimensions."""
-    paths = {locations.silver_name(metric): locations.silver_read(settings, metric)}
+    paths = locations.every_silver_read(settings, metric)
     for dimension in metric.dimensions:
         paths |= {dimension: locations.silver(settings, dimension)}
         paths |= {f"{dimension}_intervals": locations.intervals(settings, dimension)}
@@ -120,21 +124,56 @@ def changed_since(settings: Settings, metric: MetricContract, versions: Mapping[
 
 
 def _rows_at_most(settings: Settings, metric: MetricContract, days: Collection[date]) -> int:
-    table = table_io.open_table(locations.silver_read(settings, metric), settings.storage_options)
-    return 0 if table is None else table_io.rows_at_most(table, {"event_date": source_days(metric, days)})
+    where = {"event_date": source_days(metric, days)}
+    return sum(table_io.rows_at_most(table, where) for _, table in _tables_read(settings, metric) if table is not None)
 
 
-def silver_rows(spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date]) -> DataFrame:
+def _tables_read(settings: Settings, metric: MetricContract) -> list[tuple[MetricSource, DeltaTable | None]]:
+    """The silver tables of a metric's sources."""
+    paths = locations.every_silver_read(settings, metric).values()
+    return [(entry, table_io.open_table(path, settings.storage_options)) for entry, path in zip(metric.read, paths)]
+
+
+def silver_rows(
+    spark: SparkSession,
+    settings: Settings,
+    metric: MetricContract,
+    days: Collection[date],
+    instead: Mapping[str, DataFrame] | None = None,
+) -> DataFrame:
     """The Silver rows that the numbers of ``days`` are computed from, with the columns that the metric reads.
 
     Files of other days are not read.
+
+    :param instead: by silver table, rows that are taken in place of those that it holds.
     """
-    target = locations.silver_read(settings, metric)
+    where, others = {"event_date": source_days(metric, days)}, instead or {}
+    rows = {
+        entry.silver: others[entry.silver] if entry.silver in others else _rows_of(spark, settings, metric, entry, where)
+        for entry in metric.read
+    }
+    facts = None if others else _few_facts(settings, metric, where)
+    return with_present_attributes(union.united(rows, metric), settings, metric, facts)
+
+
+def rows_held(
+    spark: SparkSession, settings: Settings, metric: MetricContract, entry: MetricSource, days: Collection[date]
+) -> DataFrame:
+    """The rows that silver holds of one source for the numbers of ``days``, under its own names of columns."""
+    return _rows_of(spark, settings, metric, entry, {"event_date": source_days(metric, days)})
+
+
+def _rows_of(
+    spark: SparkSession, settings: Settings, metric: MetricContract, entry: MetricSource, where: table_io.Where
+) -> DataFrame:
+    target = locations.silver_read_of(settings, entry)
     table = table_io.open_table(target, settings.storage_options)
-    columns = [] if table is None else columns_read(metric, [field.name for field in table.schema().fields])
-    where = {"event_date": source_days(metric, days)}
-    rows = dataframes.scan(spark, settings, target, columns, where)
-    return with_present_attributes(rows, settings, metric, _few_facts(table, metric, where))
+    if table is None and metric.sources:  # the other sources may have rows
+        types = dict(silver_columns(metric.source_contracts[entry.source]))
+        names = union.columns_of(metric, entry, types)
+        return dataframes.local(spark, arrow_schema(tuple((name, types[name]) for name in names)).empty_table())
+    columns = [] if table is None else union.columns_of(metric, entry, [field.name for field in table.schema().fields])
+    return dataframes.scan(spark, settings, target, columns, where)
 
 
 def with_present_attributes(
@@ -172,16 +211,17 @@ def with_attributes_known_at(rows: DataFrame, settings: Settings, metric: Metric
     return as_of.joined(rows, metric, intervals_of)
 
 
-def _few_facts(table: DeltaTable | None, metric: MetricContract, where: table_io.Where) -> pa.Table | None:
+def _few_facts(settings: Settings, metric: MetricContract, where: table_io.Where) -> pa.Table | None:
     """The columns that joins are on of some silver rows; None if they are many, or nothing is joined."""
-    if table is None or not metric.joins or table_io.rows_at_most(table, where) > dataframes.FEW_ROWS:
+    tables = [(entry, table) for entry, table in _tables_read(settings, metric) if table is not None] if metric.joins else []
+    if not tables or sum(table_io.rows_at_most(table, where) for _, table in tables) > dataframes.FEW_ROWS:
         return None
-    return table_io.read_version(table, sorted({name for on in metric.joined_on for name in on}), where)
-
-
-def columns_read(metric: MetricContract, columns: Collection[str]) -> list[str]:
-    """The columns of Silver that the numbers of a metric may depend on, in their order."""
-    read = {"event_date", *metric.grain, *as_of.columns_read(metric)}.union(
-        *(measure.columns_read(columns) for measure in metric.measures)
-    )
-    return [name for name in columns if name in read]
+    names = sorted({name for on in metric.joined_on for name in on})
+    parts = []
+    for entry, table in tables:
+        columns = [entry.column(name) for name in names]
+        found = table_io.with_columns(
+            table_io.read_version(table, list(dict.fromkeys(columns)), where), list(dict.fromkeys(columns))
+        )
+        parts.append(pa.table([found[column] for column in columns], names=names))
+    return pa.concat_tables(parts, promote_options="permissive")

@@ -11,9 +11,6 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.periods import Kind
@@ -25,7 +22,9 @@ from lakehouse.gold.numbers import lifecycle, published_table, served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import rejected_candidates, reverted_periods
 from lakehouse.gold.restatement import closing
-from lakehouse.ledger import applied_inputs, restatements
+from lakehouse.gold.rows_read import changed_days
+from lakehouse.gold.rows_read.changed_days import ChangedDays
+from lakehouse.ledger import restatements
 from lakehouse.ledger.restatements import Restatement
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-_SAMPLE = 5
 #: The cause of rows that did not change themselves, but have another attribute of a dimension.
 ATTRIBUTE_CHANGED = "attribute_changed"
 
@@ -56,8 +54,9 @@ class PendingRestatement:
     :param keys: of days only: a sample of the changed keys per Silver day.
     :param inputs: of a derived series: the version of each table that it follows, in place of one upstream version.
     :param released: the number of the newest release of a reverted day among them, 0 without one.
-    :param dimensions: of days only: by dimension that the metric joins, the version of its intervals through which changes were
-        read, -1 if there is no such table yet.
+    :param further: of days only: the version through which changes were read of each further table, -1 if it does not exist yet:
+        of the silver table of each further source, and of the intervals of each dimension.
+    :param since_further: of days only: by further source's silver table the first version whose changes were read.
     :param changed_facts: the Silver rows whose attributes have changed since; their number is among the causes.
     """
 
@@ -68,15 +67,16 @@ class PendingRestatement:
     keys: Mapping[date, list[str]] = field(default_factory=dict)
     inputs: Mapping[str, int] = field(default_factory=dict)
     released: int = 0
-    dimensions: Mapping[str, int] = field(default_factory=dict)
+    further: Mapping[str, int] = field(default_factory=dict)
+    since_further: Mapping[str, int] = field(default_factory=dict)
     changed_facts: ChangedFacts = field(default_factory=ChangedFacts)
 
     @property
     def cause(self) -> str:
         """What tells it from other pending restatements of the series: runs are requested, and given up, for each."""
         followed = "-".join(f"{version}" for version in self.inputs.values()) or f"{self.upstream_version}"
-        joined = "".join(f"+{version}" for _, version in sorted(self.dimensions.items()))
-        return f"{followed}{joined}" + (f".{self.released}" if self.released else "")
+        further = "".join(f"+{version}" for _, version in sorted(self.further.items()))
+        return f"{followed}{further}" + (f".{self.released}" if self.released else "")
 
 
 def find_pending(settings: Settings, series: Series) -> PendingRestatement:
@@ -88,29 +88,56 @@ def find_pending(settings: Settings, series: Series) -> PendingRestatement:
     """
     if series.metric.is_derived:
         return _changed_inputs(settings, series)
-    table = table_io.open_table(_upstream(settings, series), settings.storage_options)
-    is_of_newest = series.kind is Kind.DAY and series.metric.reads_newest
-    if table is None or (is_of_newest and applied_inputs.lacks_newest(settings, series.metric.source)):
-        return PendingRestatement(frozenset(), -1)
-    version, followed = table.version(), served_version.followed_version(settings, series)
-    since = followed + 1 if followed <= version else 0  # a table that was created again is followed from its beginning
     if series.kind is not Kind.DAY:
-        return (
-            _published_since(settings, series, table, since)
-            if since <= version
-            else PendingRestatement(frozenset(), version, since)
-        )
+        return _by_days(settings, series)
+    tables, further = changed_days.silver_tables(settings, series.metric), _dimensions(settings, series)
+    if not any(tables.values()):
+        return PendingRestatement(frozenset(), -1)
     releases = reverted_periods.released(settings, series.name)
     newest = max((entry.number for entry in releases.values()), default=0)
-    dimensions = _dimensions(settings, series)  # read first: what changes meanwhile stays pending
+    followed = served_version.followed_version(settings, series)
+    of_further = served_version.followed_further(settings, series)
+    # The versions are read first: what changes meanwhile stays pending.
+    pending = PendingRestatement(frozenset(releases), -1, released=newest, further=further)
+    for name, table in tables.items():
+        is_first = name == locations.silver_name(series.metric)
+        pending = _with_silver(settings, series, pending, name, table, followed if is_first else of_further.get(name, -1))
+    return _with_changed_facts(settings, series, pending) if further and (followed >= 0 or of_further) else pending
+
+
+def _by_days(settings: Settings, series: Series) -> PendingRestatement:
+    """What is pending of a longer period: its days were published since."""
+    table = table_io.open_table(locations.gold(settings, series.daily), settings.storage_options)
+    if table is None:
+        return PendingRestatement(frozenset(), -1)
+    version = table.version()
+    since = changed_days.first_unfollowed(table, served_version.followed_version(settings, series))
     if since > version:
-        pending = PendingRestatement(frozenset(), version, since)
-    elif followed < 0 and _followed_any(settings, series):
-        pending = _every_day(settings, series, version, since)
-    else:
-        pending = _changed_in_silver(settings, series, table, since)
-    pending = replace(pending, starts=pending.starts | releases.keys(), released=newest, dimensions=dimensions)
-    return _with_changed_facts(settings, series, pending) if dimensions and followed >= 0 else pending
+        return PendingRestatement(frozenset(), version, since)
+    return _published_since(settings, series, table, since)
+
+
+def _with_silver(
+    settings: Settings, series: Series, pending: PendingRestatement, name: str, table: DeltaTable | None, followed: int
+) -> PendingRestatement:
+    """What is pending, with the changes of one more silver table since the version that the metric has followed."""
+    is_first = name == locations.silver_name(series.metric)
+    version = -1 if table is None else table.version()
+    since = 0 if table is None else changed_days.first_unfollowed(table, followed)
+    changed, starts = ChangedDays(), set[date]()
+    if is_first and followed < 0 <= version and _followed_any(settings, series):
+        starts = published_table.known_days(settings, series)
+    elif table is not None and since <= version:
+        try:
+            changed = changed_days.since(table, since)
+            starts = reach_ahead(changed.causes, series.metric.window)
+        except change_feed.ForgottenFeedError:
+            starts = published_table.known_days(settings, series)
+    both = ChangedDays(pending.causes, pending.keys) + changed
+    pending = replace(pending, starts=pending.starts | starts, causes=both.causes, keys=both.keys)
+    if is_first:
+        return replace(pending, upstream_version=version, since=since)
+    return replace(pending, further={**pending.further, name: version}, since_further={**pending.since_further, name: since})
 
 
 def _dimensions(settings: Settings, series: Series) -> dict[str, int]:
@@ -124,12 +151,13 @@ def _with_changed_facts(settings: Settings, series: Series, pending: PendingRest
 
     All days are pending if the metric has not joined one of the dimensions before, or its changes are many or not known.
     """
-    followed = served_version.followed_dimensions(settings, series)
+    followed = served_version.followed_further(settings, series)
     everything = replace(pending, starts=pending.starts | published_table.known_days(settings, series))
-    if not pending.dimensions.keys() <= followed.keys():
+    joined = {name: pending.further[name] for name in series.metric.dimensions}
+    if not joined.keys() <= followed.keys():
         return everything
-    first = {name: followed[name] + 1 if followed[name] <= version else 0 for name, version in pending.dimensions.items()}
-    if all(first[name] > version for name, version in pending.dimensions.items()):
+    first = {name: followed[name] + 1 if followed[name] <= version else 0 for name, version in joined.items()}
+    if all(first[name] > version for name, version in joined.items()):
         return pending
     try:
         changed = changed_facts.since(settings, series.metric, first)
@@ -138,7 +166,10 @@ def _with_changed_facts(settings: Settings, series: Series, pending: PendingRest
     causes = {day: Counter(counts) for day, counts in pending.causes.items()}
     for day, rows in changed.rows.items():
         causes.setdefault(day, Counter())[ATTRIBUTE_CHANGED] += rows
-    keys = {day: list(dict.fromkeys([*pending.keys.get(day, ()), *changed.keys.get(day, ())]))[:_SAMPLE] for day in causes}
+    keys = {
+        day: list(dict.fromkeys([*pending.keys.get(day, ()), *changed.keys.get(day, ())]))[: changed_days.SAMPLE]
+        for day in causes
+    }
     starts = pending.starts | reach_ahead(changed.rows, series.metric.window)
     return replace(pending, starts=starts, causes=dict(sorted(causes.items())), keys=keys, changed_facts=changed)
 
@@ -173,10 +204,7 @@ def _delayed(settings: Settings, series: Series, today: date) -> set[date]:
     terms, is_derived = series.metric.publication, series.metric.is_derived
     if (series.kind is not Kind.DAY and not is_derived) or not terms.start_delay:
         return set()
-    if is_derived:
-        days = published_table.published_by_all(settings, series)
-    else:
-        days = reach_ahead(published_table.partitions(settings, _upstream(settings, series), "event_date"), series.metric.window)
+    days = published_table.published_by_all(settings, series) if is_derived else published_table.days_in_silver(settings, series)
     days -= published_table.partitions(settings, locations.gold(settings, series), series.by)
     days -= {entry.period_start for entry in rejected_candidates.of(settings, series.name)}
     return {day for day in days if lifecycle.may_be_published(day, today, terms)}
@@ -209,7 +237,7 @@ def record_restatement(
         gold_version=table_io.version(locations.gold(settings, series), settings.storage_options),
         days=sorted(restated),
         causes=causes,
-        followed_dimensions=pending.dimensions if pending and complete else {},
+        followed_further=pending.further if pending and complete else {},
     )
     restatements.record(settings, *following.entries(entry, pending.inputs if pending and complete else {}))
 
@@ -221,47 +249,9 @@ def _changed_inputs(settings: Settings, series: Series) -> PendingRestatement:
     return PendingRestatement(changed.starts | releases.keys(), -1, inputs=changed.versions, released=newest)
 
 
-def _upstream(settings: Settings, series: Series) -> str:
-    """The address of the table that a series is computed from."""
-    if series.kind is Kind.DAY:
-        return locations.silver_read(settings, series.metric)
-    return locations.gold(settings, series.daily)
-
-
-def _changed_in_silver(settings: Settings, series: Series, table: DeltaTable, since: int) -> PendingRestatement:
-    version, window = table.version(), series.metric.window
-    causes: dict[date, Counter[str]] = {}
-    keys: dict[date, list[str]] = {}
-    try:
-        for changes in change_feed.key_changes(table, since, version):
-            causes |= change_feed.counts(changes)
-            keys |= _sampled(changes)
-    except change_feed.ForgottenFeedError:
-        return _every_day(settings, series, version, since)
-    causes = dict(sorted(causes.items()))
-    return PendingRestatement(frozenset(reach_ahead(causes, window)), version, since, causes, keys)
-
-
-def _every_day(settings: Settings, series: Series, version: int, since: int) -> PendingRestatement:
-    """All days of silver and all published ones: what has changed on them is not known."""
-    return PendingRestatement(frozenset(published_table.known_days(settings, series)), version, since)
-
-
 def _followed_any(settings: Settings, series: Series) -> bool:
     """Whether a series has followed any silver table."""
     return any(entry.followed_version >= 0 for entry in restatements.of(settings, served_version.follower(series)))
-
-
-def _sampled(changes: pa.Table) -> dict[date, list[str]]:
-    """The first changed keys of each day, by kind and key.
-
-    :param changes: columns ``change_feed.KEY_CHANGES``.
-    """
-    by = [("what", "ascending"), ("record_key", "ascending")]
-    return {
-        day: of_day["record_key"].take(pc.select_k_unstable(of_day, min(_SAMPLE, len(of_day)), by)).to_pylist()
-        for day, of_day in table_io.split(changes, "event_date").items()
-    }
 
 
 def _published_since(settings: Settings, series: Series, table: DeltaTable, since: int) -> PendingRestatement:

@@ -19,7 +19,7 @@ from lakehouse.gold.publication import candidates
 from lakehouse.gold.publication.refused_numbers import find_refused
 from lakehouse.gold.restatement import lineage, metric_query
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.silver import merge as silver_merge
+from lakehouse.gold.rows_read import of_then
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -139,8 +139,8 @@ def _as_published(
     for row in {row[daily.by]: row for row in named.to_pylist() if row[daily.by] in days}.values():
         day = row[daily.by]
         ids = lineage.ids_by_day(settings, contract.dataset, row["inputs"], row["inputs_without"], [day])[day]
-        of_then = silver_merge.state(spark, settings, read, [day], ids)
-        frames.append(metric_query.with_attributes_of_then(of_then, settings, daily.metric, row["dimension_inputs"]))
+        of_day, _ = of_then.rows_of_inputs(spark, settings, daily.metric, read, {day: ids}, row["dimension_inputs"])
+        frames.append(of_day)
     return frames
 
 

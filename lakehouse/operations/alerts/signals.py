@@ -56,7 +56,7 @@ def state_of(settings: Settings, catalog: Catalog, *more: str) -> str:
         for series in (daily, *daily.rollups):
             paths += [locations.gold(settings, series), locations.candidates(settings, series)]
         if metric.publication.start_delay:
-            paths.append(locations.silver_read(settings, metric))
+            paths += locations.every_silver_read(settings, metric).values()
     contracts = [contract.model_dump_json() for contract in (*catalog.sources.values(), *catalog.metrics.values())]
     return commit_log.state_of(settings, paths, *contracts, f"{settings.clock():%Y-%m-%dT%H}", provenance.code(), *more)
 

@@ -166,6 +166,9 @@ def _of_metric(settings: Settings, catalog: Catalog, request: BackfillRequest) -
             f"logic materialize gold/{name}"
         )
         raise PlanProblemError(msg)
+    if metric.sources and request.where is not None:
+        msg = f"{name} reads several sources, and 'where' chooses rows of one: plan the range without it"
+        raise PlanProblemError(msg)
     daily = served_version.daily(settings, catalog, metric)
     days = planned_numbers.days_of_metric(settings, daily, request.first_day, request.last_day)
     rows_of_entity = 0

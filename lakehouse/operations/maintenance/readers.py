@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts import Catalog
+    from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake_tables import LakeTable
     from lakehouse.settings import Settings
@@ -102,17 +103,24 @@ def _followed_versions(settings: Settings, catalog: Catalog, table: LakeTable) -
     """The version up to which each reader has followed the table."""
     if table.silver_of is not None:
         every = [served_version.daily(settings, catalog, metric) for metric in catalog.metrics_of(table.silver_of.dataset)]
-        followed = [series for series in every if locations.silver_name(series.metric) == table.name]
-        return {f"gold/{series.name}": served_version.followed_version(settings, series) for series in followed}
+        readers = [series for series in every if table.name in {entry.silver for entry in series.metric.read}]
+        return {f"gold/{series.name}": _followed_of(settings, series, table.name) for series in readers}
     if joins := [metric for metric in catalog.metrics.values() if _joined(table) in metric.dimensions]:
         series_of = [served_version.daily(settings, catalog, metric) for metric in joins]
-        versions = {series: served_version.followed_dimensions(settings, series).get(_joined(table), -1) for series in series_of}
+        versions = {series: served_version.followed_further(settings, series).get(_joined(table), -1) for series in series_of}
         return {f"gold/{series.name}": version for series, version in versions.items()}
     if table.series is None:
         return {}
     rollups = [rollup for rollup in table.series.rollups if not rollup.metric.is_derived]
     read = {f"gold/{rollup.name}": restatements.followed_version(settings, rollup.name) for rollup in rollups}
     return read | _followed_by_derived(settings, catalog, table)
+
+
+def _followed_of(settings: Settings, series: Series, silver: str) -> int:
+    """The version up to which a metric's days have followed one of the silver tables that it reads."""
+    if silver == locations.silver_name(series.metric):
+        return served_version.followed_version(settings, series)
+    return served_version.followed_further(settings, series).get(silver, -1)
 
 
 def _followed_by_derived(settings: Settings, catalog: Catalog, table: LakeTable) -> dict[str, int]:

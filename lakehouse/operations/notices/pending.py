@@ -203,8 +203,12 @@ def _mark(
             continue
         readers = [audience_of[name] for name in numbers.keys() & audience_of.keys()]
         # A metric that reads the newest rows follows the versions of another table than the one that is audited.
-        lags = any(reader.followed < version for reader in readers if not reader.daily.metric.reads_newest)
-        if lags or any(_answers(entry.answers, version, numbers.get(entry.series, ())) for entry in open_):
+        # So does one that reads the source among others, after its first one.
+        audited = [reader for reader in readers if reader.daily.metric.source == source and not reader.daily.metric.reads_newest]
+        of_audited = {reader.daily.name for reader in audited}
+        lags = any(reader.followed < version for reader in audited)
+        asked = [entry for entry in open_ if entry.series in of_audited]
+        if lags or any(_answers(entry.answers, version, numbers.get(entry.series, ())) for entry in asked):
             waits = True
         else:
             notices = json.dumps(sorted({message_id for ids in covering for message_id in ids}))

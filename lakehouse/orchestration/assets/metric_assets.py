@@ -42,8 +42,8 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
 
     @dg.asset(
         key=key,
-        deps=_of_inputs(Series(metric)) if metric.is_derived else [_of_silver(metric), *map(_dimension, metric.dimensions)],
-        partitions_def=event_days(contract),
+        deps=_of_inputs(Series(metric)) if metric.is_derived else [*_of_silver(metric), *map(_dimension, metric.dimensions)],
+        partitions_def=event_days(*catalog.sources_of(metric)),
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
         pool=f"gold_{metric.name}",
@@ -82,7 +82,7 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
         key=key,
         # The first week or year begins before the first day.
         deps=_of_inputs(rollup) if metric.is_derived else [dg.AssetDep(gold_key(metric.name), partition_mapping=_covered_days())],
-        partitions_def=periods(contract, rollup),
+        partitions_def=periods(catalog.sources_of(metric), rollup),
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
         pool=f"gold_{rollup.name}",
@@ -112,13 +112,13 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
     return rollup_of_metric
 
 
-def _of_silver(metric: MetricContract) -> dg.AssetDep:
-    """The days of silver that a metric's days are computed from."""
-    if metric.window == 1:
-        return dg.AssetDep(["silver", metric.source], partition_mapping=dg.IdentityPartitionMapping())
-    begin = 1 - metric.window
+def _of_silver(metric: MetricContract) -> list[dg.AssetDep]:
+    """The days of silver that a metric's days are computed from, of each source."""
+    if metric.window == 1 and not metric.sources:
+        return [dg.AssetDep(["silver", metric.source], partition_mapping=dg.IdentityPartitionMapping())]
+    begin = 1 - metric.window  # one of several sources may begin later than the others
     mapping = dg.TimeWindowPartitionMapping(start_offset=begin, end_offset=0, allow_nonexistent_upstream_partitions=True)
-    return dg.AssetDep(["silver", metric.source], partition_mapping=mapping)
+    return [dg.AssetDep(["silver", entry.source], partition_mapping=mapping) for entry in metric.read]
 
 
 def _of_inputs(series: Series) -> list[dg.AssetDep]:

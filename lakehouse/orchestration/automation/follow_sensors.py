@@ -56,7 +56,7 @@ def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
     read += [locations.rebuild_requests(settings), locations.applied_inputs(settings)]
     return _sensor_of_one_run(
         settings,
-        source,
+        [source],
         f"stewards_{source}",
         dg.AssetKey(["silver", source]),
         f"Decisions and redactions start silver/{source} for the days that they affect.",
@@ -74,14 +74,14 @@ def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContr
         pending = find_pending(settings, served_version.daily(settings, catalog, metric))
         return _Waiting(pending.starts, {FOLLOWS_TAG: f"{metric.name}:{pending.cause}"})
 
-    below = _inputs(settings, Series(metric)) if metric.is_derived else [locations.silver_read(settings, metric)]
+    below = _inputs(settings, Series(metric)) if metric.is_derived else [*locations.every_silver_read(settings, metric).values()]
     below += [locations.intervals(settings, dimension) for dimension in metric.dimensions]
     read = [*below, locations.gold(settings, Series(metric)), locations.restatements(settings), locations.reverts(settings)]
-    upstream = ", ".join(metric.derived_from) if metric.is_derived else f"silver/{locations.silver_name(metric)}"
+    upstream = ", ".join(metric.derived_from or [f"silver/{entry.silver}" for entry in metric.read])
     changes = " and ".join([f"days of {upstream}", *(f"attributes of {name}" for name in metric.dimensions)])
     return _sensor_of_one_run(
         settings,
-        metric.source,
+        [contract.dataset for contract in catalog.sources_of(metric)],
         f"restate_{metric.name}",
         gold_key(metric.name),
         f"Changed {changes} start gold/{metric.name} for the days that they affect.",
@@ -103,7 +103,7 @@ def rollup_sensor(settings: Settings, catalog: Catalog, metric: MetricContract, 
     upstream = ", ".join(f"{one.metric}{rollup.kind.suffix}" for one in metric.inputs) or metric.name
     return _sensor_of_one_run(
         settings,
-        metric.source,
+        [contract.dataset for contract in catalog.sources_of(metric)],
         f"restate_{rollup.name}",
         gold_key(rollup.name),
         f"Published numbers of gold/{upstream} start gold/{rollup.name} for their periods.",
@@ -132,7 +132,7 @@ def automation(settings: Settings, catalog: Catalog) -> dg.AutomationConditionSe
 
 def _sensor_of_one_run(
     settings: Settings,
-    source: str,
+    sources: Collection[str],
     name: str,
     key: dg.AssetKey,
     description: str,
@@ -160,7 +160,7 @@ def _sensor_of_one_run(
         description=description,
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.RunRequest | dg.SkipReason:
-        if is_backfill_running(settings, source):
+        if any(is_backfill_running(settings, source) for source in sources):
             return dg.SkipReason(BACKFILL_RUNNING)
         reading = tables.reading(settings)
         now = state(reading)  # before the look: a write in between changes the state, so that the next tick looks again

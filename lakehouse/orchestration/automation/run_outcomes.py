@@ -136,7 +136,7 @@ class RunLook:
         for metric in self.catalog.metrics.values():
             for rollup in Series(metric).rollups:
                 if key.path == ["gold", rollup.name]:
-                    return periods(self.catalog.sources[metric.source], rollup)
+                    return periods(self.catalog.sources_of(metric), rollup)
         return dg.DailyPartitionsDefinition(date.min.replace(year=1900).isoformat(), end_offset=2)
 
     def _failed_checks(self, key: dg.AssetKey, names: Iterable[str], open_alerts: Iterable[Alert]) -> Iterator[FailedCheck]:

@@ -25,16 +25,23 @@ def arrival_days(contract: SourceContract) -> dg.DailyPartitionsDefinition:
     return dg.DailyPartitionsDefinition(contract.source.start_date.isoformat(), end_offset=1)
 
 
-def event_days(contract: SourceContract) -> dg.DailyPartitionsDefinition:
-    """The partitions of silver and gold; events may lie a little ahead of their arrival."""
-    ahead = contract.clocks.max_ahead.days
-    return dg.DailyPartitionsDefinition(contract.first_event_day.isoformat(), end_offset=2 + ahead)
+def event_days(*contracts: SourceContract) -> dg.DailyPartitionsDefinition:
+    """The partitions of silver and gold; events may lie a little ahead of their arrival.
+
+    :param contracts: of the source, or of all sources of a metric.
+    """
+    ahead = max(contract.clocks.max_ahead.days for contract in contracts)
+    first = min(contract.first_event_day for contract in contracts)
+    return dg.DailyPartitionsDefinition(first.isoformat(), end_offset=2 + ahead)
 
 
-def periods(contract: SourceContract, rollup: Series) -> dg.TimeWindowPartitionsDefinition:
-    """The partitions of a roll-up, named by their first day, the running period included."""
+def periods(contracts: Collection[SourceContract], rollup: Series) -> dg.TimeWindowPartitionsDefinition:
+    """The partitions of a roll-up, named by their first day, the running period included.
+
+    :param contracts: of the metric's sources.
+    """
     cron = rollup.metric.publication.calendar.cron(rollup.kind)
-    first = rollup.period(contract.first_event_day).start
+    first = rollup.period(min(contract.first_event_day for contract in contracts)).start
     return dg.TimeWindowPartitionsDefinition(first.isoformat(), "%Y-%m-%d", cron_schedule=cron, end_offset=2)
 
 

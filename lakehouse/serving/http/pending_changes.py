@@ -62,7 +62,7 @@ def read(settings: Settings, catalog: Catalog, source: str, tables: TableCache, 
     paths = [*(log(settings) for log in logs), locations.reverts(settings)]
     paths += [locations.decisions(settings, source), locations.redactions(settings, source), locations.silver(settings, source)]
     paths += [locations.gold(settings, Series(metric)) for metric in catalog.metrics_of(source)]
-    paths += [locations.silver_read(settings, metric) for metric in catalog.metrics_of(source)]
+    paths += [path for metric in catalog.metrics_of(source) for path in locations.every_silver_read(settings, metric).values()]
     derived = [series for metric in catalog.derived_of(source) for series in (Series(metric), *Series(metric).rollups)]
     paths += [path for series in derived for path in (*inputs.paths(settings, series).values(), locations.gold(settings, series))]
     joined = {dimension for metric in catalog.metrics_of(source) for dimension in metric.dimensions}
@@ -94,8 +94,8 @@ def _followers(
         with suppress(served_version.UnservedVersionError):
             daily = served_version.daily(settings, catalog, metric)
             name = served_version.follower(daily)
-            silver = locations.silver_read(settings, daily.metric)
-            read = silver, versions[silver], versions[locations.reverts(settings)]
+            silver = locations.every_silver_read(settings, daily.metric).values()
+            read = *silver, *(versions[path] for path in silver), versions[locations.reverts(settings)]
             intervals = (versions.get(locations.intervals(settings, dimension)) for dimension in daily.metric.dimensions)
             key: tuple[Any, ...] = (*read, *intervals, name, followed.get(name))
             yield daily.name, partial(_periods, key, partial(_pending_starts, settings, daily))

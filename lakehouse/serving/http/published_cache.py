@@ -169,8 +169,9 @@ class PublishedCache:
                 or bool(await self.failing_checks(published, period))
                 or await self._has_stale_input(series, period)
             )
+        days = source_days(series.metric, period.days)
         return (
-            not pending.days.isdisjoint(source_days(series.metric, period.days))
+            any([not (await self.pending_changes(entry.source)).days.isdisjoint(days) for entry in series.metric.read])
             or pending.affects(_daily(series).name, period.days)
             or (
                 series.kind is not Kind.DAY
@@ -224,8 +225,8 @@ class PublishedCache:
             days = (await self._snapshot(_daily(series))).periods
             known = {day: days[day].summaries[-1].state for day in period.days if day in days}
             open_days = {day for day, state in known.items() if state is not State.FINAL}
-        source = await self.observed(series.metric.source)
-        limit = Completeness(series, source.state, open_days).limit(period)
+        required = [(await self.observed(entry.source)).state for entry in series.metric.read if entry.required]
+        limit = Completeness(series, required, open_days).limit(period)
         return list(limit.waits_for) if limit else []
 
     async def _state_of_input(self, metric: str, period: Period) -> State | None:
@@ -240,8 +241,8 @@ class PublishedCache:
         """
         metric = series.metric
         history = await self._arrival_history(metric.source)
-        if history.arrivals is None:
-            return Unknown("no arrivals of this source are recorded")
+        if history.arrivals is None or metric.sources:
+            return Unknown("it is estimated for one source" if metric.sources else "no arrivals of this source are recorded")
         days = source_days(metric, period.days)
         current = version.is_latest and not stale
         cutoff = min(self.settings.clock() if current else version.published_at, history.arrivals.newest)

@@ -14,10 +14,9 @@ from lakehouse_tests.support.dimension_model import DimensionRecord, day
 from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.joined_histories import BY_TIER, Delivery, Fact, JoinedHistory, deliveries
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.stopped_commits import Killed, kill_after
+from lakehouse_tests.support.stopped_commits import stopped_behind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import date
 
 pytestmark = pytest.mark.spark
@@ -80,14 +79,3 @@ def test_a_run_that_is_stopped_behind_any_commit_ends_as_if_it_had_not_been(tmp_
             break
     assert number > 6, "there are fewer commits than a change of silver, its intervals or index, and numbers have"
     assert lake.unlike_published() == []
-
-
-def stopped_behind(number: int, step: Callable[[], object]) -> bool:
-    """Run a step until it has made so many commits; gives whether it was stopped."""
-    with pytest.MonkeyPatch.context() as patched:
-        kill_after(patched, number)
-        try:
-            step()
-        except Killed:
-            return True
-    return False

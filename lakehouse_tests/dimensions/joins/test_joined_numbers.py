@@ -99,7 +99,7 @@ def test_a_number_as_known_then_has_the_attributes_that_were_known_then(settings
     assert reproduce.known_at(settings, lake.catalog, metric, [ONE], day(10), lake.session) == {}, "no fact had arrived"
     from_facts = [
         reproduce.from_inputs(
-            settings, lake.catalog, metric, [ONE], lake_ids(lake), lake.session, dimensions_at=day(10) + timedelta(hours=hours)
+            settings, lake.catalog, metric, [ONE], lake_ids(lake), lake.session, others_at=day(10) + timedelta(hours=hours)
         )[ONE]["tier"].to_pylist()
         for hours in (-1, 1, 2)
     ]
@@ -148,7 +148,8 @@ def test_a_stage_and_the_checks_of_numbers_join_as_a_publication_does(settings, 
     lake = history(settings, spark, window=2, publication=RULES)
     [metric] = lake.metrics
     silver = spark.read.format("delta").load(locations.silver(settings, "events")).where(f"event_date = DATE'{TWO}'")
-    changed = side_numbers.changes(spark, settings, settings.stage("s"), Series(metric), silver, [TWO], side_numbers.Thresholds())
+    stage, thresholds = settings.stage("s"), side_numbers.Thresholds()
+    changed = side_numbers.changes(spark, settings, stage, Series(metric), "events", silver, [TWO], thresholds)
     assert changed.days_changed == 0, "the same rows give the same numbers"
     days = [ONE, TWO, THREE]
     results = reconciliation.check_gold(settings, Series(metric), lake.session, days)

@@ -1,0 +1,89 @@
+"""The event days that the silver tables of a metric have changed since some versions, from their change feeds.
+
+What is pending of a metric follows from them in ``restatement.pending``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import change_feed, table_io
+from lakehouse.ledger import applied_inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import date
+
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.settings import Settings
+
+#: So many changed keys of a day are shown.
+SAMPLE = 5
+
+
+@dataclass(frozen=True)
+class ChangedDays:
+    """What changed on some event days.
+
+    :param causes: per day the number of keys inserted, corrected, moved and deleted.
+    :param keys: per day a sample of the changed keys.
+    """
+
+    causes: Mapping[date, Counter[str]] = field(default_factory=dict)
+    keys: Mapping[date, list[str]] = field(default_factory=dict)
+
+    def __add__(self, other: ChangedDays) -> ChangedDays:
+        """The changes of two tables."""
+        causes = {
+            day: self.causes.get(day, Counter()) + other.causes.get(day, Counter()) for day in {**self.causes, **other.causes}
+        }
+        keys = {day: [*self.keys.get(day, ()), *other.keys.get(day, ())][:SAMPLE] for day in {**self.keys, **other.keys}}
+        return ChangedDays(dict(sorted(causes.items())), keys)
+
+
+def silver_tables(settings: Settings, metric: MetricContract) -> dict[str, DeltaTable | None]:
+    """The silver tables that a metric reads, by name, in the order of its sources; None for one that has yet to be built."""
+    tables = {}
+    for entry in metric.read:
+        is_unbuilt = entry.rows == "newest" and applied_inputs.lacks_newest(settings, entry.source)
+        path = locations.silver_read_of(settings, entry)
+        tables[entry.silver] = None if is_unbuilt else table_io.open_table(path, settings.storage_options)
+    return tables
+
+
+def first_unfollowed(table: DeltaTable, followed: int) -> int:
+    """The first version whose changes count; a table that was created again is followed from its beginning."""
+    return followed + 1 if followed <= table.version() else 0
+
+
+def since(table: DeltaTable, first: int) -> ChangedDays:
+    """What the versions of a silver table changed, from ``first`` on.
+
+    :raises ForgottenFeedError: if its change feed no longer reaches back.
+    """
+    causes: dict[date, Counter[str]] = {}
+    keys: dict[date, list[str]] = {}
+    for changes in change_feed.key_changes(table, first, table.version()):
+        causes |= change_feed.counts(changes)
+        keys |= _sampled(changes)
+    return ChangedDays(dict(sorted(causes.items())), keys)
+
+
+def _sampled(changes: pa.Table) -> dict[date, list[str]]:
+    """The first changed keys of each day, by kind and key.
+
+    :param changes: columns ``change_feed.KEY_CHANGES``.
+    """
+    by = [("what", "ascending"), ("record_key", "ascending")]
+    return {
+        day: of_day["record_key"].take(pc.select_k_unstable(of_day, min(SAMPLE, len(of_day)), by)).to_pylist()
+        for day, of_day in table_io.split(changes, "event_date").items()
+    }

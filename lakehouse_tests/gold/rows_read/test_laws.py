@@ -1,0 +1,73 @@
+"""Laws of metrics with several sources over a real lake: numbers equal a model, and exactly the days that differ are restated."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+
+from lakehouse.contracts.series import Series
+from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.stopped_commits import stopped_behind
+from lakehouse_tests.support.united_lake import Order, UnitedLake, deliveries, metric
+
+if TYPE_CHECKING:
+    from datetime import date
+
+pytestmark = pytest.mark.spark
+
+
+def differing(before: dict[date, Any], after: dict[date, Any]) -> set[date]:
+    return {start for start in {*before, *after} if before.get(start) != after.get(start)}
+
+
+@given(history=deliveries())
+@derandomized(6)
+def test_after_each_arrival_the_numbers_are_those_of_the_model_and_the_restated_days_those_that_differ(
+    history: list[list[Order]], tmp_path_factory: pytest.TempPathFactory, spark: Any
+) -> None:
+    lake = UnitedLake(lake_settings(tmp_path_factory.mktemp("lake")), spark)
+    before = lake.model()
+    for delivery in history:
+        restated = lake.apply(lake.land(delivery))
+        after = lake.model()
+        for definition, was, now, days in zip(lake.metrics, before, after, restated):
+            assert lake.published(Series(definition)) == now, definition.name
+            assert days == differing(was, now), definition.name
+        [weekly] = Series(lake.metrics[0]).rollups
+        assert lake.published(weekly) == lake.weekly()
+        before = after
+    assert lake.unlike_published() == []
+
+
+ORDERS = [[Order(name, f"{number}", f"{number}", 1, "north", number) for number in (0, 2, 7)] for name in ("web", "mobile")]
+
+
+def test_a_run_that_is_stopped_behind_any_commit_ends_as_if_it_had_not_been(tmp_path, spark) -> None:
+    (tmp_path / "0").mkdir()
+    prepared = UnitedLake(lake_settings(tmp_path / "0"), spark, [metric()])
+    for delivery in ORDERS:
+        prepared.apply(prepared.land(delivery))
+    source = prepared.land([Order("mobile", "2", "new", 5, "south", 2), Order("mobile", "7", "7", 1, "north", 7, "delete")])
+    daily, number = Series(prepared.metrics[0]), 0
+    before = prepared.revisions(daily)
+    for number in range(1, 40):
+        folder = tmp_path / f"{number}"
+        shutil.copytree(tmp_path / "0", folder)
+        settings = prepared.settings.model_copy(update={"root": f"{folder / 'lake'}", "landing": f"{folder / 'landing'}"})
+        lake = replace(prepared, settings=settings)
+        is_stopped = stopped_behind(number, lambda: lake.apply(source))  # noqa: B023 (called in the same turn)
+        lake.apply(source)
+        assert lake.published(daily) == lake.revenue(), f"stopped behind commit {number}"
+        assert lake.published(daily.rollups[0]) == lake.weekly(), f"stopped behind commit {number}"
+        after = lake.revisions(daily)
+        assert len(after) - len(before) == len({start for start, _ in after - before}) == 1, "one revision of the one day"
+        assert lake.publish() == [set()]
+        if not is_stopped:
+            break
+    assert number > 4, "there are fewer commits than a change of silver and numbers have"
+    assert lake.unlike_published() == []
