@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field, field_validator, model_validator
 
 from lakehouse.contracts.base import Name, Strict
+from lakehouse.contracts.checks import Share  # noqa: TC001 (pydantic reads it)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -22,6 +23,9 @@ class Join(Strict):
     on: list[Name] = Field(min_length=1, description="The columns with the dimension's primary key, in its order.")
     columns: list[Name | dict[Name, Name]] = Field(
         min_length=1, description="The attributes; '{tier: customer_tier}' gives one another name in the metric."
+    )
+    max_unmatched: Share | None = Field(
+        None, description="The greatest share of a day's facts without a match; the check 'facts_matched' fails beyond it."
     )
 
     @field_validator("on", mode="before")
@@ -66,6 +70,11 @@ def clashes(joins: Sequence[Join], taken: Collection[str]) -> list[str]:
             clashing.append(
                 f"joins: {join.dimension}: {', '.join(join.on)} come from different tables; join on columns of the source, or "
                 "on columns of one earlier join"
+            )
+        if earlier and join.max_unmatched is not None:
+            clashing.append(
+                f"joins: {join.dimension}: max_unmatched: is a share of facts by their own key, and {', '.join(join.on)} comes "
+                "from an earlier join; leave the key out"
             )
         for name in join.names:
             if name in taken or name in brought:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakehouse.dimensions.joins import matches
 from lakehouse.gold.derived import inputs as derived_inputs
 from lakehouse.gold.derived import numbers as derived_numbers
 from lakehouse.gold.numbers import lifecycle
@@ -36,6 +37,7 @@ EQUALS_SILVER, EQUALS_INPUTS = "published_equals_silver", "published_equals_inpu
 PUBLISHED = {
     EQUALS_SILVER: "The published number contains as many rows as silver has now, or a restatement is pending.",
     EQUALS_INPUTS: "The published number counts as many rows as its inputs do now, or a restatement is pending.",
+    matches.FACTS_MATCHED: matches.DESCRIPTION,
 }
 
 
@@ -45,7 +47,8 @@ def gold_check_names(series: Series) -> dict[str, str]:
     if series.metric.is_derived:
         del names["totals_equal_silver"]
     check = EQUALS_INPUTS if series.metric.is_derived else EQUALS_SILVER
-    return names | {check: PUBLISHED[check]}
+    shown = [check, *([matches.FACTS_MATCHED] if matches.bounded(series.metric) else [])]
+    return names | {name: PUBLISHED[name] for name in shown}
 
 
 def check_gold(
@@ -82,6 +85,8 @@ def check_rollup(
 def check_published(settings: Settings, series: Series, days: Collection[date]) -> list[CheckResult]:
     """Compare the number of rows in each day's published number, adjustments included, with the rows of silver or the inputs now.
 
+    Where the contract bounds the share of facts without a match in a dimension, this is checked as well.
+
     :param series: the days of a metric as readers see them.
     """
     before = write_audit_publish.read(settings, series, sorted(days), to_publish=False)
@@ -109,7 +114,7 @@ def check_published(settings: Settings, series: Series, days: Collection[date]) 
         advice = reason or f"no pending change explains it: materialize gold/{series.name} for {day}"
         explanation = f"{difference}: {advice}" if differs else None
         outcomes.append(CheckResult(check, day, not differs or reason is not None, numbers, explanation))
-    return outcomes
+    return [*outcomes, *matches.check_matched(settings, series.metric, days)]
 
 
 def _check_candidates(

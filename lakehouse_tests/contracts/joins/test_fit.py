@@ -126,6 +126,13 @@ def test_joins_that_fit_load(tmp_path: Path, joins: str) -> None:
             "joins: areas: area, region come from different tables; join on columns of the source, or on columns of one earlier",
         ),
         (
+            (
+                "[{dimension: customers, on: customer_id, columns: [area]}, "
+                "{dimension: areas, on: area, columns: [manager], max_unmatched: 0.1}]"
+            ),
+            "joins: areas: max_unmatched: is a share of facts by their own key, and area comes from an earlier join",
+        ),
+        (
             "[{dimension: customers, on: customer_id, columns: [tier, tier]}]",
             "joins.0.columns: named twice: tier",
         ),

@@ -13,6 +13,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
+from lakehouse.dimensions.joins import matches
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.reproduction import reproduce
 from lakehouse.gold.restatement import lineage, reconciliation, rollup_totals, rollups
@@ -155,3 +156,23 @@ def test_a_stage_and_the_checks_of_numbers_join_as_a_publication_does(settings, 
     results = reconciliation.check_gold(settings, Series(metric), lake.session, days)
     results += reconciliation.check_published(settings, Series(metric), days)
     assert [result for result in results if not result.passed] == []
+
+
+def test_a_share_of_facts_without_a_match_beyond_the_tolerated_one_is_a_warning_until_their_keys_come(settings, spark) -> None:
+    [join] = BY_TIER["joins"]
+    lake = history(settings, spark, joins=[{**join, "max_unmatched": 0.25}])
+    [metric] = lake.metrics
+    lake.apply(lake.land([fact("e", 1.5, "9")]))
+
+    def outcomes() -> dict[date, tuple[bool, int, int]]:
+        results = reconciliation.check_published(lake.settings, Series(metric), [ONE, TWO, THREE])
+        matched = [result for result in results if result.check == matches.FACTS_MATCHED]
+        assert all(result.warns for result in matched)
+        return {result.day: (result.passed, result.numbers["facts"], result.numbers["customers_unmatched"]) for result in matched}
+
+    assert matches.FACTS_MATCHED in reconciliation.gold_check_names(Series(metric))
+    assert outcomes() == {ONE: (True, 1, 0), TWO: (False, 3, 1), THREE: (True, 1, 0)}
+    lake.apply(lake.land([change("9", 1, "gold")]))
+    assert outcomes()[TWO] == (True, 3, 0)
+    lake.apply(lake.land([change("9", 1, "", op="delete")]))
+    assert outcomes()[TWO] == (False, 3, 1)
