@@ -87,8 +87,9 @@ def of_coverage(
         yield f"gold/{later.name} has no number for {join_periods(missing)}, which readers see; {_fill(later, missing)}"
     stale = _stale(settings, numbers, later, pending)
     if stale:
+        tables = [entry.silver for entry in later.metric.read] or [locations.silver_name(later.metric)]
         yield (
-            f"silver/{locations.silver_name(later.metric)} has changed {join_periods(stale)} since "
+            f"{' or '.join(f'silver/{table}' for table in tables)} has changed {join_periods(stale)} since "
             f"gold/{later.name} was computed; {_fill(later, stale)}"
         )
 

@@ -16,6 +16,7 @@ from lakehouse.operations.backfills import planner
 from lakehouse.operations.backfills.plan import Layer
 from lakehouse.operations.backfills.planner import BackfillRequest, PlanProblemError
 from lakehouse_tests.support.sales_files import FIRST_DAY, SECOND_DAY, deliver_sales
+from lakehouse_tests.support.united_lake import UnitedLake
 
 if TYPE_CHECKING:
     from lakehouse.operations.backfills.plan import BackfillPlan
@@ -135,3 +136,12 @@ def test_the_key_log_is_read_once_for_all_files(settings: Settings, monkeypatch:
         (date(2024, 11, 1), date(2024, 11, 2))
     ]
     assert len(looked) == 1
+
+
+def test_rows_of_an_entity_in_several_sources_are_refused(settings: Settings) -> None:
+    lake = UnitedLake(settings, None)
+    wish = BackfillRequest(
+        target="revenue", first_day=FIRST_DAY, last_day=SECOND_DAY, reason="why", runner_id="anna", where="store = 'north'"
+    )
+    with pytest.raises(PlanProblemError, match="revenue reads several sources, and 'where' chooses rows of one"):
+        planner.plan(settings, lake.catalog, wish, NOW)
