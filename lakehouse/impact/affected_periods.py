@@ -7,6 +7,7 @@ This module only reads. ``analysis`` finds the days that a file or a key changes
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import date
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +21,7 @@ from lakehouse.ledger import publications
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-    from datetime import date, datetime
+    from datetime import datetime
 
     from lakehouse.contracts.series import Series
     from lakehouse.ledger.publications import Publication
@@ -80,11 +81,13 @@ class PublicationCause:
     :param ingestions: include publications whose trigger names one of these ingestions.
     :param silver_changes: include publications that followed these versions of a silver table, given by name, each with an event
         day that it changed.
+    :param dimension_changes: include publications that recorded one of these changes: dimension, key, and since when it holds.
     """
 
     any_cause: bool = False
     ingestions: frozenset[str] = frozenset()
     silver_changes: Mapping[str, Sequence[tuple[int, date]]] = field(default_factory=dict)
+    dimension_changes: frozenset[tuple[str, str, str]] = frozenset()
 
     def published(self, settings: Settings, daily: Series, starts: Collection[date]) -> set[PublishedPeriod]:
         """The published versions of some days that the subject caused."""
@@ -96,6 +99,11 @@ class PublicationCause:
             for version, event_date in self.silver_changes.get(table, ()):
                 changed = reach_ahead({event_date}, daily.metric.window) & set(starts)
                 published |= published_through(settings, daily, version, changed, table)
+        for entry in publications.of(settings, daily.name) if self.dimension_changes else ():
+            for change in entry.dimension_changes.get("first", ()):
+                if (change["dimension"], change["key"], change["from"]) in self.dimension_changes:
+                    concerned = reach_ahead(set(map(date.fromisoformat, change["days"])), daily.metric.window)
+                    published |= _periods_in([entry], concerned & set(starts))
         return published
 
 

@@ -12,6 +12,9 @@ from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import preview
@@ -23,7 +26,7 @@ from lakehouse.dispositions import claims
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import served_version
-from lakehouse.impact import affected_periods, key_history
+from lakehouse.impact import affected_periods, joined_facts, key_history
 from lakehouse.impact.affected_periods import PublicationCause
 from lakehouse.ledger import applied_inputs, ingestions, key_log
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from lakehouse.contracts import Catalog, SourceContract
+    from lakehouse.contracts.series import Series
     from lakehouse.impact.affected_periods import Affected, PublishedRevision
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
@@ -114,7 +118,7 @@ def of_key(settings: Settings, catalog: Catalog, source: str, key: str) -> Impac
     rows = table_io.read(locations.silver(settings, source), ["event_date"], where, settings.storage_options)
     lives_on = [] if rows is None else sorted(rows["event_date"].to_pylist())
     result = Impact(source, f"key {key}", applied=True, days=sorted(days), lives_on=lives_on)
-    return _through_gold(settings, catalog, result, cause)
+    return _through_gold(settings, catalog, result, cause, pa.array([key]))
 
 
 def of_days(settings: Settings, catalog: Catalog, source: str, first: date, last: date) -> Impact:
@@ -152,7 +156,7 @@ def _of_content(
     if policy.chooses_deliveries:
         notes.append(f"under {policy.name}, the other arrivals decide whether the file changes anything")
     result = Impact(contract.dataset, about, applied=False, days=sorted(days), rows=content.rows, out=content.out, notes=notes)
-    return _through_gold(settings, catalog, result, PublicationCause())
+    return _through_gold(settings, catalog, result, PublicationCause(), content.keys)
 
 
 def _of_ingestions(
@@ -176,32 +180,73 @@ def _of_ingestions(
         waiting=sorted(waiting),
         notes=notes,
     )
-    return _through_gold(settings, catalog, result, PublicationCause(ingestions=frozenset(ids)))
+    keys = _keys_of(settings, contract.dataset, ids) if contract.is_dimension else None
+    return _through_gold(settings, catalog, result, PublicationCause(ingestions=frozenset(ids)), keys)
 
 
-def _through_gold(settings: Settings, catalog: Catalog, result: Impact, cause: PublicationCause) -> Impact:
-    """Follow silver days to every metric, its roll-ups and its readers."""
+def _keys_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Array:
+    """The record keys that some ingestions brought."""
+    path, where = locations.key_log(settings, source), {"ingestion_id": sorted(ids)}
+    log = table_io.read(path, ["record_key"], where, settings.storage_options)
+    return pa.array([], pa.string()) if log is None else pc.unique(log["record_key"])
+
+
+def _through_gold(
+    settings: Settings, catalog: Catalog, result: Impact, cause: PublicationCause, keys: pa.Array | None = None
+) -> Impact:
+    """Follow silver days to every metric, its roll-ups and its readers; of a dimension, the changes to the facts that join it.
+
+    :param keys: the record keys that change, where they are known.
+    """
     contract = catalog.sources[result.source]
     changing: dict[str, set[date]] = {}
+    for daily in _joining(settings, catalog, result):
+        if keys is None:
+            result.notes.append(f"gold/{daily.name} joins {result.source}: pass --file or --key to list its days")
+            continue
+        of_facts = sorted(joined_facts.days(settings, daily.metric, contract, keys))
+        named = joined_facts.named_changes(contract, keys) if result.applied else ()
+        changed = PublicationCause(dimension_changes=frozenset(named))
+        _follow(settings, catalog, result, daily, of_facts, changed, changing)
     for metric in catalog.metrics_of(result.source):
         daily = served_version.daily(settings, catalog, metric)
         # Where no key contends with another row, a file changes the days of its rows only.
         is_of_rows = bool(result.rows) and not policy_of(source_read(daily.metric, contract)).keys_contend
         days = sorted(result.rows) if is_of_rows else result.days
-        affected = affected_periods.affected(settings, daily, days)
-        result.periods.extend(affected)
-        changing[metric.name] = {period.booked_to or period.start for period in affected if period.series == daily.name}
-        result.moved.extend(affected_periods.published_because(settings, daily, days, cause))
-        result.readers[daily.name] = list(daily.metric.consumers)
-        names = {daily.name, *(rollup.name for rollup in daily.rollups)}
-        result.models.extend(other.name for other in catalog.metrics.values() if other.source in names)
-    for metric in catalog.derived_of(result.source):
-        daily = served_version.daily(settings, catalog, metric)
-        changing[metric.name] = set().union(*(changing.get(name, ()) for name in metric.derived_from))
-        result.periods.extend(affected_periods.affected(settings, daily, changing[metric.name]))
-        result.readers[daily.name] = list(daily.metric.consumers)
-        result.models.append(metric.name)
+        _follow(settings, catalog, result, daily, days, cause, changing)
+    for metric in catalog.metrics_following(result.source):
+        if metric.is_derived:
+            daily = served_version.daily(settings, catalog, metric)
+            changing[metric.name] = set().union(*(changing.get(name, ()) for name in metric.derived_from))
+            result.periods.extend(affected_periods.affected(settings, daily, changing[metric.name]))
+            result.readers[daily.name] = list(daily.metric.consumers)
+            result.models.append(metric.name)
     return result
+
+
+def _joining(settings: Settings, catalog: Catalog, result: Impact) -> list[Series]:
+    """The days of the metrics that join the source, which is a dimension."""
+    joining = [metric for metric in catalog.metrics.values() if result.source in metric.dimensions]
+    return [served_version.daily(settings, catalog, metric) for metric in joining]
+
+
+def _follow(
+    settings: Settings,
+    catalog: Catalog,
+    result: Impact,
+    daily: Series,
+    days: Collection[date],
+    cause: PublicationCause,
+    changing: dict[str, set[date]],
+) -> None:
+    """Add the periods, publications and readers of a metric; ``changing`` gets the days whose number changes."""
+    affected = affected_periods.affected(settings, daily, days)
+    result.periods.extend(affected)
+    changing[daily.metric.name] = {period.booked_to or period.start for period in affected if period.series == daily.name}
+    result.moved.extend(affected_periods.published_because(settings, daily, days, cause))
+    result.readers[daily.name] = list(daily.metric.consumers)
+    names = {daily.name, *(rollup.name for rollup in daily.rollups)}
+    result.models.extend(other.name for other in catalog.metrics.values() if other.source in names)
 
 
 def _local(settings: Settings, path: Path) -> LandingFile:

@@ -93,6 +93,16 @@ def since(settings: Settings, metric: MetricContract, first: Mapping[str, int]) 
     return changed
 
 
+def days_within(settings: Settings, metric: MetricContract, join: Join, ranges: pa.Table) -> set[date]:
+    """The event days of the facts whose key in a join's dimension has a range with their event time.
+
+    :param ranges: columns ``interval_changes.PLACE``, disjoint per key.
+    """
+    on, concerned = _of_source(settings, metric, join, ranges.append_column("origin", pa.array(np.arange(len(ranges)))))
+    facts = _facts_in(settings, metric, on, concerned) if len(concerned) else ()
+    return {event_day for piece, _ in facts for event_day in pc.unique(piece["event_date"]).to_pylist()}
+
+
 def _changed_ranges(settings: Settings, join: Join, first: int) -> pa.Table:
     """``interval_changes.changed_ranges`` of a dimension's intervals since a version."""
     table = table_io.open_table(locations.intervals(settings, join.dimension), settings.storage_options)
