@@ -204,7 +204,14 @@ class RowParser:
 
     def _change_in_envelope(self, present: dict[str, Any], change: Change) -> dict[str, Any]:
         former = None if change.former is None else self._key_of(self._present(change.former))
-        return self._described(present, change.op, former, change.order)
+        if not self._contract.is_dimension:
+            return self._described(present, change.op, former, change.order)
+        if former is not None and former != self._key_of(present):
+            msg = "before: has another key than after; of a dimension, a change of the key is a delete and an insert"
+            raise Malformed(msg)
+        ended = change.op == "delete"  # the key ends with a change that lives
+        op = "insert" if ended else change.op
+        return self._described(present, op, None, change.order) | {"key_ends": ended}
 
     def _key_of(self, present: dict[str, Any]) -> str | None:
         """The key of a row of which only some columns may be known; None if its key is not."""

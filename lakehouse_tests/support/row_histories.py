@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
+from lakehouse.contracts.changes.envelope import COMMIT_TIME
 from lakehouse.contracts.source import SourceContract
 
 if TYPE_CHECKING:
@@ -51,6 +52,21 @@ class RowChange:
     after: RowState | None
     number: int
     transaction: int
+
+
+def intervals_after(history: Iterable[RowChange]) -> set[tuple[str, datetime, datetime | None, int]]:
+    """When which amount was in the table, by key: from a commit to the one that changes it."""
+    closed: set[tuple[str, datetime, datetime | None, int]] = set()
+    begun: dict[int, tuple[datetime, int]] = {}
+    for change in history:
+        at, kept = _committed(change), change.after.id if change.after else None
+        for row in (change.before, change.after):
+            if row and row.id in begun and not (row.id == kept and change.after and begun[row.id][1] == change.after.amount):
+                since, amount = begun.pop(row.id)
+                closed.add((f"{row.id}", since, at, amount))
+        if change.after:
+            begun.setdefault(change.after.id, (at, change.after.amount))
+    return closed | {(f"{key}", since, None, amount) for key, (since, amount) in begun.items()}
 
 
 def table_after(history: Iterable[RowChange]) -> dict[int, RowState]:
@@ -110,6 +126,13 @@ class Feed:
                 "clocks": {"event": "ordered_at"},
             }
         )
+
+    @property
+    def dimension(self) -> SourceContract:
+        """A dimension that reads it, whose changes begin with their commits."""
+        plain = self.contract.model_dump(include={"dataset", "primary_key", "model", "source"})
+        clocks = {"event": COMMIT_TIME[self.envelope] or "committed_at"}  # type: ignore[index]
+        return SourceContract.model_validate({**plain, "kind": "dimension", "clocks": clocks, "dimension": {"buckets": 2}})
 
     def file(self, records: Sequence[Any]) -> bytes:
         """A file with these records."""
@@ -185,6 +208,7 @@ def sql_server(form: str, *, moves: str = "3 and 4") -> Feed:
     def records(change: RowChange) -> list[Any]:
         lsn = f"0x{1_000 + change.transaction:020x}" if form == "csv" else f"{1_000 + change.transaction:020X}"
         place = {"__$start_lsn": lsn, "__$seqval": f"0x{1_000 + change.number:020X}", "__$update_mask": "0x07"}
+        place["committed_at"] = _committed(change).isoformat()
         is_update = change.before is not None and change.after is not None
         is_move = change.before is not None and change.after is not None and change.before.id != change.after.id
         operations = (3, 4) if is_update and not (is_move and moves == "1 and 2") else (1, 2)
@@ -200,7 +224,7 @@ def delta_feed(form: str) -> Feed:
     def records(change: RowChange) -> list[Any]:
         is_update = change.before is not None and change.after is not None
         kinds = ("update_preimage", "update_postimage") if is_update else ("delete", "insert")
-        commit = {"_commit_version": change.number, "_commit_timestamp": f"{_WRITTEN_AT + timedelta(minutes=change.number)}"}
+        commit = {"_commit_version": change.number, "_commit_timestamp": f"{_committed(change)}"}
         sides = zip(kinds, (change.before, change.after))
         return [{**row.values, "_change_type": kind, **commit} for kind, row in sides if row]
 
@@ -235,5 +259,9 @@ def files_of(draw: st.DrawFn, feed: Feed, history: Sequence[RowChange]) -> list[
     return list(dict.fromkeys(feed.file(part) for part in parts if part))
 
 
+def _committed(change: RowChange) -> datetime:
+    return _WRITTEN_AT + timedelta(minutes=change.number)
+
+
 def _ms(change: RowChange) -> int:
-    return int((_WRITTEN_AT + timedelta(minutes=change.number)).timestamp() * 1000)
+    return int(_committed(change).timestamp() * 1000)

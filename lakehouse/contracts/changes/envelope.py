@@ -19,6 +19,12 @@ ENVELOPE_COLUMNS: dict[Envelope, tuple[str, ...]] = {
     "sqlserver": ("__$operation", "__$start_lsn", "__$seqval"),
     "delta_feed": ("_change_type", "_commit_version"),
 }
+#: The column with the time at which the database made a change; that of SQL Server is not in the change table.
+COMMIT_TIME: dict[Envelope, str | None] = {
+    "debezium": "__source_ts_ms",
+    "sqlserver": None,
+    "delta_feed": "_commit_timestamp",
+}
 
 
 def mistakes(contract: SourceContract) -> Iterator[str]:
@@ -29,8 +35,7 @@ def mistakes(contract: SourceContract) -> Iterator[str]:
     for name in _said_twice(contract.changes, contract.order):
         yield f"{name}: 'source.envelope: {envelope}' says it already; leave one of the two out"
     if contract.is_dimension:
-        # A deletion, and a pre-image, have the event time of the row that was there before: they would end it where it began.
-        yield "kind: a dimension cannot read a change feed; give its changes as records with an op, or leave the envelope out"
+        yield from _wrong_time(contract, COMMIT_TIME[envelope])
     if contract.synthetic_key:
         yield "synthetic_key: a change feed has the key of its table; name its columns under 'primary_key'"
 
@@ -41,3 +46,18 @@ def _said_twice(changes: Changes, order: Order) -> Iterator[str]:
     yield from (f"changes.{name}" for name in said if name in changes.model_fields_set)
     if order.sequence:
         yield "order.sequence"
+
+
+def _wrong_time(contract: SourceContract, commit_time: str | None) -> Iterator[str]:
+    """Whether the changes of a dimension begin when the database made them.
+
+    A deletion, and a pre-image, have the columns of the row that was there before: by a time among these, they would end it where
+    it began.
+    """
+    if commit_time is not None and contract.event_column != commit_time:
+        yield f"clocks.event: the changes of a dimension begin when the database made them; name {commit_time} here"
+    elif contract.event_column in {field.in_file for field in contract.model.fields}:
+        yield (
+            "clocks.event: the changes of a dimension begin when the database made them; name the column with the time of the "
+            "commit, and leave it out of model.fields"
+        )

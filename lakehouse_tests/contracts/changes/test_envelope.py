@@ -48,7 +48,18 @@ def test_a_file_must_have_the_columns_of_the_envelope(envelope: str, columns: li
         ({"source": {"envelope": "oracle"}}, "'debezium', 'sqlserver' or 'delta_feed'"),
         ({"materialization": {"reprocess_policy": "append"}}, "source.envelope: needs 'reprocess_policy: merge'"),
         ({"primary_key": [], "synthetic_key": {"fields": ["id"]}}, "synthetic_key: a change feed has the key of its table"),
-        ({"kind": "dimension"}, "kind: a dimension cannot read a change feed"),
+        (
+            {"kind": "dimension"},
+            "clocks.event: the changes of a dimension begin when the database made them; name __source_ts_ms",
+        ),
+        (
+            {
+                "kind": "dimension",
+                "source": {"envelope": "sqlserver"},
+                "model": {"fields": [{"name": "id", "type": "int"}, {"name": "at", "type": "timestamp"}]},
+            },
+            "name the column with the time of the commit, and leave it out of model.fields",
+        ),
     ],
 )
 def test_a_contradiction_is_named(changes: dict[str, Any], mistake: str) -> None:

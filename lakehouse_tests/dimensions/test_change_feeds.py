@@ -1,0 +1,60 @@
+"""Dimensions that read change feeds: an interval is from one commit of the database to the next that changes the key."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.lake import Lake
+from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.row_histories import FEEDS, files_of, intervals_after, row_histories
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+ARRIVAL = date(2024, 2, 1)
+#: Those that tell a change of the key by two records.
+NAMES = ["debezium of postgresql", "debezium of mysql", "sql server, csv", "delta feed, parquet"]
+
+
+def held(settings: Settings) -> set[tuple[str, datetime, datetime | None, int]]:
+    columns = ["dimension_key", "valid_from", "valid_to", "amount"]
+    rows = table_io.read(locations.intervals(settings, "orders"), columns)
+    return set() if rows is None else set(zip(*(rows[name].to_pylist() for name in columns)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@derandomized(3)
+@given(data=st.data())
+def test_the_intervals_are_those_of_the_table_whatever_comes_when(
+    name: str, data: st.DataObject, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    feed = FEEDS[name]
+    history = data.draw(row_histories())
+    lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), feed.dimension, spark)
+    for number, content in enumerate(data.draw(files_of(feed, history))):
+        lake.deliver(ARRIVAL, content, f".{number}.{feed.format}")
+        assert len(lake.ingest(ARRIVAL).ingested) == 1
+        lake.update()
+    assert held(lake.settings) == intervals_after(history)
+
+
+def test_an_event_with_another_key_before_is_malformed_with_what_to_send(settings: Settings, spark: SparkSession) -> None:
+    lake = Lake(settings, FEEDS["debezium of postgresql"].dimension, spark)
+    source = {"lsn": 1, "ts_ms": 1_705_708_800_000}
+    event = {"op": "u", "before": {"id": 1}, "after": {"id": 2, "amount": 1}, "source": source, "ts_ms": 1}
+    lake.deliver(ARRIVAL, json.dumps(event).encode(), ".json")
+    lake.ingest(ARRIVAL)
+    [reason] = table_io.read(locations.bronze(settings, "orders"), ["malformed_reason"])["malformed_reason"].to_pylist()
+    assert reason == "before: has another key than after; of a dimension, a change of the key is a delete and an insert"
