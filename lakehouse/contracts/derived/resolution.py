@@ -32,7 +32,7 @@ def of_keys(content: Mapping[str, Any]) -> dict[str, str]:
     mistakes = {}
     if "source" in content and "from" in content:
         mistakes["from"] = "a metric reads one source or is made of other metrics; keep 'source' or 'from'"
-    if "source" in content and "sources" in content:
+    if "source" in content and content.get("sources"):
         mistakes["sources"] = "names all sources that the metric reads; leave 'source' out"
     if content.get("inputs"):
         mistakes["inputs"] = "follows from 'from'; leave the key out"

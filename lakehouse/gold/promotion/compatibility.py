@@ -38,6 +38,7 @@ def of_contracts(shown: MetricContract, to: MetricContract) -> Iterator[str]:
     name, later = f"v{shown.dataset_version}", f"v{to.dataset_version}"
     agreed = {
         "source": (shown.source, to.source),
+        "sources": ([entry.source for entry in shown.sources], [entry.source for entry in to.sources]),
         "grain": (shown.grain, to.grain),
         "publication.rollups": (sorted(shown.publication.rollups), sorted(to.publication.rollups)),
         "publication.fiscal_year_starts": (shown.publication.fiscal_year_starts, to.publication.fiscal_year_starts),

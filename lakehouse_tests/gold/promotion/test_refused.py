@@ -81,6 +81,7 @@ def test_numbers_behind_silver_are_not_shown(settings: Settings) -> None:
         (metric(2, grain=["shop"]), "grain is ['shop'] in v2 and [] in v1"),
         (metric(2, publication={"rollups": ["week"]}), "publication.rollups is ['week'] in v2 and [] in v1"),
         (metric(2, source="others"), "source is others in v2 and events in v1"),
+        (metric(2, sources=[{"source": "events"}, {"source": "others"}]), "sources is ['events', 'others'] in v2 and [] in v1"),
     ],
 )
 def test_what_one_table_cannot_hold(settings: Settings, two: Any, message: str) -> None:

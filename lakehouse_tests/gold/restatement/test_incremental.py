@@ -101,3 +101,8 @@ def test_changes_that_are_inexact_or_large_are_recomputed(settings, spark, chang
         before = write_audit_publish.read(settings, series, sorted(pending.starts))
         assert incremental.numbers(spark, settings, before, sorted(pending.starts)) == {}
         restatement_days.restate(settings, lake.contract, series, lambda: spark, sorted(pending.starts), Run("run"), pending)
+
+
+def test_days_of_several_sources_are_computed_from_all_rows() -> None:
+    assert incremental.may_be_patched(metric())
+    assert not incremental.may_be_patched(metric(sources=[{"source": "events"}, {"source": "others"}]))
