@@ -14,30 +14,16 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from volume_files import FIRST, HEAP, seconds_of
-from volume_lakehouse import instance_in
+from volume_files import FIRST, seconds_of
+from volume_lakehouse import READINGS, instance_in, new_lake
 
-from lakehouse.contracts import load_catalog
 from lakehouse.delta import table_io
 from lakehouse.orchestration.execution.replay import Replay
-from lakehouse.settings import Settings
 
 if TYPE_CHECKING:
     import dagster as dg
 
-_SOURCES = """
-dataset: readings
-primary_key: [reading_id]
-source: {{landing: "readings/{{arrival_date}}/*.csv", format: csv, start_date: {start}}}
-clocks: {{event: measured_at, arrival: received_at, start_date: {first}}}
-model:
-  fields:
-    - {{name: reading_id, type: string, required: true}}
-    - {{name: meter, type: string, required: true}}
-    - {{name: region, type: string, required: true}}
-    - {{name: kwh, type: "decimal(12,3)", required: true}}
-    - {{name: price, type: "decimal(9,4)"}}
----
+_METERS = """
 dataset: meters
 kind: dimension
 primary_key: [meter_id]
@@ -61,13 +47,12 @@ measures:
 
 def replays_of(root: Path, landing: Path, start: date, instance: dg.DagsterInstance) -> dict[str, Replay]:
     """Replays of the meters and the readings, in this order, into a new lake."""
-    contracts = root / "contracts"
-    contracts.mkdir(parents=True)
-    for name, text in zip(("readings", "meters"), _SOURCES.format(start=start, first=FIRST).split("---")):
-        (contracts / f"{name}.yaml").write_text(text)
-    (contracts / "consumption.yaml").write_text(_METRIC)
-    settings = Settings(root=str(root), landing=str(landing), contracts=contracts, bundled_contracts=False, spark_memory=HEAP)
-    catalog = load_catalog(contracts, bundled=False)
+    contracts = {
+        "readings": READINGS.format(folder="readings/", start=start, first=FIRST),
+        "meters": _METERS.format(start=start, first=FIRST),
+        "consumption": _METRIC,
+    }
+    settings, catalog = new_lake(root, landing, contracts)
     return {source: Replay(settings, catalog, source, instance) for source in ("meters", "readings")}
 
 

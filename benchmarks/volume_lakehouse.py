@@ -21,12 +21,17 @@ from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import dagster as dg
 
-_SOURCE = """
+    from lakehouse.contracts import Catalog
+
+#: The contract of readings; its landing pattern and first days are filled in.
+READINGS = """
 dataset: readings
 primary_key: [reading_id]
-source: {{landing: "{{arrival_date}}/*.csv", format: csv, start_date: {start}}}
+source: {{landing: "{folder}{{arrival_date}}/*.csv", format: csv, start_date: {start}}}
 clocks: {{event: measured_at, arrival: received_at, start_date: {first}}}
 model:
   fields:
@@ -58,12 +63,19 @@ def replay_of(root: Path, landing: Path, start: date, instance: dg.DagsterInstan
 
     :param without: lines that the contract of the source lacks.
     """
-    contracts = root / "contracts"
-    contracts.mkdir(parents=True)
-    (contracts / "readings.yaml").write_text(_SOURCE.format(start=start, first=FIRST).replace(without, ""))
-    (contracts / "consumption.yaml").write_text(_METRIC)
-    settings = Settings(root=str(root), landing=str(landing), contracts=contracts, bundled_contracts=False, spark_memory=HEAP)
-    return Replay(settings, load_catalog(contracts, bundled=False), "readings", instance)
+    readings = READINGS.format(folder="", start=start, first=FIRST).replace(without, "")
+    settings, catalog = new_lake(root, landing, {"readings": readings, "consumption": _METRIC})
+    return Replay(settings, catalog, "readings", instance)
+
+
+def new_lake(root: Path, landing: Path, contracts: Mapping[str, str]) -> tuple[Settings, Catalog]:
+    """The settings and the catalog of a lake with some contracts, given by the names of their files."""
+    folder = root / "contracts"
+    folder.mkdir(parents=True)
+    for name, text in contracts.items():
+        (folder / f"{name}.yaml").write_text(text)
+    settings = Settings(root=str(root), landing=str(landing), contracts=folder, bundled_contracts=False, spark_memory=HEAP)
+    return settings, load_catalog(folder, bundled=False)
 
 
 def main() -> None:

@@ -35,6 +35,7 @@ class LakeTable:
     """A table that the contracts describe, whether it exists yet or not.
 
     :param silver_of: the contract of the table, of a source's silver tables only.
+    :param intervals_of: the dimension, of a table of intervals only.
     :param series: the series, of a table of published numbers only.
     :param sorted_by: the column by which maintenance sorts the rows, so that a look-up reads a part of each file.
     """
@@ -42,6 +43,7 @@ class LakeTable:
     layer: str
     name: str
     silver_of: SourceContract | None = None
+    intervals_of: str | None = None
     series: Series | None = None
     sorted_by: str | None = None
 
@@ -64,7 +66,7 @@ def tables(catalog: Catalog) -> list[LakeTable]:
     ]
     for source, contract in catalog.sources.items():
         if contract.is_dimension:
-            listed += [LakeTable("silver", f"{source}_intervals", sorted_by="dimension_key")]
+            listed += [LakeTable("silver", f"{source}_intervals", intervals_of=source, sorted_by="dimension_key")]
             listed += [LakeTable("ops", f"{source}_by_key", sorted_by="dimension_key")]
     indexes = (index for metric in catalog.metrics.values() for index in metric.fact_indexes)
     indexed = {locations.fact_index_name(silver, on) for silver, on in indexes}

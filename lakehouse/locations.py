@@ -61,7 +61,7 @@ def silver_read(settings: Settings, metric: MetricContract) -> str:
 
 def silver_name(metric: MetricContract) -> str:
     """The name of the silver table that a metric is computed from; of several, that of its first source."""
-    return f"{metric.source}_newest" if metric.reads_newest else metric.source
+    return next((entry.silver for entry in metric.read), metric.source)
 
 
 def every_silver_read(settings: Settings, metric: MetricContract) -> dict[str, str]:

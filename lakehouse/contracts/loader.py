@@ -52,9 +52,13 @@ class Catalog:
         """The metrics that are made of those of a source, directly or not; each after its inputs."""
         return resolution.downstream(self.metrics, [metric.name for metric in self.metrics_of(source)])
 
+    def metrics_joining(self, dimension: str) -> list[MetricContract]:
+        """The metrics that join a dimension."""
+        return [metric for metric in self.metrics.values() if dimension in metric.dimensions]
+
     def metrics_following(self, source: str) -> list[MetricContract]:
         """The metrics whose numbers change with a source: those that read it or join it, and what is made of them."""
-        read = [*self.metrics_of(source), *(metric for metric in self.metrics.values() if source in metric.dimensions)]
+        read = [*self.metrics_of(source), *self.metrics_joining(source)]
         return [*read, *resolution.downstream(self.metrics, [metric.name for metric in read])]
 
 
@@ -69,7 +73,7 @@ def load_contract(path: Path) -> Contract:
     kind: type[Contract]
     if "metric" in content:
         kind = MetricContract
-        mistakes = resolution.of_keys(content)
+        mistakes = _of_keys(content)
         if mistakes:
             raise ContractError(f"{path}:{yaml_file.line_of(tree, (key,))}: {key}: {text}" for key, text in mistakes.items())
     elif "dataset" in content:
@@ -77,6 +81,20 @@ def load_contract(path: Path) -> Contract:
     else:
         raise ContractError([f"{path}:1: name a 'dataset:' (a source) or a 'metric:'"])
     return _validated(path, content, tree, kind)
+
+
+def _of_keys(content: Mapping[str, Any]) -> dict[str, str]:
+    """The mistakes in the keys of a metric's file, by key."""
+    mistakes = {}
+    if "source" in content and "from" in content:
+        mistakes["from"] = "a metric reads one source or is made of other metrics; keep 'source' or 'from'"
+    if "source" in content and content.get("sources"):
+        mistakes["sources"] = "names all sources that the metric reads; leave 'source' out"
+    if content.get("inputs"):
+        mistakes["inputs"] = "follows from 'from'; leave the key out"
+    if content.get("derived_from"):
+        mistakes["derived_from"] = "is written 'from'"
+    return mistakes
 
 
 def load_model(path: Path, kind: type[Model], known_keys: str) -> Model:

@@ -145,6 +145,16 @@ class MetricContract(Documented):
         own = [tuple(join.on) for join in self.joins if brought_by(self.joins, join) is None]
         return list(dict.fromkeys(own))
 
+    def columns_read(self, columns: Collection[str]) -> list[str]:
+        """Those of some silver columns that its numbers may depend on, in their order.
+
+        :param columns: of the silver table of the (first) source.
+        """
+        read = {"event_date", *self.grain, *self.deduplicate_by, *(name for on in self.joined_on for name in on)}
+        read |= {"event_ts"} if self.joins else set()  # a fact is joined as of its event time
+        read = read.union(*(measure.columns_read(columns) for measure in self.measures))
+        return [name for name in columns if name in read]
+
     @property
     def fact_indexes(self) -> list[tuple[str, tuple[str, ...]]]:
         """The silver tables, each with own columns that a join is on."""

@@ -1,4 +1,4 @@
-"""The key of a dimension and its bucket, from the record keys of changes.
+"""The key of a dimension, its bucket, and the time of a change, from the record keys of changes.
 
 A record key is the primary key and the event time (see ``bronze.row_parser.change_key``); it ends with a time of one length.
 """
@@ -39,6 +39,13 @@ def dimension_keys(record_keys: pa.Array | pa.ChunkedArray) -> pa.StringArray:
         plain = pa.array([json.loads(value) for value in values.filter(escaped).to_pylist()], pa.string())
         single = pc.replace_with_mask(single, pc.fill_null(escaped, False), plain)
     return pc.if_else(several, pc.binary_join_element_wise("[", values, "]", ""), single)
+
+
+def event_times(record_keys: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The event time of each change; the record keys are those for which :func:`dimension_keys` gives a key."""
+    texts = record_keys.combine_chunks() if isinstance(record_keys, pa.ChunkedArray) else record_keys
+    times = pc.utf8_slice_codeunits(texts.cast(pa.string()), len(',"') - TIME_LENGTH, -len('"]'))
+    return times.cast(pa.timestamp("us", "UTC"))
 
 
 def buckets(keys: pa.Array | pa.ChunkedArray, count: int) -> pa.Int32Array:

@@ -200,7 +200,8 @@ def _through_gold(
     """
     contract = catalog.sources[result.source]
     changing: dict[str, set[date]] = {}
-    for daily in _joining(settings, catalog, result):
+    for metric in catalog.metrics_joining(result.source):
+        daily = served_version.daily(settings, catalog, metric)
         if keys is None:
             result.notes.append(f"gold/{daily.name} joins {result.source}: pass --file or --key to list its days")
             continue
@@ -222,12 +223,6 @@ def _through_gold(
             result.readers[daily.name] = list(daily.metric.consumers)
             result.models.append(metric.name)
     return result
-
-
-def _joining(settings: Settings, catalog: Catalog, result: Impact) -> list[Series]:
-    """The days of the metrics that join the source, which is a dimension."""
-    joining = [metric for metric in catalog.metrics.values() if result.source in metric.dimensions]
-    return [served_version.daily(settings, catalog, metric) for metric in joining]
 
 
 def _follow(

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse import locations
-from lakehouse.delta import data_files, table_io
-from lakehouse.dimensions import keys
+from lakehouse.dimensions import interval_reads, keys
 from lakehouse.dimensions.joins import changed_facts, interval_changes
 
 if TYPE_CHECKING:
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-#: Where the event time stands in the record key of a change.
-_EVENT_TIME = slice(2 - keys.TIME_LENGTH, -2)
 _ALWAYS = datetime(1, 1, 1, tzinfo=timezone.utc)
 _BEGINS = pa.schema([("dimension_key", pa.string()), ("valid_from", interval_changes.TIME), ("is_change", pa.bool_())])
 
@@ -76,20 +72,14 @@ def named_changes(contract: SourceContract, changes: pa.Array) -> set[tuple[str,
 
 
 def _keys_and_times(changes: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """The key and the event time of each change, from its record key."""
+    """The key and the event time of each change whose record key has the form of a change's."""
     of_key = keys.dimension_keys(changes)
-    texts = changes.combine_chunks() if isinstance(changes, pa.ChunkedArray) else changes
-    times = pc.utf8_slice_codeunits(texts.cast(pa.string()), _EVENT_TIME.start, _EVENT_TIME.stop)
-    known = pc.is_valid(of_key)
-    return of_key.filter(known), times.filter(known).cast(interval_changes.TIME)
+    return of_key.drop_null(), keys.event_times(changes.filter(of_key.is_valid()))
 
 
 def _begins(settings: Settings, contract: SourceContract, of_keys: pa.Array) -> pa.Table:
     """When the present intervals of some keys begin."""
-    table = table_io.open_table(locations.intervals(settings, contract.dataset), settings.storage_options)
-    if table is None or not len(of_keys):
+    held = interval_reads.of_keys(settings, contract, _BEGINS.names[:2], of_keys)
+    if held is None:
         return _BEGINS.empty_table()
-    buckets = keys.buckets(of_keys, contract.dimension.buckets).unique()
-    held = data_files.with_texts(table, ["dimension_key", "valid_from"], "dimension_key", of_keys, {"bucket": buckets})
-    columns = [held["dimension_key"], held["valid_from"], pa.chunked_array([pa.repeat(False, len(held))])]
-    return pa.table(columns, names=_BEGINS.names).cast(_BEGINS)
+    return held.append_column("is_change", pa.repeat(False, len(held))).cast(_BEGINS)

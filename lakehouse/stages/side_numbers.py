@@ -22,7 +22,7 @@ from lakehouse.gold.promotion import version_numbers
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.publication import reverted_periods, write_audit_publish
 from lakehouse.gold.restatement import metric_query
-from lakehouse.gold.rows_read import union
+from lakehouse.gold.rows_read import now, union
 from lakehouse.stages import stage_report
 from lakehouse.stages.stage_report import ChangedDay, ChangedSeries
 from lakehouse.text import json_value
@@ -97,9 +97,9 @@ def _computed(
     entry = next(entry for entry in daily.metric.read if entry.silver == silver)
     rows = staged_rows.select(*union.columns_of(daily.metric, entry, staged_rows.columns))
     if set(source_days(daily.metric, days)) - set(changed_days):
-        live = metric_query.rows_held(spark, settings, daily.metric, entry, days)
+        live = now.rows_held(spark, settings, daily.metric, entry, days)
         rows = rows.unionByName(live.where(~live.event_date.isin(sorted(changed_days))), allowMissingColumns=True)
-    rows = metric_query.silver_rows(spark, settings, daily.metric, days, {silver: rows})
+    rows = now.silver_rows(spark, settings, daily.metric, days, {silver: rows})
     return metric_query.by_day(metric_query.compute(rows, daily.metric, days).toArrow(), daily.metric)
 
 

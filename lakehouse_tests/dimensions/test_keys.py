@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.bronze.row_parser import change_key, record_key
-from lakehouse.dimensions.keys import buckets, dimension_keys
+from lakehouse.dimensions.keys import buckets, dimension_keys, event_times
 
 MOMENT = datetime(2024, 1, 1, 12, 30, 0, 5, tzinfo=timezone.utc)
 TEXTS = st.text(st.sampled_from('ab"\\,[] \n\u00e9\u2028'), max_size=6)
@@ -21,6 +21,7 @@ TEXTS = st.text(st.sampled_from('ab"\\,[] \n\u00e9\u2028'), max_size=6)
 def test_the_key_is_what_an_event_source_would_write(keys: list[list[str]]) -> None:
     changes = pa.array([change_key(values, MOMENT) for values in keys], pa.string())
     assert dimension_keys(changes).to_pylist() == [record_key(values) for values in keys]
+    assert event_times(changes).to_pylist() == [MOMENT] * len(keys)
 
 
 @given(st.lists(TEXTS, max_size=6), st.integers(1, 4096))

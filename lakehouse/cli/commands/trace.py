@@ -65,11 +65,10 @@ def _numbers_that_join(settings: Settings, catalog: Catalog, source: str, key: s
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
     from lakehouse.gold.publication import attribute_changes  # noqa: PLC0415
 
-    joining = [metric for metric in catalog.metrics.values() if source in metric.dimensions]
     [of_dimension] = dimension_keys(pa.array([key])).to_pylist()
     return [
         change
-        for metric in joining
+        for metric in catalog.metrics_joining(source)
         if of_dimension is not None
         for change in attribute_changes.of_key(settings, served_version.daily(settings, catalog, metric), source, of_dimension)
     ]

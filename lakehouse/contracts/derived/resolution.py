@@ -6,7 +6,7 @@ Rules that concern one contract alone belong to ``metric``. A mistake names the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakehouse.contracts.derived.inputs import ROW_COUNT, DerivedInput, references
 
@@ -25,20 +25,6 @@ class Misfit:
     metric: str
     location: tuple[str, ...]
     text: str
-
-
-def of_keys(content: Mapping[str, Any]) -> dict[str, str]:
-    """The mistakes in the keys of a metric's file, by key."""
-    mistakes = {}
-    if "source" in content and "from" in content:
-        mistakes["from"] = "a metric reads one source or is made of other metrics; keep 'source' or 'from'"
-    if "source" in content and content.get("sources"):
-        mistakes["sources"] = "names all sources that the metric reads; leave 'source' out"
-    if content.get("inputs"):
-        mistakes["inputs"] = "follows from 'from'; leave the key out"
-    if content.get("derived_from"):
-        mistakes["derived_from"] = "is written 'from'"
-    return mistakes
 
 
 def resolved(metrics: Mapping[str, MetricContract]) -> tuple[dict[str, MetricContract], list[Misfit]]:

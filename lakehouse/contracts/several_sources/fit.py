@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.contracts.base import SYSTEM_COLUMNS
-from lakehouse.contracts.joins.join import brought_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,7 +27,8 @@ def misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> It
     if unfit or not metric.sources:
         return
     first = sources[metric.source]
-    read, fields = columns_read(metric, first), [field.name for field in first.typed_fields]
+    fields = [field.name for field in first.typed_fields]
+    read = metric.columns_read(fields)
     for position, entry in enumerate(metric.sources):
         contract, at = sources[entry.source], ("sources", position)
         if contract.clocks.timezone != first.clocks.timezone:
@@ -44,19 +44,6 @@ def misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> It
     unknown = [name for name in metric.grain if name not in {*fields, *SYSTEM_COLUMNS, *brought}]
     if unknown:
         yield ("grain",), f"{', '.join(unknown)} is neither a field of {metric.source} nor brought by a join"
-
-
-def columns_read(metric: MetricContract, first: SourceContract) -> list[str]:
-    """The fields of the first source that the numbers of a metric may depend on, in their order.
-
-    System columns, which every source has, are not among them.
-    """
-    fields = [field.name for field in first.typed_fields]
-    joined_on = {name for join in metric.joins if brought_by(metric.joins, join) is None for name in join.on}
-    read = {*metric.grain, *metric.deduplicate_by, *joined_on}.union(
-        *(measure.columns_read(fields) for measure in metric.measures)
-    )
-    return [name for name in fields if name in read]
 
 
 def wider(types: set[str]) -> str | None:

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.contracts.joins.join import brought_by
-from lakehouse.delta import data_files, table_io
+from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_type
-from lakehouse.dimensions import keys
+from lakehouse.dimensions import interval_reads
 from lakehouse.dimensions.joins import join_keys
 from lakehouse.spark import dataframes
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 #: The member of a column of text for facts without a match.
 UNKNOWN = "unknown"
-_FEW_KEYS = 10_000
 
 
 def joined(rows: DataFrame, metric: MetricContract, intervals_of: Callable[[Join], DataFrame]) -> DataFrame:
@@ -39,7 +38,7 @@ def joined(rows: DataFrame, metric: MetricContract, intervals_of: Callable[[Join
     A fact without a match has :data:`UNKNOWN` in columns of text and NULL in others. A fact with only an event day counts as
     of its first moment in UTC.
 
-    :param rows: facts with the columns of :func:`columns_read`.
+    :param rows: facts with the columns that the metric reads, ``event_date`` and ``event_ts`` among them.
     :param intervals_of: gives the intervals of a join's dimension: valid_from, valid_to, and the fields.
     """
     if not metric.joins:
@@ -70,12 +69,6 @@ def _joined(rows: DataFrame, metric: MetricContract, join: Join, position: int, 
     return found.withColumn(f"_is_{position}", F.coalesce(F.col(f"_is_{position}"), F.lit(False)))
 
 
-def columns_read(metric: MetricContract) -> set[str]:
-    """The columns of the facts that the joins read."""
-    keys = {name for join in metric.joins if brought_by(metric.joins, join) is None for name in join.on}
-    return {*keys, "event_ts", "event_date"} if metric.joins else set()
-
-
 def present(
     spark: SparkSession, settings: Settings, metric: MetricContract, facts: pa.Table | None
 ) -> Callable[[Join], DataFrame]:
@@ -87,16 +80,13 @@ def present(
     known: dict[int, pa.Table] = {}
 
     def intervals_of(join: Join) -> DataFrame:
-        columns = _columns(metric, join)
-        table = table_io.open_table(locations.intervals(settings, join.dimension), settings.storage_options)
-        if table is None:
+        columns, path = _columns(metric, join), locations.intervals(settings, join.dimension)
+        if table_io.open_table(path, settings.storage_options) is None:
             return dataframes.local(spark, _typed(pa.table({}), metric, join))
         wanted = _keys(metric, join, facts, known)
-        if wanted is None or len(wanted) > _FEW_KEYS:
-            path = locations.intervals(settings, join.dimension)
+        if wanted is None or len(wanted) > interval_reads.FEW_KEYS:
             return dataframes.scan(spark, settings, path, columns, {})
-        buckets = keys.buckets(wanted, metric.dimensions[join.dimension].dimension.buckets).unique()
-        found = data_files.with_texts(table, columns, "dimension_key", wanted, {"bucket": buckets})
+        found = interval_reads.of_keys(settings, metric.dimensions[join.dimension], columns, wanted)
         known[metric.joins.index(join)] = found
         return F.broadcast(dataframes.local(spark, _typed(found, metric, join)))
 

@@ -30,6 +30,7 @@ from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, S
 from lakehouse.gold.restatement import closing, incremental, metric_query
 from lakehouse.gold.restatement import lineage as restatement_lineage
 from lakehouse.gold.restatement.pending import record_restatement
+from lakehouse.gold.rows_read import tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -82,12 +83,12 @@ def _publish_days(
     follows: PendingRestatement | None,
 ) -> PublishResult:
     today = lifecycle.today(settings.clock(), series.metric.publication)
-    metric_query.require_rows(settings, series.metric)
+    tables.require_rows(settings, series.metric)
     days = [day for day in days if lifecycle.may_be_published(day, today, series.metric.publication)]
     before = write_audit_publish.read(settings, series, days)  # before silver is read
     read = source_read(series.metric, contract)
     _follow_dimensions(settings, series.metric)
-    versions = metric_query.versions_read(settings, series.metric)
+    versions = tables.versions_read(settings, series.metric)
     made_from = restatement_lineage.of_metric(settings, series.metric, read)
     trigger = _trigger(settings, series.metric, read, follows) if follows else None
     numbers = _numbers(settings, series.metric, session, days, before)
@@ -96,7 +97,7 @@ def _publish_days(
     # The numbers of refused days are those of before.
     from_silver = [draft.start for draft in drafts if draft.start not in refused_days]
     expected = restatement_lineage.count_silver_rows(settings, series.metric, from_silver)
-    changed = metric_query.changed_since(settings, series.metric, versions) or _unfollowed(settings, series.metric)
+    changed = tables.changed_since(settings, series.metric, versions) or _unfollowed(settings, series.metric)
     if changed is not None:
         msg = f"silver/{changed} kept changing while {series.name} was computed from it; run it again later"
         raise CommitFailedError(msg)

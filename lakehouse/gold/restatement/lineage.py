@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import commit_log, data_files, provenance, table_io
+from lakehouse.gold.numbers import further_inputs
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason
-from lakehouse.gold.rows_read import duplicates
+from lakehouse.gold.rows_read import duplicates, tables
 from lakehouse.ledger import applied_inputs, decisions, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.input_ids import is_manual_input
 from lakehouse.ledger.row_states import QuarantineStatus
@@ -155,12 +156,7 @@ def record_others(settings: Settings, metric: MetricContract, basis: SilverInput
         }
         for name, inputs in basis.others.items()
     }
-    return json.dumps(stored, sort_keys=True) if stored else None
-
-
-def dimension_inputs(stored: str | None) -> dict[str, dict[str, Any]]:
-    """By further source and dimension the ``inputs``, ``without`` and ``contract`` that a revision names; empty without any."""
-    return dict(json.loads(stored or "{}"))
+    return further_inputs.text(stored)
 
 
 def trigger(settings: Settings, contract: SourceContract, first: int, last: int) -> Trigger:
@@ -186,12 +182,11 @@ def trigger(settings: Settings, contract: SourceContract, first: int, last: int)
 
 def count_silver_rows(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, int]:
     """How many Silver rows the number of each day covers, taken from the logs; of several sources, without duplicates."""
-    paths = locations.every_silver_read(settings, metric).values()
-    tables = [table for path in paths if (table := table_io.open_table(path, settings.storage_options)) is not None]
-    if not tables or not days:
+    held = [table for _, table in tables.tables_read(settings, metric) if table is not None]
+    if not held or not days:
         return {}
     counts: Counter[date] = Counter()
-    for table in tables:
+    for table in held:
         counts.update(data_files.rows_by_partition(table))
     counts.subtract(duplicates.count(settings, metric, source_days(metric, days)))
     return {day: sum(counts[day - timedelta(days=back)] for back in range(metric.window)) for day in days}

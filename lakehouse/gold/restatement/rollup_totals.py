@@ -19,7 +19,7 @@ from lakehouse.gold.publication import candidates
 from lakehouse.gold.publication.refused_numbers import find_refused
 from lakehouse.gold.restatement import lineage, metric_query
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.gold.rows_read import of_then
+from lakehouse.gold.rows_read import now, of_then, tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -109,21 +109,21 @@ def _from_silver(
 ) -> dict[date, pa.Table]:
     """The numbers of whole periods, computed from the Silver rows of the published days, by first day."""
     spark, metric = session(), daily.metric
-    metric_query.require_rows(settings, metric)
-    version = metric_query.versions_read(settings, metric)
+    tables.require_rows(settings, metric)
+    version = tables.versions_read(settings, metric)
     published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist())
     unpublished = {held.start for held in candidates.held(settings, daily, published)}
     unpublished |= find_pending(settings, daily).starts & published
     # The published number of these days stays different: the new one was refused, or became an adjustment.
     unpublished |= find_refused(settings, daily, rows, published).keys() & published
     unpublished |= set(rows.filter(pc.is_valid(rows["adjustment"]))[daily.by].to_pylist())
-    frames = [metric_query.silver_rows(spark, settings, metric, published - unpublished)]
+    frames = [now.silver_rows(spark, settings, metric, published - unpublished)]
     frames += _as_published(settings, contract, spark, daily, rows, unpublished)
     silver_rows: DataFrame = frames[0]
     for frame in frames[1:]:
         silver_rows = silver_rows.unionByName(frame.select(silver_rows.columns))
     numbers = metric_query.of_periods(silver_rows, metric, periods)
-    if (changed := metric_query.changed_since(settings, metric, version)) is not None:
+    if (changed := tables.changed_since(settings, metric, version)) is not None:
         msg = f"silver/{changed} kept changing while periods were computed from it; run it again later"
         raise CommitFailedError(msg)
     return numbers

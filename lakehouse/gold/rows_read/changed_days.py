@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from lakehouse import locations
 from lakehouse.delta import change_feed, table_io
-from lakehouse.ledger import applied_inputs
+from lakehouse.gold.rows_read import tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,12 +50,8 @@ class ChangedDays:
 
 def silver_tables(settings: Settings, metric: MetricContract) -> dict[str, DeltaTable | None]:
     """The silver tables that a metric reads, by name, in the order of its sources; None for one that has yet to be built."""
-    tables = {}
-    for entry in metric.read:
-        is_unbuilt = entry.rows == "newest" and applied_inputs.lacks_newest(settings, entry.source)
-        path = locations.silver_read_of(settings, entry)
-        tables[entry.silver] = None if is_unbuilt else table_io.open_table(path, settings.storage_options)
-    return tables
+    read = tables.tables_read(settings, metric)
+    return {entry.silver: None if tables.is_unbuilt(settings, entry) else table for entry, table in read}
 
 
 def first_unfollowed(table: DeltaTable, followed: int) -> int:

@@ -15,6 +15,7 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.dimensions import keys
 from lakehouse.dimensions.joins import join_keys
+from lakehouse.gold.rows_read import tables
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -31,7 +32,7 @@ def count(settings: Settings, metric: MetricContract, days: Collection[date]) ->
     """By event day, the silver rows of a metric's sources that an earlier one has too."""
     duplicates: Counter[date] = Counter()
     for day in days if metric.deduplicate_by else ():
-        rows = _rows_at_most(settings, metric, day)
+        rows = tables.rows_at_most(settings, metric, {"event_date": [day]})
         parts = -(-rows // _TOGETHER)
         for part in range(parts):
             duplicates[day] += _in_part(settings, metric, day, part, parts)
@@ -51,9 +52,3 @@ def _in_part(settings: Settings, metric: MetricContract, day: date, part: int, p
             keys_known.append(texts)
         known = pc.unique(pa.concat_arrays(keys_known))
     return duplicates
-
-
-def _rows_at_most(settings: Settings, metric: MetricContract, day: date) -> int:
-    paths = locations.every_silver_read(settings, metric).values()
-    tables = [table_io.open_table(path, settings.storage_options) for path in paths]
-    return sum(table_io.rows_at_most(table, {"event_date": [day]}) for table in tables if table is not None)

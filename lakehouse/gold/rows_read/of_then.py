@@ -16,7 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
-from lakehouse.gold.restatement import lineage, metric_query
+from lakehouse.dimensions import as_then
+from lakehouse.dimensions.joins import as_of
+from lakehouse.gold.numbers import further_inputs
 from lakehouse.gold.rows_read import union
 from lakehouse.ledger import redactions
 from lakehouse.silver import merge as silver_merge
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from lakehouse.contracts.joins.join import Join
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.several_sources.metric_source import MetricSource
     from lakehouse.contracts.source import SourceContract
@@ -61,7 +64,7 @@ def rows_of_inputs(
         for key, own in fields.items():
             hidden[key] = sorted({*hidden.get(key, ()), *(name for field in own for name in entry.names(field))})
     united = union.united(rows, metric)
-    return metric_query.with_attributes_of_then(united, settings, metric, stored), hidden
+    return _with_attributes_of_then(united, settings, metric, stored), hidden
 
 
 def rows_known_at(
@@ -87,12 +90,37 @@ def rows_known_at(
             known = known_inputs.known_at(settings, entry.source, others_at)
             of_source = entry.read_of(metric.further_sources[entry.source])
             rows[entry.silver] = _state(spark, settings, of_source, days, known, others_at)
-    return metric_query.with_attributes_known_at(union.united(rows, metric), settings, metric, others_at)
+    return _with_attributes_known_at(union.united(rows, metric), settings, metric, others_at)
+
+
+def _with_attributes_of_then(rows: DataFrame, settings: Settings, metric: MetricContract, stored: str | None) -> DataFrame:
+    """Silver rows with the attributes that a revision's inputs of the dimensions give them.
+
+    :param stored: the published column ``dimension_inputs``; a dimension that it does not name is taken as it is now.
+    """
+    named = further_inputs.parse(stored)
+
+    def intervals_of(join: Join) -> DataFrame:
+        contract, entry = metric.dimensions[join.dimension], named.get(join.dimension, {})
+        ids = input_sets.ids_of(settings, join.dimension, entry["inputs"]) if entry else None
+        return as_then.intervals(rows.sparkSession, settings, contract, ids, without=entry.get("without"))
+
+    return as_of.joined(rows, metric, intervals_of)
+
+
+def _with_attributes_known_at(rows: DataFrame, settings: Settings, metric: MetricContract, when: datetime) -> DataFrame:
+    """Silver rows with the attributes that were known of them by a time."""
+
+    def intervals_of(join: Join) -> DataFrame:
+        contract, ids = metric.dimensions[join.dimension], known_inputs.known_at(settings, join.dimension, when)
+        return as_then.intervals(rows.sparkSession, settings, contract, ids, when)
+
+    return as_of.joined(rows, metric, intervals_of)
 
 
 def _named_beside(settings: Settings, entry: MetricSource, stored: str | None, days: Collection[date]) -> dict[date, set[str]]:
     """The inputs of some Silver days of a further source, as a number names them; none if it was computed without the source."""
-    named = lineage.dimension_inputs(stored).get(entry.source)
+    named = further_inputs.parse(stored).get(entry.source)
     if named is None:
         return {day: set() for day in days}
     ids = input_sets.ids_of(settings, entry.source, named["inputs"])

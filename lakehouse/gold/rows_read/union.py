@@ -1,6 +1,6 @@
 """The rows of several sources as one table, with the metric's names of columns, and without what an earlier source has too.
 
-DataFrames in, a DataFrame out. Reading the rows belongs to ``restatement.metric_query`` and ``of_then``.
+DataFrames in, a DataFrame out. Reading the rows belongs to ``now`` and ``of_then``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.contracts.several_sources.fit import wider
 from lakehouse.delta.columns import silver_columns
-from lakehouse.dimensions.joins import as_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -23,24 +22,13 @@ if TYPE_CHECKING:
     from lakehouse.contracts.several_sources.metric_source import MetricSource
 
 
-def columns_read(metric: MetricContract, columns: Collection[str]) -> list[str]:
-    """The columns of Silver that the numbers of a metric may depend on, in their order.
-
-    :param columns: of the silver table of the (first) source.
-    """
-    read = {"event_date", *metric.grain, *metric.deduplicate_by, *as_of.columns_read(metric)}.union(
-        *(measure.columns_read(columns) for measure in metric.measures)
-    )
-    return [name for name in columns if name in read]
-
-
 def columns_of(metric: MetricContract, entry: MetricSource, columns: Collection[str]) -> list[str]:
     """The columns of a silver table that the numbers of a metric may depend on.
 
     :param columns: those of the table.
     """
     if not metric.sources:
-        return columns_read(metric, columns)
+        return metric.columns_read(columns)
     return list(dict.fromkeys(entry.column(name) for name in types_read(metric)))
 
 
@@ -60,7 +48,7 @@ def united(rows: Mapping[str, DataFrame], metric: MetricContract) -> DataFrame:
 def types_read(metric: MetricContract) -> dict[str, str]:
     """The columns that a metric with several sources reads, by the name that it has for them, with their Spark types."""
     types = dict(silver_columns(metric.source_contracts[metric.source]))
-    read = {name: {types[name]} for name in columns_read(metric, list(types))}
+    read = {name: {types[name]} for name in metric.columns_read(list(types))}
     for entry in metric.sources[1:]:
         theirs = dict(silver_columns(metric.source_contracts[entry.source]))
         for name, kinds in read.items():

@@ -105,10 +105,9 @@ def _followed_versions(settings: Settings, catalog: Catalog, table: LakeTable) -
         every = [served_version.daily(settings, catalog, metric) for metric in catalog.metrics_of(table.silver_of.dataset)]
         readers = [series for series in every if table.name in {entry.silver for entry in series.metric.read}]
         return {f"gold/{series.name}": _followed_of(settings, series, table.name) for series in readers}
-    if joins := [metric for metric in catalog.metrics.values() if _joined(table) in metric.dimensions]:
-        series_of = [served_version.daily(settings, catalog, metric) for metric in joins]
-        versions = {series: served_version.followed_further(settings, series).get(_joined(table), -1) for series in series_of}
-        return {f"gold/{series.name}": version for series, version in versions.items()}
+    if (dimension := table.intervals_of) is not None:
+        joining = [served_version.daily(settings, catalog, metric) for metric in catalog.metrics_joining(dimension)]
+        return {f"gold/{one.name}": served_version.followed_further(settings, one).get(dimension, -1) for one in joining}
     if table.series is None:
         return {}
     rollups = [rollup for rollup in table.series.rollups if not rollup.metric.is_derived]
@@ -133,11 +132,6 @@ def _followed_by_derived(settings: Settings, catalog: Catalog, table: LakeTable)
         for series in (daily, *daily.rollups)
     }
     return {reader: versions[f"{table}"] for reader, versions in followed.items() if f"{table}" in versions}
-
-
-def _joined(table: LakeTable) -> str:
-    """The dimension whose intervals a table holds; empty for other tables."""
-    return table.name.removesuffix("_intervals") if table.layer == "silver" and table.name.endswith("_intervals") else ""
 
 
 def _need(reader: str, commit: dict[str, object]) -> Need:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.contracts import ContractError, load_catalog
+from lakehouse.contracts import load_catalog
 from lakehouse.delta import provenance
+from lakehouse_tests.support.contract_mistakes import mistakes_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,13 +57,8 @@ measures: [{name: total, sql: sum(amount), type: long, additive: true}]
 
 
 def load(folder: Path, joins: str) -> list[str]:
-    for name, text in (("sales", SALES), ("customers", CUSTOMERS), ("areas", AREAS), ("spend", METRIC.replace("JOINS", joins))):
-        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
-    try:
-        load_catalog(folder, bundled=False)
-    except ContractError as error:
-        return [mistake.removeprefix(f"{folder}/") for mistake in error.mistakes]
-    return []
+    texts = {"sales": SALES, "customers": CUSTOMERS, "areas": AREAS, "spend": METRIC.replace("JOINS", joins)}
+    return mistakes_in(folder, texts)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from lakehouse.contracts import ContractError, load_catalog
 from lakehouse.delta import provenance
+from lakehouse_tests.support.contract_mistakes import mistakes_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,14 +63,7 @@ GOOD = "[web, {source: mobile, columns: {amount: total, store: shop}}]"
 
 
 def load(folder: Path, metric: str, log: str = LOG) -> list[str]:
-    files = {"web": WEB, "mobile": MOBILE, "log": log, "customers": CUSTOMERS, "revenue": metric}
-    for name, text in files.items():
-        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
-    try:
-        load_catalog(folder, bundled=False)
-    except ContractError as error:
-        return [mistake.removeprefix(f"{folder}/") for mistake in error.mistakes]
-    return []
+    return mistakes_in(folder, {"web": WEB, "mobile": MOBILE, "log": log, "customers": CUSTOMERS, "revenue": metric})
 
 
 def of_sources(sources: str, more: str = "") -> str:

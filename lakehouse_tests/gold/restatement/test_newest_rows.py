@@ -18,8 +18,8 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.reproduction import reproduce
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation
-from lakehouse.gold.restatement.metric_query import UnbuiltTableError
 from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.gold.rows_read.tables import UnbuiltTableError
 from lakehouse_tests.support.earlier_append import earlier_release
 from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import Lake, appended, content_id, csv_file, csv_line

@@ -1,11 +1,10 @@
-"""Which columns of Silver a metric reads. Its numbers are compared with plain models in the laws of ``restatement`` and here."""
+"""Which columns of Silver a metric reads. Its numbers are compared with plain models in the laws of ``restatement``."""
 
 from __future__ import annotations
 
 import pytest
 
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.gold.rows_read import union
 
 COLUMNS = ["event_date", "record_key", "region", "kwh", "price", "Quality"]
 
@@ -29,4 +28,4 @@ COLUMNS = ["event_date", "record_key", "region", "kwh", "price", "Quality"]
 def test_a_metric_reads_the_columns_that_its_expressions_name(sql: str, read: set[str]) -> None:
     measures = [{"name": "number", "sql": sql, "type": "bigint"}]
     metric = MetricContract.model_validate({"metric": "m", "source": "s", "grain": ["region"], "measures": measures})
-    assert set(union.columns_read(metric, COLUMNS)) == read
+    assert set(metric.columns_read(COLUMNS)) == read

@@ -1,0 +1,82 @@
+"""The silver rows that numbers are computed from now, with the present attributes of dimensions.
+
+DataFrames out, with the columns that the metric reads. Rows as earlier inputs gave them belong to ``of_then``, the query of a
+metric to ``restatement.metric_query``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakehouse import locations
+from lakehouse.contracts.series import source_days
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, silver_columns
+from lakehouse.dimensions.joins import as_of
+from lakehouse.gold.rows_read import tables, union
+from lakehouse.spark import dataframes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import date
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.several_sources.metric_source import MetricSource
+    from lakehouse.settings import Settings
+
+
+def silver_rows(
+    spark: SparkSession,
+    settings: Settings,
+    metric: MetricContract,
+    days: Collection[date],
+    instead: Mapping[str, DataFrame] | None = None,
+) -> DataFrame:
+    """The Silver rows that the numbers of ``days`` are computed from, with the columns that the metric reads.
+
+    Files of other days are not read.
+
+    :param instead: by silver table, rows that are taken in place of those that it holds.
+    """
+    others = instead or {}
+    rows = {
+        entry.silver: others[entry.silver] if entry.silver in others else rows_held(spark, settings, metric, entry, days)
+        for entry in metric.read
+    }
+    united = union.united(rows, metric)
+    if not metric.joins:
+        return united
+    facts = None if others else _few_facts(settings, metric, {"event_date": source_days(metric, days)})
+    return as_of.joined(united, metric, as_of.present(spark, settings, metric, facts))
+
+
+def rows_held(
+    spark: SparkSession, settings: Settings, metric: MetricContract, entry: MetricSource, days: Collection[date]
+) -> DataFrame:
+    """The rows that silver holds of one source for the numbers of ``days``, under its own names of columns."""
+    target = locations.silver_read_of(settings, entry)
+    table = table_io.open_table(target, settings.storage_options)
+    if table is None and metric.sources:  # the other sources may have rows
+        types = dict(silver_columns(metric.source_contracts[entry.source]))
+        names = union.columns_of(metric, entry, types)
+        return dataframes.local(spark, arrow_schema(tuple((name, types[name]) for name in names)).empty_table())
+    columns = [] if table is None else union.columns_of(metric, entry, [field.name for field in table.schema().fields])
+    return dataframes.scan(spark, settings, target, columns, {"event_date": source_days(metric, days)})
+
+
+def _few_facts(settings: Settings, metric: MetricContract, where: table_io.Where) -> pa.Table | None:
+    """The columns that joins are on of some silver rows; None if they are many."""
+    held = [(entry, table) for entry, table in tables.tables_read(settings, metric) if table is not None]
+    if not held or sum(table_io.rows_at_most(table, where) for _, table in held) > dataframes.FEW_ROWS:
+        return None
+    names = sorted({name for on in metric.joined_on for name in on})
+    parts = []
+    for entry, table in held:
+        columns = list(dict.fromkeys(entry.column(name) for name in names))
+        found = table_io.with_columns(table_io.read_version(table, columns, where), columns)
+        parts.append(pa.table([found[entry.column(name)] for name in names], names=names))
+    return pa.concat_tables(parts, promote_options="permissive")
