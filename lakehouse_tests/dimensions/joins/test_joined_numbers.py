@@ -176,3 +176,14 @@ def test_a_share_of_facts_without_a_match_beyond_the_tolerated_one_is_a_warning_
     assert outcomes()[TWO] == (True, 3, 0)
     lake.apply(lake.land([change("9", 1, "", op="delete")]))
     assert outcomes()[TWO] == (False, 3, 1)
+
+
+def test_a_dimension_that_is_joined_twice_is_counted_for_each_join(settings, spark) -> None:
+    [join] = BY_TIER["joins"]
+    home = {"dimension": "customers", "on": "customer", "columns": [{"region": "home"}], "max_unmatched": 0.4}
+    lake = history(settings, spark, joins=[{**join, "max_unmatched": 0.4}, home])
+    [metric] = lake.metrics
+    lake.apply(lake.land([fact("e", 1.5, "9")]))
+    results = reconciliation.check_published(lake.settings, Series(metric), [TWO])
+    [matched] = [result for result in results if result.check == matches.FACTS_MATCHED]
+    assert (matched.passed, matched.numbers) == (True, {"facts": 3, "customers_unmatched": 1})
