@@ -101,7 +101,7 @@ def test_its_rows_stay_those_of_its_inputs_whatever_comes_later(settings, spark)
         inputs = input_sets.ids_of(settings, "events", named.find(settings, "events", text).inputs)
         day = date(2024, 2, 1)
         found = reproduce.from_inputs(
-            settings, lake.catalog, METRICS[0], [day], inputs, lambda: spark, dimensions_at=settings.clock()
+            settings, lake.catalog, METRICS[0], [day], inputs, lambda: spark, others_at=settings.clock()
         )
         return found[day]["total"].to_pylist()
 

@@ -10,7 +10,7 @@ import pytest
 from lakehouse.gold.publication.attribute_changes import words
 from lakehouse_tests.support.joined_lake import CUSTOMERS, metric
 
-SPEND = metric().with_dimensions({"customers": CUSTOMERS})
+SPEND = metric().with_contracts({"customers": CUSTOMERS})
 FIFTH = date(2024, 11, 5)
 
 
@@ -29,7 +29,7 @@ def change(key: str = "17", *days: str, **changes: Any) -> dict[str, Any]:
 
 
 def in_words(*changes: dict[str, Any], in_all: int = 0, day: date = FIFTH, **of_metric: Any) -> str | None:
-    spend = metric(**of_metric).with_dimensions({"customers": CUSTOMERS}) if of_metric else SPEND
+    spend = metric(**of_metric).with_contracts({"customers": CUSTOMERS}) if of_metric else SPEND
     return words({"in_all": in_all or len(changes), "first": [*changes]}, spend, [day])
 
 
