@@ -52,6 +52,10 @@ class Catalog:
         """The metrics that are made of those of a source, directly or not; each after its inputs."""
         return resolution.downstream(self.metrics, [metric.name for metric in self.metrics_of(source)])
 
+    def metrics_from(self, source: str) -> list[MetricContract]:
+        """The metrics that read a source, and those that are made of them."""
+        return [*self.metrics_of(source), *self.derived_of(source)]
+
     def metrics_joining(self, dimension: str) -> list[MetricContract]:
         """The metrics that join a dimension."""
         return [metric for metric in self.metrics.values() if dimension in metric.dimensions]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from lakehouse.delta import table_io
 from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,9 +87,7 @@ def demo_environment(home: Path) -> dict[str, str]:
 @contextmanager
 def served(home: Path) -> Iterator[str]:
     """``lakehouse serve`` as a process of its own."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     environment = os.environ | {"LAKEHOUSE_ROOT": str(home / "lake"), **demo_environment(home)}
     command = [sys.executable, "-m", "lakehouse", "serve", "--port", f"{port}"]
     with (home / "serve.log").open("w") as log:

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,8 @@ import urllib.request
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from lakehouse_tests.support.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,9 +33,7 @@ class Deployment:
         self.home = folder / "dagster_home"
         self.home.mkdir(parents=True)
         shutil.copy(CHECKOUT / "dagster_home" / "dagster.yaml", self.home)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.environment = os.environ | {
             "DAGSTER_HOME": str(self.home),
             "LAKEHOUSE_ROOT": str(self.root),

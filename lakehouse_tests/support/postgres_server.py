@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from lakehouse_tests.support.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,9 +35,7 @@ needs_postgres = pytest.mark.skipif(programs() is None, reason="Postgres is not 
 def postgres_server(folder: Path) -> Iterator[str]:
     """The address of the server's database ``dagster``, until the block ends."""
     folder.mkdir()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     owner = "postgres" if os.geteuid() == 0 else None  # the server refuses to run as root
     if owner is not None:
         shutil.chown(folder, owner)

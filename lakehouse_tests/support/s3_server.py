@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyarrow import fs
 from tenacity import retry, stop_after_delay, wait_fixed
+
+from lakehouse_tests.support.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,13 +48,6 @@ class Store:
     def put(self, name: str, content: bytes) -> None:
         with self.files().open_output_stream(f"{BUCKET}/{name}") as stream:
             stream.write(content)
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyspark
 from tenacity import retry, retry_if_result, stop_after_delay, wait_fixed
 
-from lakehouse_tests.support.s3_server import free_port
+from lakehouse_tests.support.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

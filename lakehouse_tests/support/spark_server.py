@@ -6,11 +6,11 @@ A run that starts its own Spark needs ten seconds of two cores for that. Tests o
 from __future__ import annotations
 
 import json
-import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.free_port import free_port
 
 if TYPE_CHECKING:
     import subprocess
@@ -23,9 +23,7 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.address = f"sc://127.0.0.1:{self.port}"
         self.state_file = folder / "state" / "lakehouse" / "spark.json"
         #: With these settings a process uses the server while it answers, and a Spark of its own before.

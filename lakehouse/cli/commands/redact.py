@@ -25,7 +25,7 @@ def redact(
 
     settings, catalog = catalog_with(source)
     names = [name.strip() for name in fields.split(",") if name.strip()]
-    metrics = [*catalog.metrics_of(source), *catalog.derived_of(source)]
+    metrics = catalog.metrics_from(source)
     redact_fields(settings, catalog.sources[source], key, names, by=by, reason=reason, metrics=metrics)
     out.print(f"{', '.join(names)} of {key} are masked from now on.", soft_wrap=True)
     out.print(

@@ -127,7 +127,7 @@ def reject(settings: Settings, source: str, correction_id: str, by: str, reason:
 def approvals_needed(settings: Settings, catalog: Catalog, source: str, days: Collection[date]) -> int:
     """How many people have to agree to a change of some event days: more than one only where a final number would change."""
     needed = [1]
-    for metric in [*catalog.metrics_of(source), *catalog.derived_of(source)]:
+    for metric in catalog.metrics_from(source):
         daily = served_version.daily(settings, catalog, metric)
         if metric.publication.approvals <= max(needed):
             continue

@@ -107,7 +107,7 @@ async def _follows(cache: PublishedCache, contract: SourceContract, row: RowId, 
     """How far a decision has been carried out: event days pending in Silver, metrics not restated yet, and the numbers."""
     source, days = contract.dataset, set(decision.touched_days)
     pending = await run_in_threadpool(pending_changes.read, cache.settings, cache.catalog, source, TableCache(), None)
-    metrics = [*cache.catalog.metrics_of(source), *cache.catalog.derived_of(source)]
+    metrics = cache.catalog.metrics_from(source)
     numbers, stale = [], []
     for metric in metrics:
         published = await cache.published(metric)

@@ -54,7 +54,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
     async def source(request: Request, name: SourceName, wanted: Annotated[SourcePageParameters, Query()]) -> Response:
         contract, observed = cache.source(name), await cache.observed(name)
         values = await run_in_threadpool(page_values, observed, cache.settings.clock(), wanted.days)
-        metrics = [*cache.catalog.metrics_of(name), *cache.catalog.derived_of(name)]
+        metrics = cache.catalog.metrics_from(name)
         about: dict[str, Any] = {"metrics": sorted(metric.name for metric in metrics), "choices": _CHOICES}
         about |= {"source": contract.dataset, "contract": contract, "days": wanted.days, "listed": _LISTED}
         return respond(request, "source", "sources", about | values)
