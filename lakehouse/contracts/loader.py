@@ -17,6 +17,7 @@ from lakehouse.contracts.joins import fit as of_joins
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.several_sources import fit as of_several_sources
 from lakehouse.contracts.source import SourceContract
+from lakehouse.contracts.windows import event_window
 from lakehouse.contracts.yaml_files import yaml_file
 from lakehouse.contracts.yaml_files.yaml_file import ContractError
 
@@ -186,6 +187,9 @@ def completed(metric: MetricContract, sources: Mapping[str, SourceContract]) -> 
     if metric.publication.timezone is None:
         publication = metric.publication.model_copy(update={"timezone": source.clocks.timezone})
         metric = metric.model_copy(update={"publication": publication})
+    if metric.event_window:
+        window = metric.event_window.model_copy(update={"timezone": source.clocks.timezone})
+        metric = metric.model_copy(update={"window": window})
     if metric.sources:
         entries = [
             entry.model_copy(
@@ -202,6 +206,7 @@ def _misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> I
     yield from of_several_sources.misfits(metric, sources)
     if metric.source in sources:
         yield from of_joins.misfits(metric, sources)
+        yield from event_window.misfits(metric, sources)
 
 
 def _never_append(metric: MetricContract, sources: Mapping[str, SourceContract]) -> bool:

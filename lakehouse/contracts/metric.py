@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from datetime import date  # noqa: TC003 (pydantic reads it)
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, PrivateAttr, model_validator
+from pydantic import AliasChoices, Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from lakehouse.contracts.alerts import MetricAlerts, misfits
 from lakehouse.contracts.base import Documented, Name, SparkType, Strict
@@ -20,6 +20,8 @@ from lakehouse.contracts.publication import FinalNeeds, PublicationRules
 from lakehouse.contracts.published_columns import RESERVED
 from lakehouse.contracts.several_sources import metric_source
 from lakehouse.contracts.several_sources.metric_source import MetricSource
+from lakehouse.contracts.windows import event_window
+from lakehouse.contracts.windows.event_window import EventWindow
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -30,6 +32,13 @@ _EXACT = ("int", "bigint", "decimal")
 #: A star that stands for rows, and one that stands for columns; any other multiplies.
 _COUNT_OF_ROWS = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 _ALL_COLUMNS = re.compile(r"(?:[(,.]|\bdistinct|\ball)\s*\*", re.IGNORECASE)
+
+
+#: A number of days, or windows of event time; a mistake is reported for the one that is meant.
+Window = Annotated[
+    Annotated[int, Field(ge=1, le=366), Tag("(days)")] | Annotated[EventWindow, Tag("(windows)")],
+    Discriminator(lambda value: "(windows)" if isinstance(value, (dict, EventWindow)) else "(days)"),
+]
 
 
 class Measure(Strict):
@@ -92,7 +101,9 @@ class MetricContract(Documented):
         None,
         description="Of a source under 'append': whether each key counts once, by its newest row (the default), or every row.",
     )
-    window: int = Field(1, ge=1, le=366, description="How many days, the last one included, a day's number covers.")
+    window: Window = Field(
+        1, description="How many days, the last one included, a day's number covers; or windows of event time within a day."
+    )
     publication: PublicationRules = Field(default_factory=PublicationRules)
     checks: GoldChecks = Field(default_factory=GoldChecks)
     alerts: MetricAlerts = Field(default_factory=MetricAlerts)
@@ -140,6 +151,21 @@ class MetricContract(Documented):
         return self.sources or ([] if self.is_derived else [MetricSource(source=self.source, rows=self.rows)])
 
     @property
+    def event_window(self) -> EventWindow | None:
+        """The windows of event time that a day is divided into; None if a number covers whole days."""
+        return self.window if isinstance(self.window, EventWindow) else None
+
+    @property
+    def trailing_days(self) -> int:
+        """How many days a day's number covers, the last one included."""
+        return self.window if isinstance(self.window, int) else 1
+
+    @property
+    def counts_each_row_once(self) -> bool:
+        """Whether a row belongs to one number only."""
+        return self.trailing_days == 1 and not (self.event_window and self.event_window.is_sliding)
+
+    @property
     def joined_on(self) -> list[tuple[str, ...]]:
         """The columns of silver that joins are on, together those of each, each list once."""
         own = [tuple(join.on) for join in self.joins if brought_by(self.joins, join) is None]
@@ -151,7 +177,7 @@ class MetricContract(Documented):
         :param columns: of the silver table of the (first) source.
         """
         read = {"event_date", *self.grain, *self.deduplicate_by, *(name for on in self.joined_on for name in on)}
-        read |= {"event_ts"} if self.joins else set()  # a fact is joined as of its event time
+        read |= {"event_ts"} if self.joins or self.event_window else set()  # a fact is joined as of its event time
         read = read.union(*(measure.columns_read(columns) for measure in self.measures))
         return [name for name in columns if name in read]
 
@@ -183,7 +209,7 @@ class MetricContract(Documented):
     @model_validator(mode="before")
     @classmethod
     def _first_source(cls, content: Any) -> Any:
-        return metric_source.with_first_source(content)
+        return event_window.with_start_in_grain(metric_source.with_first_source(content))
 
     @model_validator(mode="after")
     def _consistent(self) -> MetricContract:
@@ -212,8 +238,8 @@ class MetricContract(Documented):
                 "give a decimal or an integer type, or restate"
             )
             raise ValueError(msg)
-        if self.publication.rollups and self.window > 1:
-            msg = "publication.rollups: a metric over a trailing window has none; give it another metric without a window"
+        if self.publication.rollups and self.window != 1:
+            msg = "publication.rollups: a metric with a window has none; give it another metric without a window"
             raise ValueError(msg)
         return self
 
@@ -225,7 +251,7 @@ class MetricContract(Documented):
         mistakes = {
             f"from: name each metric once: {', '.join(twice)}": twice,
             f"from: {', '.join(in_grain)} is also a column of the grain; an expression could not tell them apart": in_grain,
-            "window: a derived metric has none; give one to its inputs": self.window > 1,
+            "window: a derived metric has none; give one to its inputs": self.window != 1,
             "rows: a derived metric reads no rows of a source; leave the key out": self.rows,
             "publication.after_close: a derived number changes with its inputs; let these 'adjust', and leave the key out here": (
                 terms.after_close == "adjust"

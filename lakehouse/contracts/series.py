@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakehouse.calendar.days import reach_back
+from lakehouse.calendar.days import reach_ahead, reach_back
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.checks import GoldChecks
 
@@ -87,4 +87,14 @@ def source_read(metric: MetricContract, contract: SourceContract) -> SourceContr
 
 def source_days(metric: MetricContract, days: Collection[date]) -> list[date]:
     """The Silver days that the numbers of ``days`` are computed from."""
-    return sorted(reach_back(days, metric.window))
+    return sorted(reach_back(days, metric.trailing_days) | reach_ahead(days, _days_begun(metric)))
+
+
+def days_reached(metric: MetricContract, days: Collection[date]) -> set[date]:
+    """The days whose numbers are computed from one of some Silver days."""
+    return reach_ahead(days, metric.trailing_days) | reach_back(days, _days_begun(metric))
+
+
+def _days_begun(metric: MetricContract) -> int:
+    """On how many days a window may have begun that covers a row: windows that overlap reach over midnight."""
+    return 2 if metric.event_window and metric.event_window.is_sliding else 1

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakehouse import locations
-from lakehouse.calendar.days import reach_ahead
+from lakehouse.contracts.series import days_reached
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import State
@@ -97,19 +97,19 @@ class PublicationCause:
         published = _periods_in(entries, starts)
         for table in (entry.silver for entry in daily.metric.read):
             for version, event_date in self.silver_changes.get(table, ()):
-                changed = reach_ahead({event_date}, daily.metric.window) & set(starts)
+                changed = days_reached(daily.metric, {event_date}) & set(starts)
                 published |= published_through(settings, daily, version, changed, table)
         for entry in publications.of(settings, daily.name) if self.dimension_changes else ():
             for change in entry.dimension_changes.get("first", ()):
                 if (change["dimension"], change["key"], change["from"]) in self.dimension_changes:
-                    concerned = reach_ahead(set(map(date.fromisoformat, change["days"])), daily.metric.window)
+                    concerned = days_reached(daily.metric, set(map(date.fromisoformat, change["days"])))
                     published |= _periods_in([entry], concerned & set(starts))
         return published
 
 
 def affected(settings: Settings, daily: Series, days: Collection[date]) -> list[Affected]:
     """The periods of a metric, days and longer ones, that a change of some Silver days affects."""
-    starts = reach_ahead(days, daily.metric.window)
+    starts = days_reached(daily.metric, days)
     if not starts:
         return []
     periods = _PublishedPeriods(settings, daily, starts).affected()
@@ -125,7 +125,7 @@ def published_because(
     settings: Settings, daily: Series, days: Collection[date], cause: PublicationCause
 ) -> list[PublishedRevision]:
     """The revisions of a metric, of days and longer periods, that a change of some Silver days caused."""
-    starts = reach_ahead(days, daily.metric.window)
+    starts = days_reached(daily.metric, days)
     published = cause.published(settings, daily, starts) if starts else set()
     if not published:
         return []

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
-from lakehouse.calendar.days import reach_ahead
-from lakehouse.contracts.series import Series
+from lakehouse.contracts.series import Series, days_reached
 from lakehouse.delta import change_feed, commit_log, table_io
 from lakehouse.delta.columns import content_columns
 from lakehouse.gold.numbers import served_version
@@ -72,7 +71,7 @@ def silver_life(
             (series.name, start, entry.as_of)
             for series, entries in followed
             for entry in _following(series, entries, contract.silver_table, version)
-            for start in sorted(reach_ahead({day}, series.metric.window) & set(entry.days))
+            for start in sorted(days_reached(series.metric, {day}) & set(entry.days))
         ]
         result.append(SilverChange(version, state["when"], change, day, published))
     return result, oldest

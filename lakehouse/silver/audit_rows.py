@@ -16,8 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.calendar.days import reach_ahead
-from lakehouse.contracts.series import Series
+from lakehouse.contracts.series import Series, days_reached
 from lakehouse.delta.change_feed import NO_CONTENT
 from lakehouse.json_texts import json_text, json_texts
 from lakehouse.silver import audit_log, first_load
@@ -82,7 +81,7 @@ class AuditedCommit:
         """The published numbers that a change of some days may affect: those whose window covers them, and their roll-ups."""
         numbers = []
         for daily in map(Series, self.metrics):
-            affected = sorted(reach_ahead(days, daily.metric.window))
+            affected = sorted(days_reached(daily.metric, days))
             for series in (daily, *daily.rollups):
                 numbers += [f"{series.name}@{name}" for name in dict.fromkeys(series.period(day).name for day in affected)]
         return json.dumps(numbers)

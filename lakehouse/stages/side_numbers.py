@@ -13,8 +13,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from lakehouse import locations
-from lakehouse.calendar.days import reach_ahead
-from lakehouse.contracts.series import source_days
+from lakehouse.contracts.series import days_reached, source_days
 from lakehouse.gold.numbers import history, lifecycle, published_table
 from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.gold.numbers.lifecycle import State
@@ -64,7 +63,7 @@ def changes(
     :param staged_rows: its rows in the stage on ``changed_days``.
     """
     today = lifecycle.today(settings.clock(), daily.metric.publication)
-    reached = sorted(reach_ahead(changed_days, daily.metric.window))
+    reached = sorted(days_reached(daily.metric, changed_days))
     days = [day for day in reached if lifecycle.may_be_published(day, today, daily.metric.publication)]
     before = write_audit_publish.read(settings, daily, days, to_publish=False)
     numbers = _computed(spark, settings, daily, silver, staged_rows, changed_days, days)

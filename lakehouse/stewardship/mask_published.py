@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.calendar.days import reach_ahead
-from lakehouse.contracts.series import Series, source_days
+from lakehouse.contracts.series import Series, days_reached, source_days
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.dispositions import judgement_history
 from lakehouse.dispositions.readings import in_force
@@ -56,7 +55,7 @@ def mask(
         values = {name: found[field] for name, field in hidden.items()}
         if any(values.values()):
             daily = Series(metric)
-            affected = reach_ahead(days, metric.window)
+            affected = days_reached(metric, days)
             for series in (daily, *daily.rollups):
                 masked += _mask_series(settings, contract, series, key, values, affected)
     return masked

@@ -126,6 +126,7 @@ class UnitedLake:
     sources: dict[str, SourceContract] = field(default_factory=lambda: {name: source(name) for name in COLUMNS})
     rows: dict[tuple[str, str], Order] = field(default_factory=dict)
     delivered: int = 0
+    arrives: date = ARRIVES
 
     def __post_init__(self) -> None:
         self.metrics = [completed(definition, self.sources) for definition in self.metrics]
@@ -154,7 +155,7 @@ class UnitedLake:
 
     def update(self, name: str) -> None:
         """Bring bronze and silver of a source up to date."""
-        Ingest(self.settings, self.sources[name], self.session, "run").day(ARRIVES)
+        Ingest(self.settings, self.sources[name], self.session, "run").day(self.arrives)
         waiting = applied_inputs.pending(self.settings, name)
         if waiting:
             read = self.catalog.metrics_of(name)

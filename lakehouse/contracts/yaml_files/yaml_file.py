@@ -112,13 +112,14 @@ def line_of(tree: yaml.Node | None, location: tuple[int | str, ...]) -> int:
 def in_file(tree: yaml.Node | None, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
     """A location without the words by which pydantic tells the forms of a section apart, such as its ``strategy``.
 
-    These words are values in the file, not keys.
+    These words are values in the file, or stand in parentheses; they are no keys.
     """
     node, steps = tree, list[int | str]()
     for place, step in enumerate(location):
         values = {key.value: value for key, value in node.value} if isinstance(node, yaml.MappingNode) else {}
         is_value = any(isinstance(value, yaml.ScalarNode) and value.value == step for value in values.values())
-        if is_value and step not in values and place < len(location) - 1:
+        is_form = isinstance(step, str) and step.startswith("(")
+        if is_form or (is_value and step not in values and place < len(location) - 1):
             continue
         steps.append(step)
         if isinstance(node, yaml.SequenceNode):

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.calendar.days import reach_ahead
 from lakehouse.contracts.published_columns import PUBLISHED, ColumnType
+from lakehouse.contracts.series import days_reached
 from lakehouse.delta import table_io
 from lakehouse.delta.delta_rs_internals import listed_files
 from lakehouse.gold.numbers.lifecycle import PublishedState, State
@@ -111,7 +111,7 @@ def days_in_silver(settings: Settings, daily: Series) -> set[date]:
     """The days of a metric whose window covers rows of one of its silver tables."""
     paths = locations.every_silver_read(settings, daily.metric).values()
     in_silver = set().union(*(partitions(settings, path, "event_date") for path in paths))
-    return reach_ahead(in_silver, daily.metric.window)
+    return days_reached(daily.metric, in_silver)
 
 
 def published_by_all(settings: Settings, derived: Series) -> set[date]:

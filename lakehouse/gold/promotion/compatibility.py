@@ -9,8 +9,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.calendar import days as calendar_days
 from lakehouse.contracts.checks import GoldChecks
+from lakehouse.contracts.series import days_reached
 from lakehouse.delta import change_feed, table_io
 from lakehouse.gold.publication import candidates, reverted_periods, write_audit_publish
 from lakehouse.gold.publication import checks as publication_checks
@@ -114,7 +114,7 @@ def _stale(settings: Settings, numbers: Mapping[date, PublishedNumber], later: S
         except change_feed.ForgottenFeedError:
             stale |= starts  # whether they changed is no longer known
             continue
-        stale |= starts & calendar_days.reach_ahead(changed, later.metric.window)
+        stale |= starts & days_reached(later.metric, changed)
     return sorted(stale)
 
 
@@ -215,7 +215,8 @@ def changed_logic(shown: MetricContract, to: MetricContract) -> list[str]:
         f"{name} was {old[name].sql} and is {new[name].sql}" for name in new if name in old and old[name].sql != new[name].sql
     ]
     if shown.window != to.window:
-        sentences.append(f"a day's number covers {to.window} days, and covered {shown.window}")
+        covers, covered = (terms.event_window or f"{terms.window} days" for terms in (to, shown))
+        sentences.append(f"a day's number covers {covers}, and covered {covered}")
     return sentences
 
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.periods import Kind
-from lakehouse.contracts.series import source_days
+from lakehouse.contracts.series import days_reached, source_days
 from lakehouse.dimensions.keys import dimension_keys
 from lakehouse.ledger import publications, redactions
 from lakehouse.text import format_moment
@@ -58,7 +57,7 @@ def of_key(settings: Settings, series: Series, dimension: str, key: str) -> Iter
     for publication in publications.of(settings, series.name):
         for change in recorded(settings, publication).get("first", ()):
             if (change["dimension"], change["key"]) == (dimension, key):
-                concerned = reach_ahead({date.fromisoformat(day) for day in change["days"]}, series.metric.window)
+                concerned = days_reached(series.metric, {date.fromisoformat(day) for day in change["days"]})
                 days = sorted(day for day in concerned if f"{day}" in publication.published)
                 yield PublishedChange(series.name, _sentence(change, series.metric), days, publication.recorded_at)
 

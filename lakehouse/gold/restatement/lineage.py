@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
@@ -181,15 +181,18 @@ def trigger(settings: Settings, contract: SourceContract, first: int, last: int)
 
 
 def count_silver_rows(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, int]:
-    """How many Silver rows the number of each day covers, taken from the logs; of several sources, without duplicates."""
+    """How many Silver rows the number of each day covers, taken from the logs; of several sources, without duplicates.
+
+    None are counted for windows that overlap: how many of them a row lies in, the logs do not tell.
+    """
     held = [table for _, table in tables.tables_read(settings, metric) if table is not None]
-    if not held or not days:
+    if not held or not days or (metric.event_window and metric.event_window.is_sliding):
         return {}
     counts: Counter[date] = Counter()
     for table in held:
         counts.update(data_files.rows_by_partition(table))
     counts.subtract(duplicates.count(settings, metric, source_days(metric, days)))
-    return {day: sum(counts[day - timedelta(days=back)] for back in range(metric.window)) for day in days}
+    return {day: sum(counts[covered] for covered in source_days(metric, [day])) for day in days}
 
 
 def known_through(sources: Collection[SilverInputs], days: Collection[date]) -> date | None:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
-from lakehouse.gold.rows_read import now, tables
+from lakehouse.gold.rows_read import now, tables, windows
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark import dataframes, stages
 from lakehouse.spark.session import sized_for
@@ -34,8 +34,10 @@ def compute(rows: DataFrame, metric: MetricContract, days: Collection[date], gra
     :param rows: silver rows, at least of the days that the window covers, with the attributes that the metric's joins bring.
     :param grain: another grain than the contract's.
     """
-    if metric.window > 1:
-        covered = F.explode(F.sequence("event_date", F.date_add("event_date", metric.window - 1)))
+    if metric.event_window:
+        rows = windows.assigned(rows, metric.event_window)
+    if metric.trailing_days > 1:
+        covered = F.explode(F.sequence("event_date", F.date_add("event_date", metric.trailing_days - 1)))
         rows = rows.withColumn("_day", covered).drop("event_date").withColumnRenamed("_day", "event_date")
     measures = [F.expr(f"cast(({measure.sql}) as {measure.type})").alias(measure.name) for measure in metric.measures]
     by = ["event_date", *(metric.grain if grain is None else grain)]
@@ -72,6 +74,7 @@ def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Peri
 def nothing(spark: SparkSession, settings: Settings, metric: MetricContract) -> pa.Table:
     """The number of a day without rows: one row without a grain, which distinguishes an emptied day from a missing one."""
     rows = now.silver_rows(spark, settings, metric, []).where("false")
+    rows = windows.assigned(rows, metric.event_window) if metric.event_window else rows
     measures = [F.expr(f"cast(({measure.sql}) as {measure.type})").alias(measure.name) for measure in metric.measures]
     empty = rows.agg(*measures, F.count(F.lit(1)).alias("row_count")).toArrow()
     grain = rows.select(*metric.grain).toArrow().schema if metric.grain else pa.schema([])

@@ -12,8 +12,8 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.series import days_reached
 from lakehouse.delta import change_feed, commit_log, table_io
 from lakehouse.dimensions.joins import changed_facts
 from lakehouse.dimensions.joins.changed_facts import ChangedFacts
@@ -130,7 +130,7 @@ def _with_silver(
     elif table is not None and since <= version:
         try:
             changed = changed_days.since(table, since)
-            starts = reach_ahead(changed.causes, series.metric.window)
+            starts = days_reached(series.metric, changed.causes)
         except change_feed.ForgottenFeedError:
             starts = published_table.known_days(settings, series)
     both = ChangedDays(pending.causes, pending.keys) + changed
@@ -170,7 +170,7 @@ def _with_changed_facts(settings: Settings, series: Series, pending: PendingRest
         day: list(dict.fromkeys([*pending.keys.get(day, ()), *changed.keys.get(day, ())]))[: changed_days.SAMPLE]
         for day in causes
     }
-    starts = pending.starts | reach_ahead(changed.rows, series.metric.window)
+    starts = pending.starts | days_reached(series.metric, changed.rows)
     return replace(pending, starts=starts, causes=dict(sorted(causes.items())), keys=keys, changed_facts=changed)
 
 

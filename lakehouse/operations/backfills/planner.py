@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
-from lakehouse.calendar.days import reach_ahead
-from lakehouse.contracts.series import source_days
+from lakehouse.contracts.series import days_reached, source_days
 from lakehouse.delta import data_files, provenance, table_io
 from lakehouse.dispositions import claims
 from lakehouse.errors import LakehouseError
@@ -175,7 +174,7 @@ def _of_metric(settings: Settings, catalog: Catalog, request: BackfillRequest) -
     if request.where is not None:
         wanted = entity_scope.parse(catalog.sources[metric.source], request.where)
         with_rows = entity_scope.days_in_silver(settings, metric.source, wanted, source_days(metric, days))
-        days &= reach_ahead(with_rows, metric.window)
+        days &= days_reached(metric, with_rows)
         rows_of_entity = sum(with_rows.values())
     affected = affected_periods.affected(settings, daily, days)
     planned = [period for period in affected if period.series != daily.name or period.start in days]

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.bronze import checks as bronze_checks
-from lakehouse.calendar.days import reach_ahead
+from lakehouse.contracts.series import days_reached
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import served_version
@@ -97,7 +97,7 @@ def touched(settings: Settings, plan: BackfillPlan) -> list[date]:
 def _days_of(settings: Settings, plan: BackfillPlan, daily: Series) -> list[date]:
     """The days of a metric that belong to the plan: others may be pending for later or unrelated changes."""
     if plan.metric is None:
-        return sorted(reach_ahead(touched(settings, plan), daily.metric.window))
+        return sorted(days_reached(daily.metric, touched(settings, plan)))
     return sorted({day for wave in plan.waves if wave.layer is Layer.GOLD for day in wave.partitions})
 
 

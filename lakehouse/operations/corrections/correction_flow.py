@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.calendar.days import reach_ahead
+from lakehouse.contracts.series import days_reached
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import State
@@ -131,7 +131,7 @@ def approvals_needed(settings: Settings, catalog: Catalog, source: str, days: Co
         daily = served_version.daily(settings, catalog, metric)
         if metric.publication.approvals <= max(needed):
             continue
-        where = {daily.by: sorted(reach_ahead(days, metric.window)), "is_latest": [True]}
+        where = {daily.by: sorted(days_reached(metric, days)), "is_latest": [True]}
         found = table_io.read(locations.gold(settings, daily), ["state"], where, settings.storage_options)
         if found is not None and pc.any(pc.equal(found["state"], State.FINAL.value)).as_py():
             needed.append(metric.publication.approvals)

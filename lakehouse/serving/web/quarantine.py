@@ -10,7 +10,7 @@ from fastapi import Path, Query, Request, Response
 from pydantic import Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from lakehouse.calendar.days import reach_ahead
+from lakehouse.contracts.series import days_reached
 from lakehouse.delta.table_cache import TableCache
 from lakehouse.ledger import decisions
 from lakehouse.ledger.row_ids import format_row_id, parse_row_id, row_id_of
@@ -111,7 +111,7 @@ async def _follows(cache: PublishedCache, contract: SourceContract, row: RowId, 
     numbers, stale = [], []
     for metric in metrics:
         published = await cache.published(metric)
-        starts = sorted(reach_ahead(days, published.series.metric.window))
+        starts = sorted(days_reached(published.series.metric, days))
         if pending.affects(published.series.name, starts):
             stale.append(metric.name)
         numbers += [

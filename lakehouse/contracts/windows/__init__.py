@@ -1,0 +1,1 @@
+"""Windows shorter than a day, in the contract of a metric."""

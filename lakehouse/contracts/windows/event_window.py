@@ -1,0 +1,92 @@
+"""The window of event time that each number of a metric covers: tumbling or sliding, aligned at the midnights of its zone.
+
+Belongs here: sizes, alignment, and what a window demands of the source. Which windows a row lies in is computed in
+``gold.rows_read.windows``, how they are named is defined in ``calendar.windows``.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, model_validator
+
+from lakehouse.contracts.base import Strict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+
+#: The column of the grain that holds a window's first moment, in UTC.
+WINDOW_START = "window_start"
+_MINUTE, _DAY = timedelta(minutes=1), timedelta(days=1)
+#: On the day of a clock change a day has 23 hours: a longer window could begin two days before an event.
+_LONGEST_SLIDING = timedelta(hours=23)
+
+
+class EventWindow(Strict):
+    """Windows ``[start, start + size)``, one starting at every midnight and ``every`` so much time after it.
+
+    They are counted in elapsed time from midnight: a day with a clock change has 23 or 25 windows of an hour. A tumbling window
+    ends at the next midnight at the latest.
+    """
+
+    size: timedelta = Field(gt=timedelta(0), le=_DAY, description="The length of a window, such as PT1H; at most a day.")
+    every: timedelta | None = Field(
+        None, gt=timedelta(0), description="A window starts so much after the one before; default: size, so that none overlap."
+    )
+    timezone: str | None = Field(
+        None, description="The zone whose midnights windows are aligned at: that of the source's event days, set on loading."
+    )
+
+    @property
+    def step(self) -> timedelta:
+        """The time from the start of a window to that of the next."""
+        return self.every or self.size
+
+    @property
+    def is_sliding(self) -> bool:
+        """Whether windows overlap, so that a row lies in several, some of which may have begun on the day before."""
+        return self.step < self.size
+
+    def __str__(self) -> str:
+        each = f", one every {self.step}" if self.is_sliding else ""
+        return f"windows of {self.size}{each}"
+
+    @model_validator(mode="after")
+    def _aligned(self) -> EventWindow:
+        if self.size % _MINUTE or self.step % _MINUTE:
+            msg = "size and every are whole minutes, such as PT15M or PT1H"
+            raise ValueError(msg)
+        if _DAY % self.step:
+            msg = f"a day is no multiple of {self.step}: windows could not be aligned at midnight; take PT1H, PT15M, ..."
+            raise ValueError(msg)
+        if self.step > self.size:
+            msg = f"every: {self.step} is longer than the size, {self.size}: rows between two windows would not count"
+            raise ValueError(msg)
+        if self.is_sliding and self.size > _LONGEST_SLIDING:
+            msg = f"size: a window that overlaps others is at most {_LONGEST_SLIDING} long"
+            raise ValueError(msg)
+        return self
+
+
+def with_start_in_grain(content: Any) -> Any:
+    """The content of a metric's file with the start of its windows as the first column of the grain, if it has windows."""
+    if not isinstance(content, dict) or not isinstance(content.get("window"), (dict, EventWindow)):
+        return content
+    grain = content.get("grain") or []
+    if not isinstance(grain, list) or WINDOW_START in grain:
+        return content
+    return {**content, "grain": [WINDOW_START, *grain]}
+
+
+def misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> Iterator[tuple[tuple[int | str, ...], str]]:
+    """What does not fit between a metric with windows and its source: where in the metric's file, and what to do."""
+    if metric.event_window is None:
+        return
+    zone, own = sources[metric.source].clocks.timezone, metric.event_window.timezone
+    if own not in (None, zone):
+        text = f"the event days of {metric.source} are those of {zone}; leave the key out, or give the source another zone"
+        yield ("window", "timezone"), text

@@ -1,0 +1,66 @@
+"""The windows of event time that rows lie in, as Spark expressions.
+
+A DataFrame in, a DataFrame out with a row for each window that a row lies in. A day is ``[midnight, next midnight)`` in the
+zone of the window, so that hours of a day with a clock change are 23 or 25. What windows there are is defined in
+``contracts.windows``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse.contracts.windows.event_window import WINDOW_START
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from pyspark.sql import Column, DataFrame
+
+    from lakehouse.contracts.windows.event_window import EventWindow
+
+_WINDOWS = "_windows"
+
+
+def assigned(rows: DataFrame, window: EventWindow) -> DataFrame:
+    """Rows with the first moment of their window in ``window_start``, and in ``event_date`` the day on which it begins.
+
+    A row without an event time lies in no window: it stays, once, with NULL.
+
+    :param rows: with ``event_date`` and ``event_ts``.
+    """
+    if not window.is_sliding:
+        start = _midnight("event_date", window)
+        passed = F.unix_micros("event_ts") - start
+        return rows.withColumn(WINDOW_START, F.timestamp_micros(start + passed - passed % _micros(window.step)))
+    before = F.date_sub("event_date", 1)
+    days = F.concat(_covering(F.col("event_date"), window), _covering(before, window, until=_midnight("event_date", window)))
+    nowhere = F.array(F.struct(F.col("event_date").alias("day"), F.lit(None).cast("timestamp").alias("start")))
+    every = rows.withColumn(_WINDOWS, F.explode(F.when(F.col("event_ts").isNull(), nowhere).otherwise(days)))
+    placed = every.withColumn("event_date", F.col(f"{_WINDOWS}.day")).withColumn(WINDOW_START, F.col(f"{_WINDOWS}.start"))
+    return placed.drop(_WINDOWS)
+
+
+def _covering(day: Column, window: EventWindow, until: Column | None = None) -> Column:
+    """The windows that begin on a day and cover the row's event time, as an array of structs ``day``, ``start``.
+
+    :param until: the microsecond at which the day ends; not needed of the row's own day.
+    """
+    start, step, size = _midnight(day, window), _micros(window.step), _micros(window.size)
+    passed = F.unix_micros("event_ts") - start
+    first = F.greatest(F.lit(0), F.floor((passed - size) / step) + 1).cast("bigint")
+    last = F.floor(passed / step) if until is None else F.least(F.floor(passed / step), F.floor((until - start - 1) / step))
+    numbers = F.sequence(first, F.greatest(first, last.cast("bigint")))
+    found = F.transform(numbers, lambda n: F.struct(day.alias("day"), F.timestamp_micros(start + n * step).alias("start")))
+    return F.when(last >= first, found).otherwise(F.slice(found, 1, 0))
+
+
+def _midnight(day: Column | str, window: EventWindow) -> Column:
+    """The first microsecond of a day since 1970; Spark's sessions count in UTC."""
+    local = (F.col(day) if isinstance(day, str) else day).cast("timestamp")
+    return F.unix_micros(F.to_utc_timestamp(local, window.timezone or "UTC"))
+
+
+def _micros(length: timedelta) -> int:
+    return int(length.total_seconds()) * 1_000_000

@@ -1,0 +1,78 @@
+"""What a contract may say of windows of event time, and what its mistakes are told."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse.contracts.loader import ContractError, completed, load_catalog
+from lakehouse.contracts.metric import MetricContract
+from lakehouse_tests.support.lake import contract
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ORDERS = {"name": "orders", "sql": "count(*)", "type": "bigint", "additive": True}
+
+
+def metric(window: Any, **changes: Any) -> MetricContract:
+    keys = {"metric": "hourly", "source": "sales", "measures": [ORDERS], "window": window}
+    return MetricContract.model_validate(keys | changes)
+
+
+def test_the_start_of_the_window_is_the_first_column_of_the_grain_and_stays_so() -> None:
+    hourly = metric({"size": "PT1H"}, grain=["shop"])
+    assert hourly.grain == ["window_start", "shop"]
+    assert MetricContract.model_validate(hourly.model_dump(mode="json")) == hourly
+    assert hourly.event_window is not None
+    assert (hourly.event_window.step, hourly.event_window.is_sliding) == (timedelta(hours=1), False)
+    assert hourly.columns_read(["shop", "event_ts", "event_date", "sku"]) == ["shop", "event_ts", "event_date"]
+
+
+def test_a_window_that_steps_by_its_size_is_the_same_as_one_without_a_step() -> None:
+    assert metric({"size": "PT15M", "every": "PT15M"}).counts_each_row_once
+    assert not metric({"size": "PT1H", "every": "PT15M"}).counts_each_row_once
+    assert not metric(2).counts_each_row_once
+
+
+def test_its_zone_is_that_of_the_sources_event_days() -> None:
+    orders = contract(clocks={"event": "event_time", "timezone": "Europe/Berlin"})
+    window = completed(metric({"size": "PT1H"}), {"sales": orders}).event_window
+    assert window is not None
+    assert window.timezone == "Europe/Berlin"
+
+
+@pytest.mark.parametrize(
+    ("window", "mistake"),
+    [
+        (
+            "{size: PT7H}",
+            "window: a day is no multiple of 7:00:00: windows could not be aligned at midnight",
+        ),
+        ("{size: PT90S}", "window: size and every are whole minutes, such as PT15M or PT1H"),
+        ("{every: PT1H}", "window.size: is missing"),
+        ("{size: PT1H, gap: PT1M}", "window.gap: unknown key; docs/contracts.md lists the known ones"),
+        ("{size: P2D}", "window.size: Input should be less than or equal to 1 day"),
+        (
+            "{size: PT1H, every: PT2H}",
+            "window.every: 2:00:00 is longer than the size, 1:00:00",
+        ),
+        ("{size: P1D, every: PT1H}", "window.size: a window that overlaps others is at most 23:00:00 long"),
+        ("0", "window: Input should be greater than or equal to 1"),
+        (
+            "{size: PT1H, timezone: Asia/Tokyo}",
+            "window.timezone: the event days of sales are those of UTC; leave the key out",
+        ),
+        ("{size: PT1H}\npublication: {rollups: [week]}", "publication.rollups: a metric with a window has none"),
+    ],
+)
+def test_a_mistake_names_line_and_field(tmp_path: Path, window: str, mistake: str) -> None:
+    path = tmp_path / "hourly.yaml"
+    measures = "[{name: orders, sql: count(*), type: bigint}]"
+    path.write_text(f"metric: hourly\nsource: sales\nmeasures: {measures}\nwindow: {window}\n")
+    with pytest.raises(ContractError) as raised:
+        load_catalog(tmp_path)
+    line = 5 if "publication" in window else 4
+    assert f"{raised.value}".startswith(f"{path}:{line}: {mistake}")

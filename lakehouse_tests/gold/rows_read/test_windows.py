@@ -1,0 +1,115 @@
+"""Windows of event time against a plain model: any order of events, days with a clock change, late, moved and deleted events."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse.contracts.series import Series
+from lakehouse.contracts.windows.event_window import EventWindow
+from lakehouse.gold.numbers.published_table import TIME
+from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.gold.rows_read import windows
+from lakehouse.spark import dataframes
+from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.united_lake import metric
+from lakehouse_tests.support.windowed_lake import DAYS, FIRST, SLIDING, TUMBLING, ZONE, Event, WindowedLake, windows_of
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+_MINUTES = DAYS * 24 * 60
+
+
+def day(number: int) -> date:
+    return FIRST + timedelta(days=number)
+
+
+@pytest.mark.parametrize(
+    ("size", "every"), [(60, 60), (60, 15), (120, 120), (120, 30), (1380, 60), (1440, 1440), (15, 5), (90, 45)]
+)
+def test_the_minutes_of_a_week_with_a_clock_change_lie_in_the_windows_of_the_model(spark: Any, size: int, every: int) -> None:
+    events = [Event(f"{minute}", minute) for minute in range(0, _MINUTES, 7)]
+    window = EventWindow(size=timedelta(minutes=size), every=timedelta(minutes=every), timezone=ZONE)
+    days = [event.moment.astimezone(ZoneInfo(ZONE)).date() for event in events]
+    rows = dataframes.local(spark, pa.table({"event_ts": pa.array([event.moment for event in events], TIME), "event_date": days}))
+    placed = windows.assigned(rows, window).groupBy("event_date", "window_start").count().toArrow().to_pylist()
+    model = {start: count for start, (_, _, count) in windows_of(events, size, every).items()}
+    assert {row["window_start"]: row["count"] for row in placed} == model
+    assert all(row["window_start"].astimezone(ZoneInfo(ZONE)).date() == row["event_date"] for row in placed)
+
+
+def test_a_row_without_a_time_stays_once(spark: Any) -> None:
+    rows = dataframes.local(spark, pa.table({"event_ts": pa.nulls(1, TIME), "event_date": [FIRST]}))
+    for every in (timedelta(hours=1), timedelta(minutes=15)):
+        window = EventWindow(size=timedelta(hours=1), every=every, timezone=ZONE)
+        placed = windows.assigned(rows, window).select("event_date", "window_start").toArrow().to_pylist()
+        assert placed == [{"event_date": FIRST, "window_start": None}]
+
+
+def test_a_late_event_restates_the_windows_that_cover_it_and_no_other_day(settings: Settings, spark: Any) -> None:
+    lake = WindowedLake(settings, spark)
+    hourly, sliding = map(Series, lake.metrics)
+    # At 00:10 on the second day, at 12:00 on the second, and at 05:00 on the fourth.
+    lake.send(Event("a", 24 * 60 + 10), Event("b", 36 * 60), Event("c", 77 * 60))
+    before = [lake.windows(series) for series in (hourly, sliding)]
+    late = Event("late", 24 * 60 + 5, 10)
+    assert lake.send(late) == [{day(1)}, {day(0), day(1)}]
+    changed = [
+        {start for start in {**old, **new} if old.get(start) != new.get(start)}
+        for old, new in zip(before, (lake.windows(hourly), lake.windows(sliding)))
+    ]
+    assert changed == [set(windows_of([late], 60, 60)), set(windows_of([late], 120, 30))]
+    assert len(changed[1]) == 4
+    assert lake.send(late) == [set(), set()], "the same again"
+    assert lake.unlike_published() == []
+
+
+@st.composite
+def sendings(draw: st.DrawFn) -> list[list[Event]]:
+    event = st.builds(
+        Event,
+        st.sampled_from("abcde"),
+        st.integers(0, _MINUTES - 1) | st.sampled_from([0, 24 * 60 - 1, 24 * 60, 50 * 60, 50 * 60 + 30, 51 * 60]),
+        st.integers(1, 3),
+        st.sampled_from(["insert", "insert", "insert", "delete"]),
+    )
+    return draw(st.lists(st.lists(event, min_size=1, max_size=4), min_size=2, max_size=4))
+
+
+@derandomized(4)
+@given(files=sendings())
+def test_any_history_gives_the_windows_of_the_model_and_restates_what_changed(tmp_path_factory, spark, files) -> None:
+    lake = WindowedLake(lake_settings(tmp_path_factory.mktemp("lake")), spark)
+    all_series = [Series(definition) for definition in lake.metrics]
+    for events in files:
+        before = [lake.windows(series) for series in all_series]
+        restated = lake.send(*events)
+        after = [lake.windows(series) for series in all_series]
+        assert after == lake.by_model()
+        for old, new, days in zip(before, after, restated):
+            changed = {start for start in {**old, **new} if old.get(start) != new.get(start)}
+            assert {start.astimezone(ZoneInfo(ZONE)).date() for start in changed} == days
+    assert all(find_pending(lake.settings, series).starts == set() for series in all_series)
+    assert lake.unlike_published() == []
+
+
+@derandomized(2)
+@given(files=sendings())
+def test_patched_windows_are_those_of_the_model(tmp_path_factory, spark, files) -> None:
+    patched = metric({**TUMBLING, "publication": {"final_after": 90, "patch_up_to": 100}})
+    lake = WindowedLake(lake_settings(tmp_path_factory.mktemp("lake")), spark, [patched, metric(SLIDING)])
+    for events in files:
+        lake.send(*events)
+        assert [lake.windows(Series(definition)) for definition in lake.metrics] == lake.by_model()

@@ -1,0 +1,135 @@
+"""Events at times of a day, in a real lake with windows over them, and what is published of them by a plain model."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from lakehouse import locations
+from lakehouse.contracts.source import SourceContract
+from lakehouse.delta import table_io
+from lakehouse_tests.support.united_lake import UnitedLake, metric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lakehouse.contracts.series import Series
+
+#: In the zone the clock goes back on the third day, which has 25 hours.
+ZONE = "Europe/Berlin"
+FIRST = date(2024, 10, 25)
+DAYS = 4
+ARRIVES = date(2024, 10, 31)
+#: The first moment of the first day.
+BEGINS = datetime(2024, 10, 25, tzinfo=ZoneInfo(ZONE)).astimezone(timezone.utc)
+_TOTAL = {"name": "total", "sql": "sum(amount)", "type": "bigint", "additive": True}
+_SPREAD = {"name": "spread", "sql": "max(amount) - min(amount)", "type": "bigint"}
+_RULES = {"final_after": 90}
+TUMBLING = {"metric": "hourly", "source": "orders", "measures": [_TOTAL], "window": {"size": "PT1H"}, "publication": _RULES}
+SLIDING = {
+    "metric": "sliding",
+    "source": "orders",
+    "measures": [_TOTAL, _SPREAD],
+    "window": {"size": "PT2H", "every": "PT30M"},
+    "publication": _RULES,
+}
+#: By first moment of a window the measures and the number of rows.
+Windows = dict[datetime, tuple[int, ...]]
+
+
+def source() -> SourceContract:
+    fields = [{"name": "id", "type": "string"}, {"name": "amount", "type": "int"}]
+    return SourceContract.model_validate(
+        {
+            "dataset": "orders",
+            "primary_key": ["id"],
+            "model": {"fields": fields},
+            "source": {"landing": "orders.arrival_date={arrival_date}*", "start_date": "2024-01-01"},
+            "clocks": {"event": "at", "arrival": "arrived_at", "timezone": ZONE},
+            "changes": {"op": "op"},
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event of a key; the newest one of a key holds. ``at`` counts minutes from :data:`BEGINS`."""
+
+    key: str
+    at: int
+    amount: int = 1
+    op: str = "insert"
+
+    @property
+    def moment(self) -> datetime:
+        return BEGINS + timedelta(minutes=self.at)
+
+
+@dataclass
+class WindowedLake(UnitedLake):
+    """Deliveries of events, and the same by the model."""
+
+    metrics: list[Any] = field(default_factory=lambda: [metric(TUMBLING), metric(SLIDING)])
+    sources: dict[str, SourceContract] = field(default_factory=lambda: {"orders": source()})
+    arrives: date = ARRIVES
+    events: dict[str, Event] = field(default_factory=dict)
+
+    def send(self, *events: Event) -> list[set[date]]:
+        """Deliver a file and publish; per metric the days that got a new number."""
+        arrived = datetime(2024, 10, 31, 12, tzinfo=timezone.utc) + timedelta(minutes=self.delivered)
+        self.settings.now, self.delivered = arrived + timedelta(days=1), self.delivered + 1
+        lines = ["id,amount,at,arrived_at,op"]
+        for event in events:
+            lines.append(f"{event.key},{event.amount},{event.moment.isoformat()},{arrived.isoformat()},{event.op}")
+            self.events[event.key] = event
+        path = Path(str(self.settings.landing), f"orders.arrival_date={ARRIVES}.{self.delivered}.csv")
+        path.write_text("".join(f"{line}\n" for line in lines))
+        self.update("orders")
+        return self.publish()
+
+    def windows(self, series: Series) -> Windows:
+        """What readers see; a day without rows is left out."""
+        numbers = table_io.read(locations.gold(self.settings, series))
+        rows = [] if numbers is None else numbers.to_pylist()
+        return {
+            row["window_start"]: tuple(row[name] for name in series.numbers)
+            for row in rows
+            if row["is_latest"] and row["row_count"]
+        }
+
+    def living(self) -> list[Event]:
+        return [event for event in self.events.values() if event.op != "delete"]
+
+    def by_model(self) -> list[Windows]:
+        """By the model: the windows of the tumbling and of the sliding metric."""
+        hours = {start: (total, count) for start, (total, _, count) in windows_of(self.living(), 60, 60).items()}
+        return [hours, windows_of(self.living(), 120, 30)]
+
+
+def windows_of(events: Iterable[Event], size: int, every: int) -> Windows:
+    """By the model: sum, spread and number of events of each window that has some; sizes in minutes."""
+    found: dict[datetime, list[int]] = defaultdict(list)
+    for event in events:
+        for start, end in all_windows(size, every):
+            if start <= event.moment < end:
+                found[start].append(event.amount)
+    return {start: (sum(values), max(values) - min(values), len(values)) for start, values in found.items()}
+
+
+def all_windows(size: int, every: int) -> Iterator[tuple[datetime, datetime]]:
+    """The first moment of each window of some days, and the moment at which it has ended."""
+    for number in range(-1, DAYS + 1):
+        midnight, ends = (_midnight(FIRST + timedelta(days=number + later)) for later in (0, 1))
+        start = midnight
+        while start < ends:
+            ended = start + timedelta(minutes=size)
+            yield start, ended if every < size else min(ended, ends)
+            start += timedelta(minutes=every)
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(ZONE)).astimezone(timezone.utc)
