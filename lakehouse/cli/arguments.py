@@ -24,6 +24,9 @@ _T = TypeVar("_T")
 DAY = ["%Y-%m-%d"]
 Metric = Annotated[str, typer.Argument(help="The name of a metric contract.")]
 PeriodName = Annotated[str, typer.Argument(metavar="PERIOD", help="2024-01-15, 2024-W03, 2024-01, 2024-Q1, FY2024-Q1 or FY2024.")]
+PeriodOrWindow = Annotated[
+    str, typer.Argument(metavar="PERIOD", help="A period such as 2024-01-15 or 2024-W03, or a window of a day: 2024-01-15T14.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -71,12 +74,16 @@ def period_of(metric: MetricContract, text: str) -> Period:
 
 @dataclass(frozen=True)
 class About:
-    """The published numbers that a command refers to."""
+    """The published numbers that a command refers to.
+
+    :param window: the first moment of a window, if one is meant and not the whole period.
+    """
 
     settings: Settings
     catalog: Catalog
     series: Series
     period: Period
+    window: datetime | None = None
 
 
 def about(metric: str, period: str) -> About:
@@ -85,9 +92,18 @@ def about(metric: str, period: str) -> About:
     :raises typer.Exit: for a metric that no contract describes.
     :raises typer.BadParameter: for a text that names no period, or one that the metric is not published for.
     """
+    from lakehouse.calendar import windows  # noqa: PLC0415
+
     settings, catalog, contract = metric_named(metric)
+    start = None
+    if contract.event_window and windows.is_name(period):
+        try:
+            day, start = windows.parse(period, contract.event_window.step, contract.event_window.zone)
+        except windows.UnknownWindowError as problem:
+            raise typer.BadParameter(str(problem)) from None
+        period = f"{day}"
     wanted = period_of(contract, period)
-    return About(settings, catalog, series_of(settings, catalog, contract, wanted.kind), wanted)
+    return About(settings, catalog, series_of(settings, catalog, contract, wanted.kind), wanted, start)
 
 
 def asked_for(text: str) -> VersionSelector:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lakehouse.cli.console import counted, errors, out
@@ -9,6 +10,7 @@ from lakehouse.cli.console import counted, errors, out
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.orchestration.execution.single_run import SingleRun
@@ -21,6 +23,17 @@ def shown(value: object) -> str:
     if value is None:
         return "none"
     return f"{value:,}" if isinstance(value, int | float) or hasattr(value, "quantize") else f"{value}"
+
+
+def row_text(row: Mapping[str, object], series: Series) -> str:
+    """A row of a number in one line; the window that it belongs to by its name."""
+    from lakehouse.calendar import windows  # noqa: PLC0415 (contracts load in a second)
+    from lakehouse.contracts.windows.event_window import WINDOW_START  # noqa: PLC0415
+
+    named, start = dict(row), row.get(WINDOW_START)
+    if series.metric.event_window and isinstance(start, datetime):
+        named[WINDOW_START] = windows.name(start, series.metric.event_window.zone)
+    return "  ".join(f"{name} {shown(value)}" for name, value in named.items())
 
 
 def sides_text(sides: Sides) -> str:

@@ -112,12 +112,12 @@ class WindowedLake(UnitedLake):
 
 def windows_of(events: Iterable[Event], size: int, every: int) -> Windows:
     """By the model: sum, spread and number of events of each window that has some; sizes in minutes."""
-    found: dict[datetime, list[int]] = defaultdict(list)
+    amounts: dict[datetime, list[int]] = defaultdict(list)
     for event in events:
         for start, end in all_windows(size, every):
             if start <= event.moment < end:
-                found[start].append(event.amount)
-    return {start: (sum(values), max(values) - min(values), len(values)) for start, values in found.items()}
+                amounts[start].append(event.amount)
+    return {start: (sum(values), max(values) - min(values), len(values)) for start, values in amounts.items()}
 
 
 def all_windows(size: int, every: int) -> Iterator[tuple[datetime, datetime]]:

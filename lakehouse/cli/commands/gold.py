@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,8 +12,7 @@ import typer
 
 from lakehouse.cli import arguments
 from lakehouse.cli.console import counted, errors, out
-from lakehouse.cli.number_report import shown as shown_value
-from lakehouse.cli.number_report import sides_text
+from lakehouse.cli.number_report import row_text, sides_text
 from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ app = typer.Typer(help="Published numbers: current and earlier ones, and the rea
 @app.command()
 def show(
     metric: arguments.Metric,
-    period: arguments.PeriodName,
+    period: arguments.PeriodOrWindow,
     version: Annotated[str, typer.Option(help="latest, final, first, r3, a time, v2, or a version name.")] = "latest",
     known_at: Annotated[
         str | None, typer.Option(help="Compute the number from what had arrived by this time, published or not; starts Spark.")
@@ -37,8 +37,9 @@ def show(
     ] = None,
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Show one version of a period's number, with its state and origin."""
+    """Show one version of the number of a period or of a window, with its state and origin."""
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.numbers import window_history  # noqa: PLC0415
     from lakehouse.gold.publication import attribute_changes  # noqa: PLC0415
 
     of = arguments.about(metric, period)
@@ -49,6 +50,8 @@ def show(
         _show_known(of, arguments.moment(known_at), as_json=as_json)
         return
     answer = numbers_history.version(of.settings, of.series, of.period, arguments.asked_for(version))
+    if of.window is not None:
+        answer = replace(answer, version=window_history.narrowed(answer.version, of.window))
     waits_for = _waits_for(of) if answer.version.is_latest else []
     if as_json:
         fields = _as_json(answer.version) | {"note": answer.note, "waiting_for": waits_for}
@@ -60,8 +63,8 @@ def show(
         out.print(f"  {answer.note}", style="yellow", soft_wrap=True)
     for reason in waits_for:
         out.print(f"  waits for: {reason}", style="yellow", soft_wrap=True)
-    for row in shown.rows:
-        out.print(f"  {_numbers(row)}", soft_wrap=True)
+    for line in [row_text(row, of.series) for row in shown.rows] or [f"nothing in the window {period}"]:
+        out.print(f"  {line}", soft_wrap=True)
     until = f" until {shown.superseded_at:%Y-%m-%d %H:%M}" if shown.superseded_at else ""
     out.print(f"  published {format_moment(shown.published_at)}{until}: {shown.reason.value}", soft_wrap=True)
     if shown.restated_on:
@@ -80,16 +83,19 @@ def _waits_for(of: arguments.About) -> list[str]:
 
 
 @app.command()
-def history(metric: arguments.Metric, period: arguments.PeriodName, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
-    """Show every revision of a period: what changed, by how much, why, and how many rows caused it."""
+def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
+    """Show every revision of a period or of a window: what changed, by how much, why, and how many rows caused it."""
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
+    from lakehouse.gold.numbers import window_history  # noqa: PLC0415
     from lakehouse.gold.numbers.version_selector import UnknownVersionError  # noqa: PLC0415
     from lakehouse.gold.publication import attribute_changes  # noqa: PLC0415
 
     of = arguments.about(metric, period)
     known = numbers_history.history(of.settings, of.series, [of.period.start]).get(of.period.start, [])
+    if of.window is not None:
+        known = window_history.history(known, of.window)
     if not known:
-        msg = f"nothing of {of.series.name} has been published for {of.period.name}"
+        msg = f"nothing of {of.series.name} has been published for {period}"
         raise UnknownVersionError(msg)
     for version, moved in zip(known, numbers_history.moved(of.series, known)):
         because = attribute_changes.because(of.settings, of.series, version)
@@ -213,18 +219,15 @@ def _check_day(of: arguments.About, option: str) -> None:
 def _print_computed(of: arguments.About, found: Mapping[date, Any], about: dict[str, Any], words: str, *, as_json: bool) -> None:
     period = of.period
     rows = found[period.start].to_pylist() if period.start in found else []
+    rows = [row for row in rows if of.window in (None, row.get("window_start"))]
     if as_json:
         out.print(json.dumps({"period": period.name, **about, "rows": rows}, default=str), soft_wrap=True)
         return
     out.print(f"{of.series.name} {period.name}, {words}", style="bold", soft_wrap=True)
     for row in rows:
-        out.print(f"  {_numbers(row)}", soft_wrap=True)
+        out.print(f"  {row_text(row, of.series)}", soft_wrap=True)
     if not rows:
         out.print("  no row had arrived")
-
-
-def _numbers(row: dict[str, Any]) -> str:
-    return "  ".join(f"{name} {shown_value(value)}" for name, value in row.items())
 
 
 def _print_origin(version: PublishedVersion) -> None:

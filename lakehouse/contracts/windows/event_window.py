@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 from pydantic import Field, model_validator
 
@@ -45,6 +46,11 @@ class EventWindow(Strict):
     def step(self) -> timedelta:
         """The time from the start of a window to that of the next."""
         return self.every or self.size
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The zone at whose midnights it is aligned."""
+        return ZoneInfo(self.timezone or "UTC")
 
     @property
     def is_sliding(self) -> bool:

@@ -59,7 +59,7 @@ def _covering(day: Column, window: EventWindow, until: Column | None = None) -> 
 def _midnight(day: Column | str, window: EventWindow) -> Column:
     """The first microsecond of a day since 1970; Spark's sessions count in UTC."""
     local = (F.col(day) if isinstance(day, str) else day).cast("timestamp")
-    return F.unix_micros(F.to_utc_timestamp(local, window.timezone or "UTC"))
+    return F.unix_micros(F.to_utc_timestamp(local, window.zone.key))
 
 
 def _micros(length: timedelta) -> int:

@@ -1,0 +1,42 @@
+"""The revisions of one window of a day: those of the day that changed the window's numbers or its state.
+
+A day is published as a whole, with the rows of all its windows; a window's history follows from that, and is stored nowhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakehouse.contracts.windows.event_window import WINDOW_START
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from lakehouse.gold.numbers.history import PublishedVersion
+
+
+def narrowed(version: PublishedVersion, start: datetime) -> PublishedVersion:
+    """A version of a day with the rows of one window only; none if nothing happened in it.
+
+    :param start: the first moment of the window.
+    """
+    return replace(version, rows=[row for row in version.rows if row[WINDOW_START] == start])
+
+
+def history(versions: Sequence[PublishedVersion], start: datetime) -> list[PublishedVersion]:
+    """The versions of a day that changed a window, in their order; adjustments that leave it alone are not among them.
+
+    :param versions: all of the day, in the order of publication.
+    """
+    changes: list[PublishedVersion] = []
+    for version in versions:
+        of_window = narrowed(version, start)
+        if version.adjustment is not None:
+            is_change = bool(of_window.rows)
+        else:
+            before = next((earlier for earlier in reversed(changes) if earlier.adjustment is None), None)
+            is_change = (before.rows, before.state) != (of_window.rows, of_window.state) if before else bool(of_window.rows)
+        changes += [of_window] if is_change else []
+    return changes

@@ -1,0 +1,64 @@
+"""The windows of a day and their names, on days with 23, 24 and 25 hours."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse.calendar import windows
+from lakehouse.calendar.windows import UnknownWindowError
+
+BERLIN = ZoneInfo("Europe/Berlin")
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(("day", "hours"), [(date(2024, 3, 31), 23), (date(2024, 5, 1), 24), (date(2024, 10, 27), 25)])
+def test_a_day_has_as_many_hours_as_its_zone_gives_it_and_each_has_a_name(day: date, hours: int) -> None:
+    starts = list(windows.starts(day, HOUR, BERLIN))
+    names = [windows.name(start, BERLIN) for start in starts]
+    assert (len(starts), len(set(names))) == (hours, hours)
+    assert names[0] == f"{day}T00"
+    assert names[-1] == f"{day}T23"
+
+
+def test_an_hour_that_comes_twice_is_named_with_its_offset() -> None:
+    first = datetime(2024, 10, 27, 0, tzinfo=timezone.utc)
+    assert windows.name(first, BERLIN) == "2024-10-27T02+02:00"
+    assert windows.name(first + HOUR, BERLIN) == "2024-10-27T02+01:00"
+    assert windows.name(first + 2 * HOUR, BERLIN) == "2024-10-27T03"
+
+
+@given(
+    day=st.dates(date(2020, 1, 1), date(2030, 1, 1)) | st.sampled_from([date(2024, 3, 31), date(2024, 10, 27)]),
+    minutes=st.sampled_from([5, 15, 60, 120, 1440]),
+    zone=st.sampled_from(["UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/New_York", "Asia/Kathmandu"]),
+)
+def test_every_window_is_found_by_its_name(day: date, minutes: int, zone: str) -> None:
+    step, local = timedelta(minutes=minutes), ZoneInfo(zone)
+    for start in windows.starts(day, step, local):
+        name = windows.name(start, local)
+        assert windows.is_name(name)
+        assert windows.parse(name, step, local) == (day, start)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("2024-01-15T14:10", "no window starts at 2024-01-15T14:10: there are 2024-01-15T14, 2024-01-15T14:30"),
+        ("2024-03-31T02", "no window starts at 2024-03-31T02: there are 2024-03-31T00, 2024-03-31T00:30, 2024-03-31T01, ..."),
+        ("2024-10-27T02", r"no window starts at 2024-10-27T02: there are 2024-10-27T02\+02:00, .*, 2024-10-27T02\+01:00, \.\.\."),
+        ("2024-02-30T02", "'2024-02-30T02' is no window; windows are named as in 2024-01-15T14 or 2024-01-15T14:30"),
+        ("noon", "'noon' is no window"),
+    ],
+)
+def test_a_name_of_no_window_is_answered_with_those_that_there_are(text: str, message: str) -> None:
+    with pytest.raises(UnknownWindowError, match=message):
+        windows.parse(text, timedelta(minutes=30), BERLIN)
+
+
+def test_minutes_may_be_written_for_a_whole_hour() -> None:
+    assert windows.parse("2024-01-15T14:00", HOUR, BERLIN) == windows.parse("2024-01-15T14", HOUR, BERLIN)

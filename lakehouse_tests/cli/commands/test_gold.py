@@ -1,0 +1,68 @@
+"""``lakehouse gold`` for windows of a day as people type it: one window, its history, and names that there are not."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from lakehouse.cli import app
+from lakehouse_tests.support.windowed_lake import Event, WindowedLake
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+
+@pytest.mark.spark
+def test_a_window_has_a_name_and_a_history_of_its_own(settings, spark, tmp_path: Path, monkeypatch) -> None:
+    lake = WindowedLake(settings, spark)
+    # The hour between 02:00 and 03:00 comes twice on 2024-10-27; minutes count from 2024-10-25.
+    twice = 2 * 24 * 60 + 2 * 60
+    lake.send(Event("a", twice + 10), Event("b", twice + 70, 2), Event("c", twice + 600, 5))
+    lake.send(Event("late", twice + 80, 10))
+    lake.send(Event("d", twice + 601, 7))
+    contracts = tmp_path / "contracts"
+    contracts.mkdir()
+    (contracts / "orders.yaml").write_text(yaml.safe_dump(lake.sources["orders"].model_dump(mode="json", exclude_none=True)))
+    for definition in lake.metrics:
+        written = definition.model_dump(mode="json", exclude_none=True, by_alias=False)
+        (contracts / f"{definition.name}.yaml").write_text(yaml.safe_dump(written))
+    monkeypatch.setenv("LAKEHOUSE_ROOT", settings.root)
+    monkeypatch.setenv("LAKEHOUSE_CONTRACTS", str(contracts))
+
+    def run(*arguments: str, code: int = 0) -> Result:
+        result = CliRunner().invoke(app, ["gold", *arguments], env={"COLUMNS": "300"})
+        assert result.exit_code == code, result.output
+        return result
+
+    first, second = "2024-10-27T02+02:00", "2024-10-27T02+01:00"
+    shown = run("show", "hourly", second).output
+    assert "hourly_v2024-10-27.r3" in shown
+    assert f"  window_start {second}  total 12  row_count 2\n" in shown
+    assert first not in shown
+    assert f"  window_start {first}  total 1  row_count 1\n" in run("show", "hourly", "2024-10-27").output
+    assert "nothing in the window 2024-10-27T20" in run("show", "hourly", "2024-10-27T20").output
+
+    def revisions(metric: str, window: str) -> list[int]:
+        return [json.loads(line)["revision"] for line in run("history", metric, window, "--json").output.splitlines()]
+
+    assert revisions("hourly", "2024-10-27") == [1, 2, 3]
+    assert revisions("hourly", first) == [1]
+    assert revisions("hourly", second) == [1, 2]
+    assert revisions("hourly", "2024-10-27T11") == [1, 3]
+    assert revisions("sliding", "2024-10-27T01") == [1]
+    assert revisions("sliding", "2024-10-27T01:30") == [1, 2]
+    assert "total: 2 -> 12 (+10, +500.0 %)" in run("history", "hourly", second).output
+    assert (
+        "no window starts at 2024-10-27T02: there are 2024-10-27T02+02:00, 2024-10-27T02+01:00"
+        in run("show", "hourly", "2024-10-27T02", code=2).output
+    )
+    assert (
+        "nothing of hourly has been published for 2024-10-27T20"
+        in f"{run('history', 'hourly', '2024-10-27T20', code=1).exception}"
+    )
