@@ -57,7 +57,7 @@ def test_a_window_has_a_name_and_a_history_of_its_own(settings, spark, tmp_path:
     assert revisions("hourly", "2024-10-27T11") == [1, 3]
     assert revisions("sliding", "2024-10-27T01") == [1]
     assert revisions("sliding", "2024-10-27T01:30") == [1, 2]
-    assert "total: 2 -> 12 (+10, +500.0 %)" in run("history", "hourly", second).output
+    assert "total: 2 -> 12 (+10, +500.00 %)" in run("history", "hourly", second).output
     assert (
         "no window starts at 2024-10-27T02: there are 2024-10-27T02+02:00, 2024-10-27T02+01:00"
         in run("show", "hourly", "2024-10-27T02", code=2).output
