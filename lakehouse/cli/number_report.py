@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lakehouse.cli.console import counted, errors, out
@@ -27,12 +26,9 @@ def shown(value: object) -> str:
 
 def row_text(row: Mapping[str, object], series: Series) -> str:
     """A row of a number in one line; the window that it belongs to by its name."""
-    from lakehouse.calendar import windows  # noqa: PLC0415 (contracts load in a second)
-    from lakehouse.contracts.windows.event_window import WINDOW_START  # noqa: PLC0415
+    from lakehouse.gold.numbers import window_history  # noqa: PLC0415 (Arrow loads in a second)
 
-    named, start = dict(row), row.get(WINDOW_START)
-    if series.metric.event_window and isinstance(start, datetime):
-        named[WINDOW_START] = windows.name(start, series.metric.event_window.zone)
+    named = window_history.named(row, series.metric)
     return "  ".join(f"{name} {shown(value)}" for name, value in named.items())
 
 

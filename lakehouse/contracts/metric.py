@@ -203,8 +203,9 @@ class MetricContract(Documented):
 
     @property
     def additive(self) -> list[str]:
-        """The measures whose values of disjoint rows add up."""
-        return [measure.name for measure in self.measures if measure.additive]
+        """The measures whose values add up over the grain and over periods: none where windows overlap."""
+        overlaps = self.event_window is not None and self.event_window.is_sliding
+        return [] if overlaps else [measure.name for measure in self.measures if measure.additive]
 
     @model_validator(mode="before")
     @classmethod

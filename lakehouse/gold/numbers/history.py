@@ -244,7 +244,7 @@ def grain_totals(series: Series, rows: Sequence[Mapping[str, Any]]) -> dict[str,
             continue
         if len(rows) == 1:
             totals[measure.name] = values[0]
-        elif measure.additive:
+        elif measure.name in series.metric.additive:
             totals[measure.name] = added(values)
     return totals
 

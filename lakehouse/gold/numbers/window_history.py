@@ -6,14 +6,16 @@ A day is published as a whole, with the rows of all its windows; a window's hist
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from lakehouse.calendar import windows
 from lakehouse.contracts.windows.event_window import WINDOW_START
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from lakehouse.contracts.metric import MetricContract
     from lakehouse.gold.numbers.history import PublishedVersion
 
 
@@ -23,6 +25,14 @@ def narrowed(version: PublishedVersion, start: datetime) -> PublishedVersion:
     :param start: the first moment of the window.
     """
     return replace(version, rows=[row for row in version.rows if row[WINDOW_START] == start])
+
+
+def named(row: Mapping[str, Any], metric: MetricContract) -> dict[str, Any]:
+    """A row of a number for people: with the name of its window, if it belongs to one."""
+    start = row.get(WINDOW_START)
+    if metric.event_window is None or start is None:
+        return dict(row)
+    return {**row, WINDOW_START: windows.name(start, metric.event_window.zone)}
 
 
 def history(versions: Sequence[PublishedVersion], start: datetime) -> list[PublishedVersion]:

@@ -94,7 +94,8 @@ def totals(series: Series, version: PublishedVersion) -> dict[str, Number | None
 
 def drawn(series: Series, most: int) -> list[str]:
     """The measures that charts show: the first few that are numbers, and over a grain those that add up."""
-    fit = [measure for measure in series.metric.measures if measure.is_number and (measure.additive or not series.metric.grain)]
+    metric = series.metric
+    fit = [measure for measure in metric.measures if measure.is_number and (measure.name in metric.additive or not metric.grain)]
     return [measure.name for measure in fit][:most]
 
 

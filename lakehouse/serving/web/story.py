@@ -12,6 +12,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import source_days, source_read
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers import window_history
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector
 from lakehouse.gold.publication import attribute_changes, reverted_periods
@@ -108,6 +109,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
             "grain": published.series.metric.grain,
             "measures": published.series.numbers,
             "most": _ROWS,
+            "rows": [window_history.named(row, published.series.metric) for row in step.version.rows[:_ROWS]],
         }
         return respond(request, "version", "metrics", _about(name, period) | about)
 

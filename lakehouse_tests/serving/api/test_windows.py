@@ -1,0 +1,34 @@
+"""The numbers of a metric with windows over HTTP: in the API by their first moments, on a page by their names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse_tests.support.api_client import api_client, get_json
+from lakehouse_tests.support.windowed_lake import Event, WindowedLake
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_day_shows_its_windows_and_adds_them_up_only_if_they_do_not_overlap(settings: Settings, spark: Any) -> None:
+    lake = WindowedLake(settings, spark)
+    lake.send(Event("a", 30), Event("b", 90, 2))
+    lake.send(Event("late", 95, 10))
+    with api_client(settings, lake.catalog) as client:
+        hourly = get_json(client, "/metrics/hourly", window="2024-10-25")
+        assert hourly["result"] == [
+            {"window_start": "2024-10-24T22:00:00Z", "total": 1, "row_count": 1},
+            {"window_start": "2024-10-24T23:00:00Z", "total": 12, "row_count": 2},
+        ]
+        page = client.get("/page/metrics/hourly/2024-10-25/r2").text
+        assert '<th scope="row">2024-10-25T01</th><td class="num">12</td>' in page
+        assert '<dd data-measure="total">13<' in client.get("/page/metrics/hourly/2024-10-25").text
+        [_, last] = get_json(client, "/metrics/sliding/history", window="2024-10-25")["versions"]
+        assert len(last["result"]) > 1
+        assert last["moved"] == {}, "an event is in four windows, and would be added four times"
+        assert client.get("/page/metrics/sliding/2024-10-25").status_code == 200
