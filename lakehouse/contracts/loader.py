@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from lakehouse.contracts.derived import resolution
 from lakehouse.contracts.joins import fit as of_joins
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.series import days_reached
 from lakehouse.contracts.several_sources import fit as of_several_sources
 from lakehouse.contracts.source import SourceContract
 from lakehouse.contracts.windows import event_window
@@ -23,6 +24,7 @@ from lakehouse.contracts.yaml_files.yaml_file import ContractError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import date
 
     import yaml
 
@@ -44,6 +46,15 @@ class Catalog:
     def sources_of(self, metric: MetricContract) -> list[SourceContract]:
         """The contracts of a metric's sources; of a derived one, that of its first input's source."""
         return [self.sources[name] for name in dict.fromkeys([metric.source, *(entry.source for entry in metric.read)])]
+
+    def first_day(self, metric: MetricContract) -> date:
+        """The first day that a metric may have a number for; of a derived one, that of the input that begins first.
+
+        Windows that overlap may begin on the day before a source's first event day.
+        """
+        if metric.is_derived:
+            return min(self.first_day(self.metrics[name]) for name in metric.derived_from)
+        return min(days_reached(metric, [contract.first_event_day for contract in self.sources_of(metric)]))
 
     def derived_from(self, metric: str) -> list[MetricContract]:
         """The metrics that are made of a metric's published numbers."""

@@ -80,6 +80,12 @@ class WindowedLake(UnitedLake):
 
     def send(self, *events: Event) -> list[set[date]]:
         """Deliver a file and publish; per metric the days that got a new number."""
+        self.land_events(*events)
+        self.update("orders")
+        return self.publish()
+
+    def land_events(self, *events: Event) -> None:
+        """Put a file into landing, and tell the model."""
         arrived = datetime(2024, 10, 31, 12, tzinfo=timezone.utc) + timedelta(minutes=self.delivered)
         self.settings.now, self.delivered = arrived + timedelta(days=1), self.delivered + 1
         lines = ["id,amount,at,arrived_at,op"]
@@ -88,8 +94,6 @@ class WindowedLake(UnitedLake):
             self.events[event.key] = event
         path = Path(str(self.settings.landing), f"orders.arrival_date={ARRIVES}.{self.delivered}.csv")
         path.write_text("".join(f"{line}\n" for line in lines))
-        self.update("orders")
-        return self.publish()
 
     def windows(self, series: Series) -> Windows:
         """What readers see; a day without rows is left out."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.contracts.base import SYSTEM_COLUMNS
+from lakehouse.contracts.windows.event_window import WINDOW_START
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,7 +42,8 @@ def misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> It
         yield from ((((*at, "columns"), text)) for text in _misfits_of_columns(entry, metric, contract, first, read))
     yield from ((("deduplicate_by",), text) for text in _misfits_of_duplicates(metric, first))
     brought = {name for join in metric.joins for name in join.names}
-    unknown = [name for name in metric.grain if name not in {*fields, *SYSTEM_COLUMNS, *brought}]
+    own = {WINDOW_START} if metric.event_window else set()
+    unknown = [name for name in metric.grain if name not in {*fields, *SYSTEM_COLUMNS, *brought, *own}]
     if unknown:
         yield ("grain",), f"{', '.join(unknown)} is neither a field of {metric.source} nor brought by a join"
 

@@ -43,7 +43,7 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
     @dg.asset(
         key=key,
         deps=_of_inputs(Series(metric)) if metric.is_derived else [*_of_silver(metric), *map(_dimension, metric.dimensions)],
-        partitions_def=event_days(*catalog.sources_of(metric)),
+        partitions_def=event_days(*catalog.sources_of(metric), first=catalog.first_day(metric)),
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
         pool=f"gold_{metric.name}",

@@ -25,13 +25,14 @@ def arrival_days(contract: SourceContract) -> dg.DailyPartitionsDefinition:
     return dg.DailyPartitionsDefinition(contract.source.start_date.isoformat(), end_offset=1)
 
 
-def event_days(*contracts: SourceContract) -> dg.DailyPartitionsDefinition:
+def event_days(*contracts: SourceContract, first: date | None = None) -> dg.DailyPartitionsDefinition:
     """The partitions of silver and gold; events may lie a little ahead of their arrival.
 
     :param contracts: of the source, or of all sources of a metric.
+    :param first: the first partition; default: the first event day of these sources.
     """
     ahead = max(contract.clocks.max_ahead.days for contract in contracts)
-    first = min(contract.first_event_day for contract in contracts)
+    first = first or min(contract.first_event_day for contract in contracts)
     return dg.DailyPartitionsDefinition(first.isoformat(), end_offset=2 + ahead)
 
 

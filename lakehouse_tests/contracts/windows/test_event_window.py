@@ -9,6 +9,8 @@ import pytest
 
 from lakehouse.contracts.loader import ContractError, completed, load_catalog
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.several_sources import fit as several_sources
+from lakehouse_tests.support import united_lake
 from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
@@ -76,3 +78,10 @@ def test_a_mistake_names_line_and_field(tmp_path: Path, window: str, mistake: st
         load_catalog(tmp_path)
     line = 5 if "publication" in window else 4
     assert f"{raised.value}".startswith(f"{path}:{line}: {mistake}")
+
+
+def test_a_metric_of_several_sources_may_have_windows() -> None:
+    sources = {name: united_lake.source(name) for name in united_lake.COLUMNS}
+    several = united_lake.metric(window={"size": "PT1H"}, publication={})
+    assert list(several_sources.misfits(several, sources)) == []
+    assert several.grain == ["window_start", "store"]

@@ -1,0 +1,67 @@
+"""A change of silver restates the days with windows that cover it, also one that lies before the source's first event day."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from lakehouse.orchestration.build import build_definitions
+from lakehouse.orchestration.common.partitions import DAYS_TAG
+from lakehouse_tests.support.sensor_ticks import SensorTicks
+from lakehouse_tests.support.united_lake import metric
+from lakehouse_tests.support.windowed_lake import FIRST, SLIDING, Event, WindowedLake, source
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+SILVER = dg.AssetKey(["silver", "orders"])
+
+
+def from_the_first_day(settings: Settings, spark: Any) -> WindowedLake:
+    """A lake whose first event day is that of the events."""
+    clocks = source().clocks.model_copy(update={"start_date": FIRST})
+    return WindowedLake(settings, spark, sources={"orders": source().model_copy(update={"clocks": clocks})})
+
+
+def test_windows_that_overlap_begin_a_day_earlier_and_read_the_next_day(settings: Settings) -> None:
+    lake = from_the_first_day(settings, None)
+    derived = metric(
+        {"metric": "doubled", "from": ["sliding"], "measures": [{"name": "d", "sql": "sliding.total", "type": "bigint"}]}
+    )
+    catalog = lake.catalog
+    assert catalog.first_day(lake.metrics[0]) == FIRST
+    assert catalog.first_day(lake.metrics[1]) == FIRST - timedelta(days=1)
+    catalog.metrics["doubled"] = derived
+    assert catalog.first_day(derived) == FIRST - timedelta(days=1)
+    graph = build_definitions(settings, lake.catalog).resolve_asset_graph()
+    silver = graph.get(SILVER).partitions_def
+    reads = {}
+    for name in ("hourly", "sliding"):
+        key = dg.AssetKey(["gold", name])
+        days = graph.get(key).partitions_def
+        mapping = graph.get_partition_mapping(key, SILVER)
+        wanted = days.subset_with_partition_keys([f"{FIRST + timedelta(days=1)}"])
+        upstream = mapping.get_upstream_mapped_partitions_result_for_partitions(wanted, days, silver)
+        reads[name] = sorted(upstream.partitions_subset.get_partition_keys())
+    assert reads["hourly"] == [f"{FIRST + timedelta(days=1)}"]
+    assert reads["sliding"] == [f"{FIRST + timedelta(days=number)}" for number in (1, 2)]
+
+
+@pytest.mark.spark
+def test_an_event_after_the_first_midnight_is_published_by_a_run_of_the_sensor(settings: Settings, spark: Any) -> None:
+    lake = from_the_first_day(settings, spark)
+    lake.send(Event("a", 12 * 60))
+    lake.land_events(Event("early", 10))
+    lake.update("orders")
+    with dg.DagsterInstance.ephemeral() as instance:
+        sensor = SensorTicks(settings, lake.catalog, f"restate_{SLIDING['metric']}", instance)
+        (request,) = sensor.run_requests()
+        assert request.tags[DAYS_TAG] == f'["{FIRST - timedelta(days=1)}", "{FIRST}"]'
+        days = (
+            build_definitions(settings, lake.catalog).resolve_asset_graph().get(dg.AssetKey(["gold", "sliding"])).partitions_def
+        )
+        assert days is not None
+        assert days.has_partition_key(request.tags["dagster/asset_partition_range_start"])
