@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, model_validator
 
 from lakehouse.contracts.base import Strict
+from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,8 +59,8 @@ class EventWindow(Strict):
         return self.step < self.size
 
     def __str__(self) -> str:
-        each = f", one every {self.step}" if self.is_sliding else ""
-        return f"windows of {self.size}{each}"
+        each = f", one every {format_duration(self.step)}" if self.is_sliding else ""
+        return f"windows of {format_duration(self.size)}{each}"
 
     @model_validator(mode="after")
     def _aligned(self) -> EventWindow:
@@ -67,13 +68,14 @@ class EventWindow(Strict):
             msg = "size and every are whole minutes, such as PT15M or PT1H"
             raise ValueError(msg)
         if _DAY % self.step:
-            msg = f"a day is no multiple of {self.step}: windows could not be aligned at midnight; take PT1H, PT15M, ..."
+            msg = f"a day is no multiple of {format_duration(self.step)}: windows could not start at midnight; take PT1H or PT15M"
             raise ValueError(msg)
         if self.step > self.size:
-            msg = f"every: {self.step} is longer than the size, {self.size}: rows between two windows would not count"
+            step, size = format_duration(self.step), format_duration(self.size)
+            msg = f"every: {step} is longer than the size, {size}: rows between two windows would not count"
             raise ValueError(msg)
         if self.is_sliding and self.size > _LONGEST_SLIDING:
-            msg = f"size: a window that overlaps others is at most {_LONGEST_SLIDING} long"
+            msg = f"size: a window that overlaps others is at most {format_duration(_LONGEST_SLIDING)} long"
             raise ValueError(msg)
         return self
 

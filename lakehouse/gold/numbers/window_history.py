@@ -50,3 +50,24 @@ def history(versions: Sequence[PublishedVersion], start: datetime) -> list[Publi
             is_change = (before.rows, before.state) != (of_window.rows, of_window.state) if before else bool(of_window.rows)
         changes += [of_window] if is_change else []
     return changes
+
+
+def last_changes(versions: Sequence[PublishedVersion]) -> dict[datetime, str]:
+    """By first moment of a window, the label of the revision or adjustment of its day that changed its numbers last.
+
+    :param versions: all of the day, in the order of publication.
+    """
+    labels: dict[datetime, str] = {}
+    before: dict[datetime, list[dict[str, Any]]] = {}
+    for version in versions:
+        by_window: dict[datetime, list[dict[str, Any]]] = {}
+        for row in version.rows:
+            if row[WINDOW_START] is not None:
+                by_window.setdefault(row[WINDOW_START], []).append(row)
+        if version.adjustment is not None:
+            labels |= dict.fromkeys(by_window, version.label)
+            continue
+        changed = [start for start in {**before, **by_window} if before.get(start) != by_window.get(start)]
+        labels |= dict.fromkeys(changed, version.label)
+        before = by_window
+    return labels

@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import source_days, source_read
+from lakehouse.contracts.windows.event_window import WINDOW_START
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import window_history
@@ -28,7 +29,7 @@ from lakehouse.serving.web.page import PREFIX, respond
 from lakehouse.serving.web.restated import reported
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from fastapi import APIRouter
 
@@ -140,11 +141,31 @@ def _steps_and_chart(cache: PublishedCache, published: PublishedSeries, period: 
     names = number_views.drawn(published.series, _DRAWN)
     return {
         "steps": steps[::-1],
+        "windows": _windows(published, [step.version for step in steps]),
         "left": left,
         "newest": newest,
         "measures": list(dict.fromkeys(name for step in steps for name in step.moved)),
         "drawn": names,
         "chart": _chart(steps, names) if names else None,
+    }
+
+
+def _windows(published: PublishedSeries, versions: Sequence[PublishedVersion]) -> dict[str, Any] | None:
+    """The rows of a day's windows as readers see them, each with the version that changed its window last."""
+    metric, newest = published.series.metric, next((one for one in reversed(versions) if one.is_latest), None)
+    if metric.event_window is None or newest is None:
+        return None
+    changed = window_history.last_changes(versions)
+    rows = [
+        {"row": window_history.named(row, metric), "changed_by": changed.get(row[WINDOW_START])} for row in newest.rows[:_ROWS]
+    ]
+    columns = [name for name in metric.grain if name != WINDOW_START]
+    return {
+        "of": metric.event_window,
+        "rows": rows,
+        "grain": columns,
+        "numbers": published.series.numbers,
+        "first": versions[0].label,
     }
 
 

@@ -39,6 +39,11 @@ def test_a_window_that_steps_by_its_size_is_the_same_as_one_without_a_step() -> 
     assert not metric(2).counts_each_row_once
 
 
+def test_windows_in_words() -> None:
+    assert f"{metric({'size': 'PT1H'}).event_window}" == "windows of 1 h"
+    assert f"{metric({'size': 'PT1H', 'every': 'PT15M'}).event_window}" == "windows of 1 h, one every 15 min"
+
+
 def test_its_zone_is_that_of_the_sources_event_days() -> None:
     orders = contract(clocks={"event": "event_time", "timezone": "Europe/Berlin"})
     window = completed(metric({"size": "PT1H"}), {"sales": orders}).event_window
@@ -51,7 +56,7 @@ def test_its_zone_is_that_of_the_sources_event_days() -> None:
     [
         (
             "{size: PT7H}",
-            "window: a day is no multiple of 7:00:00: windows could not be aligned at midnight",
+            "window: a day is no multiple of 7 h: windows could not start at midnight",
         ),
         ("{size: PT90S}", "window: size and every are whole minutes, such as PT15M or PT1H"),
         ("{every: PT1H}", "window.size: is missing"),
@@ -59,9 +64,9 @@ def test_its_zone_is_that_of_the_sources_event_days() -> None:
         ("{size: P2D}", "window.size: Input should be less than or equal to 1 day"),
         (
             "{size: PT1H, every: PT2H}",
-            "window.every: 2:00:00 is longer than the size, 1:00:00",
+            "window.every: 2 h is longer than the size, 1 h",
         ),
-        ("{size: P1D, every: PT1H}", "window.size: a window that overlaps others is at most 23:00:00 long"),
+        ("{size: P1D, every: PT1H}", "window.size: a window that overlaps others is at most 23 h long"),
         ("0", "window: Input should be greater than or equal to 1"),
         (
             "{size: PT1H, timezone: Asia/Tokyo}",

@@ -27,7 +27,11 @@ def test_a_day_shows_its_windows_and_adds_them_up_only_if_they_do_not_overlap(se
         ]
         page = client.get("/page/metrics/hourly/2024-10-25/r2").text
         assert '<th scope="row">2024-10-25T01</th><td class="num">12</td>' in page
-        assert '<dd data-measure="total">13<' in client.get("/page/metrics/hourly/2024-10-25").text
+        story = client.get("/page/metrics/hourly/2024-10-25").text
+        assert '<dd data-measure="total">13<' in story
+        assert "Windows of 1 h, by the local time at which they start" in story
+        by_window = [row.split("<th", 1)[1] for row in story.split("<tr>") if "2024-10-25T0" in row]
+        assert ["/r2" in row for row in by_window] == [False, True], "the second revision changed the second hour only"
         [_, last] = get_json(client, "/metrics/sliding/history", window="2024-10-25")["versions"]
         assert len(last["result"]) > 1
         assert last["moved"] == {}, "an event is in four windows, and would be added four times"
