@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -92,18 +92,27 @@ def about(metric: str, period: str) -> About:
     :raises typer.Exit: for a metric that no contract describes.
     :raises typer.BadParameter: for a text that names no period, or one that the metric is not published for.
     """
+    settings, catalog, contract = metric_named(metric)
+    wanted = period_of(contract, period)
+    return About(settings, catalog, series_of(settings, catalog, contract, wanted.kind), wanted)
+
+
+def about_window(metric: str, period: str) -> About:
+    """The same, where the text may also name a window of a day: for commands that show numbers, and change none.
+
+    :raises typer.Exit: for a metric that no contract describes.
+    :raises typer.BadParameter: for a text that names neither, or a period that the metric is not published for.
+    """
     from lakehouse.calendar import windows  # noqa: PLC0415
 
-    settings, catalog, contract = metric_named(metric)
-    start = None
-    if contract.event_window and windows.is_name(period):
-        try:
-            day, start = windows.parse(period, contract.event_window.step, contract.event_window.zone)
-        except windows.UnknownWindowError as problem:
-            raise typer.BadParameter(str(problem)) from None
-        period = f"{day}"
-    wanted = period_of(contract, period)
-    return About(settings, catalog, series_of(settings, catalog, contract, wanted.kind), wanted, start)
+    window = metric_named(metric)[2].event_window
+    if window is None or not windows.is_name(period):
+        return about(metric, period)
+    try:
+        day, start = windows.parse(period, window.step, window.zone)
+    except windows.UnknownWindowError as problem:
+        raise typer.BadParameter(str(problem)) from None
+    return replace(about(metric, f"{day}"), window=start)
 
 
 def asked_for(text: str) -> VersionSelector:

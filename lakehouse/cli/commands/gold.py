@@ -42,7 +42,7 @@ def show(
     from lakehouse.gold.numbers import window_history  # noqa: PLC0415
     from lakehouse.gold.publication import attribute_changes  # noqa: PLC0415
 
-    of = arguments.about(metric, period)
+    of = arguments.about_window(metric, period)
     if snapshot is not None:
         _show_snapshot(of, snapshot, as_json=as_json)
         return
@@ -90,7 +90,7 @@ def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json:
     from lakehouse.gold.numbers.version_selector import UnknownVersionError  # noqa: PLC0415
     from lakehouse.gold.publication import attribute_changes  # noqa: PLC0415
 
-    of = arguments.about(metric, period)
+    of = arguments.about_window(metric, period)
     known = numbers_history.history(of.settings, of.series, [of.period.start]).get(of.period.start, [])
     if of.window is not None:
         known = window_history.history(known, of.window)

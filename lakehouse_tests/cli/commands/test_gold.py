@@ -66,3 +66,15 @@ def test_a_window_has_a_name_and_a_history_of_its_own(settings, spark, tmp_path:
         "nothing of hourly has been published for 2024-10-27T20"
         in f"{run('history', 'hourly', '2024-10-27T20', code=1).exception}"
     )
+    signed = ("--by", "anna", "--reason", "test")
+    for command, *options in (
+        ("compare", "r1", "r2"),
+        ("revert", "--to", "r1", *signed),
+        ("release", *signed),
+        ("close", *signed),
+        ("publish", "--revision", "r2", *signed),
+        ("drop", "--revision", "r2", *signed),
+    ):
+        refused = run(command, "hourly", "2024-10-27T11", *options, code=2).output
+        assert "'2024-10-27T11' is no period" in refused, "what concerns a whole day is not done for a window's name"
+    assert revisions("hourly", "2024-10-27") == [1, 2, 3]
