@@ -161,9 +161,14 @@ class MetricContract(Documented):
         return self.window if isinstance(self.window, int) else 1
 
     @property
+    def windows_overlap(self) -> bool:
+        """Whether it has windows of event time of which a row lies in several, some of them begun on the day before."""
+        return self.event_window is not None and self.event_window.is_sliding
+
+    @property
     def counts_each_row_once(self) -> bool:
         """Whether a row belongs to one number only."""
-        return self.trailing_days == 1 and not (self.event_window and self.event_window.is_sliding)
+        return self.trailing_days == 1 and not self.windows_overlap
 
     @property
     def joined_on(self) -> list[tuple[str, ...]]:
@@ -204,8 +209,7 @@ class MetricContract(Documented):
     @property
     def additive(self) -> list[str]:
         """The measures whose values add up over the grain and over periods: none where windows overlap."""
-        overlaps = self.event_window is not None and self.event_window.is_sliding
-        return [] if overlaps else [measure.name for measure in self.measures if measure.additive]
+        return [] if self.windows_overlap else [measure.name for measure in self.measures if measure.additive]
 
     @model_validator(mode="before")
     @classmethod

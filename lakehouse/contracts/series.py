@@ -86,15 +86,13 @@ def source_read(metric: MetricContract, contract: SourceContract) -> SourceContr
 
 
 def source_days(metric: MetricContract, days: Collection[date]) -> list[date]:
-    """The Silver days that the numbers of ``days`` are computed from."""
-    return sorted(reach_back(days, metric.trailing_days) | reach_ahead(days, _days_begun(metric)))
+    """The Silver days that the numbers of ``days`` are computed from.
+
+    Windows that overlap are those that begin on a day, and cover rows of the next one.
+    """
+    return sorted(reach_back(days, metric.trailing_days) | reach_ahead(days, 1 + metric.windows_overlap))
 
 
 def days_reached(metric: MetricContract, days: Collection[date]) -> set[date]:
     """The days whose numbers are computed from one of some Silver days."""
-    return reach_ahead(days, metric.trailing_days) | reach_back(days, _days_begun(metric))
-
-
-def _days_begun(metric: MetricContract) -> int:
-    """On how many days a window may have begun that covers a row: windows that overlap reach over midnight."""
-    return 2 if metric.event_window and metric.event_window.is_sliding else 1
+    return reach_ahead(days, metric.trailing_days) | reach_back(days, 1 + metric.windows_overlap)

@@ -217,9 +217,11 @@ def _check_day(of: arguments.About, option: str) -> None:
 
 
 def _print_computed(of: arguments.About, found: Mapping[date, Any], about: dict[str, Any], words: str, *, as_json: bool) -> None:
+    from lakehouse.gold.numbers import window_history  # noqa: PLC0415 (Arrow loads in a second)
+
     period = of.period
     rows = found[period.start].to_pylist() if period.start in found else []
-    rows = [row for row in rows if of.window in (None, row.get("window_start"))]
+    rows = rows if of.window is None else window_history.rows_of(rows, of.window)
     if as_json:
         out.print(json.dumps({"period": period.name, **about, "rows": rows}, default=str), soft_wrap=True)
         return

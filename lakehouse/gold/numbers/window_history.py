@@ -12,7 +12,7 @@ from lakehouse.calendar import windows
 from lakehouse.contracts.windows.event_window import WINDOW_START
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from lakehouse.contracts.metric import MetricContract
@@ -24,7 +24,12 @@ def narrowed(version: PublishedVersion, start: datetime) -> PublishedVersion:
 
     :param start: the first moment of the window.
     """
-    return replace(version, rows=[row for row in version.rows if row[WINDOW_START] == start])
+    return replace(version, rows=rows_of(version.rows, start))
+
+
+def rows_of(rows: Iterable[dict[str, Any]], start: datetime) -> list[dict[str, Any]]:
+    """Those of a day's rows that belong to the window with a first moment."""
+    return [row for row in rows if row[WINDOW_START] == start]
 
 
 def named(row: Mapping[str, Any], metric: MetricContract) -> dict[str, Any]:

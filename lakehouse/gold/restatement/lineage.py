@@ -186,7 +186,7 @@ def count_silver_rows(settings: Settings, metric: MetricContract, days: Collecti
     None are counted for windows that overlap: how many of them a row lies in, the logs do not tell.
     """
     held = [table for _, table in tables.tables_read(settings, metric) if table is not None]
-    if not held or not days or (metric.event_window and metric.event_window.is_sliding):
+    if not held or not days or metric.windows_overlap:
         return {}
     counts: Counter[date] = Counter()
     for table in held:

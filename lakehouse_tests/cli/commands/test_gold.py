@@ -48,6 +48,10 @@ def test_a_window_has_a_name_and_a_history_of_its_own(settings, spark, tmp_path:
     assert f"  window_start {first}  total 1  row_count 1\n" in run("show", "hourly", "2024-10-27").output
     assert "nothing in the window 2024-10-27T20" in run("show", "hourly", "2024-10-27T20").output
 
+    then = run("show", "hourly", second, "--known-at", "2024-10-31T12:00:30Z").output
+    assert f"  window_start {second}  total 2  row_count 1\n" in then
+    assert first not in then
+
     def revisions(metric: str, window: str) -> list[int]:
         return [json.loads(line)["revision"] for line in run("history", metric, window, "--json").output.splitlines()]
 
