@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from lakehouse.contracts.published_columns import RESERVED
 from lakehouse.project.inference import field_names, is_identifier
 
 if TYPE_CHECKING:
@@ -53,12 +54,16 @@ def source_text(dataset: str, files: Sequence[str], inferred: InferredSource, re
 def metric_text(dataset: str, inferred: InferredSource) -> str:
     """The contract of a first metric: the records of a day, and the sum of each amount."""
     measures: list[dict[str, Any]] = [{"name": "records", "sql": "count(*)", "type": "long", "additive": True}]
+    taken = {"records", *RESERVED}
     for column in inferred.columns:
-        if column.name in inferred.key or is_identifier(column) or column.name == "records":
-            continue
         kind = _sum_type(column.type)
-        if kind is not None:
-            measures.append({"name": column.name, "sql": f"sum({column.name})", "type": kind, "additive": kind != "double"})
+        if column.name in inferred.key or is_identifier(column) or kind is None:
+            continue
+        name = column.name
+        while name in taken:
+            name += "_sum"
+        taken.add(name)
+        measures.append({"name": name, "sql": f"sum({column.name})", "type": kind, "additive": kind != "double"})
     lines = [
         f"# A first metric over {dataset}: change the measures to what you publish.",
         f"metric: {dataset}_daily",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lakehouse.contracts import MetricContract, SourceContract, load_catalog, load_contract
 from lakehouse.contracts.base import SYSTEM_COLUMNS
+from lakehouse.contracts.published_columns import RESERVED
 from lakehouse.project import contract_text, inference, samples
 from lakehouse.project.inference import InferenceError
 
@@ -80,10 +81,23 @@ def test_a_source_without_a_key_or_a_time_of_event(tmp_path: Path) -> None:
     assert "# event: the column of the event time" in contract_text.source_text("log", ["log.csv"], timeless, read_as)
 
 
+def test_a_column_called_like_one_of_published_tables_is_summed_under_another_name(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("id,at,records,revision,revision_sum\n1,2024-11-05T10:00:00Z,3,4,5\n")
+    _, metric, _ = contracts(file)
+    assert {measure.name: measure.sql for measure in metric.measures} == {
+        "records": "count(*)",
+        "records_sum": "sum(records)",
+        "revision_sum": "sum(revision)",
+        "revision_sum_sum": "sum(revision_sum)",
+    }
+
+
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(
     names=st.lists(
-        st.one_of(st.sampled_from([*SYSTEM_COLUMNS, "op", "Op", "null", "yes", "1st"]), st.text(min_size=1)), unique=True
+        st.one_of(st.sampled_from(sorted({*SYSTEM_COLUMNS, *RESERVED, "op", "Op", "null", "yes", "1st"})), st.text(min_size=1)),
+        unique=True,
     ),
     repeated=st.booleans(),
 )
