@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from datetime import date  # noqa: TC003 (pydantic reads it)
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import AliasChoices, Discriminator, Field, PrivateAttr, Tag, model_validator
+from pydantic import AliasChoices, Field, PrivateAttr, model_validator
 
 from lakehouse.contracts.alerts import MetricAlerts, misfits
 from lakehouse.contracts.base import Documented, Name, SparkType, Strict
@@ -20,25 +20,19 @@ from lakehouse.contracts.publication import FinalNeeds, PublicationRules
 from lakehouse.contracts.published_columns import RESERVED
 from lakehouse.contracts.several_sources import metric_source
 from lakehouse.contracts.several_sources.metric_source import MetricSource
-from lakehouse.contracts.windows import event_window
-from lakehouse.contracts.windows.event_window import EventWindow
+from lakehouse.contracts.windows.window import Window, with_start_in_grain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.contracts.windows.event_window import EventWindow
+    from lakehouse.contracts.windows.session_window import SessionWindow
 
 _EXACT = ("int", "bigint", "decimal")
 #: A star that stands for rows, and one that stands for columns; any other multiplies.
 _COUNT_OF_ROWS = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 _ALL_COLUMNS = re.compile(r"(?:[(,.]|\bdistinct|\ball)\s*\*", re.IGNORECASE)
-
-
-#: A number of days, or windows of event time; a mistake is reported for the one that is meant.
-Window = Annotated[
-    Annotated[int, Field(ge=1, le=366), Tag("(days)")] | Annotated[EventWindow, Tag("(windows)")],
-    Discriminator(lambda value: "(windows)" if isinstance(value, (dict, EventWindow)) else "(days)"),
-]
 
 
 class Measure(Strict):
@@ -102,7 +96,8 @@ class MetricContract(Documented):
         description="Of a source under 'append': whether each key counts once, by its newest row (the default), or every row.",
     )
     window: Window = Field(
-        1, description="How many days, the last one included, a day's number covers; or windows of event time within a day."
+        1,
+        description="How many days, the last one included, a day's number covers; windows of event time; or sessions of a key.",
     )
     publication: PublicationRules = Field(default_factory=PublicationRules)
     checks: GoldChecks = Field(default_factory=GoldChecks)
@@ -151,9 +146,9 @@ class MetricContract(Documented):
         return self.sources or ([] if self.is_derived else [MetricSource(source=self.source, rows=self.rows)])
 
     @property
-    def event_window(self) -> EventWindow | None:
-        """The windows of event time that a day is divided into; None if a number covers whole days."""
-        return self.window if isinstance(self.window, EventWindow) else None
+    def event_window(self) -> EventWindow | SessionWindow | None:
+        """The windows of event time, or the sessions, that a day has numbers for; None if a number covers whole days."""
+        return None if isinstance(self.window, int) else self.window
 
     @property
     def trailing_days(self) -> int:
@@ -161,14 +156,24 @@ class MetricContract(Documented):
         return self.window if isinstance(self.window, int) else 1
 
     @property
-    def windows_overlap(self) -> bool:
-        """Whether it has windows of event time of which a row lies in several, some of them begun on the day before."""
-        return self.event_window is not None and self.event_window.is_sliding
+    def days_before(self) -> int:
+        """How many days before it a day's number is computed from as well."""
+        return self.trailing_days - 1 + (self.event_window.days_before if self.event_window else 0)
 
     @property
-    def counts_each_row_once(self) -> bool:
-        """Whether a row belongs to one number only."""
-        return self.trailing_days == 1 and not self.windows_overlap
+    def days_behind(self) -> int:
+        """How many days after it a day's number is computed from as well, because its windows go on there."""
+        return self.event_window.days_behind if self.event_window else 0
+
+    @property
+    def windows_overlap(self) -> bool:
+        """Whether it has windows of event time of which a row lies in several."""
+        return self.event_window is not None and self.event_window.overlaps
+
+    @property
+    def counts_rows_of_its_day(self) -> bool:
+        """Whether a day's number counts the rows of that day, each once, and no other."""
+        return not (self.days_before or self.days_behind)
 
     @property
     def joined_on(self) -> list[tuple[str, ...]]:
@@ -214,7 +219,7 @@ class MetricContract(Documented):
     @model_validator(mode="before")
     @classmethod
     def _first_source(cls, content: Any) -> Any:
-        return event_window.with_start_in_grain(metric_source.with_first_source(content))
+        return with_start_in_grain(metric_source.with_first_source(content))
 
     @model_validator(mode="after")
     def _consistent(self) -> MetricContract:

@@ -36,7 +36,7 @@ _Numbers = dict[tuple[Any, ...], list[Any]]
 def may_be_patched(metric: MetricContract) -> bool:
     """Whether the contract allows patches, every measure adds up exactly, and all of a row's values are its own."""
     exact = all(measure.additive and measure.is_exact for measure in metric.measures)
-    of_its_own = metric.counts_each_row_once and not metric.joins and not metric.sources
+    of_its_own = metric.counts_rows_of_its_day and not metric.joins and not metric.sources
     return bool(metric.publication.patch_up_to) and exact and of_its_own
 
 

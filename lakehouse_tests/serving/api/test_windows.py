@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse_tests.support.api_client import api_client, get_json
-from lakehouse_tests.support.windowed_lake import Event, WindowedLake
+from lakehouse_tests.support.united_lake import metric
+from lakehouse_tests.support.windowed_lake import SESSIONS, Event, WindowedLake
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -36,3 +37,17 @@ def test_a_day_shows_its_windows_and_adds_them_up_only_if_they_do_not_overlap(se
         assert len(last["result"]) > 1
         assert last["moved"] == {}, "an event is in four windows, and would be added four times"
         assert client.get("/page/metrics/sliding/2024-10-25").status_code == 200
+
+
+def test_a_day_shows_its_sessions_by_their_first_moments(settings: Settings, spark: Any) -> None:
+    lake = WindowedLake(settings, spark, [metric(SESSIONS)])
+    lake.send(Event("a", 30), Event("b", 90, 2), Event("c", 1000), Event("other", 30, user="v"))
+    lake.send(Event("late", 95, 10))
+    with api_client(settings, lake.catalog) as client:
+        found = get_json(client, "/metrics/sessions", window="2024-10-25")["result"]
+        assert found[0] == {
+            "window_start": "2024-10-24T22:30:00Z", "user": "u", "sessions": 1, "total": 13, "minutes": 65, "row_count": 3
+        }  # fmt: skip
+        story = client.get("/page/metrics/sessions/2024-10-25").text
+        assert "Sessions of user with pauses of at most 6 h, by the local time at which they start" in story
+        assert "2024-10-25T16:40" in story
