@@ -44,9 +44,14 @@ class Series:
         return self.kind.column
 
     @property
+    def grain(self) -> list[str]:
+        """The columns that identify a row within a period; longer periods than a day are not divided into windows."""
+        return self.metric.grain if self.kind is Kind.DAY else self.metric.whole.grain
+
+    @property
     def content(self) -> list[str]:
         """The columns by which two numbers are compared, without those of the period."""
-        return [*self.metric.grain, *self.numbers]
+        return [*self.grain, *self.numbers]
 
     @property
     def numbers(self) -> list[str]:

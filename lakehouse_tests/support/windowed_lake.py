@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from hypothesis import strategies as st
+
 from lakehouse import locations
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
@@ -124,6 +126,22 @@ class WindowedLake(UnitedLake):
         """By the model: the windows of the tumbling and of the sliding metric."""
         hours = {start: (total, count) for start, (total, _, count) in windows_of(self.living(), 60, 60).items()}
         return [hours, windows_of(self.living(), 120, 30)]
+
+
+@st.composite
+def sendings(draw: st.DrawFn) -> list[list[Event]]:
+    """Files of events of a few keys and users, many of them at the ends of days and hours, and around the clock change."""
+    minutes = DAYS * 24 * 60
+    times = st.integers(0, minutes - 1) | st.sampled_from([0, 24 * 60 - 1, 24 * 60, 50 * 60, 50 * 60 + 30, 51 * 60])
+    event = st.builds(
+        Event,
+        st.sampled_from("abcdefgh"),
+        times | st.sampled_from(range(0, minutes, 6 * 60)),
+        st.integers(1, 3),
+        st.sampled_from(["insert", "insert", "insert", "delete"]),
+        st.sampled_from("uuv"),
+    )
+    return draw(st.lists(st.lists(event, min_size=1, max_size=6), min_size=2, max_size=4))
 
 
 def windows_of(events: Iterable[Event], size: int, every: int) -> Windows:

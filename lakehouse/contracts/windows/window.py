@@ -51,6 +51,20 @@ def with_start_in_grain(content: Any) -> Any:
     return {**content, "grain": [*own, *(name for name in grain if name not in own)]}
 
 
+def unfit(metric: MetricContract) -> list[str]:
+    """What a metric with windows cannot have, each as ``field: what to do``."""
+    if not metric.publication.rollups:
+        return []
+    if metric.trailing_days > 1 or metric.windows_overlap:
+        return ["publication.rollups: numbers that count rows several times have none; give them to a metric without a window"]
+    others = [measure.name for measure in metric.measures if not measure.additive]
+    if metric.days_behind and others:
+        # A period's sessions are those that begin in it: no set of silver's days has exactly their rows.
+        text = f"sessions are added up, and {', '.join(others)} is not additive; give the roll-ups to another metric"
+        return [f"publication.rollups: {text}"]
+    return []
+
+
 def misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> Iterator[tuple[tuple[int | str, ...], str]]:
     """What does not fit between a metric with windows and its source: where in the metric's file, and what to do."""
     if metric.event_window is None:

@@ -137,7 +137,7 @@ def of_publication(settings: Settings, series: Series, publication: Publication)
         published_at=publication.recorded_at,
         reason=next(reason for reason in (*REASONS_BY_PRECEDENCE, *RevisionReason) if reason.value in reasons),
         reasons=reasons,
-        grain=series.metric.grain,
+        grain=series.grain,
         measures=[measure.name for measure in series.metric.measures if measure.name in measures],
         period_count=reasons.total(),
         totals={name: sides.as_json() for name, sides in totals.items()},
@@ -241,7 +241,7 @@ def _changed_rows(
     series: Series, before: PublishedVersion, after: PublishedVersion
 ) -> list[tuple[dict[str, str | None], dict[str, Sides]]]:
     """The rows of the grain that differ, those first in which the first measures differ most; none without a grain."""
-    grain = series.metric.grain
+    grain = series.grain
     if not grain:
         return []
     old, new = ({tuple(row[name] for name in grain): row for row in side.rows} for side in (before, after))

@@ -64,7 +64,8 @@ def by_day(found: pa.Table, metric: MetricContract) -> dict[date, pa.Table]:
 
 
 def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Period]) -> dict[date, pa.Table]:
-    """The numbers of whole periods by first day; ``rows`` are all Silver rows of them."""
+    """The numbers of whole periods, not divided into windows, by first day; ``rows`` are all Silver rows of them."""
+    metric = metric.whole
     cases = [f"WHEN event_date BETWEEN DATE'{one.start}' AND DATE'{one.last}' THEN DATE'{one.start}'" for one in periods]
     starts = rows.withColumn("event_date", F.expr(f"CASE {' '.join(cases)} END"))
     with stages.watched(rows.sparkSession, f"{metric.name} on {len(periods):,} periods"):

@@ -90,7 +90,15 @@ def test_its_zone_is_that_of_the_sources_event_days() -> None:
         ("{gap: P1D, key: shop}", "window.gap: Input should be less than or equal to 23 hours"),
         ("{gap: PT30M, key: user}", "window.key: user is neither a field of sales nor brought by a join; it has "),
         ("{gap: PT30M, key: []}", "window.key: List should have at least 1 item"),
-        ("{size: PT1H}\npublication: {rollups: [week]}", "publication.rollups: a metric with a window has none"),
+        ("2\npublication: {rollups: [week]}", "publication.rollups: numbers that count rows several times have none"),
+        (
+            "{size: PT1H, every: PT15M}\npublication: {rollups: [week]}",
+            "publication.rollups: numbers that count rows several times have none",
+        ),
+        (
+            "{gap: PT1H, key: sku}\npublication: {rollups: [week]}",
+            "publication.rollups: sessions are added up, and orders is not additive; give the roll-ups to another metric",
+        ),
     ],
 )
 def test_a_mistake_names_line_and_field(tmp_path: Path, window: str, mistake: str) -> None:

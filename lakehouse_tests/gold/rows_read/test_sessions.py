@@ -10,7 +10,6 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
@@ -27,7 +26,7 @@ from lakehouse.spark import dataframes
 from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.united_lake import metric
-from lakehouse_tests.support.windowed_lake import DAYS, FIRST, SESSIONS, ZONE, Event, WindowedLake, sessions_of
+from lakehouse_tests.support.windowed_lake import DAYS, FIRST, SESSIONS, ZONE, Event, WindowedLake, sendings, sessions_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -160,19 +159,6 @@ def test_the_sessions_of_a_day_are_added_up_by_a_derived_metric(settings: Settin
     derived.restate(settings, series, lake.session, [FIRST], Run("run"))
     (row,) = table_io.read(locations.gold(settings, series)).to_pylist()
     assert (row["visits"], f"{row['mean']}") == (3, "1.67"), "the last session of the day goes on over midnight"
-
-
-@st.composite
-def sendings(draw: st.DrawFn) -> list[list[Event]]:
-    event = st.builds(
-        Event,
-        st.sampled_from("abcdefgh"),
-        st.integers(0, _MINUTES - 1) | st.sampled_from([hour * 60 for hour in range(0, DAYS * 24, 6)]),
-        st.integers(1, 3),
-        st.sampled_from(["insert", "insert", "insert", "delete"]),
-        st.sampled_from("uuv"),
-    )
-    return draw(st.lists(st.lists(event, min_size=1, max_size=6), min_size=2, max_size=4))
 
 
 @derandomized(5)
