@@ -16,7 +16,8 @@ from lakehouse.contracts.windows.session_window import SessionWindow
 from lakehouse.gold.rows_read import sessions
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from collections.abc import Collection
+    from datetime import datetime, timedelta
 
     from pyspark.sql import Column, DataFrame
 
@@ -44,6 +45,13 @@ def assigned(rows: DataFrame, window: EventWindow | SessionWindow) -> DataFrame:
     every = rows.withColumn(_WINDOWS, F.explode(F.when(F.col("event_ts").isNull(), nowhere).otherwise(days)))
     placed = every.withColumn("event_date", F.col(f"{_WINDOWS}.day")).withColumn(WINDOW_START, F.col(f"{_WINDOWS}.start"))
     return placed.drop(_WINDOWS)
+
+
+def is_among(starts: Collection[datetime | None]) -> Column:
+    """Whether the window of a row begins at one of some moments."""
+    known = [f"TIMESTAMP'{start:%Y-%m-%d %H:%M:%S}+00:00'" for start in starts if start is not None]
+    among = [f"{WINDOW_START} IN ({', '.join(known)})"] if known else []
+    return F.expr(" OR ".join([*among, *([f"{WINDOW_START} IS NULL"] if None in starts else [])]) or "false")
 
 
 def _covering(day: Column, window: EventWindow, until: Column | None = None) -> Column:
