@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.gold.numbers import window_history
 from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Number, Sides, added
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA
@@ -144,7 +145,7 @@ def changes(
     return [
         MeasureDelta(
             period=version.period,
-            grain=tuple((name, f"{value}") for name, value in zip(grain, key)),
+            grain=tuple((name, window_history.text(name, value, series.metric)) for name, value in zip(grain, key)),
             measure=measure.name,
             before=old.get(key, {}).get(measure.name),
             after=new.get(key, {}).get(measure.name),

@@ -79,9 +79,11 @@ def test_a_window_has_a_name_and_a_history_of_its_own(settings, spark, tmp_path:
         "nothing of hourly has been published for 2024-10-27T20"
         in f"{run('history', 'hourly', '2024-10-27T20', code=1).exception}"
     )
+    whole, window = (json.loads(run("compare", "hourly", name, "r1", "r3", "--json").output) for name in ("2024-10-27", second))
+    assert len(whole["changes"]) > len(window["changes"])
+    assert [change["grain"] for change in window["changes"]] == [{"window_start": second}]
     signed = ("--by", "anna", "--reason", "test")
     for command, *options in (
-        ("compare", "r1", "r2"),
         ("revert", "--to", "r1", *signed),
         ("release", *signed),
         ("close", *signed),

@@ -26,6 +26,16 @@ def test_a_day_shows_its_windows_and_adds_them_up_only_if_they_do_not_overlap(se
             {"window_start": "2024-10-24T22:00:00Z", "total": 1, "row_count": 1},
             {"window_start": "2024-10-24T23:00:00Z", "total": 12, "row_count": 2},
         ]
+        second = get_json(client, "/metrics/hourly", window="2024-10-25T01", include_history="true")
+        assert second["window"] == "2024-10-25T01"
+        assert second["result"] == hourly["result"][1:]
+        assert [version["revision"] for version in second["history"]] == [1, 2]
+        first = get_json(client, "/metrics/hourly/history", window="2024-10-25T00")["versions"]
+        assert [(version["revision"], version["result"][0]["total"]) for version in first] == [(1, 1)]
+        [late] = get_json(client, "/metrics/hourly/history", window="2024-10-25T01:00", offset=1)["versions"]
+        assert {name: (sides["before"], sides["after"]) for name, sides in late["moved"].items()} == {"total": (2, 12)}
+        assert client.get("/metrics/hourly", params={"window": "2024-10-25T01:30"}).status_code == 404
+        assert client.get("/metrics/hourly/compare", params={"window": "2024-10-25T01"}).status_code == 422
         page = client.get("/page/metrics/hourly/2024-10-25/r2").text
         assert '<th scope="row">2024-10-25T01</th><td class="num">12</td>' in page
         story = client.get("/page/metrics/hourly/2024-10-25").text
