@@ -37,7 +37,7 @@ def may_be_patched(metric: MetricContract) -> bool:
     """Whether the contract allows patches, every measure adds up exactly, and all of a row's values are its own."""
     exact = all(measure.additive and measure.is_exact for measure in metric.measures)
     of_its_own = metric.counts_each_row_once and not metric.joins and not metric.sources
-    return bool(metric.publication.patch_up_to) and exact and of_its_own
+    return bool(metric.publication.patch_up_to) and exact and of_its_own and metric.late_events is None
 
 
 def numbers(spark: SparkSession, settings: Settings, before: SeriesSnapshot, days: Collection[date]) -> dict[date, pa.Table]:

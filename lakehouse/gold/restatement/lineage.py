@@ -51,6 +51,10 @@ class SilverInputs:
         """The inputs that some Silver days lack, in the stored form."""
         return {f"{day}": sorted(self.lacking[day]) for day in sorted(days) if self.lacking.get(day)}
 
+    def by_day(self, days: Collection[date]) -> dict[date, frozenset[str]]:
+        """The inputs that each of some Silver days contains."""
+        return {day: self.ids - self.lacking.get(day, frozenset()) for day in days}
+
     def known_through(self, days: Collection[date]) -> date | None:
         """The newest arrival day whose files all of these days contain."""
         lacking = frozenset().union(*(self.lacking.get(day, frozenset()) for day in days))
@@ -140,6 +144,18 @@ def of_metric(settings: Settings, metric: MetricContract, contract: SourceContra
     return replace(of_silver(settings, contract), others=others)
 
 
+def named_now(
+    settings: Settings, metric: MetricContract, days: Collection[date], made_from: SilverInputs | None = None
+) -> dict[date, frozenset[str]]:
+    """The inputs of each Silver day that the numbers of some days are computed from; none for a metric without late events.
+
+    :param made_from: of the silver table that the metric reads, if it is known already.
+    """
+    if metric.late_source is None:
+        return {}
+    return (made_from or of_silver(settings, metric.late_source)).by_day(source_days(metric, days))
+
+
 def record_others(settings: Settings, metric: MetricContract, basis: SilverInputs) -> str | None:
     """Store the inputs of further sources and dimensions; gives their names, what some days lack, and the contracts, in the
     stored form.
@@ -186,7 +202,7 @@ def count_silver_rows(settings: Settings, metric: MetricContract, days: Collecti
     None are counted for windows that overlap: how many of them a row lies in, the logs do not tell.
     """
     held = [table for _, table in tables.tables_read(settings, metric) if table is not None]
-    if not held or not days or metric.windows_overlap:
+    if not held or not days or metric.windows_overlap or metric.late_events:
         return {}
     counts: Counter[date] = Counter()
     for table in held:
