@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.late_lake import LateLake, late
-from lakehouse_tests.support.windowed_lake import TUMBLING, Event
+from lakehouse_tests.support.windowed_lake import SLIDING, TUMBLING, Event
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -25,4 +29,60 @@ def test_a_row_beyond_the_allowed_lateness_does_not_count_and_can_be_read(settin
     lake.deliver_at(3, Event("beyond", 30, 1000))
     assert lake.left_out(lake.metrics[0]) == [("beyond", "late_dropped"), ("within", "late_accepted")]
     assert lake.seen() == lake.by_model()
+    assert lake.unlike_published() == []
+
+
+def test_a_correction_that_is_left_out_leaves_the_older_version_and_a_delete_leaves_the_row(
+    settings: Settings, spark: Any
+) -> None:
+    lake = LateLake(settings, spark, [late(TUMBLING, "drop"), late(SLIDING, "update", 60)])
+    lake.deliver_at(0, Event("a", 5), Event("b", 30), Event("c", 50), Event("far", 24 * 60 + 40))
+    lake.deliver_at(1, Event("a", 6, 10), Event("b", 30, 1, "delete"), Event("c", 24 * 60 + 35, 7))
+    assert lake.seen() == lake.by_model()
+    lake.deliver_at(2, Event("a", 24 * 60 + 32, 20))  # the newer version counts, the left-out one never came
+    assert lake.seen() == lake.by_model()
+    assert [lake.left_out(definition) for definition in lake.metrics] == [
+        lake.late_by_model(definition) for definition in lake.metrics
+    ]
+    assert lake.unlike_published() == []
+
+
+def test_a_delivery_that_is_ingested_after_later_ones_changes_which_rows_are_late(settings: Settings, spark: Any) -> None:
+    lake = LateLake(settings, spark, [late(TUMBLING, "side_output"), late(DAILY, "recompute", 0)])
+    lake.deliver_at(0, Event("a", 5))
+    lake.deliver_at(10, Event("b", 20, 10), Event("c", 26 * 60))
+    assert lake.left_out(lake.metrics[0]) == []
+    lake.deliver_at(5, Event("d", 25 * 60))  # it arrived before: b is late
+    assert lake.left_out(lake.metrics[0]) == [("b", "late_dropped")]
+    assert lake.seen() == lake.by_model()
+    assert lake.unlike_published() == []
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[int, list[Event]]]:
+    """Deliveries in the order of their ingestion, each with the minute at which it arrived."""
+    near = st.integers(0, 6 * 30 - 1).map(lambda number: number * 7)
+    event = st.builds(
+        Event,
+        st.sampled_from("abcd"),
+        near | st.sampled_from([59, 60, 24 * 60 - 1, 24 * 60, 50 * 60]),
+        st.integers(1, 3),
+        st.sampled_from(["insert", "insert", "insert", "delete"]),
+    )
+    files = draw(st.lists(st.lists(event, min_size=1, max_size=3), min_size=3, max_size=5))
+    arrivals = draw(st.permutations(range(len(files))) | st.just(list(range(len(files)))))
+    return list(zip(arrivals, files))
+
+
+@derandomized(3)
+@given(history=histories(), action=st.sampled_from(["drop", "side_output", "update", "recompute"]))
+def test_any_history_gives_the_numbers_of_the_model_under_each_action(tmp_path_factory, spark, history, action) -> None:
+    metrics = [late(TUMBLING, action, 30), late(SLIDING, "recompute", 60), late(DAILY, action, 600)]
+    lake = LateLake(lake_settings(tmp_path_factory.mktemp("lake")), spark, metrics)
+    for arrived, events in history:
+        lake.deliver_at(arrived, *events)
+        assert lake.seen() == lake.by_model()
+        assert [lake.left_out(definition) for definition in lake.metrics] == [
+            lake.late_by_model(definition) for definition in lake.metrics
+        ]
     assert lake.unlike_published() == []
