@@ -93,6 +93,13 @@ def classified(metric: MetricContract, contract: SourceContract, rows: pa.Table,
     return pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA)
 
 
+def in_window(rows: pa.Table, window: str) -> pa.Table:
+    """Those of some rows of the table that lie in the window with a name."""
+    windows = rows["windows"].combine_chunks()
+    places = pc.list_parent_indices(windows).filter(pc.equal(pc.list_flatten(windows), window))
+    return rows.take(pc.unique(places))
+
+
 def read(settings: Settings, source: str, where: table_io.Where | None = None) -> pa.Table:
     """The late rows of a source's metrics."""
     rows = table_io.read(locations.late_rows(settings, source), SCHEMA.names, where, settings.storage_options)

@@ -6,6 +6,7 @@ holds. The rows that the numbers are computed from without them are read in ``go
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
@@ -38,9 +39,10 @@ _CLAIM = ["record_key", "kind", "event_date", *_ROW, "arrival_date"]
 
 
 class LeftOut(NamedTuple):
-    """Rows that do not count, by id, and the event days whose content would be another with them."""
+    """Rows that do not count, by id, the keys that they speak of, and the event days whose content would be another with them."""
 
     rows: pa.Table
+    keys: pa.Array
     days: set[date]
 
 
@@ -122,8 +124,20 @@ def on_days(
     on_these = on_these.filter(pc.is_in(on_these["ingestion_id"], pa.array(sorted(ids), pa.string())))
     on_these = on_these.filter(pc.is_in(on_these["record_key"], pc.unique(late["record_key"])))
     concerned = set(pc.unique(on_these["event_date"]).to_pylist())
-    rows = late.filter(pc.is_in(late["record_key"], pc.unique(on_these["record_key"])))
-    return LeftOut(rows.group_by(list(_ROW)).aggregate([]), concerned) if concerned else None
+    keys = pc.unique(on_these["record_key"])
+    rows = late.filter(pc.is_in(late["record_key"], keys)).group_by(list(_ROW)).aggregate([])
+    return LeftOut(rows, keys, concerned) if concerned else None
+
+
+def days_alike(named: Mapping[date, Collection[str]]) -> dict[frozenset[str], list[date]]:
+    """The event days that are computed from the same inputs, by these.
+
+    :param named: the inputs of each of some days.
+    """
+    alike: dict[frozenset[str], list[date]] = defaultdict(list)
+    for day, ids in named.items():
+        alike[frozenset(ids)].append(day)
+    return alike
 
 
 def _left_out(

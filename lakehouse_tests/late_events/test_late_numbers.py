@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehouse.contracts.series import Series
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement import reconciliation
 from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.late_lake import LateLake, late
-from lakehouse_tests.support.windowed_lake import SLIDING, TUMBLING, Event
+from lakehouse_tests.support.windowed_lake import BEGINS, FIRST, SLIDING, TUMBLING, Event
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -86,3 +91,26 @@ def test_any_history_gives_the_numbers_of_the_model_under_each_action(tmp_path_f
             lake.late_by_model(definition) for definition in lake.metrics
         ]
     assert lake.unlike_published() == []
+
+
+def test_a_window_that_was_updated_often_waits_until_the_day_is_final(settings: Settings, spark: Any, caplog: Any) -> None:
+    often = late({**TUMBLING, "publication": {"final_after": 90}}, "recompute", 600, max_updates_per_window=2)
+    lake = LateLake(settings, spark, [often])
+    [definition], [series] = lake.metrics, [Series(lake.metrics[0])]
+    lake.deliver_at(0, Event("a", 5), Event("b", 90))
+    restated = [lake.deliver_at(number, Event(f"late {number}", 10 + number)) for number in (1, 2, 3)]
+    assert restated == [[{FIRST}], [{FIRST}], [set()]]
+    assert "waits until it is final" in caplog.text
+    assert lake.windows(series)[BEGINS] == (3, 3)
+    outcomes = reconciliation.check_published(settings, series, [FIRST])
+    assert [outcome.explanation for outcome in outcomes if outcome.explanation] != []
+    assert all(outcome.passed for outcome in outcomes)
+    assert lake.deliver_at(4, Event("open", 91)) == [{FIRST}], "another window of the day may change"
+    assert lake.seen() == lake.by_model(), "the day is published as a whole"
+    lake.deliver_at(5, Event("late again", 15))
+    assert lake.seen() != lake.by_model()
+    settings.now = datetime(2025, 2, 1, tzinfo=timezone.utc)
+    restatement_days.restate(settings, lake.sources["orders"], series, lake.session, [FIRST], Run("close"))
+    assert lake.seen() == lake.by_model(), "it is right after the close"
+    assert lake.unlike_published() == []
+    assert definition.late_events is not None

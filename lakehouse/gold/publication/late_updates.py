@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 #: The rows of each window of a day, by its first moment; None for the day of a metric without windows, and rows without a time.
 _Windows = dict["datetime | None", list[dict[str, Any]]]
-#: The reasons of revisions that follow the data.
 #: What is logged of a number that waits: the series, and the day.
 WAITING = "gold/%s: late rows have changed %s as often as late_events.max_updates_per_window allows; it waits until it is final"
+#: Why the number of such a day differs from what silver says.
+EXHAUSTED = "late rows have changed a window as often as late_events.max_updates_per_window allows: it waits until it is final"
+#: The reasons of revisions that follow the data.
 _BY_DATA = (RevisionReason.LATE_DATA.value, RevisionReason.CORRECTION.value)
 
 
@@ -50,6 +52,17 @@ def waits(settings: Settings, series: Series, existing: pa.Table | None, draft: 
     changed = _changed(_by_window(revisions[-1], series), _by_window(draft.rows.to_pylist(), series))
     updates = _counted(settings, series, draft.start, revisions)
     return bool(changed) and all(updates[window] >= terms.max_updates_per_window for window in changed)
+
+
+def is_exhausted(settings: Settings, series: Series, existing: pa.Table | None, day: date) -> bool:
+    """Whether a window of a day that is not final has been updated as often as the contract allows: its changes wait."""
+    terms = series.metric.late_events
+    if terms is None or existing is None:
+        return False
+    revisions = _revisions(existing, series, day)
+    if len(revisions) <= terms.max_updates_per_window or revisions[-1][0]["state"] == State.FINAL.value:
+        return False
+    return max(_counted(settings, series, day, revisions).values(), default=0) >= terms.max_updates_per_window
 
 
 def updates_of(settings: Settings, series: Series, existing: pa.Table, day: date) -> Counter[datetime | None]:

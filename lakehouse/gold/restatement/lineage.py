@@ -17,6 +17,7 @@ from lakehouse.delta import commit_log, data_files, provenance, table_io
 from lakehouse.gold.numbers import further_inputs
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason
 from lakehouse.gold.rows_read import duplicates, tables
+from lakehouse.late_events import row_difference
 from lakehouse.ledger import applied_inputs, decisions, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.input_ids import is_manual_input
 from lakehouse.ledger.row_states import QuarantineStatus
@@ -197,17 +198,20 @@ def trigger(settings: Settings, contract: SourceContract, first: int, last: int)
 
 
 def count_silver_rows(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, int]:
-    """How many Silver rows the number of each day covers, taken from the logs; of several sources, without duplicates.
+    """How many Silver rows the number of each day covers, taken from the logs: without duplicates of several sources, and
+    without rows that came too late.
 
     None are counted for windows that overlap: how many of them a row lies in, the logs do not tell.
     """
     held = [table for _, table in tables.tables_read(settings, metric) if table is not None]
-    if not held or not days or metric.windows_overlap or metric.late_events:
+    if not held or not days or metric.windows_overlap:
         return {}
     counts: Counter[date] = Counter()
     for table in held:
         counts.update(data_files.rows_by_partition(table))
     counts.subtract(duplicates.count(settings, metric, source_days(metric, days)))
+    if metric.late_source is not None:
+        counts.subtract(row_difference.count(settings, metric, metric.late_source, named_now(settings, metric, days)))
     return {day: sum(counts[covered] for covered in source_days(metric, [day])) for day in days}
 
 

@@ -19,7 +19,7 @@ from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dimensions import as_then
 from lakehouse.dimensions.joins import as_of
 from lakehouse.gold.numbers import further_inputs
-from lakehouse.gold.rows_read import union, without_late
+from lakehouse.gold.rows_read import union
 from lakehouse.late_events import left_out
 from lakehouse.ledger import redactions
 from lakehouse.silver import merge as silver_merge
@@ -138,7 +138,7 @@ def _silver_of_then(
     """The Silver rows of some days, each computed from its own inputs, and per key the fields that were redacted since."""
     parts = []
     hidden: _Fields = {}
-    for ids, days in without_late.days_alike(named).items():
+    for ids, days in left_out.days_alike(named).items():
         rows = _state(spark, settings, metric, contract, days, ids)
         hidden |= _hidden_since(settings, contract, rows, ids)
         parts.append(rows)

@@ -5,7 +5,6 @@ DataFrames out. Which rows came too late is decided in ``late_events``; on days 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from datetime import date
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -24,14 +23,6 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-def days_alike(named: Mapping[date, Collection[str]]) -> dict[frozenset[str], list[date]]:
-    """The event days that are computed from the same inputs, by these."""
-    alike: dict[frozenset[str], list[date]] = defaultdict(list)
-    for day, ids in named.items():
-        alike[frozenset(ids)].append(day)
-    return alike
-
-
 def computed(
     spark: SparkSession, settings: Settings, metric: MetricContract, named: Mapping[date, Collection[str]]
 ) -> tuple[DataFrame | None, set[date]]:
@@ -43,7 +34,7 @@ def computed(
     if contract is None:
         return None, set()
     parts, concerned = [], set[date]()
-    for ids, days in days_alike(named).items():
+    for ids, days in left_out.days_alike(named).items():
         late = left_out.on_days(settings, metric, contract, days, ids)
         if late is not None:
             parts.append(silver_merge.state(spark, settings, contract, late.days, ids, without=late.rows))
