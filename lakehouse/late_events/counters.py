@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.lateness.rules import late_share
@@ -80,9 +78,12 @@ def total(counts: Collection[LateCounts], name: str) -> LateCounts:
     return LateCounts(name, *(sum(getattr(entry, field) for entry in counts) for field in _COUNTS))
 
 
-def late_rows_of_day(settings: Settings, metric: MetricContract, day: date) -> dict[str, int]:
-    """How many late rows of an event day are in the table of late rows, by whether they count: late_accepted, late_dropped."""
-    path, where = locations.late_rows(settings, metric.source), {"metric": [metric.name], "event_date": [day]}
-    rows = table_io.read(path, ["counts"], where, settings.storage_options)
-    accepted = 0 if rows is None else pc.sum(rows["counts"]).as_py() or 0
-    return {"late_accepted": accepted, "late_dropped": 0 if rows is None else len(rows) - accepted}
+def by_event_day(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, LateCounts]:
+    """The late rows of some event days of a metric; on time rows are not counted here. Days without late rows are left out."""
+    path, where = locations.late_rows(settings, metric.source), {"metric": [metric.name], "event_date": days}
+    rows = table_io.read(path, ["event_date", "counts"], where, settings.storage_options)
+    numbers = [] if rows is None else rows.group_by(["event_date", "counts"]).aggregate([([], "count_all")]).to_pylist()
+    by_day: dict[date, dict[str, int]] = {}
+    for row in numbers:
+        by_day.setdefault(row["event_date"], {})["late_accepted" if row["counts"] else "late_dropped"] = row["count_all"]
+    return {day: LateCounts(metric.name, **counts) for day, counts in by_day.items()}

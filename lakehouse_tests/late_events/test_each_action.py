@@ -83,7 +83,8 @@ def test_the_rates_of_the_source_are_those_of_all_metrics_together(lake: LateLak
     together = counters.total(counters.of_source(lake.settings, "orders", lake.metrics), "orders")
     assert (together.on_time, together.late_accepted, together.late_dropped) == (32, 2, 6)
     assert together.rates == {"on_time": 32 / 40, "late_accepted": 2 / 40, "late_dropped": 6 / 40}
-    assert counters.late_rows_of_day(lake.settings, lake.metrics[0], FIRST) == {"late_accepted": 0, "late_dropped": 2}
+    of_days = counters.by_event_day(lake.settings, lake.metrics[0], [FIRST, FIRST + timedelta(days=1)])
+    assert of_days == {FIRST: counters.LateCounts("orders_drop", late_dropped=2)}
 
 
 def test_the_published_numbers_pass_their_checks(lake: LateLake) -> None:

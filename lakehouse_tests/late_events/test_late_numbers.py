@@ -15,7 +15,7 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation
 from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.late_lake import LateLake, late
+from lakehouse_tests.support.late_lake import LateLake, histories, late
 from lakehouse_tests.support.windowed_lake import BEGINS, FIRST, SLIDING, TUMBLING, Event
 
 if TYPE_CHECKING:
@@ -61,22 +61,6 @@ def test_a_delivery_that_is_ingested_after_later_ones_changes_which_rows_are_lat
     assert lake.left_out(lake.metrics[0]) == [("b", "late_dropped")]
     assert lake.seen() == lake.by_model()
     assert lake.unlike_published() == []
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> list[tuple[int, list[Event]]]:
-    """Deliveries in the order of their ingestion, each with the minute at which it arrived."""
-    near = st.integers(0, 6 * 30 - 1).map(lambda number: number * 7)
-    event = st.builds(
-        Event,
-        st.sampled_from("abcd"),
-        near | st.sampled_from([59, 60, 24 * 60 - 1, 24 * 60, 50 * 60]),
-        st.integers(1, 3),
-        st.sampled_from(["insert", "insert", "insert", "delete"]),
-    )
-    files = draw(st.lists(st.lists(event, min_size=1, max_size=3), min_size=3, max_size=5))
-    arrivals = draw(st.permutations(range(len(files))) | st.just(list(range(len(files)))))
-    return list(zip(arrivals, files))
 
 
 @derandomized(3)

@@ -8,15 +8,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from lakehouse.late_events import late_rows
+from hypothesis import strategies as st
+
+from lakehouse.bronze.ingest import Ingest
+from lakehouse.late_events import follow, late_rows
 from lakehouse_tests.support import windowed_lake
 from lakehouse_tests.support.united_lake import metric
-from lakehouse_tests.support.windowed_lake import ARRIVES, SLIDING, TUMBLING, ZONE, WindowedLake, Windows, all_windows, windows_of
+from lakehouse_tests.support.windowed_lake import (
+    ARRIVES,
+    SLIDING,
+    TUMBLING,
+    ZONE,
+    Event,
+    WindowedLake,
+    Windows,
+    all_windows,
+    windows_of,
+)
 
 if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
-    from lakehouse_tests.support.windowed_lake import Event
 
 #: The watermark stays so many minutes behind the newest event.
 BEHIND = 10
@@ -68,6 +80,12 @@ class LateLake(WindowedLake):
         self.deliveries.append(Delivery(arrived, events))
         path = Path(str(self.settings.landing), f"orders.arrival_date={ARRIVES}.{self.delivered}.csv")
         path.write_text("".join(f"{line}\n" for line in lines))
+
+    def classify_at(self, arrived: int, *events: Event) -> None:
+        """Deliver a file that arrived at some minute, and classify its rows; needs no Spark."""
+        self.land_at(arrived, *events)
+        Ingest(self.settings, self.sources["orders"], self.session, "run").day(self.arrives)
+        follow.follow(self.settings, self.sources["orders"], self.metrics)
 
     def judged(self, definition: MetricContract) -> list[tuple[Event, str]]:
         """By the model: every event in the order of arrival, and whether it is on time, accepted or dropped."""
@@ -144,3 +162,19 @@ def _days_of(events: list[Event]) -> Windows:
 
 def _without_spread(found: Windows) -> Windows:
     return {start: (total, count) for start, (total, _, count) in found.items()}
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[int, list[Event]]]:
+    """Deliveries in the order of their ingestion, each with the minute at which it arrived."""
+    near = st.integers(0, 6 * 30 - 1).map(lambda number: number * 7)
+    event = st.builds(
+        Event,
+        st.sampled_from("abcd"),
+        near | st.sampled_from([59, 60, 24 * 60 - 1, 24 * 60, 50 * 60]),
+        st.integers(1, 3),
+        st.sampled_from(["insert", "insert", "insert", "delete"]),
+    )
+    files = draw(st.lists(st.lists(event, min_size=1, max_size=3), min_size=3, max_size=5))
+    arrivals = draw(st.permutations(range(len(files))) | st.just(list(range(len(files)))))
+    return list(zip(arrivals, files))

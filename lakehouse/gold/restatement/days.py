@@ -174,7 +174,7 @@ def _numbers(
     """The number of each day that Silver has rows for; for a published day without rows the number of an empty day."""
     if not days:
         return {}
-    numbers = incremental.numbers(session(), settings, before, days)
+    numbers = incremental.numbers(session(), settings, before, days, made_from)
     rest = [day for day in days if day not in numbers]
     numbers |= metric_query.numbers(session(), settings, metric, rest, made_from) if rest else {}
     emptied = set(before.published_states) - set(numbers)
