@@ -22,7 +22,7 @@ from lakehouse.late_events import classification
 from lakehouse.lateness import event_watermark
 from lakehouse.lateness.keyed_watermark import NEVER
 from lakehouse.lateness.measurement import microseconds
-from lakehouse.ledger import decisions, ingestions
+from lakehouse.ledger import decisions, ingestions, key_log
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _ROW = ("ingestion_id", "line_number")
+_NO_ROWS = pa.schema(
+    [("event_ts", classification.TIME), ("event_date", pa.date32()), ("ingestion_id", pa.string()), ("line_number", pa.int64())]
+).empty_table()
 _CLAIM = ["record_key", "kind", "event_date", *_ROW, "arrival_date"]
 
 
@@ -111,22 +114,53 @@ def on_days(
     :param ids: the inputs that count.
     :returns: None if all rows count.
     """
-    known = may_be_late(settings, metric, contract, deliveries(settings, contract, ids))
-    if not known.met or not days:
-        return None
-    late = _left_out(settings, metric, contract, known, ids)
-    if not len(late):
+    suspected = may_be_late(settings, metric, contract, deliveries(settings, contract, ids))
+    if not suspected.met or not days:
         return None
     path, options = locations.key_log(settings, contract.dataset), settings.storage_options
     on_these = table_io.read(path, ["record_key", "event_date", "ingestion_id"], {"event_date": days}, options)
-    if on_these is None:
+    if on_these is None or not len(on_these):
         return None
     on_these = on_these.filter(pc.is_in(on_these["ingestion_id"], pa.array(sorted(ids), pa.string())))
-    on_these = on_these.filter(pc.is_in(on_these["record_key"], pc.unique(late["record_key"])))
-    concerned = set(pc.unique(on_these["event_date"]).to_pylist())
-    keys = pc.unique(on_these["record_key"])
-    rows = late.filter(pc.is_in(late["record_key"], keys)).group_by(list(_ROW)).aggregate([])
-    return LeftOut(rows, keys, concerned) if concerned else None
+    claimed = key_log.about(settings, contract.dataset, _CLAIM, pc.unique(on_these["record_key"]).drop_null())
+    if claimed is None:
+        return None
+    claimed = claimed.filter(pc.is_in(claimed["ingestion_id"], pa.array(list(suspected.met), pa.string())))
+    claimed = claimed.filter(_may_be_left_out(claimed, metric, contract, suspected))
+    late = claimed.filter(pc.is_valid(positions(claimed, _late_rows(settings, metric, contract, claimed, suspected, ids))))
+    if not len(late):
+        return None
+    keys = pc.unique(late["record_key"])
+    concerned = set(pc.unique(on_these.filter(pc.is_in(on_these["record_key"], keys))["event_date"]).to_pylist())
+    return LeftOut(late.group_by(list(_ROW)).aggregate([]), keys, concerned)
+
+
+def _may_be_left_out(claimed: pa.Table, metric: MetricContract, contract: SourceContract, known: Deliveries) -> pa.ChunkedArray:
+    """Whether the rows of some claims may be left out, by their event days; the row that retires another key has any day."""
+    zone, tolerance = ZoneInfo(contract.clocks.timezone), microseconds(terms_of(metric).tolerance)
+    days = pc.unique(claimed["event_date"])
+    ends = [NEVER if day is None else classification.first_end(day, metric, zone) + tolerance for day in days.to_pylist()]
+    end = pa.array(ends, pa.int64()).take(pc.index_in(claimed["event_date"], days).combine_chunks())
+    return classification.are_late(end, known.watermarks(claimed))
+
+
+def _late_rows(
+    settings: Settings,
+    metric: MetricContract,
+    contract: SourceContract,
+    claimed: pa.Table,
+    known: Deliveries,
+    ids: Collection[str],
+) -> pa.Table:
+    """The rows in the deliveries of some claims that do not count, by id; of other keys perhaps not all."""
+    where: table_io.Where = {name: pc.unique(claimed[name]) for name in ("arrival_date", "ingestion_id")}
+    own = claimed.filter(pc.not_equal(claimed["kind"], "retire"))
+    if len(own) == len(claimed):  # a retirement is made by the row of another key
+        where = {**where, "record_key": pc.unique(claimed["record_key"])}
+    rows = in_force.read(settings, contract.dataset, ["event_ts", "event_date", "malformed_reason", *_ROW], where, ids)
+    rows = _NO_ROWS if rows is None or not len(claimed) else rows.filter(pc.is_null(rows["malformed_reason"]))
+    ends = classification.window_ends(rows, metric, ZoneInfo(contract.clocks.timezone))
+    return rows.filter(classification.are_left_out(ends, known.watermarks(rows), terms_of(metric)))
 
 
 def days_alike(named: Mapping[date, Collection[str]]) -> dict[frozenset[str], list[date]]:
@@ -138,22 +172,6 @@ def days_alike(named: Mapping[date, Collection[str]]) -> dict[frozenset[str], li
     for day, ids in named.items():
         alike[frozenset(ids)].append(day)
     return alike
-
-
-def _left_out(
-    settings: Settings, metric: MetricContract, contract: SourceContract, known: Deliveries, ids: Collection[str]
-) -> pa.Table:
-    """The rows of some deliveries that do not count, once for each key that they speak of: row id, record_key."""
-    terms, zone = terms_of(metric), ZoneInfo(contract.clocks.timezone)
-    claimed = table_io.read(locations.key_log(settings, contract.dataset), _CLAIM, known.where, settings.storage_options)
-    empty = pa.table({"ingestion_id": pa.array([], pa.string()), "line_number": pa.array([], pa.int64()), "record_key": []})
-    rows = in_force.read(settings, contract.dataset, ["event_ts", "event_date", "malformed_reason", *_ROW], known.where, ids)
-    if claimed is None or rows is None:
-        return empty
-    rows = rows.filter(pc.is_null(rows["malformed_reason"]))
-    ends = classification.window_ends(rows, metric, zone)
-    late = rows.filter(classification.are_left_out(ends, known.watermarks(rows), terms))
-    return claimed.filter(pc.is_valid(positions(claimed, late))).select([*_ROW, "record_key"])
 
 
 def terms_of(metric: MetricContract) -> LateEvents:

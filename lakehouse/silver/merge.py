@@ -69,6 +69,7 @@ def state(
     until: datetime | None = None,
     staged: Settings | None = None,
     without: pa.Table | None = None,
+    keys: pa.Array | None = None,
 ) -> DataFrame:
     """The rows that silver should hold on ``days``, computed only from Bronze, decisions, redactions and the contract.
 
@@ -77,8 +78,12 @@ def state(
     :param until: use only rows that had arrived by then, even if other rows of their file arrived later.
     :param staged: the lake of a stage: its Bronze rows and their claims count as well.
     :param without: the ids of rows that do not count, as if they had never come.
+    :param keys: only the rows of these keys.
     """
-    log = admitted_claims.key_log_of(spark, settings, contract.dataset)
+    source = contract.dataset
+    log = admitted_claims.key_log_of(spark, settings, source)
+    if keys is not None:
+        log = admitted_claims.about(spark, settings, source, keys)
     if ids is not None:
         log = admitted_claims.judged_as_then(spark, log, judgement_history.as_of(settings, contract.dataset, ids))
     log = log.where(

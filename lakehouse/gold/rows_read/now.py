@@ -66,7 +66,7 @@ def rows_held(
 ) -> DataFrame:
     """The rows that silver holds of one source for the numbers of ``days``, under its own names of columns.
 
-    :param named: see :func:`silver_rows`; on days that late rows concern, the rows are computed without those that do not count.
+    :param named: see :func:`silver_rows`; rows of keys that late rows concern are computed as if these had never come.
     """
     target = locations.silver_read_of(settings, entry)
     table = table_io.open_table(target, settings.storage_options)
@@ -75,10 +75,11 @@ def rows_held(
         names = union.columns_of(metric, entry, types)
         return dataframes.local(spark, arrow_schema(tuple((name, types[name]) for name in names)).empty_table())
     columns = [] if table is None else union.columns_of(metric, entry, [field.name for field in table.schema().fields])
-    covered = source_days(metric, days)
-    counting, concerned = without_late.computed(spark, settings, metric, named or {})
-    held = dataframes.scan(spark, settings, target, columns, {"event_date": [day for day in covered if day not in concerned]})
-    return held if counting is None else held.unionByName(counting.select(*columns), allowMissingColumns=True)
+    where: table_io.Where = {"event_date": source_days(metric, days)}
+    if not named:
+        return dataframes.scan(spark, settings, target, columns, where)
+    held = dataframes.scan(spark, settings, target, list(dict.fromkeys(["record_key", *columns])), where)
+    return without_late.rows(spark, settings, metric, held, named).select(*columns)
 
 
 def _few_facts(settings: Settings, metric: MetricContract, where: table_io.Where) -> pa.Table | None:
