@@ -68,6 +68,8 @@ def tables(catalog: Catalog) -> list[LakeTable]:
         if contract.is_dimension:
             listed += [LakeTable("silver", f"{source}_intervals", intervals_of=source, sorted_by="dimension_key")]
             listed += [LakeTable("ops", f"{source}_by_key", sorted_by="dimension_key")]
+    for source in {metric.source for metric in catalog.metrics.values() if metric.late_events}:
+        listed += [LakeTable("silver", f"{source}_late"), LakeTable("ops", f"{source}_late_deliveries")]
     indexes = (index for metric in catalog.metrics.values() for index in metric.fact_indexes)
     indexed = {locations.fact_index_name(silver, on) for silver, on in indexes}
     listed += [LakeTable("ops", name, sorted_by="join_key") for name in indexed]

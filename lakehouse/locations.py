@@ -94,6 +94,16 @@ def quarantine(settings: Settings, source: str) -> str:
     return settings.table("silver", f"{source}_quarantine")
 
 
+def late_rows(settings: Settings, source: str) -> str:
+    """The rows of a source that came too late for a window of a metric, and what became of them."""
+    return settings.table("silver", f"{source}_late")
+
+
+def late_deliveries(settings: Settings, source: str) -> str:
+    """How many rows of each delivery of a source came on time and late, by metric."""
+    return settings.table("ops", f"{source}_late_deliveries")
+
+
 def gold(settings: Settings, series: Series) -> str:
     """The published numbers of a series, with all their revisions."""
     return settings.table("gold", series.name)

@@ -23,6 +23,7 @@ from lakehouse.cli.commands import (
     gold,
     held,
     impact,
+    late,
     lateness,
     maintain,
     notices,
@@ -86,6 +87,7 @@ lateness.app.command("tune")(tuning.tune)
 lateness.app.command("pin")(tuning.pin)
 lateness.app.command("unpin")(tuning.unpin)
 lateness.app.command("undo")(tuning.undo)
+app.command("late", rich_help_panel=ROWS)(late.late)
 app.add_typer(lateness.app, name="lateness", rich_help_panel=ROWS)
 app.command("redact", rich_help_panel=ROWS)(redact.redact)
 app.command("impact", rich_help_panel=ROWS)(impact.impact)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from lakehouse.contracts.derived import resolution
 from lakehouse.contracts.joins import fit as of_joins
+from lakehouse.contracts.late_events import late_event_rules
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import days_reached
 from lakehouse.contracts.several_sources import fit as of_several_sources
@@ -218,6 +219,7 @@ def _misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> I
     if metric.source in sources:
         yield from of_joins.misfits(metric, sources)
         yield from of_windows.misfits(metric, sources)
+    yield from late_event_rules.misfits(metric, sources)
 
 
 def _never_append(metric: MetricContract, sources: Mapping[str, SourceContract]) -> bool:

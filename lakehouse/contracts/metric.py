@@ -17,6 +17,7 @@ from lakehouse.contracts.checks import ChangeBounds, GoldChecks, problems
 from lakehouse.contracts.derived import left_out as no_derived
 from lakehouse.contracts.derived.inputs import DerivedInput  # noqa: TC001 (pydantic reads it)
 from lakehouse.contracts.joins.join import Join, brought_by, clashes
+from lakehouse.contracts.late_events.late_event_rules import LateEvents  # noqa: TC001 (pydantic reads it)
 from lakehouse.contracts.publication import PublicationRules
 from lakehouse.contracts.published_columns import RESERVED
 from lakehouse.contracts.several_sources import metric_source
@@ -100,6 +101,9 @@ class MetricContract(Documented):
         1,
         description="How many days, the last one included, a day's number covers; windows of event time; or sessions of a key.",
     )
+    late_events: LateEvents | None = Field(
+        None, description="What becomes of rows that come after their window; without it every one counts."
+    )
     publication: PublicationRules = Field(default_factory=PublicationRules)
     checks: GoldChecks = Field(default_factory=GoldChecks)
     alerts: MetricAlerts = Field(default_factory=MetricAlerts)
@@ -125,18 +129,25 @@ class MetricContract(Documented):
         return {entry.source: self._contracts[entry.source] for entry in self.sources if entry.source in self._contracts}
 
     @property
+    def late_source(self) -> SourceContract | None:
+        """The contract of the silver table that it reads, if it has late events; None until :meth:`with_contracts`."""
+        contract = self._contracts.get(self.source) if self.late_events else None
+        return None if contract is None else self.read[0].read_of(contract)
+
+    @property
     def further_sources(self) -> dict[str, SourceContract]:
         """The contracts of its sources after the first one, by name; empty until :meth:`with_contracts`."""
         return {name: contract for name, contract in self.source_contracts.items() if name != self.source}
 
     def with_contracts(self, sources: Mapping[str, SourceContract]) -> MetricContract:
-        """The same contract, which knows those of its dimensions and, if it has several, of its sources.
+        """The same contract, which knows those of its dimensions and, if it has several or late events, of its sources.
 
         :param sources: the contracts of the deployment, by name.
         """
-        if not (self.joins or self.sources):
+        if not (self.joins or self.sources or self.late_events):
             return self
-        names = [*(join.dimension for join in self.joins), *(entry.source for entry in self.sources)]
+        own = [self.source] if self.late_events and self.source in sources else []
+        names = [*own, *(join.dimension for join in self.joins), *(entry.source for entry in self.sources)]
         copy = self.model_copy()
         copy._contracts = {name: sources[name] for name in names}  # noqa: SLF001 (of the same class)
         return copy

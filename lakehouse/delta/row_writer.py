@@ -105,6 +105,7 @@ def append_new(
     options: Mapping[str, str] | None,
     properties: WriterProperties = COMPRESSED,
     app_version: int = 1,
+    why: Mapping[str, Any] | None = None,
 ) -> int:
     """Append rows of which the table holds none at the version at which it was opened, in one commit.
 
@@ -114,14 +115,15 @@ def append_new(
     :param rows: in pieces with the columns of the table; each is written while the next one is computed.
     :param app_ids: of what is new; a commit with one of them since then is a conflict.
     :param app_version: of the ids, for ids with increasing versions.
+    :param why: metadata of the commit.
     :returns: how many rows were written.
     :raises CommitFailedError: in case of a conflict.
     """
-    why = CommitProperties(app_transactions=[Transaction(app_id, app_version) for app_id in app_ids])
+    commit = partition_writer.commit_properties(why, *((app_id, app_version) for app_id in app_ids))
 
     def write(data: Any, schema: pa.Schema) -> None:
         more = _schema_mode(table, schema)
-        write_deltalake(table, data, mode="append", commit_properties=why, writer_properties=properties, **more)
+        write_deltalake(table, data, mode="append", commit_properties=commit, writer_properties=properties, **more)
 
     written = in_one_commit(rows, write)
     if written:

@@ -93,6 +93,36 @@ def _of_delivery(strategy: WatermarkStrategy, delivery: Ingestion, arrived: date
     return delivery.newest_marker or BEGINNING
 
 
+def met_by_each(settings: Settings, contract: SourceContract, entries: Mapping[str, Ingestion]) -> dict[str, datetime]:
+    """The watermark that the rows of each of some deliveries met when they came: the one by all that arrived before.
+
+    Under ``processing_time`` it is that of the time at which the delivery arrived. A delivery that an earlier release recorded,
+    or that has no sound row, is left out.
+
+    :param entries: every delivery that counts, by its id: what others arrived makes no difference.
+    """
+    met, before, by_clock = {}, BEGINNING, isinstance(contract.clocks.watermark, ProcessingTimeWatermark)
+    for step in of_deliveries(settings, contract, entries):
+        met[step.delivery.ingestion_id] = step.watermark if by_clock else before
+        before = step.watermark
+    return met
+
+
+def of_deliveries(settings: Settings, contract: SourceContract, entries: Mapping[str, Ingestion]) -> list[WatermarkStep]:
+    """The :func:`steps` of some deliveries of a source, as if there were no others; none if the contract has no watermark.
+
+    :param entries: the deliveries by their ids.
+    """
+    strategy = contract.clocks.watermark
+    if strategy is None:
+        return []
+    decided = decisions.of(settings, contract.dataset) if isinstance(strategy, TunableWatermark) else ()
+    least: Mapping[str, int] = {}
+    if isinstance(strategy, PerKeyWatermark):
+        least = keyed_watermark_state.least_after(settings, contract, strategy, entries)
+    return steps(strategy, entries.values(), decided, least)
+
+
 @dataclass(frozen=True)
 class SourceWatermark:
     """The watermark of a source at a time, and the deliveries that it follows from.

@@ -94,6 +94,26 @@ def advance(settings: Settings, contract: SourceContract) -> bool:
     return partition_writer.replace(table, after, [contract.dataset])
 
 
+def least_after(
+    settings: Settings, contract: SourceContract, strategy: PerKeyWatermark, entries: Mapping[str, Ingestion]
+) -> Mapping[str, int]:
+    """By ingestion the least newest event of the active keys after it, if only some deliveries count.
+
+    It is read where the table knows the same deliveries, and computed from Bronze otherwise.
+
+    :param entries: the deliveries that count, by their ids.
+    """
+    counting = {name: entry for name, entry in entries.items() if entry.newest_arrival is not None}
+    known = of(settings, contract.dataset, strategy).least_after
+    if known.keys() == counting.keys() or not counting:
+        return known if counting else {}
+    arrivals = {name: _arrived(entry) for name, entry in counting.items()}
+    ends, rows = sorted(set(arrivals.values())), _touches(settings, contract, strategy.key, counting.values())
+    _, least = keyed_watermark.followed_by(NOTHING, rows, microseconds(strategy.idle_timeout), ends)
+    at_end = dict(zip(ends, least))
+    return {name: at_end[arrived] for name, arrived in arrivals.items()}
+
+
 def _touches(settings: Settings, contract: SourceContract, key: str, entries: Collection[Ingestion]) -> pa.Table:
     """What deliveries say of the keys, as ``keyed_watermark.together`` gives it."""
     columns = list(dict.fromkeys([key, "event_ts", "event_date", "arrival_ts", "malformed_reason"]))

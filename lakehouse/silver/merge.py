@@ -68,6 +68,8 @@ def state(
     ids: Collection[str] | None = None,
     until: datetime | None = None,
     staged: Settings | None = None,
+    without: pa.Table | None = None,
+    keys: pa.Array | None = None,
 ) -> DataFrame:
     """The rows that silver should hold on ``days``, computed only from Bronze, decisions, redactions and the contract.
 
@@ -75,8 +77,13 @@ def state(
         earlier state can be computed again (R10); redactions always apply.
     :param until: use only rows that had arrived by then, even if other rows of their file arrived later.
     :param staged: the lake of a stage: its Bronze rows and their claims count as well.
+    :param without: the ids of rows that do not count, as if they had never come.
+    :param keys: only the rows of these keys.
     """
-    log = admitted_claims.key_log_of(spark, settings, contract.dataset)
+    source = contract.dataset
+    log = admitted_claims.key_log_of(spark, settings, source)
+    if keys is not None:
+        log = admitted_claims.about(spark, settings, source, keys)
     if ids is not None:
         log = admitted_claims.judged_as_then(spark, log, judgement_history.as_of(settings, contract.dataset, ids))
     log = log.where(
@@ -86,6 +93,8 @@ def state(
         log = admitted_claims.with_staged(spark, log, settings, staged, contract.dataset)
     if until is not None:
         log = log.where(F.col("arrival_ts") <= F.lit(until))
+    if without is not None:
+        log = log.join(F.broadcast(dataframes.local(spark, without)), without.column_names, "left_anti")
     counting = admitted_claims.admitted(spark, log, decisions.newest(settings, contract.dataset, ids))
     # A checkpoint instead of persist(): the next time, Spark would answer the same query from its cache and miss the rows that
     # delta-rs has added to the key log since.

@@ -20,6 +20,7 @@ from lakehouse.dimensions import interval_table
 from lakehouse.dimensions.joins import fact_index
 from lakehouse.dispositions.readings import in_force
 from lakehouse.dispositions.reprocess_policy import policy_of
+from lakehouse.late_events import follow as late_events
 from lakehouse.ledger import applied_inputs, ingestions, key_log, rebuild_requests
 from lakehouse.ledger.input_ids import is_manual_input
 from lakehouse.silver import audit, local_merge
@@ -222,6 +223,7 @@ def _follow(
     If the process stops in between, the inputs wait still, and the repeated run does the rest.
     """
     audit.follow(settings, contract, metrics)
+    late_events.follow(settings, contract, metrics)
     interval_table.follow(settings, contract)
     if not ids:
         return

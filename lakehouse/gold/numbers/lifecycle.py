@@ -48,6 +48,8 @@ class RevisionReason(str, Enum):
     MANUAL = "manual"
 
 
+#: What happened to rows that is known late as a row is.
+_KNOWN_LATE = frozenset({"inserted", "attribute_changed", "lateness_changed"})
 #: If several reasons apply, the first of these is published.
 REASONS_BY_PRECEDENCE = (
     RevisionReason.ROLLBACK,
@@ -157,7 +159,7 @@ def reason_for(
         return requested
     happened = {kind for kind, count in causes.items() if count}
     if happened:
-        return RevisionReason.LATE_DATA if happened <= {"inserted", "attribute_changed"} else RevisionReason.CORRECTION
+        return RevisionReason.LATE_DATA if happened <= _KNOWN_LATE else RevisionReason.CORRECTION
     return requested or RevisionReason.MANUAL
 
 

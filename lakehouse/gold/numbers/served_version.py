@@ -95,8 +95,8 @@ def followed_version(settings: Settings, series: Series) -> int:
 
 
 def followed_further(settings: Settings, series: Series) -> dict[str, int]:
-    """The version that a series has followed of each further table: of sources after the first one, and of dimensions."""
-    follows_others = series.kind is Kind.DAY and (series.metric.joins or series.metric.sources)
+    """The version that a series has followed of each further table: of later sources, of dimensions, and of late rows."""
+    follows_others = series.kind is Kind.DAY and (series.metric.joins or series.metric.sources or series.metric.late_events)
     followed: dict[str, int] = {}
     for entry in runs(settings, series) if follows_others else ():
         for table, version in entry.followed_further.items():

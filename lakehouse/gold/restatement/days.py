@@ -7,6 +7,7 @@ This module decides what changes of Silver mean for a metric's days. Checking an
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from lakehouse.dimensions.joins import fact_index
 from lakehouse.dimensions.joins.changed_facts import ChangedFacts
 from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
-from lakehouse.gold.publication import restatement_reports, reverted_periods, write_audit_publish
+from lakehouse.gold.publication import late_updates, restatement_reports, reverted_periods, write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.publication.refused_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, SeriesSnapshot, again_on_conflict
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from lakehouse.gold.restatement.lineage import SilverInputs, Trigger
     from lakehouse.gold.restatement.pending import PendingRestatement
     from lakehouse.settings import Settings
+
+_log = logging.getLogger(__name__)
 
 
 def restate(
@@ -92,7 +95,7 @@ def _publish_days(
     versions = tables.versions_read(settings, series.metric)
     made_from = restatement_lineage.of_metric(settings, series.metric, read)
     trigger = _trigger(settings, series.metric, read, follows) if follows else None
-    numbers = _numbers(settings, series.metric, session, days, before, follows)
+    numbers = _numbers(settings, series.metric, session, days, before, follows, made_from)
     limits = closing.limits(settings, contract, series, [series.period(day) for day in days])
     drafts, refused_days = _drafts(settings, before, numbers, made_from, run, follows, trigger, limits)
     # The numbers of refused days are those of before.
@@ -168,16 +171,17 @@ def _numbers(
     days: Sequence[date],
     before: SeriesSnapshot,
     follows: PendingRestatement | None,
+    made_from: SilverInputs,
 ) -> dict[date, pa.Table]:
     """The number of each day that Silver has rows for; for a published day without rows the number of an empty day."""
     if not days:
         return {}
-    numbers = patched_days.numbers(session(), settings, before, days)
+    numbers = patched_days.numbers(session(), settings, before, days, made_from)
     rest = [day for day in days if day not in numbers]
     numbers |= touched_windows.numbers(session(), settings, before, rest, follows)
     rest = [day for day in rest if day not in numbers]
     numbers = {day: rows for day, rows in numbers.items() if len(rows)}
-    numbers |= metric_query.numbers(session(), settings, metric, rest) if rest else {}
+    numbers |= metric_query.numbers(session(), settings, metric, rest, made_from) if rest else {}
     emptied = set(before.published_states) - set(numbers)
     if emptied:
         empty = metric_query.nothing(session(), settings, metric)
@@ -228,7 +232,9 @@ def _drafts(
             content=content,
             at_most=limits[day].at_most if day in limits else State.FINAL,
         )
-        if draft is not None:
+        if draft is not None and late_updates.waits(settings, before.series, before.existing, draft):
+            _log.warning(late_updates.WAITING, before.series.name, day)
+        elif draft is not None:
             since = released.get(day)
             why = (
                 f"{draft.reason.value}: released by {since.by}: {since.reason}"

@@ -17,6 +17,7 @@ from lakehouse.delta import commit_log, data_files, provenance, table_io
 from lakehouse.gold.numbers import further_inputs
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason
 from lakehouse.gold.rows_read import duplicates, tables
+from lakehouse.late_events import row_difference
 from lakehouse.ledger import applied_inputs, decisions, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.input_ids import is_manual_input
 from lakehouse.ledger.row_states import QuarantineStatus
@@ -50,6 +51,10 @@ class SilverInputs:
     def without(self, days: Collection[date]) -> dict[str, list[str]]:
         """The inputs that some Silver days lack, in the stored form."""
         return {f"{day}": sorted(self.lacking[day]) for day in sorted(days) if self.lacking.get(day)}
+
+    def by_day(self, days: Collection[date]) -> dict[date, frozenset[str]]:
+        """The inputs that each of some Silver days contains."""
+        return {day: self.ids - self.lacking.get(day, frozenset()) for day in days}
 
     def known_through(self, days: Collection[date]) -> date | None:
         """The newest arrival day whose files all of these days contain."""
@@ -140,6 +145,18 @@ def of_metric(settings: Settings, metric: MetricContract, contract: SourceContra
     return replace(of_silver(settings, contract), others=others)
 
 
+def named_now(
+    settings: Settings, metric: MetricContract, days: Collection[date], made_from: SilverInputs | None = None
+) -> dict[date, frozenset[str]]:
+    """The inputs of each Silver day that the numbers of some days are computed from; none for a metric without late events.
+
+    :param made_from: of the silver table that the metric reads, if it is known already.
+    """
+    if metric.late_source is None:
+        return {}
+    return (made_from or of_silver(settings, metric.late_source)).by_day(source_days(metric, days))
+
+
 def record_others(settings: Settings, metric: MetricContract, basis: SilverInputs) -> str | None:
     """Store the inputs of further sources and dimensions; gives their names, what some days lack, and the contracts, in the
     stored form.
@@ -181,7 +198,8 @@ def trigger(settings: Settings, contract: SourceContract, first: int, last: int)
 
 
 def count_silver_rows(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, int]:
-    """How many Silver rows the number of each day covers, taken from the logs; of several sources, without duplicates.
+    """How many Silver rows the number of each day covers, taken from the logs: without duplicates of several sources, and
+    without rows that came too late.
 
     None are counted for windows that go on over midnight: in how many of a day's a row lies, the logs do not tell.
     """
@@ -192,6 +210,8 @@ def count_silver_rows(settings: Settings, metric: MetricContract, days: Collecti
     for table in held:
         counts.update(data_files.rows_by_partition(table))
     counts.subtract(duplicates.count(settings, metric, source_days(metric, days)))
+    if metric.late_source is not None:
+        counts.subtract(row_difference.count(settings, metric, metric.late_source, named_now(settings, metric, days)))
     return {day: sum(counts[covered] for covered in source_days(metric, [day])) for day in days}
 
 

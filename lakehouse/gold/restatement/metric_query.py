@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
+from lakehouse.gold.restatement import lineage
 from lakehouse.gold.rows_read import now, tables, windows
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark import dataframes, stages
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.metric import MetricContract
+    from lakehouse.gold.restatement.lineage import SilverInputs
     from lakehouse.settings import Settings
 
 
@@ -54,14 +56,23 @@ def compute(
     return wanted.groupBy(*by).agg(*measures, F.count(F.lit(1)).alias("row_count"))
 
 
-def numbers(spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, pa.Table]:
+def numbers(
+    spark: SparkSession,
+    settings: Settings,
+    metric: MetricContract,
+    days: Collection[date],
+    made_from: SilverInputs | None = None,
+) -> dict[date, pa.Table]:
     """The number of each day that Silver has rows for: grain, measures and row_count, in the order of the grain.
 
     The rows are collected in this process, because a day of gold is small.
+
+    :param made_from: the inputs of Silver by which late rows are told, if they are known already.
     """
     many = tables.rows_at_most(settings, metric, {"event_date": source_days(metric, days)}) > dataframes.FEW_ROWS
     with sized_for(spark, settings, many=many), stages.watched(spark, f"{metric.name} on {len(days):,} days"):
-        found = compute(now.silver_rows(spark, settings, metric, days), metric, days).toArrow()
+        named = lineage.named_now(settings, metric, days, made_from)
+        found = compute(now.silver_rows(spark, settings, metric, days, named=named), metric, days).toArrow()
     return by_day(found, metric)
 
 

@@ -24,6 +24,7 @@ from lakehouse.gold.publication import rejected_candidates, reverted_periods
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.rows_read import changed_days
 from lakehouse.gold.rows_read.changed_days import ChangedDays
+from lakehouse.late_events import follow as late_events
 from lakehouse.ledger import restatements
 from lakehouse.ledger.restatements import Restatement
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 #: The cause of rows that did not change themselves, but have another attribute of a dimension.
 ATTRIBUTE_CHANGED = "attribute_changed"
+#: The cause of rows that did not change themselves, but count no longer because they are late, or count again.
+LATENESS_CHANGED = "lateness_changed"
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,7 @@ def find_pending(settings: Settings, series: Series) -> PendingRestatement:
     for name, table in tables.items():
         is_first = name == locations.silver_name(series.metric)
         pending = _with_silver(settings, series, pending, name, table, followed if is_first else of_further.get(name, -1))
+    pending = _with_late_rows(settings, series, pending, of_further) if series.metric.late_events else pending
     return _with_changed_facts(settings, series, pending) if further and (followed >= 0 or of_further) else pending
 
 
@@ -138,6 +142,26 @@ def _with_silver(
     if is_first:
         return replace(pending, upstream_version=version, since=since)
     return replace(pending, further={**pending.further, name: version}, since_further={**pending.since_further, name: since})
+
+
+def _with_late_rows(
+    settings: Settings, series: Series, pending: PendingRestatement, followed: Mapping[str, int]
+) -> PendingRestatement:
+    """What is pending, with the days on which other rows count than before because they are late, or late no longer."""
+    path = locations.late_rows(settings, series.metric.source)
+    table, name = table_io.open_table(path, settings.storage_options), f"{series.metric.source}_late"
+    if table is None:
+        return pending
+    first = changed_days.first_unfollowed(table, followed.get(name, -1))
+    days = late_events.changed_days(table, series.metric.name, first) if first <= table.version() else set()
+    if days is None:
+        days = published_table.known_days(settings, series)
+    causes = {day: Counter(counts) for day, counts in pending.causes.items()}
+    for day in days - causes.keys():
+        causes[day] = Counter({LATENESS_CHANGED: 1})
+    starts = pending.starts | days_reached(series.metric, days)
+    further = {**pending.further, name: table.version()}
+    return replace(pending, starts=starts, causes=dict(sorted(causes.items())), further=further)
 
 
 def _dimensions(settings: Settings, series: Series) -> dict[str, int]:

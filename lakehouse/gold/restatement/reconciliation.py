@@ -12,7 +12,7 @@ from lakehouse.dimensions.joins import matches
 from lakehouse.gold.derived import inputs as derived_inputs
 from lakehouse.gold.derived import numbers as derived_numbers
 from lakehouse.gold.numbers import lifecycle
-from lakehouse.gold.publication import candidates, reverted_periods, write_audit_publish
+from lakehouse.gold.publication import candidates, late_updates, reverted_periods, write_audit_publish
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.publication.refused_numbers import find_refused
 from lakehouse.gold.restatement import lineage as restatement_lineage
@@ -166,6 +166,8 @@ def _reasons(settings: Settings, before: SeriesSnapshot, days: Collection[date])
         elif day in pending:
             upstream = "an input" if series.metric.is_derived else "silver"
             reasons[day] = f"{upstream} has changed since, and a restatement is pending"
+        elif late_updates.is_exhausted(settings, series, before.existing, day):
+            reasons[day] = late_updates.EXHAUSTED
         elif day in refused:
             reasons[day] = "the new number was dropped, and the published one stays"
     return reasons

@@ -116,7 +116,8 @@ def _from_silver(
     # The published number of these days stays different: the new one was refused, or became an adjustment.
     unpublished |= find_refused(settings, daily, rows, published).keys() & published
     unpublished |= set(rows.filter(pc.is_valid(rows["adjustment"]))[daily.by].to_pylist())
-    frames = [now.silver_rows(spark, settings, metric, published - unpublished)]
+    named = lineage.named_now(settings, metric, published - unpublished)
+    frames = [now.silver_rows(spark, settings, metric, published - unpublished, named=named)]
     frames += _as_published(settings, contract, spark, daily, rows, unpublished)
     silver_rows: DataFrame = frames[0]
     for frame in frames[1:]:

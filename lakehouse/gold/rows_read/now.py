@@ -15,7 +15,7 @@ from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dimensions.joins import as_of
-from lakehouse.gold.rows_read import tables, union
+from lakehouse.gold.rows_read import tables, union, without_late
 from lakehouse.spark import dataframes
 
 if TYPE_CHECKING:
@@ -35,29 +35,39 @@ def silver_rows(
     metric: MetricContract,
     days: Collection[date],
     instead: Mapping[str, DataFrame] | None = None,
+    named: Mapping[date, Collection[str]] | None = None,
 ) -> DataFrame:
     """The Silver rows that the numbers of ``days`` are computed from, with the columns that the metric reads.
 
     Files of other days are not read.
 
     :param instead: by silver table, rows that are taken in place of those that it holds.
+    :param named: of a metric with late events, the inputs of each of the days that silver is read of.
     """
     others = instead or {}
     rows = {
-        entry.silver: others[entry.silver] if entry.silver in others else rows_held(spark, settings, metric, entry, days)
+        entry.silver: others[entry.silver] if entry.silver in others else rows_held(spark, settings, metric, entry, days, named)
         for entry in metric.read
     }
     united = union.united(rows, metric)
     if not metric.joins:
         return united
-    facts = None if others else _few_facts(settings, metric, {"event_date": source_days(metric, days)})
+    facts = None if others or metric.late_events else _few_facts(settings, metric, {"event_date": source_days(metric, days)})
     return as_of.joined(united, metric, as_of.present(spark, settings, metric, facts))
 
 
 def rows_held(
-    spark: SparkSession, settings: Settings, metric: MetricContract, entry: MetricSource, days: Collection[date]
+    spark: SparkSession,
+    settings: Settings,
+    metric: MetricContract,
+    entry: MetricSource,
+    days: Collection[date],
+    named: Mapping[date, Collection[str]] | None = None,
 ) -> DataFrame:
-    """The rows that silver holds of one source for the numbers of ``days``, under its own names of columns."""
+    """The rows that silver holds of one source for the numbers of ``days``, under its own names of columns.
+
+    :param named: see :func:`silver_rows`; rows of keys that late rows concern are computed as if these had never come.
+    """
     target = locations.silver_read_of(settings, entry)
     table = table_io.open_table(target, settings.storage_options)
     if table is None and metric.sources:  # the other sources may have rows
@@ -65,7 +75,11 @@ def rows_held(
         names = union.columns_of(metric, entry, types)
         return dataframes.local(spark, arrow_schema(tuple((name, types[name]) for name in names)).empty_table())
     columns = [] if table is None else union.columns_of(metric, entry, [field.name for field in table.schema().fields])
-    return dataframes.scan(spark, settings, target, columns, {"event_date": source_days(metric, days)})
+    where: table_io.Where = {"event_date": source_days(metric, days)}
+    if not named:
+        return dataframes.scan(spark, settings, target, columns, where)
+    held = dataframes.scan(spark, settings, target, list(dict.fromkeys(["record_key", *columns])), where)
+    return without_late.rows(spark, settings, metric, held, named).select(*columns)
 
 
 def _few_facts(settings: Settings, metric: MetricContract, where: table_io.Where) -> pa.Table | None:

@@ -20,6 +20,7 @@ from lakehouse.dimensions import as_then
 from lakehouse.dimensions.joins import as_of
 from lakehouse.gold.numbers import further_inputs
 from lakehouse.gold.rows_read import union
+from lakehouse.late_events import left_out
 from lakehouse.ledger import redactions
 from lakehouse.silver import merge as silver_merge
 from lakehouse.snapshots import input_sets, known_inputs
@@ -60,7 +61,7 @@ def rows_of_inputs(
         is_first = entry.source == metric.source
         of_source = contract if is_first else entry.read_of(metric.further_sources[entry.source])
         ids = named if is_first else _named_beside(settings, entry, stored, named)
-        rows[entry.silver], fields = _silver_of_then(spark, settings, of_source, ids)
+        rows[entry.silver], fields = _silver_of_then(spark, settings, metric, of_source, ids)
         for key, own in fields.items():
             hidden[key] = sorted({*hidden.get(key, ()), *(name for field in own for name in entry.names(field))})
     united = union.united(rows, metric)
@@ -85,11 +86,11 @@ def rows_known_at(
     rows: dict[str, DataFrame] = {}
     for entry in metric.read:
         if entry.source == metric.source:
-            rows[entry.silver] = _state(spark, settings, contract, days, ids, until)
+            rows[entry.silver] = _state(spark, settings, metric, contract, days, ids, until)
         else:
             known = known_inputs.known_at(settings, entry.source, others_at)
             of_source = entry.read_of(metric.further_sources[entry.source])
-            rows[entry.silver] = _state(spark, settings, of_source, days, known, others_at)
+            rows[entry.silver] = _state(spark, settings, metric, of_source, days, known, others_at)
     return _with_attributes_known_at(union.united(rows, metric), settings, metric, others_at)
 
 
@@ -128,16 +129,17 @@ def _named_beside(settings: Settings, entry: MetricSource, stored: str | None, d
 
 
 def _silver_of_then(
-    spark: SparkSession, settings: Settings, contract: SourceContract, named: Mapping[date, set[str]]
+    spark: SparkSession,
+    settings: Settings,
+    metric: MetricContract,
+    contract: SourceContract,
+    named: Mapping[date, set[str]],
 ) -> tuple[DataFrame, _Fields]:
     """The Silver rows of some days, each computed from its own inputs, and per key the fields that were redacted since."""
-    alike: dict[frozenset[str], list[date]] = defaultdict(list)
-    for day, known in named.items():
-        alike[frozenset(known)].append(day)
     parts = []
     hidden: _Fields = {}
-    for ids, days in alike.items():
-        rows = _state(spark, settings, contract, days, ids)
+    for ids, days in left_out.days_alike(named).items():
+        rows = _state(spark, settings, metric, contract, days, ids)
         hidden |= _hidden_since(settings, contract, rows, ids)
         parts.append(rows)
     return reduce(DataFrame.unionByName, parts), hidden
@@ -146,15 +148,17 @@ def _silver_of_then(
 def _state(
     spark: SparkSession,
     settings: Settings,
+    metric: MetricContract,
     contract: SourceContract,
     days: Collection[date],
     ids: Collection[str],
     until: datetime | None = None,
 ) -> DataFrame:
-    """``silver.merge.state``; a source among several that has delivered nothing yet has no rows."""
+    """``silver.merge.state`` without rows that came too late for the metric; a source that has delivered nothing has no rows."""
     if table_io.version(locations.key_log(settings, contract.dataset), settings.storage_options) < 0:
         return dataframes.local(spark, arrow_schema(silver_columns(contract)).empty_table())
-    return silver_merge.state(spark, settings, contract, days, ids, until)
+    late = left_out.on_days(settings, metric, contract, days, ids) if metric.late_events else None
+    return silver_merge.state(spark, settings, contract, days, ids, until, without=late.rows if late else None)
 
 
 def _hidden_since(settings: Settings, contract: SourceContract, rows: DataFrame, ids: Collection[str]) -> _Fields:

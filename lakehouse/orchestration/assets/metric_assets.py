@@ -1,6 +1,6 @@
 """The assets of a metric: gold by event day, and its roll-ups by week, month and longer."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import date
 
 import dagster as dg
@@ -18,6 +18,7 @@ from lakehouse.gold.restatement import closing, rollups
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.late_events import counters
 from lakehouse.orchestration.common import backfill_tags, run_events
 from lakehouse.orchestration.common.dagster_internals import BACKFILL_ID_TAG, USER_TAG
 from lakehouse.orchestration.common.partitions import days_of_run, event_days, periods
@@ -68,7 +69,9 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
                 done = restatement_days.restate(lake, contract, daily, spark.session, days, _run(context), follows)
             outcomes = [*done.outcomes, *restatement_checks.check_published(lake, daily, days)]
             waits_for = _waits_for(lake, contract, daily, done)
-        yield from run_events.report(context, key, {day: _metadata(done, day, waits_for) for day in days}, outcomes)
+            late = _late_events(lake, daily.metric, days)
+        about = {day: _metadata(done, day, waits_for) | late.get(day, {}) for day in days}
+        yield from run_events.report(context, key, about, outcomes)
 
     return gold_of_metric
 
@@ -158,6 +161,17 @@ def _waits_for(lake: Settings, contract: SourceContract, series: Series, done: P
     """What the numbers that a run published wait for before they become final."""
     unfinished = [series.period(revision.start) for revision in done.revisions if revision.state is not State.FINAL]
     return {start: list(limit.waits_for) for start, limit in closing.limits(lake, contract, series, unfinished).items()}
+
+
+def _late_events(lake: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, dict[str, object]]:
+    """What Dagster shows of late rows with each day of a metric: those of the day, and the metric's rates."""
+    if metric.late_events is None:
+        return {}
+    rates = counters.of_metric(lake, metric).rates
+    of_days, shown = counters.by_event_day(lake, metric, days), {f"{name}_rate": rate for name, rate in rates.items()}
+    nothing = counters.LateCounts(metric.name)
+    rows = {day: of_days.get(day, nothing) for day in days}
+    return {day: {"late_accepted": of.late_accepted, "late_dropped": of.late_dropped, **shown} for day, of in rows.items()}
 
 
 def _metadata(done: PublishResult, start: date, waits_for: Mapping[date, list[str]]) -> dict[str, object]:

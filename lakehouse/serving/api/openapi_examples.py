@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakehouse.serving.api import lineage, rows
+from lakehouse.serving.api.late_events import examples as late_events
 
 _WINDOW: dict[str, Any] = {
     "metric": "revenue",
@@ -149,6 +150,7 @@ ANSWERS: dict[str, Any] = {
             }
         ],
     },
+    **late_events.EXAMPLES,
     "/sources/{source}/watermark": {
         "source": "sales",
         "strategy": "bounded",

@@ -9,6 +9,7 @@ from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar.periods import Kind
+from lakehouse.late_events import counters
 from lakehouse.serving.http.parameters import Day, MetricName, Parameters
 from lakehouse.serving.web import number_views
 from lakehouse.serving.web.charts import numbers as charts
@@ -44,6 +45,8 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
         points = await run_in_threadpool(_points, published, wanted.through, now)
         kinds = ["day", *contract.publication.rollups]
         about: dict[str, Any] = {"name": name, "contract": published.series.metric, "by": wanted.by.value, "kinds": kinds}
+        has_late = contract.late_events is not None
+        about["late"] = await run_in_threadpool(counters.of_metric, cache.settings, contract) if has_late else None
         about["last_restated_at"] = published.numbers.last_restated_at
         about["newest"] = newest = points["points"][-1] if points["points"] and points["newer"] is None else None
         if newest is not None:

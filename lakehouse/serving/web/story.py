@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from fastapi import Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import source_days, source_read
 from lakehouse.contracts.windows.event_window import WINDOW_START
+from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import window_history
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector
-from lakehouse.gold.publication import attribute_changes, reverted_periods
+from lakehouse.gold.publication import attribute_changes, late_updates, reverted_periods
 from lakehouse.impact import row_changes
 from lakehouse.impact.row_changes import Behind
 from lakehouse.ledger import publications
@@ -91,6 +93,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
         values["source"] = published.series.metric.source
         values["reported"] = await run_in_threadpool(reported, cache, {published.series.name})
         values["kept"] = await run_in_threadpool(_kept, cache, published, period)
+        values["exhausted"] = await run_in_threadpool(_exhausted, cache, published, period)
         values["precedent"] = await run_in_threadpool(number_views.precedent, published, newest, cache.settings.clock())
         return respond(request, "story", "metrics", _about(name, period) | values)
 
@@ -125,6 +128,16 @@ def _kept(cache: PublishedCache, published: PublishedSeries, period: Period) -> 
     """The days of the period that keep an earlier number."""
     settings, name = with_table_cache(cache.settings), published.series.daily.name
     return list(reverted_periods.kept(settings, name, period.days).values())
+
+
+def _exhausted(cache: PublishedCache, published: PublishedSeries, period: Period) -> bool:
+    """Whether late rows of the day wait until it is final, because they have changed a window as often as the contract allows."""
+    series = published.series
+    if series.metric.late_events is None or period.kind is not Kind.DAY:
+        return False
+    path, options = locations.gold(cache.settings, series), cache.settings.storage_options
+    existing = table_io.read(path, None, {series.by: [period.start]}, options)
+    return late_updates.is_exhausted(cache.settings, series, existing, period.start)
 
 
 def _about(name: str, period: Period) -> dict[str, Any]:

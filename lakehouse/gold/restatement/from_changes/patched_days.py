@@ -7,6 +7,7 @@ rows. The contract limits how many changed rows a patch may have (``publication.
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import date
 from decimal import localcontext
 from typing import TYPE_CHECKING, Any
 
@@ -14,36 +15,53 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.contracts.late_events.late_event_rules import LateAction
 from lakehouse.delta import change_feed, provenance, table_io
 from lakehouse.gold.numbers import adjustments
-from lakehouse.gold.restatement import metric_query
+from lakehouse.gold.restatement import lineage, metric_query
+from lakehouse.late_events import late_share, left_out
 from lakehouse.ledger import redactions
 from lakehouse.spark import dataframes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-    from datetime import date
 
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
+    from lakehouse.gold.restatement.lineage import SilverInputs
     from lakehouse.settings import Settings
 
 _Numbers = dict[tuple[Any, ...], list[Any]]
 
 
 def may_be_patched(metric: MetricContract) -> bool:
-    """Whether the contract allows patches, every measure adds up exactly, and all of a row's values are its own."""
+    """Whether the contract allows patches, every measure adds up exactly, and all of a row's values are its own.
+
+    A metric with late events allows them by the action ``update``.
+    """
     exact = all(measure.additive and measure.is_exact for measure in metric.measures)
     of_its_own = metric.counts_rows_of_its_day and not metric.joins and not metric.sources
-    return bool(metric.publication.patch_up_to) and exact and of_its_own
+    terms = metric.late_events
+    allowed = terms.action is LateAction.UPDATE if terms else bool(metric.publication.patch_up_to)
+    return allowed and exact and of_its_own
 
 
-def numbers(spark: SparkSession, settings: Settings, before: SeriesSnapshot, days: Collection[date]) -> dict[date, pa.Table]:
-    """The numbers of the days that can be patched, equal to those of ``metric_query.numbers``; other days are left out."""
+def numbers(
+    spark: SparkSession,
+    settings: Settings,
+    before: SeriesSnapshot,
+    days: Collection[date],
+    made_from: SilverInputs | None = None,
+) -> dict[date, pa.Table]:
+    """The numbers of the days that can be patched, equal to those of ``metric_query.numbers``; other days are left out.
+
+    :param made_from: the inputs of Silver as it is now, if they are known already.
+    """
     metric = before.series.metric
     since = versions_of(before, days) if may_be_patched(metric) else {}
+    since = _without_much_late(settings, before, since, made_from) if metric.late_events else since
     # Published numbers are masked before Silver is (see ``stewardship.mask_published``): until then they do not match.
     masked = set().union(*redactions.touched(settings, metric.source).values()) if since else set()
     since = {day: version for day, version in since.items() if day not in masked}
@@ -56,7 +74,8 @@ def numbers(spark: SparkSession, settings: Settings, before: SeriesSnapshot, day
         return {}
     changes_by_day = {day: rows for day, rows in table_io.split(feed, "event_date").items() if day in since}
     newer = {day: rows.filter(pc.greater(rows["_commit_version"], since[day])) for day, rows in changes_by_day.items()}
-    small = {day: rows for day, rows in newer.items() if len(rows) <= metric.publication.patch_up_to}
+    at_most = settings.local_rows if metric.late_events else metric.publication.patch_up_to
+    small = {day: rows for day, rows in newer.items() if len(rows) <= at_most}
     nothing = metric_query.nothing(spark, settings, metric) if small else None
     if nothing is None or any(nothing[measure.name][0].as_py() != 0 for measure in metric.measures):
         return {}
@@ -85,6 +104,25 @@ def versions_of(before: SeriesSnapshot, days: Collection[date]) -> dict[date, in
     named = newest.select([before.series.by, "silver_version", "contract_version"]).to_pylist()
     known = {row[before.series.by]: row["silver_version"] for row in named if row["contract_version"] == contract}
     return {day: version for day, version in known.items() if version is not None and day in days}
+
+
+def _without_much_late(
+    settings: Settings, before: SeriesSnapshot, since: Mapping[date, int], made_from: SilverInputs | None
+) -> dict[date, int]:
+    """The days with a small share of late rows whose published number and new number both contain all rows of Silver."""
+    metric, read = before.series.metric, before.series.metric.late_source
+    few = [day for day in since if late_share.is_below_limit(settings, metric, day, before.latest[day])]
+    if read is None or before.existing is None or not few:
+        return {}
+    newest = before.existing.filter(before.existing["is_latest"]).select([before.series.by, "inputs", "inputs_without"])
+    then = {row[before.series.by]: (row["inputs"], row["inputs_without"]) for row in newest.to_pylist() if row["inputs"]}
+    concerned, now = set[date](), made_from or lineage.of_silver(settings, read)
+    for day in few:
+        of_then = lineage.ids_by_day(settings, metric.source, *then[day], [day]) if day in then else {}
+        for named in (now.by_day([day]), of_then):
+            late = left_out.on_days(settings, metric, read, named, named.get(day, ())) if named else None
+            concerned |= {day} if late is not None or not named else set()
+    return {day: since[day] for day in few if day not in concerned}
 
 
 def _added(metric: MetricContract, published: pa.Table, plus: pa.Table | None, minus: pa.Table | None) -> _Numbers:

@@ -81,7 +81,8 @@ class Touched:
 
 def may_be_spliced(metric: MetricContract) -> bool:
     """Whether the rows of a window follow from those of one silver table that changed with it."""
-    return metric.event_window is not None and not metric.joins and not metric.sources
+    of_one_table = not (metric.joins or metric.sources or metric.late_events)
+    return metric.event_window is not None and of_one_table
 
 
 def numbers(

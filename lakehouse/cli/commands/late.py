@@ -1,0 +1,92 @@
+"""``lakehouse late``: the rows that came after their window, what became of them, and how many came on time."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakehouse.cli import arguments
+from lakehouse.cli.console import counted, data_table, errors, number_column, out
+from lakehouse.cli.lateness_report import duration, moment
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakehouse.contracts import MetricContract
+    from lakehouse.late_events.counters import LateCounts
+    from lakehouse.settings import Settings
+
+_SHOWN = 50
+
+
+def late(
+    metric: arguments.Metric,
+    date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="Rows of this event day.")] = None,
+    window: Annotated[str | None, typer.Option(help="Rows of this window, such as 2024-01-15T14.")] = None,
+    *,
+    dropped: Annotated[bool, typer.Option("--dropped", help="Only rows that do not count in the metric.")] = False,
+    limit: Annotated[int, typer.Option(help="Maximum number of rows, the newest arrivals.", min=1)] = _SHOWN,
+    as_json: arguments.AsJson = False,
+) -> None:
+    """List the rows of a metric that came after their window, with lateness, action and windows, and count all rows."""
+    from lakehouse.late_events import counters  # noqa: PLC0415 (Arrow loads in a second)
+
+    settings, _, contract = arguments.metric_named(metric)
+    if contract.late_events is None:
+        errors.print(f"{metric} counts every row, however late: its contract has no 'late_events'.", style="red")
+        raise typer.Exit(2)
+    counts = counters.of_metric(settings, contract)
+    rows = _rows(settings, contract, date, window, dropped=dropped)
+    newest = rows.slice(max(0, len(rows) - limit))
+    if as_json:
+        body = {**counts.as_json(), "late_rows": len(rows), "shown": newest.to_pylist()}
+        out.print(json.dumps(body, default=_plain, ensure_ascii=False), soft_wrap=True)
+        return
+    _print_counts(counts)
+    if not len(rows):
+        out.print("  no late rows", soft_wrap=True)
+        return
+    for row in newest.to_pylist():
+        _print_row(row)
+    left = len(rows) - len(newest)
+    out.print(f"{counted(len(rows))}{f', {left:,} older ones not shown (--limit)' if left else ''}.")
+
+
+def _rows(settings: Settings, contract: MetricContract, day: datetime | None, window: str | None, *, dropped: bool) -> pa.Table:
+    """The late rows that are wanted, in the order of their arrival."""
+    from lakehouse.late_events import late_rows  # noqa: PLC0415
+
+    where: dict[str, Any] = {"metric": [contract.name]} | ({"event_date": [day.date()]} if day else {})
+    where |= {"counts": [False]} if dropped else {}
+    rows = late_rows.read(settings, contract.source, where)
+    rows = rows if window is None else late_rows.in_window(rows, window)
+    return rows.sort_by([(name, "ascending") for name in ("arrival_ts", "ingestion_id", "line_number")])
+
+
+def _print_counts(counts: LateCounts) -> None:
+    table = data_table(f"{counts.metric}: {counted(counts.rows)}")
+    table.add_column("rows", no_wrap=True)
+    names = list(counts.rates)
+    number_column(table, "number", [f"{getattr(counts, name):,}" for name in names])
+    number_column(table, "share", [f"{rate:.2%}" for rate in counts.rates.values()])
+    for name in names:
+        table.add_row(name, f"{getattr(counts, name):,}", f"{counts.rates[name]:.2%}")
+    out.print(table)
+
+
+def _print_row(row: dict[str, Any]) -> None:
+    """Print a row in three lines, never truncated."""
+    where = f"{row['record_key']} at {moment(row['event_ts']) if row['event_ts'] else row['event_date']}"
+    out.print(f"{where}: {row['reason']}, {row['action']}", style="bold", soft_wrap=True)
+    late_by = duration(round(row["lateness_seconds"]))
+    arrived = f"arrived {moment(row['arrival_ts'])}, {late_by} late"
+    out.print(f"    {arrived}; the watermark was at {moment(row['watermark'])}", soft_wrap=True)
+    ends = f"{', '.join(row['windows'])} ended {moment(row['window_end'])}"
+    out.print(f"    {ends}; {row['ingestion_id']} line {row['line_number']}", soft_wrap=True)
+
+
+def _plain(value: Any) -> str:
+    return value.isoformat() if hasattr(value, "isoformat") else f"{value}"

@@ -1,0 +1,1 @@
+"""What a metric's contract decides about late events."""

@@ -1,0 +1,89 @@
+"""How many rows came on time, late and accepted, and late and not counted: of a metric, of a delivery, of a source.
+
+Belongs here: the counts and their rates, from the counts of deliveries that ``follow`` keeps. A late row counts for each metric
+that has late events, because each has its own windows and terms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.lateness.rules import late_share
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import date
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.settings import Settings
+
+_COUNTS = ("on_time", "late_accepted", "late_dropped")
+
+
+@dataclass(frozen=True)
+class LateCounts:
+    """Sound rows of a metric's source, by when they came.
+
+    :param late_accepted: late, and counted in the metric; :param late_dropped: late, and not counted.
+    """
+
+    metric: str
+    on_time: int = 0
+    late_accepted: int = 0
+    late_dropped: int = 0
+
+    @property
+    def rows(self) -> int:
+        """All of them."""
+        return self.on_time + self.late_accepted + self.late_dropped
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Each count as a share of all rows, 0 without any."""
+        return {name: late_share(getattr(self, name), self.rows) for name in _COUNTS}
+
+    def as_json(self) -> dict[str, object]:
+        """The counts and rates in the form that the API and the commands give."""
+        counts = {name: getattr(self, name) for name in _COUNTS}
+        return {"metric": self.metric, "rows": self.rows, **counts, **{f"{name}_rate": rate for name, rate in self.rates.items()}}
+
+
+def of_metric(settings: Settings, metric: MetricContract, arrivals: Collection[date] | None = None) -> LateCounts:
+    """The counts of a metric with late events.
+
+    :param arrivals: only of deliveries of these arrival days.
+    """
+    return of_source(settings, metric.source, [metric], arrivals)[0]
+
+
+def of_source(
+    settings: Settings, source: str, metrics: Collection[MetricContract], arrivals: Collection[date] | None = None
+) -> list[LateCounts]:
+    """The same for each of some metrics of a source that has late events, in their order."""
+    path, names = locations.late_deliveries(settings, source), [metric.name for metric in metrics if metric.late_events]
+    where: table_io.Where = {"metric": names, **({} if arrivals is None else {"arrival_date": arrivals})}
+    rows = table_io.read(path, ["metric", *_COUNTS], where, settings.storage_options) if names else None
+    if rows is None:
+        return [LateCounts(name) for name in names]
+    sums = rows.group_by("metric").aggregate([(name, "sum") for name in _COUNTS])
+    by_metric = {row["metric"]: LateCounts(row["metric"], *(row[f"{name}_sum"] for name in _COUNTS)) for row in sums.to_pylist()}
+    return [by_metric.get(name, LateCounts(name)) for name in names]
+
+
+def total(counts: Collection[LateCounts], name: str) -> LateCounts:
+    """Some counts together, such as those of all metrics of a source."""
+    return LateCounts(name, *(sum(getattr(entry, field) for entry in counts) for field in _COUNTS))
+
+
+def by_event_day(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, LateCounts]:
+    """The late rows of some event days of a metric; on time rows are not counted here. Days without late rows are left out."""
+    path, where = locations.late_rows(settings, metric.source), {"metric": [metric.name], "event_date": days}
+    rows = table_io.read(path, ["event_date", "counts"], where, settings.storage_options)
+    numbers = [] if rows is None else rows.group_by(["event_date", "counts"]).aggregate([([], "count_all")]).to_pylist()
+    by_day: dict[date, dict[str, int]] = {}
+    for row in numbers:
+        by_day.setdefault(row["event_date"], {})["late_accepted" if row["counts"] else "late_dropped"] = row["count_all"]
+    return {day: LateCounts(metric.name, **counts) for day, counts in by_day.items()}

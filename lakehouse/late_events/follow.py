@@ -1,0 +1,191 @@
+"""Brings ``silver/<source>_late`` and the counts of late deliveries up to date with Bronze.
+
+A delivery is classified again when the watermark that it met has changed, because a delivery that had arrived before it was
+ingested after it, and when the contract of the metric has changed. The commits name the event days whose numbers may differ for
+that reason: metrics follow them as they follow silver. Every step may be stopped and repeated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import commit_log, data_files, partition_writer, row_writer, table_io
+from lakehouse.late_events import late_rows, left_out
+from lakehouse.late_events.left_out import Deliveries
+from lakehouse.ledger import key_log
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from datetime import date
+
+    from deltalake import DeltaTable
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+#: One row for each metric and delivery: how many of its sound rows came on time, late, and too late.
+COUNTS = pa.schema(
+    [
+        ("metric", pa.string()),
+        ("ingestion_id", pa.string()),
+        ("arrival_date", pa.date32()),
+        ("watermark", pa.timestamp("us", "UTC")),
+        ("terms", pa.string()),
+        ("on_time", pa.int64()),
+        ("late_accepted", pa.int64()),
+        ("late_dropped", pa.int64()),
+    ]
+)
+_JUDGED = ["record_key", "corrects_key", "counts"]
+_FOLLOWED = "late_events"
+_DAYS = "days_by_metric"
+#: Deliveries with so many rows together are classified in one step.
+_STEP_ROWS = 2**18
+
+
+def follow(settings: Settings, contract: SourceContract, metrics: Iterable[MetricContract]) -> None:
+    """Classify what is new of a source for those of some metrics that have late events."""
+    for metric in metrics:
+        if metric.late_events is None or metric.source != contract.dataset:
+            continue
+        known = left_out.deliveries(settings, contract)
+        for step in _steps(known, _unclassified(settings, metric, known)):
+            _classify(settings, metric, contract, known, step)
+
+
+def changed_days(table: DeltaTable, metric: str, first: int) -> set[date] | None:
+    """The event days of which other rows of a metric may count than before, by the versions from ``first`` on.
+
+    :returns: None if the log no longer reaches back.
+    """
+    history = commit_log.history(table, first - 1)
+    if len(history) < table.version() - first + 1:
+        return None
+    named = (commit_log.commit_metadata(commit).get(_DAYS, {}).get(metric, ()) for commit in history)
+    return {day for days in named for day in pa.array(days, pa.string()).cast(pa.date32()).to_pylist()}
+
+
+def _unclassified(settings: Settings, metric: MetricContract, known: Deliveries) -> list[str]:
+    """The deliveries that have not been classified by the watermark that they met and by the present contract."""
+    where = {"metric": [metric.name]}
+    path, options = locations.late_deliveries(settings, metric.source), settings.storage_options
+    counted = table_io.read(path, ["ingestion_id", "watermark", "terms"], where, options)
+    is_lost = table_io.open_table(locations.late_rows(settings, metric.source), options) is None
+    done: dict[str, tuple[int | None, str]] = {}
+    if counted is not None and not is_lost:
+        times = counted["watermark"].cast(pa.int64()).to_pylist()
+        done = dict(zip(counted["ingestion_id"].to_pylist(), zip(times, counted["terms"].to_pylist())))
+    terms = _terms(metric)
+    return [name for name in known.entries if done.get(name) != (known.met.get(name), terms)]
+
+
+def _steps(known: Deliveries, names: Sequence[str]) -> Iterator[list[str]]:
+    step, rows = list[str](), 0
+    for name in names:
+        step.append(name)
+        rows += known.entries[name].rows
+        if rows >= _STEP_ROWS:
+            yield step
+            step, rows = [], 0
+    if step:
+        yield step
+
+
+@row_writer.retried_on_conflict
+def _classify(
+    settings: Settings, metric: MetricContract, contract: SourceContract, known: Deliveries, names: Sequence[str]
+) -> None:
+    """Classify some deliveries for a metric: put their late rows in place of those that the table holds, then count them."""
+    source, options = contract.dataset, settings.storage_options
+    path = locations.late_rows(settings, source)
+    table = row_writer.open_or_create(path, late_rows.SCHEMA, options, ["arrival_date"])
+    arrivals = {known.entries[name].arrival_date for name in names}
+    before = table_io.read_version(table, ["ingestion_id", *_JUDGED], {**_of(metric, names), "arrival_date": arrivals})
+    met = {name: known.met[name] for name in names if name in known.met}
+    suspected = left_out.may_be_late(settings, metric, contract, Deliveries(known.entries, met), late_at_all=True)
+    pieces = late_rows.of_deliveries(settings, metric, contract, suspected) if suspected.met else iter(())
+    late = pa.concat_tables([late_rows.SCHEMA.empty_table(), *pieces])
+    dropped = pa.concat_arrays([_left_out_keys(rows) for rows in (before, late)])
+    spoken_of = key_log.keys_and_days(settings, source, names, arrivals)[0]
+    dropped = pc.unique(pa.concat_arrays([dropped, _left_out_before(table, metric, spoken_of)]))
+    days = key_log.days_of(settings, source, dropped) if len(dropped) else set()
+    if len(late) or len(before) or days:
+        why = {_DAYS: {metric.name: sorted(f"{day}" for day in days)}}
+        number = (table.transaction_version(_FOLLOWED) or 0) + 1
+        if len(before):
+            stale = ", ".join(f"'{name}'" for name in pc.unique(before["ingestion_id"]).to_pylist())
+            predicate = f"metric = '{metric.name}' AND ingestion_id IN ({stale})"
+            table.delete(predicate, commit_properties=partition_writer.commit_properties(why, (_FOLLOWED, number)))
+            table, number = row_writer.open_or_create(path, late_rows.SCHEMA, options, ["arrival_date"]), number + 1
+        if len(late):
+            row_writer.append_new(path, table, [late], [_FOLLOWED], options, app_version=number, why=why)
+        elif not len(before):
+            partition_writer.commit_without_rows(table, why=why, transaction=(_FOLLOWED, number))
+    row_writer.upsert(
+        locations.late_deliveries(settings, source),
+        _counted(metric, known, names, late),
+        ["metric", "ingestion_id"],
+        options=options,
+        partition_by="metric",
+    )
+
+
+def _left_out_keys(rows: pa.Table) -> pa.Array:
+    """The keys that late rows which do not count speak of."""
+    without = rows.filter(pc.invert(rows["counts"]))
+    return pc.unique(pa.chunked_array([*without["record_key"].chunks, *without["corrects_key"].chunks], pa.string()).drop_null())
+
+
+def _left_out_before(table: DeltaTable, metric: MetricContract, keys: pa.Array) -> pa.Array:
+    """The keys of rows in the table that do not count and speak of one of some keys: what comes of them may count elsewhere."""
+    if not len(keys) or not table_io.rows_at_most(table, {}):
+        return pa.array([], pa.string())
+    columns = ["metric", *_JUDGED]
+    parts = [
+        table_io.read_version(table, columns, {by: keys})
+        if len(keys) > key_log.FEW_KEYS
+        else data_files.with_texts(table, columns, by, keys)
+        for by in ("record_key", "corrects_key")
+    ]
+    rows = pa.concat_tables([part.select(columns) for part in parts], promote_options="permissive")
+    return _left_out_keys(rows.filter(pc.equal(rows["metric"], metric.name)))
+
+
+def _counted(metric: MetricContract, known: Deliveries, names: Sequence[str], late: pa.Table) -> pa.Table:
+    """The counts of some deliveries."""
+    terms, numbers = _terms(metric), late.group_by(["ingestion_id", "counts"]).aggregate([([], "count_all")])
+    by_id = {(row["ingestion_id"], row["counts"]): row["count_all"] for row in numbers.to_pylist()}
+    rows = []
+    for name in names:
+        entry, accepted, dropped = known.entries[name], by_id.get((name, True), 0), by_id.get((name, False), 0)
+        rows.append(
+            {
+                "metric": metric.name,
+                "ingestion_id": name,
+                "arrival_date": entry.arrival_date,
+                "watermark": known.met.get(name),
+                "terms": terms,
+                "on_time": entry.rows - entry.malformed - accepted - dropped,
+                "late_accepted": accepted,
+                "late_dropped": dropped,
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=COUNTS)
+
+
+def _of(metric: MetricContract, names: Collection[str]) -> Mapping[str, Any]:
+    return {"metric": [metric.name], "ingestion_id": list(names)}
+
+
+def _terms(metric: MetricContract) -> str:
+    """What a classification depends on besides the delivery, as a hash."""
+    terms = left_out.terms_of(metric)
+    window = metric.event_window
+    content = f"{terms.allowed_lateness} {terms.action.value} {metric.trailing_days} {window and window.model_dump_json()}"
+    return hashlib.sha256(content.encode()).hexdigest()[:12]

@@ -1,0 +1,106 @@
+"""``silver/<source>_late``: one row for each metric and row that came after its window, with what became of it there.
+
+Belongs here: the columns, and how rows are classified into them. The table follows from Bronze and the contracts; bringing it up
+to date belongs to ``follow``. Which rows numbers are computed from is decided in ``left_out`` by the same rules, without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.contracts.late_events.late_event_rules import LateAction
+from lakehouse.delta import table_io
+from lakehouse.dispositions.readings import in_force
+from lakehouse.late_events import classification, left_out
+from lakehouse.late_events.classification import TIME, LateReason
+from lakehouse.lateness.measurement import lags
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.late_events.left_out import Deliveries
+    from lakehouse.settings import Settings
+
+#: ``lateness_seconds`` is arrival less event; ``watermark`` is the one that the row met, ``window_end`` the end of the last
+#: window that it lies in; ``counts`` tells whether the row counts in the metric.
+SCHEMA = pa.schema(
+    [
+        ("metric", pa.string()),
+        ("ingestion_id", pa.string()),
+        ("line_number", pa.int64()),
+        ("arrival_date", pa.date32()),
+        ("record_key", pa.string()),
+        ("corrects_key", pa.string()),
+        ("change_op", pa.string()),
+        ("event_ts", TIME),
+        ("event_date", pa.date32()),
+        ("arrival_ts", TIME),
+        ("lateness_seconds", pa.float64()),
+        ("watermark", TIME),
+        ("window_end", TIME),
+        ("action", pa.string()),
+        ("reason", pa.string()),
+        ("counts", pa.bool_()),
+        ("windows", pa.list_(pa.string())),
+    ]
+)
+_READ = [
+    "ingestion_id",
+    "line_number",
+    "arrival_date",
+    "record_key",
+    "corrects_key",
+    "change_op",
+    "event_ts",
+    "event_date",
+    "arrival_ts",
+]
+_SECOND = 1_000_000
+
+
+def of_deliveries(settings: Settings, metric: MetricContract, contract: SourceContract, known: Deliveries) -> Iterator[pa.Table]:
+    """The late rows of some deliveries, in pieces with the columns :data:`SCHEMA`."""
+    for piece in in_force.pieces(settings, contract.dataset, [*_READ, "malformed_reason"], known.where):
+        yield classified(metric, contract, piece.filter(pc.is_null(piece["malformed_reason"])), known)
+
+
+def classified(metric: MetricContract, contract: SourceContract, rows: pa.Table, known: Deliveries) -> pa.Table:
+    """Those of some rows of Bronze that are late, as rows of the table."""
+    terms, zone = left_out.terms_of(metric), ZoneInfo(contract.clocks.timezone)
+    ends, met = classification.window_ends(rows, metric, zone), known.watermarks(rows)
+    is_late = classification.are_late(ends, met)
+    late, ends, met = rows.filter(is_late), ends.filter(is_late), met.filter(is_late)
+    beyond = classification.are_beyond(ends, met, terms)
+    never = pc.if_else(beyond, LateAction.SIDE_OUTPUT.value, terms.action.value)
+    columns = {
+        "metric": pa.repeat(metric.name, len(late)),
+        "lateness_seconds": pc.divide(lags(late, contract).cast(pa.float64()), float(_SECOND)),
+        "watermark": met.cast(TIME),
+        "window_end": ends.cast(TIME),
+        "action": never,
+        "reason": pc.if_else(beyond, LateReason.BEYOND.value, LateReason.WITHIN.value),
+        "counts": pc.invert(classification.are_left_out(ends, met, terms)),
+        "windows": classification.windows_of(late, metric, zone),
+    }
+    columns |= {name: late[name] for name in _READ}
+    return pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA)
+
+
+def in_window(rows: pa.Table, window: str) -> pa.Table:
+    """Those of some rows of the table that lie in the window with a name."""
+    windows = rows["windows"].combine_chunks()
+    places = pc.list_parent_indices(windows).filter(pc.equal(pc.list_flatten(windows), window))
+    return rows.take(pc.unique(places))
+
+
+def read(settings: Settings, source: str, where: table_io.Where | None = None) -> pa.Table:
+    """The late rows of a source's metrics."""
+    rows = table_io.read(locations.late_rows(settings, source), SCHEMA.names, where, settings.storage_options)
+    return SCHEMA.empty_table() if rows is None else rows.cast(SCHEMA)

@@ -1,0 +1,184 @@
+"""The rows that do not count in a metric because they came too late, for some event days and a set of inputs.
+
+This is a function of Bronze and the contract: numbers of now and of then are computed by it, whatever ``silver/<source>_late``
+holds. The rows that the numbers are computed from without them are read in ``gold.rows_read``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.dispositions.readings import in_force
+from lakehouse.dispositions.row_groups import positions
+from lakehouse.late_events import classification
+from lakehouse.lateness import event_watermark
+from lakehouse.lateness.keyed_watermark import NEVER
+from lakehouse.lateness.measurement import microseconds
+from lakehouse.ledger import decisions, ingestions, key_log
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import date, datetime
+
+    from lakehouse.contracts.late_events.late_event_rules import LateEvents
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.settings import Settings
+
+_ROW = ("ingestion_id", "line_number")
+_NO_ROWS = pa.schema(
+    [("event_ts", classification.TIME), ("event_date", pa.date32()), ("ingestion_id", pa.string()), ("line_number", pa.int64())]
+).empty_table()
+_CLAIM = ["record_key", "kind", "event_date", *_ROW, "arrival_date"]
+
+
+class LeftOut(NamedTuple):
+    """Rows that do not count, by id, the keys that they speak of, and the event days whose content would be another with them."""
+
+    rows: pa.Table
+    keys: pa.Array
+    days: set[date]
+
+
+@dataclass(frozen=True)
+class Deliveries:
+    """Deliveries of a source with the watermark that each met, as far as its rows may be late.
+
+    :param met: in microseconds since 1970, by ingestion.
+    """
+
+    entries: Mapping[str, Ingestion]
+    met: Mapping[str, int]
+
+    @property
+    def where(self) -> table_io.Where:
+        """What selects their rows in Bronze and in the key log."""
+        return {"ingestion_id": list(self.met), "arrival_date": {self.entries[name].arrival_date for name in self.met}}
+
+    def watermarks(self, rows: pa.Table) -> pa.Array:
+        """The watermark that each row met; NULL for a row of another delivery."""
+        ids = pa.array(list(self.met), pa.string())
+        return pa.array(list(self.met.values()), pa.int64()).take(pc.index_in(rows["ingestion_id"], ids).combine_chunks())
+
+
+def deliveries(settings: Settings, contract: SourceContract, ids: Collection[str] | None = None) -> Deliveries:
+    """The deliveries of a source, of a set of inputs or all, with the watermark that each met."""
+    entries = _ingested(settings, contract, ids)
+    met = event_watermark.met_by_each(settings, contract, entries)
+    return Deliveries(entries, {name: _micros(moment) for name, moment in met.items() if moment > event_watermark.BEGINNING})
+
+
+def watermark_after(settings: Settings, contract: SourceContract, ids: Collection[str]) -> int:
+    """The watermark by the deliveries among some inputs, in microseconds since 1970; before all times if there is none."""
+    taken = event_watermark.of_deliveries(settings, contract, _ingested(settings, contract, ids))
+    return _micros(taken[-1].watermark) if taken else NEVER
+
+
+def _ingested(settings: Settings, contract: SourceContract, ids: Collection[str] | None) -> dict[str, Ingestion]:
+    every = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
+    return every if ids is None else {name: entry for name, entry in every.items() if name in ids}
+
+
+def may_be_late(
+    settings: Settings, metric: MetricContract, contract: SourceContract, known: Deliveries, *, late_at_all: bool = False
+) -> Deliveries:
+    """The deliveries that may have rows which do not count, or are late at all, told by their event days alone."""
+    zone = ZoneInfo(contract.clocks.timezone)
+    tolerance = 0 if late_at_all else microseconds(terms_of(metric).tolerance)
+    ends: dict[date, int] = {}
+    decided = {ingestion_id for ingestion_id, _ in decisions.newest(settings, contract.dataset)}
+    suspected = {}
+    for name, met in known.met.items():
+        days = [day for day, rows in known.entries[name].rows_by_day.items() if rows]
+        ends |= {day: classification.first_end(day, metric, zone) + tolerance for day in days if day not in ends}
+        if name in decided or any(ends[day] <= met for day in days):  # a row that a steward admitted is on no listed day
+            suspected[name] = met
+    return Deliveries(known.entries, suspected)
+
+
+def on_days(
+    settings: Settings, metric: MetricContract, contract: SourceContract, days: Collection[date], ids: Collection[str]
+) -> LeftOut | None:
+    """The rows that do not count in a metric and concern some event days: they lie there, or another row of their key does.
+
+    :param contract: of the silver table that the metric reads.
+    :param ids: the inputs that count.
+    :returns: None if all rows count.
+    """
+    suspected = may_be_late(settings, metric, contract, deliveries(settings, contract, ids))
+    if not suspected.met or not days:
+        return None
+    path, options = locations.key_log(settings, contract.dataset), settings.storage_options
+    on_these = table_io.read(path, ["record_key", "event_date", "ingestion_id"], {"event_date": days}, options)
+    if on_these is None or not len(on_these):
+        return None
+    on_these = on_these.filter(pc.is_in(on_these["ingestion_id"], pa.array(sorted(ids), pa.string())))
+    claimed = key_log.about(settings, contract.dataset, _CLAIM, pc.unique(on_these["record_key"]).drop_null())
+    if claimed is None:
+        return None
+    claimed = claimed.filter(pc.is_in(claimed["ingestion_id"], pa.array(list(suspected.met), pa.string())))
+    claimed = claimed.filter(_may_be_left_out(claimed, metric, contract, suspected))
+    late = claimed.filter(pc.is_valid(positions(claimed, _late_rows(settings, metric, contract, claimed, suspected, ids))))
+    if not len(late):
+        return None
+    keys = pc.unique(late["record_key"])
+    concerned = set(pc.unique(on_these.filter(pc.is_in(on_these["record_key"], keys))["event_date"]).to_pylist())
+    return LeftOut(late.group_by(list(_ROW)).aggregate([]), keys, concerned)
+
+
+def _may_be_left_out(claimed: pa.Table, metric: MetricContract, contract: SourceContract, known: Deliveries) -> pa.ChunkedArray:
+    """Whether the rows of some claims may be left out, by their event days; the row that retires another key has any day."""
+    zone, tolerance = ZoneInfo(contract.clocks.timezone), microseconds(terms_of(metric).tolerance)
+    days = pc.unique(claimed["event_date"])
+    ends = [NEVER if day is None else classification.first_end(day, metric, zone) + tolerance for day in days.to_pylist()]
+    end = pa.array(ends, pa.int64()).take(pc.index_in(claimed["event_date"], days).combine_chunks())
+    return classification.are_late(end, known.watermarks(claimed))
+
+
+def _late_rows(
+    settings: Settings,
+    metric: MetricContract,
+    contract: SourceContract,
+    claimed: pa.Table,
+    known: Deliveries,
+    ids: Collection[str],
+) -> pa.Table:
+    """The rows in the deliveries of some claims that do not count, by id; of other keys perhaps not all."""
+    where: table_io.Where = {name: pc.unique(claimed[name]) for name in ("arrival_date", "ingestion_id")}
+    own = claimed.filter(pc.not_equal(claimed["kind"], "retire"))
+    if len(own) == len(claimed):  # a retirement is made by the row of another key
+        where = {**where, "record_key": pc.unique(claimed["record_key"])}
+    rows = in_force.read(settings, contract.dataset, ["event_ts", "event_date", "malformed_reason", *_ROW], where, ids)
+    rows = _NO_ROWS if rows is None or not len(claimed) else rows.filter(pc.is_null(rows["malformed_reason"]))
+    ends = classification.window_ends(rows, metric, ZoneInfo(contract.clocks.timezone))
+    return rows.filter(classification.are_left_out(ends, known.watermarks(rows), terms_of(metric)))
+
+
+def days_alike(named: Mapping[date, Collection[str]]) -> dict[frozenset[str], list[date]]:
+    """The event days that are computed from the same inputs, by these.
+
+    :param named: the inputs of each of some days.
+    """
+    alike: dict[frozenset[str], list[date]] = defaultdict(list)
+    for day, ids in named.items():
+        alike[frozenset(ids)].append(day)
+    return alike
+
+
+def terms_of(metric: MetricContract) -> LateEvents:
+    """The rules of a metric that has late events."""
+    assert metric.late_events is not None  # noqa: S101 (a metric without late events has no rows to leave out)
+    return metric.late_events
+
+
+def _micros(moment: datetime) -> int:
+    return int(pa.scalar(moment, classification.TIME).value)

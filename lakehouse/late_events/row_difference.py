@@ -1,0 +1,62 @@
+"""How many rows of each event day do not count, because they or others of their keys came too late; counted without Spark.
+
+An independent count for the check that no row was lost (``gold.publication.checks``). Which rows came too late is decided in
+``left_out``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.dispositions import claims, contests
+from lakehouse.dispositions.reprocess_policy import policy_of
+from lakehouse.dispositions.row_groups import positions
+from lakehouse.late_events import left_out
+from lakehouse.ledger import decisions, key_log
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import date
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+
+def count(
+    settings: Settings, metric: MetricContract, contract: SourceContract, named: Mapping[date, Collection[str]]
+) -> Counter[date]:
+    """By event day, how many rows silver has more than count in a metric; fewer if an older version of a row counts again.
+
+    :param contract: of the silver table that the metric reads.
+    :param named: the inputs of each of the days.
+    """
+    more: Counter[date] = Counter()
+    for ids, days in left_out.days_alike(named).items():
+        late = left_out.on_days(settings, metric, contract, days, ids)
+        claimed = None if late is None else key_log.about(settings, contract.dataset, [*contests.RANKED, "standing"], late.keys)
+        if late is None or claimed is None:
+            continue
+        counting = claimed.filter(pc.is_in(claimed["ingestion_id"], pa.array(sorted(ids), pa.string())))
+        counting = claims.with_decisions(counting, decisions.in_force(settings, contract.dataset, ids))
+        counting = counting.filter(claims.are_admitted(counting))
+        punctual = counting.filter(pc.is_null(positions(counting, late.rows)))
+        both = Counter(_living(contract, counting))
+        both.subtract(_living(contract, punctual))
+        more.update({day: rows for day, rows in both.items() if day in late.days})
+    return more
+
+
+def _living(contract: SourceContract, admitted: pa.Table) -> Counter[date]:
+    """How many rows of each event day some admitted claims put into silver."""
+    policy = policy_of(contract)
+    won = admitted
+    if policy.keys_contend:
+        won = contests.winners(admitted, by_sequence=policy.by_sequence, each_day=policy.contends_per_day)
+    living = won.filter(pc.is_in(won["kind"], value_set=pa.array(contests.LIVING_KINDS)))
+    days = pc.value_counts(living["event_date"])
+    return Counter(dict(zip(days.field("values").to_pylist(), days.field("counts").to_pylist())))

@@ -1,0 +1,129 @@
+"""``/metrics/{name}/late-events`` and ``/sources/{source}/late-events``: how many rows came late, and what became of them.
+
+The shapes of the responses are in this module, too.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+from starlette.concurrency import run_in_threadpool
+
+from lakehouse.late_events import counters, late_rows
+from lakehouse.serving.api.models import Shape
+from lakehouse.serving.http import responses
+from lakehouse.serving.http.parameters import Day, Flag, Limit, MetricName, NoParameters, Offset, Parameters, SourceName
+from lakehouse.serving.http.problems import Problem
+
+if TYPE_CHECKING:
+    from lakehouse.contracts import MetricContract
+    from lakehouse.serving.http.published_cache import PublishedCache
+    from lakehouse.settings import Settings
+
+_OF_ROW = ["ingestion_id", "line_number", "record_key", "event_ts", "event_date", "arrival_ts", "lateness_seconds"]
+_SHOWN = [*_OF_ROW, "watermark", "window_end", "action", "reason", "counts", "windows"]
+
+
+class LateCountsModel(Shape):
+    """Sound rows by when they came, and their shares."""
+
+    metric: str
+    rows: int
+    on_time: int
+    late_accepted: int = Field(description="Rows that came after their window and count.")
+    late_dropped: int = Field(description="Rows that came after their window and do not count.")
+    on_time_rate: float
+    late_accepted_rate: float
+    late_dropped_rate: float
+
+
+class LateRowModel(Shape):
+    """A row that came after its window."""
+
+    ingestion_id: str
+    line_number: int
+    record_key: str | None
+    event_ts: datetime | None
+    event_date: date | None
+    arrival_ts: datetime
+    lateness_seconds: float | None = Field(description="Arrival less event.")
+    watermark: datetime = Field(description="The watermark of the source when the row came.")
+    window_end: datetime = Field(description="The end of the last window that the row lies in.")
+    action: str = Field(description="drop, side_output, update or recompute.")
+    reason: str = Field(description="late_within_tolerance or dropped_beyond_tolerance.")
+    counts: bool = Field(description="Whether the row counts in the metric.")
+    windows: list[str]
+
+
+class MetricLateEventsModel(LateCountsModel):
+    """The late events of a metric; `late_rows` are the newest arrivals first, of `total`."""
+
+    source: str
+    action: str
+    allowed_lateness_seconds: float
+    total: int
+    late_rows: list[LateRowModel]
+
+
+class SourceLateEventsModel(Shape):
+    """The late events of each metric of a source, and of all together."""
+
+    source: str
+    total: LateCountsModel
+    metrics: list[LateCountsModel]
+
+
+class LateEventsParameters(Parameters):
+    """Which late rows are listed."""
+
+    day: Day | None = Field(None, description="Only rows of this event day.")
+    dropped: Flag = Field(False, description="Only rows that do not count.")
+    limit: Limit = 100
+    offset: Offset = 0
+
+
+def routes(cache: PublishedCache) -> APIRouter:
+    """The routes of this resource."""
+    router = APIRouter(tags=["late events"])
+
+    @router.get("/metrics/{name}/late-events", response_model=MetricLateEventsModel, summary="The late events of a metric")
+    async def of_metric(request: Request, name: MetricName, wanted: Annotated[LateEventsParameters, Query()]) -> Response:
+        """How many rows came on time, late and accepted, and late and dropped; and the late rows, newest arrivals first."""
+        metric = cache.metric(name)
+        if metric.late_events is None:
+            raise Problem(404, "no-late-events", f"the contract of {name} has no late_events: every row counts")
+        return responses.respond(request, await run_in_threadpool(_of_metric, cache.settings, metric, wanted))
+
+    @router.get("/sources/{source}/late-events", response_model=SourceLateEventsModel, summary="The late events of a source")
+    async def of_source(request: Request, source: SourceName, _: NoParameters) -> Response:
+        """The counts of each metric of the source that has late events; a row counts once for each of them."""
+        contract = cache.source(source)
+
+        def body() -> dict[str, Any]:
+            counts = counters.of_source(cache.settings, contract.dataset, cache.catalog.metrics_of(contract.dataset))
+            total = counters.total(counts, contract.dataset)
+            return {"source": source, "total": total.as_json(), "metrics": [entry.as_json() for entry in counts]}
+
+        return responses.respond(request, await run_in_threadpool(body))
+
+    return router
+
+
+def _of_metric(settings: Settings, metric: MetricContract, wanted: LateEventsParameters) -> dict[str, Any]:
+    terms = metric.late_events
+    assert terms is not None  # noqa: S101 (the route has looked)
+    where: dict[str, Any] = {"metric": [metric.name]} | ({"event_date": [wanted.day]} if wanted.day else {})
+    rows = late_rows.read(settings, metric.source, where | ({"counts": [False]} if wanted.dropped else {}))
+    by = [("arrival_ts", "descending"), ("ingestion_id", "ascending"), ("line_number", "ascending")]
+    page = rows.sort_by(by).slice(wanted.offset, wanted.limit).select(_SHOWN)
+    return {
+        **counters.of_metric(settings, metric).as_json(),
+        "source": metric.source,
+        "action": terms.action.value,
+        "allowed_lateness_seconds": terms.allowed_lateness.total_seconds(),
+        "total": len(rows),
+        "late_rows": page.to_pylist(),
+    }

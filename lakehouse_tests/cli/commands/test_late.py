@@ -1,0 +1,63 @@
+"""``lakehouse late`` as people type it: the counts of a metric, and its late rows."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.late_lake import LateLake, late, source
+from lakehouse_tests.support.numbers_without_spark import without_spark
+from lakehouse_tests.support.windowed_lake import SLIDING, TUMBLING, Event
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(name="folder", scope="module")
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("deployment")
+    terms = {"late_events": {"allowed_lateness": "PT5M", "action": "update"}}
+    contracts = {"orders": source().model_dump(mode="json", by_alias=True, exclude_unset=True), "hourly": TUMBLING | terms}
+    (folder / "contracts").mkdir()
+    for name, content in {**contracts, "sliding": SLIDING}.items():
+        (folder / "contracts" / f"{name}.yaml").write_text(yaml.safe_dump(content))
+    with without_spark():
+        lake = LateLake(lake_settings(folder), None, [late(TUMBLING, "update")])
+        lake.classify_at(0, Event("on time", 30), Event("next", 73))
+        lake.classify_at(1, Event("within", 40), Event("later", 80))
+        lake.classify_at(2, Event("beyond", 45))
+    return folder
+
+
+def run(folder: Path, *words: str) -> tuple[int, str]:
+    done = lakehouse_command(folder, "late", *words)
+    assert "Traceback" not in done.stderr
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+def test_the_late_rows_of_a_metric_are_listed_with_the_counts(folder: Path) -> None:
+    code, text = run(folder, "hourly")
+    assert code == 0
+    assert "hourly: 5 rows" in text
+    assert "late_dropped │ 1 │ 20.00%" in text or "late_dropped 1 20.00%" in text
+    assert "beyond at 2024-10-24 22:45:00 UTC: dropped_beyond_tolerance, side_output" in text
+    assert "the watermark was at 2024-10-24 23:03:00 UTC" in text
+    assert "2024-10-25T00 ended 2024-10-24 23:00:00 UTC" in text
+    assert text.endswith("2 rows.")
+
+
+def test_a_day_a_window_and_dropped_rows_are_selected(folder: Path) -> None:
+    shown = json.loads(lakehouse_command(folder, "late", "hourly", "--window", "2024-10-25T00", "--dropped", "--json").stdout)
+    assert [row["record_key"] for row in shown["shown"]] == ["beyond"]
+    assert (shown["on_time"], shown["late_accepted_rate"]) == (3, 0.2)
+    assert run(folder, "hourly", "--date", "2024-10-26")[1].endswith("no late rows")
+
+
+def test_a_metric_that_counts_every_row_says_so(folder: Path) -> None:
+    code, text = run(folder, "sliding")
+    assert (code, text) == (2, "sliding counts every row, however late: its contract has no 'late_events'.")

@@ -1,0 +1,100 @@
+"""Numbers of metrics with late events against a plain model, in a real lake."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse.contracts.series import Series
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement import reconciliation
+from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.late_lake import LateLake, histories, late
+from lakehouse_tests.support.windowed_lake import BEGINS, FIRST, SLIDING, TUMBLING, Event
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+DAILY = {key: value for key, value in TUMBLING.items() if key != "window"} | {"metric": "daily"}
+
+
+def test_a_row_beyond_the_allowed_lateness_does_not_count_and_can_be_read(settings: Settings, spark: Any) -> None:
+    lake = LateLake(settings, spark, [late(TUMBLING, "recompute", 5), late(DAILY, "recompute", 5)])
+    lake.deliver_at(0, Event("a", 5), Event("b", 74))  # the watermark is at 64
+    lake.deliver_at(1, Event("within", 20, 10), Event("hour", 61, 100))
+    lake.deliver_at(2, Event("next", 81))  # the watermark is at 71
+    lake.deliver_at(3, Event("beyond", 30, 1000))
+    assert lake.left_out(lake.metrics[0]) == [("beyond", "late_dropped"), ("within", "late_accepted")]
+    assert lake.seen() == lake.by_model()
+    assert lake.unlike_published() == []
+
+
+def test_a_correction_that_is_left_out_leaves_the_older_version_and_a_delete_leaves_the_row(
+    settings: Settings, spark: Any
+) -> None:
+    lake = LateLake(settings, spark, [late(TUMBLING, "drop"), late(SLIDING, "update", 60)])
+    lake.deliver_at(0, Event("a", 5), Event("b", 30), Event("c", 50), Event("far", 24 * 60 + 40))
+    lake.deliver_at(1, Event("a", 6, 10), Event("b", 30, 1, "delete"), Event("c", 24 * 60 + 35, 7))
+    assert lake.seen() == lake.by_model()
+    lake.deliver_at(2, Event("a", 24 * 60 + 32, 20))  # the newer version counts, the left-out one never came
+    assert lake.seen() == lake.by_model()
+    assert [lake.left_out(definition) for definition in lake.metrics] == [
+        lake.late_by_model(definition) for definition in lake.metrics
+    ]
+    assert lake.unlike_published() == []
+
+
+def test_a_delivery_that_is_ingested_after_later_ones_changes_which_rows_are_late(settings: Settings, spark: Any) -> None:
+    lake = LateLake(settings, spark, [late(TUMBLING, "side_output"), late(DAILY, "recompute", 0)])
+    lake.deliver_at(0, Event("a", 5))
+    lake.deliver_at(10, Event("b", 20, 10), Event("c", 26 * 60))
+    assert lake.left_out(lake.metrics[0]) == []
+    lake.deliver_at(5, Event("d", 25 * 60))  # it arrived before: b is late
+    assert lake.left_out(lake.metrics[0]) == [("b", "late_dropped")]
+    assert lake.seen() == lake.by_model()
+    assert lake.unlike_published() == []
+
+
+@derandomized(3)
+@given(history=histories(), action=st.sampled_from(["drop", "side_output", "update", "recompute"]))
+def test_any_history_gives_the_numbers_of_the_model_under_each_action(tmp_path_factory, spark, history, action) -> None:
+    metrics = [late(TUMBLING, action, 30), late(SLIDING, "recompute", 60), late(DAILY, action, 600)]
+    lake = LateLake(lake_settings(tmp_path_factory.mktemp("lake")), spark, metrics)
+    for arrived, events in history:
+        lake.deliver_at(arrived, *events)
+        assert lake.seen() == lake.by_model()
+        assert [lake.left_out(definition) for definition in lake.metrics] == [
+            lake.late_by_model(definition) for definition in lake.metrics
+        ]
+    assert lake.unlike_published() == []
+
+
+def test_a_window_that_was_updated_often_waits_until_the_day_is_final(settings: Settings, spark: Any, caplog: Any) -> None:
+    often = late({**TUMBLING, "publication": {"final_after": 90}}, "recompute", 600, max_updates_per_window=2)
+    lake = LateLake(settings, spark, [often])
+    [definition], [series] = lake.metrics, [Series(lake.metrics[0])]
+    lake.deliver_at(0, Event("a", 5), Event("b", 90))
+    restated = [lake.deliver_at(number, Event(f"late {number}", 10 + number)) for number in (1, 2, 3)]
+    assert restated == [[{FIRST}], [{FIRST}], [set()]]
+    assert "waits until it is final" in caplog.text
+    assert lake.windows(series)[BEGINS] == (3, 3)
+    outcomes = reconciliation.check_published(settings, series, [FIRST])
+    assert [outcome.explanation for outcome in outcomes if outcome.explanation] != []
+    assert all(outcome.passed for outcome in outcomes)
+    assert lake.deliver_at(4, Event("open", 91)) == [{FIRST}], "another window of the day may change"
+    assert lake.seen() == lake.by_model(), "the day is published as a whole"
+    lake.deliver_at(5, Event("late again", 15))
+    assert lake.seen() != lake.by_model()
+    settings.now = datetime(2025, 2, 1, tzinfo=timezone.utc)
+    restatement_days.restate(settings, lake.sources["orders"], series, lake.session, [FIRST], Run("close"))
+    assert lake.seen() == lake.by_model(), "it is right after the close"
+    assert lake.unlike_published() == []
+    assert definition.late_events is not None
