@@ -24,6 +24,7 @@ from lakehouse.cli.commands import (
     held,
     impact,
     lateness,
+    live,
     maintain,
     notices,
     promote,
@@ -97,6 +98,7 @@ gold.app.command("close")(held.close)
 gold.app.command("revert")(revert.revert)
 gold.app.command("release")(revert.release)
 app.add_typer(gold.app, name="gold", rich_help_panel=NUMBERS)
+app.add_typer(live.app, name="live", rich_help_panel=NUMBERS)
 app.command("reproduce", rich_help_panel=NUMBERS)(reproduce.reproduce)
 app.command("promote", rich_help_panel=NUMBERS)(promote.promote)
 app.command("rollback", rich_help_panel=NUMBERS)(promote.rollback)

@@ -16,6 +16,8 @@ from lakehouse.contracts.base import Documented, Name, SparkType, Strict
 from lakehouse.contracts.checks import ChangeBounds, GoldChecks, problems
 from lakehouse.contracts.derived.inputs import DerivedInput  # noqa: TC001 (pydantic reads it)
 from lakehouse.contracts.joins.join import Join, brought_by, clashes
+from lakehouse.contracts.live import speed_layer
+from lakehouse.contracts.live.speed_layer import ReconciliationTerms, SpeedLayer  # noqa: TC001 (pydantic reads them)
 from lakehouse.contracts.publication import FinalNeeds, PublicationRules
 from lakehouse.contracts.published_columns import RESERVED
 from lakehouse.contracts.several_sources import metric_source
@@ -103,6 +105,12 @@ class MetricContract(Documented):
     )
     window: Window = Field(
         1, description="How many days, the last one included, a day's number covers; or windows of event time within a day."
+    )
+    live: SpeedLayer | None = Field(
+        None, description="Numbers of the speed layer beside the books: 'true', or how its stream runs."
+    )
+    reconcile: ReconciliationTerms | None = Field(
+        None, description="Which difference between live numbers and the books is an alert."
     )
     publication: PublicationRules = Field(default_factory=PublicationRules)
     checks: GoldChecks = Field(default_factory=GoldChecks)
@@ -214,7 +222,7 @@ class MetricContract(Documented):
     @model_validator(mode="before")
     @classmethod
     def _first_source(cls, content: Any) -> Any:
-        return event_window.with_start_in_grain(metric_source.with_first_source(content))
+        return speed_layer.with_defaults(event_window.with_start_in_grain(metric_source.with_first_source(content)))
 
     @model_validator(mode="after")
     def _consistent(self) -> MetricContract:
@@ -234,6 +242,7 @@ class MetricContract(Documented):
         types = {measure.name: measure.type for measure in self.measures}
         unfit = problems(self.checks, types, self.grain) + misfits(self.alerts, types, self.grain) + self._immaterial(types)
         unfit += self._underivable() if self.is_derived else []
+        unfit += speed_layer.problems(self)
         if unfit:
             raise ValueError(unfit[0])
         inexact = [measure.name for measure in self.measures if not measure.is_exact]
