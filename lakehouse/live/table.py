@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import date, datetime
 
+    from deltalake import DeltaTable
+
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.settings import Settings
 
@@ -51,7 +53,7 @@ def write(settings: Settings, metric: MetricContract, query: str, batch: int, nu
         return False
     path, app_id = locations.live(settings, metric.name), _app_id(query)
     table = row_writer.open_or_create(path, numbers.schema, settings.storage_options, ["event_date"])
-    if (table.transaction_version(app_id) or 0) > batch:
+    if written_up_to(table, query) >= batch:
         return False
     days = pc.unique(numbers["event_date"]).to_pylist()
     before = table_io.read_version(table, numbers.column_names, {"event_date": days}).cast(numbers.schema)
@@ -60,9 +62,8 @@ def write(settings: Settings, metric: MetricContract, query: str, batch: int, nu
     return partition_writer.replace(table, both.take(pa.array(np.sort(kept))), days, transaction=(app_id, batch + 1))
 
 
-def written_up_to(settings: Settings, metric: MetricContract, query: str) -> int:
-    """The newest batch of a query whose numbers are in the table; -1 if none are."""
-    table = table_io.open_table(locations.live(settings, metric.name), settings.storage_options)
+def written_up_to(table: DeltaTable | None, query: str) -> int:
+    """The newest batch of a query whose numbers are in an open table; -1 if none are, or if there is no table."""
     return ((table.transaction_version(_app_id(query)) if table is not None else None) or 0) - 1
 
 

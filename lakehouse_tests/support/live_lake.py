@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.contracts.source import SourceContract
 from lakehouse.live import table
 from lakehouse.live.query import run
 from lakehouse_tests.support.united_lake import metric
-from lakehouse_tests.support.windowed_lake import SLIDING, TUMBLING, Event, WindowedLake, all_windows
+from lakehouse_tests.support.windowed_lake import SLIDING, TUMBLING, Event, WindowedLake, all_windows, source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 #: Minutes of the watermark of live metrics.
 DELAY = 10
-LIVE = {"live": {"watermark": f"PT{DELAY}M"}}
+#: Rows with such an amount, or a greater one, wait for a steward.
+QUARANTINED_FROM = 90
+#: A delivery is a batch.
+LIVE = {"live": {"watermark": f"PT{DELAY}M", "max_files_per_trigger": 1}}
 #: The model's state: by first moment of a window the amounts counted in it.
 Amounts = dict[datetime, list[int]]
 
@@ -67,6 +71,7 @@ class StreamModel:
 class LiveLake(WindowedLake):
     """Deliveries that a stream reads, each in a batch of its own."""
 
+    sources: dict[str, SourceContract] = field(default_factory=lambda: {"orders": _guarded()})
     metrics: list[Any] = field(default_factory=lambda: [metric(TUMBLING, **LIVE), metric(SLIDING, **LIVE)])
 
     @property
@@ -89,3 +94,11 @@ class LiveLake(WindowedLake):
         rows = [] if found is None else found.to_pylist()
         assert len({row["window_start"] for row in rows}) == len(rows)
         return {row["window_start"]: (row["total"], row["row_count"]) for row in rows}
+
+
+def _guarded() -> SourceContract:
+    """The source of the lake with a rule for its rows."""
+    rule = {"name": "plausible", "sql": f"amount < {QUARANTINED_FROM}", "severity": "quarantine"}
+    return SourceContract.model_validate(
+        {**source().model_dump(mode="json", exclude_unset=True), "quality": {"row_rules": [rule]}}
+    )

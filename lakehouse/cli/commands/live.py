@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakehouse.cli.arguments import Metric, metric_named
+from lakehouse.cli.arguments import Metric, live_metric_named
 from lakehouse.cli.console import data_table, deployment, errors, number_column, out
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.contracts import Catalog, MetricContract, SourceContract
     from lakehouse.live.status import StreamStatus
     from lakehouse.settings import Settings
 
@@ -27,7 +26,7 @@ app = typer.Typer(help="Numbers within seconds, beside the books.", no_args_is_h
 @app.command()
 def start(metric: Metric) -> None:
     """Run the stream of a metric until it is stopped: by 'lakehouse live stop', Ctrl+C or SIGTERM."""
-    settings, contract, source = _live(metric)
+    settings, contract, source = live_metric_named(metric)
     from lakehouse.live.query import run  # noqa: PLC0415 (Spark loads in a second)
 
     stopping = threading.Event()
@@ -51,7 +50,7 @@ def status(metric: Annotated[str | None, typer.Argument(help="The name of a metr
     from lakehouse.live import status as live_status  # noqa: PLC0415
 
     settings, catalog = deployment()
-    live = [_live(metric)[1]] if metric else [each for each in catalog.metrics.values() if each.live]
+    live = [live_metric_named(metric)[1]] if metric else [each for each in catalog.metrics.values() if each.live]
     known = [(each.name, live_status.of(settings, each.name)) for each in live]
     if not known:
         out.print("No metric has a speed layer; add 'live: true' to a contract.")
@@ -77,7 +76,7 @@ def stop(metric: Metric, wait: Annotated[int, typer.Option(help="Seconds to wait
     """Stop the stream of a metric after the batch that it is at."""
     from lakehouse.live import status as live_status  # noqa: PLC0415
 
-    settings, contract, _ = _live(metric)
+    settings, contract, _ = live_metric_named(metric)
     if not live_status.is_running(settings, contract.name):
         out.print(f"The stream of {metric} is not running here.")
         return
@@ -93,24 +92,11 @@ def stop(metric: Metric, wait: Annotated[int, typer.Option(help="Seconds to wait
 @app.command()
 def rebuild(metric: Metric) -> None:
     """Compute the live numbers of a metric from Bronze again, with a new checkpoint."""
-    settings, contract, source = _live(metric)
+    settings, contract, source = live_metric_named(metric)
     from lakehouse.live.query import run  # noqa: PLC0415 (Spark loads in a second)
 
     last = run.rebuild(lambda: _session(settings), settings, contract, source)
     out.print(f"live/{contract.name} was computed again in {last.batch + 1} batches.")
-
-
-def _live(name: str) -> tuple[Settings, MetricContract, SourceContract]:
-    """The settings, a metric that has a speed layer, and its source.
-
-    :raises typer.Exit: for a metric that no contract describes, or without a speed layer.
-    """
-    catalog: Catalog
-    settings, catalog, metric = metric_named(name)
-    if metric.live is None:
-        errors.print(f"{name} has no speed layer; add 'live: true' to its contract.", style="red")
-        raise typer.Exit(2)
-    return settings, metric, catalog.sources[metric.source]
 
 
 def _session(settings: Settings) -> SparkSession:
