@@ -81,9 +81,12 @@ def expire(settings: Settings, metric: MetricContract, days: Collection[date], c
     table = table_io.open_snapshot(locations.live(settings, metric.name), settings.storage_options)
     if table is None or not days:
         return 0
-    names = ", ".join(f"'{day}'" for day in sorted(days))
-    ended = f"event_date IN ({names}) AND window_end <= timestamp '{closed_before.isoformat()}'"
-    return int(table.delete(ended)["num_deleted_rows"])
+    rows = table_io.read_version(table, None, {"event_date": days})
+    kept = rows.filter(pc.greater(rows["window_end"], pa.scalar(closed_before, rows["window_end"].type)))
+    expired = len(rows) - len(kept)
+    if expired:
+        partition_writer.replace(table, kept, days)
+    return expired
 
 
 def _app_id(query: str) -> str:

@@ -27,6 +27,11 @@ LIVE = {"live": {"watermark": f"PT{DELAY}M", "max_files_per_trigger": 1}}
 Amounts = dict[datetime, list[int]]
 
 
+def windows_of(event: Event, size: int, every: int) -> list[tuple[datetime, datetime]]:
+    """The first moments and the ends of the windows that an event lies in; sizes in minutes."""
+    return [(start, end) for start, end in all_windows(size, every) if start <= event.moment < end]
+
+
 @dataclass
 class StreamModel:
     """The stream by a plain model: each batch drops what is behind the watermark of the batch before it.
@@ -46,17 +51,20 @@ class StreamModel:
         """A batch of events. After one that moves the watermark Spark runs another without rows, if it has the time."""
         rows = [event for event in events if event.op == "insert"]
         for event in rows:
-            for start, end in all_windows(self.size, self.every):
-                if start <= event.moment < end:
-                    if self.watermark_before is not None and end <= self.watermark_before:
-                        self.dropped.append((event, start))
-                    else:
-                        self.counted.setdefault(start, []).append(event.amount)
+            for start, end in windows_of(event, self.size, self.every):
+                if self.watermark_before is not None and end <= self.watermark_before:
+                    self.dropped.append((event, start))
+                else:
+                    self.counted.setdefault(start, []).append(event.amount)
         self.watermark_before = self.watermark
         times = [event.moment for event in rows] + ([self.newest] if self.newest else [])
         if times:
             self.newest = max(times)
             self.watermark = self.newest - timedelta(minutes=DELAY)
+
+    def windows_of(self, event: Event) -> list[datetime]:
+        """The first moments of the windows that an event lies in."""
+        return [start for start, _ in windows_of(event, self.size, self.every)]
 
     def settle(self) -> None:
         """The batch without rows that follows when there is nothing to read."""

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lakehouse_tests.support.live_lake import QUARANTINED_FROM, StreamModel
-from lakehouse_tests.support.windowed_lake import Event, all_windows
+from lakehouse_tests.support.windowed_lake import Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ def causes_by_model(history: History, model: StreamModel) -> Causes:
         effects[start, "late_dropped"][0] += event.amount
         effects[start, "late_dropped"][1] += 1
     for event, cause, sign in changes(history, model):
-        for start in windows_of(model, event):
+        for start in model.windows_of(event):
             effects[start, cause][0] += sign * event.amount
             effects[start, cause][1] += sign
     return {cell: (amount, count) for cell, (amount, count) in effects.items() if amount or count}
@@ -39,7 +39,9 @@ def changes(history: History, model: StreamModel) -> Iterator[tuple[Event, str, 
         for event in events:
             by_key[event.key].append(event)
     for records in by_key.values():
-        barred = [event for event in records if event.amount >= QUARANTINED_FROM]
+        barred = [
+            event for event in records if event.amount >= QUARANTINED_FROM and event.op != "delete"
+        ]  # a delete has no content
         yield from ((event, "quarantined", -1) for event in barred if event.op == "insert")
         yield from changes_of_key([event for event in records if event not in barred], model)
 
@@ -60,12 +62,8 @@ def changes_of_key(records: Sequence[Event], model: StreamModel) -> Iterator[tup
         else:
             superseded.append(event)
     for event in superseded:
-        yield event, "corrected" if windows_of(model, event) == windows_of(model, winner) else "moved", -1
+        yield event, "corrected" if model.windows_of(event) == model.windows_of(winner) else "moved", -1
     if winner.op == "correct":
-        was_here = any(windows_of(model, event) == windows_of(model, winner) for event in superseded)
+        was_here = any(model.windows_of(event) == model.windows_of(winner) for event in superseded)
         was_inserted = any(event.op == "insert" for event in records)
         yield winner, "moved" if was_inserted and not was_here else "corrected", 1
-
-
-def windows_of(model: StreamModel, event: Event) -> list[datetime]:
-    return [start for start, end in all_windows(model.size, model.every) if start <= event.moment < end]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts import MetricContract
-    from lakehouse.live.reconciliation.log import Reconciled
+    from lakehouse.live.reconciliation.reconciled import Reconciled
 
 
 def reconcile(

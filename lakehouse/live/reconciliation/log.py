@@ -5,65 +5,25 @@ The reconciliations of a day are numbered. One is written only if it says someth
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003 (columns of the log)
-from dataclasses import dataclass, replace
-from datetime import date, datetime, timezone
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.ledger.log_table import LogTable
+from lakehouse.live.reconciliation.reconciled import Reconciled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import date
 
     from lakehouse.settings import Settings
 
 
 _ANY_TIME = datetime.min.replace(tzinfo=timezone.utc)
-
-
-@dataclass(frozen=True)
-class Reconciled:
-    """A measure of one window and grain, as the stream and as the books say it.
-
-    ``live``, ``books``, ``difference`` and the values of ``causes`` are exact decimal numbers, as text; ``live`` and ``books``
-    are None where there is no number. ``window_start`` is None for a whole day. ``is_closed`` is whether the watermark of the
-    stream had passed the window. ``query`` and ``batch`` name the state of the stream, ``revision`` that of the books, 0 if
-    nothing is published.
-    """
-
-    metric: str
-    day: date
-    number: int
-    window_start: datetime | None
-    grain: Mapping[str, Any]
-    measure: str
-    live: str | None
-    books: str | None
-    difference: str
-    causes: Mapping[str, str]
-    is_closed: bool
-    exceeds: bool
-    query: str | None
-    batch: int
-    revision: int
-    reconciled_at: datetime
-
-    @property
-    def cell(self) -> tuple[Any, ...]:
-        """What it is about, within its day."""
-        return (self.window_start, *sorted((name, f"{value}") for name, value in self.grain.items()), self.measure)
-
-    @property
-    def gap(self) -> Decimal:
-        """The difference as a number."""
-        return Decimal(self.difference)
-
-    @property
-    def causes_of_gap(self) -> dict[str, Decimal]:
-        """The causes as numbers."""
-        return {name: Decimal(value) for name, value in self.causes.items()}
 
 
 def log(settings: Settings) -> LogTable[Reconciled]:
@@ -76,6 +36,14 @@ def newest(settings: Settings, metric: str, day: date) -> list[Reconciled]:
     entries = log(settings).read({"metric": [metric], "day": [day]})
     last = max((entry.number for entry in entries), default=0)
     return sorted((entry for entry in entries if entry.number == last), key=_in_order)
+
+
+def newest_beyond_threshold(settings: Settings, metric: str, since: datetime) -> dict[date, list[Reconciled]]:
+    """The numbers beyond the threshold in the last reconciliation of each day, of days for which there was one since a time."""
+    rows = log(settings).select(["day", "reconciled_at"], {"metric": [metric], "exceeds": [True]})
+    recent = rows.filter(pc.greater_equal(rows["reconciled_at"], pa.scalar(since, rows["reconciled_at"].type)))
+    last = {day: newest(settings, metric, day) for day in sorted(recent["day"].unique().to_pylist())}
+    return {day: [entry for entry in entries if entry.exceeds] for day, entries in last.items()}
 
 
 def record(settings: Settings, before: Sequence[Reconciled], entries: Sequence[Reconciled]) -> bool:

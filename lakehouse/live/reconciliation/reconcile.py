@@ -19,7 +19,7 @@ from lakehouse.gold.numbers import published_table
 from lakehouse.live import batch_log, table
 from lakehouse.live.reconciliation import causes, log, row_sets
 from lakehouse.live.reconciliation.causes import RowSet
-from lakehouse.live.reconciliation.log import Reconciled
+from lakehouse.live.reconciliation.reconciled import Reconciled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -18,6 +18,7 @@ from lakehouse.gold.restatement import closing, rollups
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.live.reconciliation import closing as live_closing
 from lakehouse.orchestration.common import backfill_tags, run_events
 from lakehouse.orchestration.common.dagster_internals import BACKFILL_ID_TAG, USER_TAG
 from lakehouse.orchestration.common.partitions import days_of_run, event_days, periods
@@ -68,6 +69,7 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
                 done = restatement_days.restate(lake, contract, daily, spark.session, days, _run(context), follows)
             outcomes = [*done.outcomes, *restatement_checks.check_published(lake, daily, days)]
             waits_for = _waits_for(lake, contract, daily, done)
+            outcomes += live_closing.reconcile_due(spark.session, lake, metric, contract, days)
         yield from run_events.report(context, key, {day: _metadata(done, day, waits_for) for day in days}, outcomes)
 
     return gold_of_metric

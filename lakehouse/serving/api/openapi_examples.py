@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakehouse.serving.api import lineage, rows
+from lakehouse.serving.api.live import layers
 
 _WINDOW: dict[str, Any] = {
     "metric": "revenue",
@@ -77,6 +78,7 @@ _OF_TYPE: dict[str, Any] = {
 ANSWERS: dict[str, Any] = {
     "/sources/{source}/rows": rows.EXAMPLE,
     "/metrics/{name}/publications/{publication_id}": lineage.REPORT_EXAMPLE,
+    **layers.EXAMPLES,
     "/metrics/{name}": _NUMBER
     | {
         "staleness": {"seconds": 5_400, "behind": False, "newest_arrival": "2024-11-08T05:58:12Z"},

@@ -17,13 +17,13 @@ from lakehouse.live.reconciliation.reconcile import reconcile
 from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.live_lake import QUARANTINED_FROM, LiveLake, StreamModel
-from lakehouse_tests.support.reconciliation_model import Causes, History, causes_by_model, windows_of
+from lakehouse_tests.support.reconciliation_model import Causes, History, causes_by_model
 from lakehouse_tests.support.windowed_lake import FIRST, ZONE, Event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakehouse.live.reconciliation.log import Reconciled
+    from lakehouse.live.reconciliation.reconciled import Reconciled
     from lakehouse.settings import Settings
 
 pytestmark = pytest.mark.spark
@@ -86,7 +86,7 @@ def test_each_difference_has_its_causes(settings: Settings, spark: Any) -> None:
     assert {cause for entry in entries for cause in entry.causes} == {
         *("not_read", "late_dropped", "duplicate", "quarantined", "deleted", "moved", "corrected")
     }
-    first = {entry.measure: entry for entry in entries if entry.window_start == windows_of(model, HISTORY[0][0][0])[0]}
+    first = {entry.measure: entry for entry in entries if entry.window_start == model.windows_of(HISTORY[0][0][0])[0]}
     assert (first["total"].live, first["total"].books, first["total"].difference) == ("105", "24", "-81")
     assert {name: int(value) for name, value in first["total"].causes_of_gap.items()} == {
         "not_read": 13,
