@@ -19,7 +19,7 @@ from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.live_lake import LiveLake, windows_of
 from lakehouse_tests.support.united_lake import metric
-from lakehouse_tests.support.windowed_lake import ARRIVES, TUMBLING, Event
+from lakehouse_tests.support.windowed_lake import ARRIVES, TUMBLING, Event, source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,8 @@ def session() -> Any:
 
 
 def lake_with_contracts(folder: Path) -> LiveLake:
-    lake = LiveLake(lake_settings(folder), None, metrics=[metric(TUMBLING, live={"trigger": "PT0S", "max_files_per_trigger": 1})])
+    live = metric(TUMBLING, live={"trigger": "PT0S", "max_files_per_trigger": 1})
+    lake = LiveLake(lake_settings(folder), None, metrics=[live], sources={"orders": source()})
     (folder / "contracts").mkdir()
     for name, contract in (("orders", lake.sources["orders"]), ("hourly", lake.metrics[0])):
         content = contract.model_dump(mode="json", exclude_unset=True, exclude={"publication"})

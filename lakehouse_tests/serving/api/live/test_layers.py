@@ -63,7 +63,12 @@ def test_each_answer_says_which_layer_it_is_from(settings: Settings, spark: Any)
         answer = get_json(client, "/metrics/hourly/reconciliation", day=f"{FIRST}")
         ReconciliationModel.model_validate(answer)
         assert (answer["number"], answer["revision"], answer["total_rows"]) == (1, 1, 6)
-        assert [entry["causes"] for entry in answer["differences"] if entry["causes"]] == [{"duplicate": "-1"}, {"duplicate": "-5"}]
-        page = client.get(f"/page/metrics/hourly/{FIRST}/live").text
-        assert '<td class="num">10</td>' in page
-        assert "duplicate -5" in page
+        explained = [entry["causes"] for entry in answer["differences"] if entry["causes"]]
+        assert explained == [{"duplicate": "-1"}, {"duplicate": "-5"}]
+        page = client.get(f"/page/metrics/hourly/{FIRST}/live")
+        assert "script-src 'self'" in page.headers["content-security-policy"]
+        assert '<td class="num">10</td><td class="num">5</td><td class="num">-5</td>' in page.text
+        assert "duplicate -5" in page.text
+        assert "<svg" in page.text
+        assert "setInterval" in client.get("/page/live.js").text
+        assert client.get(f"/page/metrics/plain/{FIRST}/live").status_code == 404
