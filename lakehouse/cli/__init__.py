@@ -25,6 +25,7 @@ from lakehouse.cli.commands import (
     impact,
     late,
     lateness,
+    live,
     maintain,
     notices,
     promote,
@@ -44,6 +45,7 @@ from lakehouse.cli.commands import (
     views,
 )
 from lakehouse.cli.commands import rebuild as commands_rebuild
+from lakehouse.cli.commands import reconcile as commands_reconcile
 from lakehouse.cli.commands import reparse as commands_reparse
 from lakehouse.cli.commands import rows as commands_rows
 from lakehouse.cli.console import errors
@@ -99,6 +101,8 @@ gold.app.command("close")(held.close)
 gold.app.command("revert")(revert.revert)
 gold.app.command("release")(revert.release)
 app.add_typer(gold.app, name="gold", rich_help_panel=NUMBERS)
+app.add_typer(live.app, name="live", rich_help_panel=NUMBERS)
+app.command("reconcile", rich_help_panel=NUMBERS)(commands_reconcile.reconcile)
 app.command("reproduce", rich_help_panel=NUMBERS)(reproduce.reproduce)
 app.command("promote", rich_help_panel=NUMBERS)(promote.promote)
 app.command("rollback", rich_help_panel=NUMBERS)(promote.rollback)

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 _LOOK_BACK = 20
 
 
+#: Keys of a contract that change no published number.
+_CHANGE_NO_NUMBER = ("info", "description", "owner", "tags", "alerts", "materiality", "live", "reconcile")
+
+
 @cache
 def code() -> str:
     """The package's version and a hash of its source, which changes with every edit of a checkout."""
@@ -32,13 +36,13 @@ def code() -> str:
 
 
 def of_contract(contract: SourceContract | MetricContract) -> str:
-    """A hash of a contract without the keys that change no number, such as descriptions, owners, alerts and approvals.
+    """A hash of a contract without the keys that change no published number, such as owners, alerts and approvals.
 
     ``rows`` counts where a metric reads the newest rows only, ``joins``, ``sources`` and ``late_events`` where it has some,
     ``from`` where it is derived, ``inputs.window`` where an input has windows, ``source.envelope`` where a source has one, and
     the keys of dimensions where it is one: other contracts have the hash of before there were such keys.
     """
-    without: dict[str, Any] = dict.fromkeys(("info", "description", "owner", "tags", "alerts", "materiality"), True)
+    without: dict[str, Any] = dict.fromkeys(_CHANGE_NO_NUMBER, True)
     if getattr(contract, "rows", None) != "newest":
         without["rows"] = True
     if not getattr(contract, "joins", None):

@@ -23,6 +23,8 @@ from lakehouse.lateness import missing_inputs, watermark_log
 from lakehouse.lateness.tuning import decisions as max_lateness_decisions
 from lakehouse.ledger import applied_inputs, decisions, ingestions, publications, rebuild_requests, redactions, restatements
 from lakehouse.ledger.log_table import Int32, LogTable
+from lakehouse.live import batch_log as live_batches
+from lakehouse.live.reconciliation import log as reconciliations
 from lakehouse.operations.alerts import log as alerts
 from lakehouse.operations.backfills import log as backfills
 from lakehouse.operations.corrections import correction_log
@@ -55,6 +57,8 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
                 max_lateness_decisions,
                 named,
                 correction_log,
+                live_batches,
+                reconciliations,
             ),
         )
     ]

@@ -20,6 +20,7 @@ class AlertKind(str, Enum):
     HELD = "held"
     OVERDUE = "overdue"
     VALUE = "value"
+    LIVE_DIFFERENCE = "live_difference"
     WATERMARK_OFF = "watermark_off"
     HELD_FILE = "held_file"
     FAILED_INGESTION = "failed_ingestion"
@@ -40,6 +41,7 @@ _TITLES = {
     AlertKind.HELD: "a number is held",
     AlertKind.OVERDUE: "a number was not finalized",
     AlertKind.VALUE: "a {} value beyond its bound",
+    AlertKind.LIVE_DIFFERENCE: "live numbers were far from the books",
     AlertKind.WATERMARK_OFF: "the event-time watermark catches too few rows",
     AlertKind.HELD_FILE: "a file is held",
     AlertKind.FAILED_INGESTION: "files could not be ingested",
