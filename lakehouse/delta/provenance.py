@@ -35,8 +35,8 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
     """A hash of a contract without the keys that change no number, such as descriptions, owners, alerts and approvals.
 
     ``rows`` counts where a metric reads the newest rows only, ``joins`` and ``sources`` where it has some, ``from`` where it
-    is derived, ``source.envelope`` where a source has one, and the keys of dimensions where it is one: other contracts have the
-    hash of before there were such keys.
+    is derived, ``source.envelope`` and ``source.kafka`` where a source has one, and the keys of dimensions where it is one: other
+    contracts have the hash of before there were such keys.
     """
     without: dict[str, Any] = dict.fromkeys(("info", "description", "owner", "tags", "alerts", "materiality"), True)
     if getattr(contract, "rows", None) != "newest":
@@ -49,8 +49,11 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
         without |= {"kind": True, "dimension": True, "changes": {"retract_words"}}
     if not getattr(contract, "derived_from", None):
         without |= {"derived_from": True, "inputs": True}
-    if getattr(contract.source, "envelope", "") is None:
-        without["source"] = {"envelope"}
+    of_source: dict[str, Any] = {name: True for name in ("envelope", "kafka") if getattr(contract.source, name, "") is None}
+    if getattr(contract.source, "kafka", None):
+        of_source["kafka"] = {"servers", "options"}  # where the topic is read changes no number
+    if of_source:
+        without["source"] = of_source
     content = contract.model_dump_json(exclude=without | {"publication": {"approvals"}})
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 
