@@ -37,7 +37,7 @@ class StreamProblem(LakehouseError):  # noqa: N818 (shown to people)
 
 
 class OffsetGoneError(StreamProblem):
-    """An offset that was to be read next has been deleted meanwhile."""
+    """The brokers do not have the offset that was to be read next: it may have been deleted since the topic was looked at."""
 
 
 @dataclass
@@ -76,7 +76,7 @@ class TopicReader:
             msg = "Kafka's client is not installed: pip install 'lakehouse[kafka]'"
             raise StreamProblem(msg) from None
         self._kafka, self._admin_module, self._topic = confluent_kafka, admin, kafka.topic
-        options: dict[str, Any] = {"bootstrap.servers": kafka.servers, "log_level": 3, **kafka.options, **settings.kafka_options}
+        options: dict[str, Any] = {"bootstrap.servers": kafka.servers, "log_level": 2, **kafka.options, **settings.kafka_options}
         self._servers = options["bootstrap.servers"]
         reading = {
             "isolation.level": "read_committed",
@@ -187,7 +187,7 @@ class TopicReader:
             return
         self._positions = {}
         if error.code() in {self._kafka.KafkaError._AUTO_OFFSET_RESET, self._kafka.KafkaError.OFFSET_OUT_OF_RANGE}:  # noqa: SLF001
-            msg = f"partition {partition} of {self._topic}: an offset that was to be read has been deleted; run it again"
+            msg = f"partition {partition} of {self._topic}: the next offset cannot be read ({error.str()}); run it again"
             raise OffsetGoneError(msg)
         raise self._problem(self._kafka.KafkaException(error))
 

@@ -77,16 +77,16 @@ def open_gaps(settings: Settings, source: str) -> list[GapEntry]:
 def record(settings: Settings, contract: SourceContract, gaps: Collection[OffsetGap]) -> list[GapEntry]:
     """Record the gaps that are there now, unless they are recorded.
 
-    :returns: the open gaps, also those that were recorded before.
+    :returns: their entries.
     """
     source, now = contract.dataset, settings.clock()
     known = {entry.gap for entry in open_gaps(settings, source)}
     new = [_entry(source, gap, now) for gap in gaps if gap not in known]
     if new:
         log(settings).append(new)
-    found = open_gaps(settings, source)
-    _record_missing(settings, contract, found)
-    return found
+    present = [entry for entry in open_gaps(settings, source) if entry.gap in gaps]
+    _record_missing(settings, contract, present)
+    return present
 
 
 def accept(settings: Settings, contract: SourceContract, by: str, reason: str) -> list[GapEntry]:
@@ -102,10 +102,10 @@ def accept(settings: Settings, contract: SourceContract, by: str, reason: str) -
     return done
 
 
-def _record_missing(settings: Settings, contract: SourceContract, found: Collection[GapEntry]) -> None:
+def _record_missing(settings: Settings, contract: SourceContract, present: Collection[GapEntry]) -> None:
     zone = ZoneInfo(contract.clocks.timezone)
     by_day: dict[date, list[str]] = {}
-    for entry in sorted(found, key=lambda entry: entry.text):
+    for entry in sorted(present, key=lambda entry: entry.text):
         by_day.setdefault(business_day_of(entry.recorded_at, zone), []).append(entry.text)
     missing_inputs.record(settings, contract.dataset, "stream_gap", {day: "; ".join(texts) for day, texts in by_day.items()})
 

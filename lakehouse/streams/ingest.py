@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse import locations
 from lakehouse.bronze.bookkeeping import judgement
@@ -23,6 +24,7 @@ from lakehouse.ledger import ingestions
 from lakehouse.ledger.row_ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
 from lakehouse.streams import gap_log, message_rows, positions, reading_plan
+from lakehouse.streams.client import OffsetGoneError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +39,12 @@ if TYPE_CHECKING:
     from lakehouse.streams.client import MessageColumns, TopicReader
     from lakehouse.streams.message_ranges import PartitionLog
     from lakehouse.streams.reading_plan import ReadingPlan, TopicState
+
+
+#: What the brokers say of the topic then tells whether an offset is gone for good, which is a gap.
+_looked_at_again = retry(
+    retry=retry_if_exception_type(OffsetGoneError), stop=stop_after_attempt(4), wait=wait_random_exponential(0.1, 1), reraise=True
+)
 
 
 class StreamSchemaError(LakehouseError):
@@ -100,6 +108,7 @@ class StreamIngest:
         self._path = locations.bronze(settings, contract.dataset)
         self._is_settled = False
 
+    @_looked_at_again
     @spark_commits.recomputed_on_conflict
     def micro_batch(self, limits: StreamLimits | None = None) -> MicroBatch:
         """Take what the topic has, up to the limits, in one commit.
@@ -118,7 +127,8 @@ class StreamIngest:
         state = self._reader.state()
         known = positions.of_bronze(self._settings, self._contract, table, state, remarks)
         resumed = [] if was_settled else self._resumed(table, known, state)
-        plan = reading_plan.plan(state, known, gap_log.accepted(self._settings, self._source))
+        waiting = [entry.gap for entry in gap_log.open_gaps(self._settings, self._source)]
+        plan = reading_plan.plan(state, known, gap_log.accepted(self._settings, self._source), waiting)
         gaps = gap_log.record(self._settings, self._contract, plan.gaps)
         begin = {log.partition: offset for log, offset in plan.begin.items()}
         end = {partition: state.offsets[partition][1] for partition in begin}

@@ -67,11 +67,17 @@ class ReadingPlan:
     gaps: Collection[OffsetGap] = ()
 
 
-def plan(state: TopicState, positions: Mapping[PartitionLog, int], accepted: Collection[OffsetGap] = ()) -> ReadingPlan:
+def plan(
+    state: TopicState,
+    positions: Mapping[PartitionLog, int],
+    accepted: Collection[OffsetGap] = (),
+    waiting: Collection[OffsetGap] = (),
+) -> ReadingPlan:
     """Where reading goes on.
 
     :param positions: for each log that was ever read, the next offset.
     :param accepted: the gaps that a person has accepted.
+    :param waiting: those that were seen before and that nobody has accepted: a log that was reset may have grown since.
     """
     former = {log for log in positions if log.topic == state.topic and log.topic_id != state.topic_id}
     begin: dict[PartitionLog, int] = {}
@@ -85,10 +91,11 @@ def plan(state: TopicState, positions: Mapping[PartitionLog, int], accepted: Col
         resets = sum(1 for gap in accepted if gap.kind == "reset" and _is_of(gap.log, state, partition))
         log = PartitionLog(state.topic, state.topic_id, partition, resets)
         position = _position(log, positions, accepted, default=0 if is_begun else first)
+        resume = min([end, *(gap.resume for gap in waiting if (gap.kind, gap.log, gap.begin) == ("reset", log, position))])
         if position < first:
             gaps.append(OffsetGap("lost", log, position, first))
-        elif position > end:
-            gaps.append(OffsetGap("reset", log, position, end))
+        elif position > resume:
+            gaps.append(OffsetGap("reset", log, position, resume))
         else:
             begin[log] = position
     return ReadingPlan(begin, gaps)

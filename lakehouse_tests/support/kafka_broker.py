@@ -57,6 +57,7 @@ group.initial.rebalance.delay.ms=0
 num.network.threads=1
 num.io.threads=2
 log.cleaner.enable=false
+log.retention.ms=-1
 broker.session.timeout.ms=1500
 broker.heartbeat.interval.ms=300
 """
@@ -178,3 +179,16 @@ class KafkaBroker:
                     producer.poll(0.05)
         assert producer.flush(60) == 0
         return count
+
+    def produce_in_transaction(self, topic: str, messages: Iterable[Mapping[str, Any]], ends: str) -> None:
+        """Send messages in a transaction that ends with ``commit`` or ``abort``."""
+        producer = Producer({"bootstrap.servers": self.servers, "transactional.id": "tests"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for message in messages:
+            producer.produce(topic, **{**message, "value": json.dumps(message["value"]).encode()})
+        producer.flush(30)
+        if ends == "commit":
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)

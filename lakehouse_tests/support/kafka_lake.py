@@ -7,16 +7,19 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.settings import Settings
 from lakehouse.streams.client import TopicReader
 from lakehouse.streams.ingest import MicroBatch, StreamIngest, StreamLimits
 from lakehouse_tests.support import lake
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
     from lakehouse_tests.support.reference_model import Record
 
 
@@ -81,3 +84,12 @@ class KafkaLake:
 
 def _no_session() -> Any:
     pytest.fail("messages need no Spark on their way to Bronze")
+
+
+def write_contract(folder: Path, topic: str, servers: str, **fields: Any) -> Settings:
+    """Write the contract of the source into a deployment below ``folder``; gives the settings of the deployment."""
+    written = contract(topic, servers, **fields).model_dump(mode="json", exclude_unset=True)
+    contracts = folder / "contracts"
+    contracts.mkdir()
+    (contracts / "events.yaml").write_text(yaml.safe_dump(written))
+    return Settings(root=f"{folder / 'lake'}", contracts=contracts)
