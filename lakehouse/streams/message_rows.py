@@ -172,7 +172,9 @@ def _with_places(
     offsets = pa.array([messages.offsets[position] for position in positions], pa.int64())
     milliseconds = pa.array([messages.milliseconds[position] for position in positions], pa.int64())
     milliseconds = pc.if_else(pc.less_equal(milliseconds, _LAST_MILLISECOND), milliseconds, None)  # later ones are no times
+    has_value = pa.array([messages.values[position] is not None for position in positions])
     places = {
+        "raw_payload": pc.if_else(has_value, batch.column("raw_payload"), None),
         "line_number": pc.add(pc.subtract(offsets, of_delivery.begin), 1),
         "kafka_topic": pa.repeat(of_delivery.log.topic, len(positions)),
         "kafka_partition": pa.repeat(pa.scalar(of_delivery.log.partition, pa.int32()), len(positions)),
