@@ -25,8 +25,8 @@ _SOURCE_TABLES = (
 _SHARED_TABLES = (
     *("ingestions", "applications", "operations", "late_arrival_audit", "restatements", "publications", "inputs", "dropped"),
     *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "event_watermarks"),
-    *("watermark_keys", "missing_inputs", "tokens", "snapshots", "reverts", "corrections", "stages", "audit_notifications"),
-    *("restatement_reports", "live_batches", "reconciliations"),
+    *("watermark_keys", "missing_inputs", "stream_gaps", "tokens", "snapshots", "reverts", "corrections", "stages"),
+    *("audit_notifications", "restatement_reports", "live_batches", "reconciliations"),
 )
 
 

@@ -239,6 +239,11 @@ def missing_inputs(settings: Settings) -> str:
     return settings.table("ops", "missing_inputs")
 
 
+def stream_gaps(settings: Settings) -> str:
+    """What of the sources' topics was lost before it was read, and who has accepted that."""
+    return settings.table("ops", "stream_gaps")
+
+
 def watermarks(settings: Settings) -> str:
     """The changes of the sources' watermarks."""
     return settings.table("ops", "watermarks")

@@ -39,6 +39,7 @@ from lakehouse.cli.commands import (
     snapshot,
     spark,
     stage,
+    stream,
     token,
     trace,
     tuning,
@@ -74,6 +75,7 @@ app.add_typer(contract.app, name="contract", rich_help_panel=START)
 app.command("replay", rich_help_panel=INGEST)(replay.replay)
 app.command("rebuild", rich_help_panel=INGEST)(commands_rebuild.rebuild)
 app.command("reparse", rich_help_panel=INGEST)(commands_reparse.reparse)
+app.add_typer(stream.app, name="stream", rich_help_panel=INGEST)
 app.add_typer(backfill.app, name="backfill", rich_help_panel=INGEST)
 app.command("account", rich_help_panel=ROWS)(commands_account.account)
 app.command("rows", rich_help_panel=ROWS)(commands_rows.rows)

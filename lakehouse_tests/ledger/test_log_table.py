@@ -31,6 +31,7 @@ from lakehouse.operations.corrections import correction_log
 from lakehouse.operations.notices import log as notices
 from lakehouse.serving.http import tokens
 from lakehouse.snapshots import input_sets, named
+from lakehouse.streams import gap_log
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -46,7 +47,7 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
         module.log(settings)
         for module in (
             *(applied_inputs, contract_archive, ingestions, input_sets, publications),
-            *(rebuild_requests, restatements, tokens, watermark_log, missing_inputs),
+            *(rebuild_requests, restatements, tokens, watermark_log, missing_inputs, gap_log),
             *(
                 alerts,
                 notices,

@@ -25,6 +25,7 @@ class AlertKind(str, Enum):
     HELD_FILE = "held_file"
     FAILED_INGESTION = "failed_ingestion"
     UNFINISHED_DAY = "unfinished_day"
+    STREAM_GAP = "stream_gap"
     SILENT_SOURCE = "silent_source"
     OVERDUE_REVIEW = "overdue_review"
     WATERMARK_STALLED = "watermark_stalled"
@@ -46,6 +47,7 @@ _TITLES = {
     AlertKind.HELD_FILE: "a file is held",
     AlertKind.FAILED_INGESTION: "files could not be ingested",
     AlertKind.UNFINISHED_DAY: "an arrival day is not complete",
+    AlertKind.STREAM_GAP: "messages were lost before they were read",
     AlertKind.SILENT_SOURCE: "nothing arrives any more",
     AlertKind.OVERDUE_REVIEW: "rows wait too long for a steward",
     AlertKind.WATERMARK_STALLED: "the event-time watermark stands still",
