@@ -1,4 +1,4 @@
-"""Reconciles a day of a live metric: what the stream stream, what the books say, and why they differ, window by window.
+"""Reconciles a day of a live metric: what the stream says, what the books say, and why they differ, window by window.
 
 Right for a day in any state: also while the stream runs, and before the day is final. The result is a function of the tables.
 """
