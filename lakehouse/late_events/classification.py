@@ -32,14 +32,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LAST_DAY = date(9998, 12, 31)
 
 
-class Punctuality(str, Enum):
-    """When a row comes, as the metric counts it."""
-
-    ON_TIME = "on_time"
-    LATE_ACCEPTED = "late_accepted"
-    LATE_DROPPED = "late_dropped"
-
-
 class LateReason(str, Enum):
     """How late a late row is."""
 
