@@ -35,8 +35,8 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
     """A hash of a contract without the keys that change no number, such as descriptions, owners, alerts and approvals.
 
     ``rows`` counts where a metric reads the newest rows only, ``joins``, ``sources`` and ``late_events`` where it has some,
-    ``from`` where it is derived, ``source.envelope`` where a source has one, and the keys of dimensions where it is one: other
-    contracts have the hash of before there were such keys.
+    ``from`` where it is derived, ``inputs.window`` where an input has windows, ``source.envelope`` where a source has one, and
+    the keys of dimensions where it is one: other contracts have the hash of before there were such keys.
     """
     without: dict[str, Any] = dict.fromkeys(("info", "description", "owner", "tags", "alerts", "materiality"), True)
     if getattr(contract, "rows", None) != "newest":
@@ -49,6 +49,8 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
         without |= {"kind": True, "dimension": True, "changes": {"retract_words"}}
     if not getattr(contract, "derived_from", None):
         without |= {"derived_from": True, "inputs": True}
+    elif not any(read.window for read in getattr(contract, "inputs", ())):
+        without["inputs"] = {"__all__": {"window"}}
     if getattr(contract, "late_events", None) is None:
         without["late_events"] = True
     if getattr(contract.source, "envelope", "") is None:

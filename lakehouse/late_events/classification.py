@@ -1,8 +1,9 @@
 """Whether rows come on time, late within the allowed lateness, or beyond it: Arrow in, Arrow out.
 
 A row is judged by one window, the last one that it lies in: its hour, the last sliding window that covers it, its event day, or
-the last day whose trailing number covers it. It is on time while the watermark that its delivery met has not reached the end of
-that window. All rows of a delivery meet the same watermark. A row without an event time is in no window and on time.
+the last day whose trailing number covers it; of sessions, the one that the row would be alone. It is on time while the watermark
+that its delivery met has not reached the end of that window. All rows of a delivery meet the same watermark. A row without an
+event time is in no window and on time.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from lakehouse.calendar import windows
 from lakehouse.calendar.event_day import end_of_day, start_of_day
+from lakehouse.contracts.windows.session_window import SessionWindow
 from lakehouse.dispositions.row_groups import cases, groups
 from lakehouse.lateness.measurement import microseconds
 
@@ -51,11 +53,13 @@ def window_ends(rows: pa.Table, metric: MetricContract, zone: ZoneInfo) -> pa.Ar
     window = metric.event_window
     if window is None:
         return whole
+    if isinstance(window, SessionWindow):
+        return pc.coalesce(pc.add(_moments(rows), microseconds(window.gap)), whole)
     midnight = pa.array([None if day is None else _micros(start_of_day(day, zone)) for day in known], pa.int64()).take(place)
     step, size = microseconds(window.step), microseconds(window.size)
     passed = pc.subtract(_moments(rows), midnight)
     end = pc.add(pc.add(midnight, pc.multiply(pc.divide(passed, step), step)), size)
-    end = end if window.is_sliding else pc.min_element_wise(end, whole, skip_nulls=False)
+    end = end if window.overlaps else pc.min_element_wise(end, whole, skip_nulls=False)
     return pc.coalesce(end, whole)
 
 
@@ -70,17 +74,21 @@ def end_of_window(day: date, start: datetime | None, metric: MetricContract, zon
     :param start: its first moment; None for the whole day.
     """
     whole, window = _micros(end_of_day(day, zone)), metric.event_window
+    if isinstance(window, SessionWindow):  # it has ended by then, however long it goes on
+        return _micros(end_of_day(day + timedelta(days=1), zone))
     if window is None or start is None:
         return whole
     end = _micros(start + window.size)
-    return end if window.is_sliding else min(end, whole)
+    return end if window.overlaps else min(end, whole)
 
 
 def first_end(day: date, metric: MetricContract, zone: ZoneInfo) -> int:
     """The end of the first window by which a row of an event day may be judged, in microseconds since 1970."""
     if metric.event_window is None or day > _LAST_DAY:
         return end_of_days(min(day, _LAST_DAY), metric, zone)
-    return _micros(start_of_day(day, zone)) + microseconds(metric.event_window.size)
+    window = metric.event_window
+    length = window.gap if isinstance(window, SessionWindow) else window.size
+    return _micros(start_of_day(day, zone)) + microseconds(length)
 
 
 def are_late(ends: pa.Array, watermarks: pa.Array) -> pa.Array:
@@ -104,7 +112,8 @@ def are_left_out(ends: pa.Array, watermarks: pa.Array, terms: LateEvents) -> pa.
 def windows_of(rows: pa.Table, metric: MetricContract, zone: ZoneInfo) -> pa.Array:
     """The names of the windows that each row lies in, such as ``2024-01-15T14`` or ``2024-01-15``; a list for each row.
 
-    Windows begin and end at whole minutes, so that they are looked up once for each minute in which something happened.
+    Of sessions it is their day. Windows begin and end at whole minutes, so that they are looked up once for each minute in which
+    something happened.
     """
     minutes = pc.divide(_moments(rows), _MINUTE) if metric.event_window else pa.nulls(len(rows), pa.int64())
     group = groups(rows["event_date"], minutes)
@@ -117,9 +126,11 @@ def _names(day: date | None, minute: int | None, metric: MetricContract, zone: Z
     if day is None or day > _LAST_DAY:
         return []
     window = metric.event_window
+    if isinstance(window, SessionWindow):
+        return [f"{day}"]
     if window is None or minute is None:
         return [f"{day + timedelta(days=later)}" for later in range(metric.trailing_days)]
-    moment, days = _EPOCH + minute * timedelta(minutes=1), [day - timedelta(days=1), day] if window.is_sliding else [day]
+    moment, days = _EPOCH + minute * timedelta(minutes=1), [day - timedelta(days=1), day] if window.overlaps else [day]
     starts = (start for each in days for start in windows.starts(each, window.step, zone))
     return [windows.name(start, zone) for start in starts if start <= moment < start + window.size]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from lakehouse.contracts.series import Series
 from lakehouse.gold.publication import write_audit_publish
-from lakehouse.gold.restatement import incremental
+from lakehouse.gold.restatement.from_changes import patched_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
@@ -31,7 +31,7 @@ def patched(lake: LateLake) -> set[date]:
     """The days that the first metric would patch now."""
     series = Series(lake.metrics[0])
     starts = sorted(find_pending(lake.settings, series).starts)
-    return set(incremental.numbers(lake.spark, lake.settings, write_audit_publish.read(lake.settings, series, starts), starts))
+    return set(patched_days.numbers(lake.spark, lake.settings, write_audit_publish.read(lake.settings, series, starts), starts))
 
 
 def test_a_window_is_patched_while_few_of_its_rows_are_late(settings: Settings, spark: Any) -> None:

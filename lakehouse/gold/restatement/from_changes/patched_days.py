@@ -42,7 +42,7 @@ def may_be_patched(metric: MetricContract) -> bool:
     A metric with late events allows them by the action ``update``.
     """
     exact = all(measure.additive and measure.is_exact for measure in metric.measures)
-    of_its_own = metric.counts_each_row_once and not metric.joins and not metric.sources
+    of_its_own = metric.counts_rows_of_its_day and not metric.joins and not metric.sources
     terms = metric.late_events
     allowed = terms.action is LateAction.UPDATE if terms else bool(metric.publication.patch_up_to)
     return allowed and exact and of_its_own
@@ -60,7 +60,7 @@ def numbers(
     :param made_from: the inputs of Silver as it is now, if they are known already.
     """
     metric = before.series.metric
-    since = _versions_of(before, days) if may_be_patched(metric) else {}
+    since = versions_of(before, days) if may_be_patched(metric) else {}
     since = _without_much_late(settings, before, since, made_from) if metric.late_events else since
     # Published numbers are masked before Silver is (see ``stewardship.mask_published``): until then they do not match.
     masked = set().union(*redactions.touched(settings, metric.source).values()) if since else set()
@@ -95,7 +95,7 @@ def numbers(
     return patched
 
 
-def _versions_of(before: SeriesSnapshot, days: Collection[date]) -> dict[date, int]:
+def versions_of(before: SeriesSnapshot, days: Collection[date]) -> dict[date, int]:
     """The Silver version of the newest number of each day that was computed under the present contract."""
     if before.existing is None:
         return {}
