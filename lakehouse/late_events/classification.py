@@ -1,8 +1,9 @@
 """Whether rows come on time, late within the allowed lateness, or beyond it: Arrow in, Arrow out.
 
 A row is judged by one window, the last one that it lies in: its hour, the last sliding window that covers it, its event day, or
-the last day whose trailing number covers it. It is on time while the watermark that its delivery met has not reached the end of
-that window. All rows of a delivery meet the same watermark. A row without an event time is in no window and on time.
+the last day whose trailing number covers it; of sessions, the one that the row would be alone. It is on time while the watermark
+that its delivery met has not reached the end of that window. All rows of a delivery meet the same watermark. A row without an
+event time is in no window and on time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 
 from lakehouse.calendar import windows
 from lakehouse.calendar.event_day import end_of_day, start_of_day
-from lakehouse.contracts.windows.event_window import EventWindow
+from lakehouse.contracts.windows.session_window import SessionWindow
 from lakehouse.dispositions.row_groups import cases, groups
 from lakehouse.lateness.measurement import microseconds
 
@@ -31,14 +32,6 @@ _MINUTE = 60_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 #: The end of a later day does not exist.
 _LAST_DAY = date(9998, 12, 31)
-
-
-class Punctuality(str, Enum):
-    """When a row comes, as the metric counts it."""
-
-    ON_TIME = "on_time"
-    LATE_ACCEPTED = "late_accepted"
-    LATE_DROPPED = "late_dropped"
 
 
 class LateReason(str, Enum):
@@ -57,9 +50,11 @@ def window_ends(rows: pa.Table, metric: MetricContract, zone: ZoneInfo) -> pa.Ar
     known = [None if day is None or day > _LAST_DAY else day for day in days.to_pylist()]
     place = pc.index_in(rows["event_date"], days).combine_chunks()
     whole = pa.array([None if day is None else end_of_days(day, metric, zone) for day in known], pa.int64()).take(place)
-    window = _windows_of_time(metric)
+    window = metric.event_window
     if window is None:
         return whole
+    if isinstance(window, SessionWindow):
+        return pc.coalesce(pc.add(_moments(rows), microseconds(window.gap)), whole)
     midnight = pa.array([None if day is None else _micros(start_of_day(day, zone)) for day in known], pa.int64()).take(place)
     step, size = microseconds(window.step), microseconds(window.size)
     passed = pc.subtract(_moments(rows), midnight)
@@ -78,7 +73,9 @@ def end_of_window(day: date, start: datetime | None, metric: MetricContract, zon
 
     :param start: its first moment; None for the whole day.
     """
-    whole, window = _micros(end_of_day(day, zone)), _windows_of_time(metric)
+    whole, window = _micros(end_of_day(day, zone)), metric.event_window
+    if isinstance(window, SessionWindow):  # it has ended by then, however long it goes on
+        return _micros(end_of_day(day + timedelta(days=1), zone))
     if window is None or start is None:
         return whole
     end = _micros(start + window.size)
@@ -87,10 +84,11 @@ def end_of_window(day: date, start: datetime | None, metric: MetricContract, zon
 
 def first_end(day: date, metric: MetricContract, zone: ZoneInfo) -> int:
     """The end of the first window by which a row of an event day may be judged, in microseconds since 1970."""
-    window = _windows_of_time(metric)
-    if window is None or day > _LAST_DAY:
+    if metric.event_window is None or day > _LAST_DAY:
         return end_of_days(min(day, _LAST_DAY), metric, zone)
-    return _micros(start_of_day(day, zone)) + microseconds(window.size)
+    window = metric.event_window
+    length = window.gap if isinstance(window, SessionWindow) else window.size
+    return _micros(start_of_day(day, zone)) + microseconds(length)
 
 
 def are_late(ends: pa.Array, watermarks: pa.Array) -> pa.Array:
@@ -114,9 +112,10 @@ def are_left_out(ends: pa.Array, watermarks: pa.Array, terms: LateEvents) -> pa.
 def windows_of(rows: pa.Table, metric: MetricContract, zone: ZoneInfo) -> pa.Array:
     """The names of the windows that each row lies in, such as ``2024-01-15T14`` or ``2024-01-15``; a list for each row.
 
-    Windows begin and end at whole minutes, so that they are looked up once for each minute in which something happened.
+    Of sessions it is their day. Windows begin and end at whole minutes, so that they are looked up once for each minute in which
+    something happened.
     """
-    minutes = pc.divide(_moments(rows), _MINUTE) if _windows_of_time(metric) else pa.nulls(len(rows), pa.int64())
+    minutes = pc.divide(_moments(rows), _MINUTE) if metric.event_window else pa.nulls(len(rows), pa.int64())
     group = groups(rows["event_date"], minutes)
     names = [_names(day, minute, metric, zone) for day, minute in cases(group, rows["event_date"], minutes)]
     return pa.array(names, pa.list_(pa.string())).take(pa.array(group))
@@ -126,17 +125,14 @@ def _names(day: date | None, minute: int | None, metric: MetricContract, zone: Z
     """The names of the windows that contain a minute of an event day."""
     if day is None or day > _LAST_DAY:
         return []
-    window = _windows_of_time(metric)
+    window = metric.event_window
+    if isinstance(window, SessionWindow):
+        return [f"{day}"]
     if window is None or minute is None:
         return [f"{day + timedelta(days=later)}" for later in range(metric.trailing_days)]
     moment, days = _EPOCH + minute * timedelta(minutes=1), [day - timedelta(days=1), day] if window.overlaps else [day]
     starts = (start for each in days for start in windows.starts(each, window.step, zone))
     return [windows.name(start, zone) for start in starts if start <= moment < start + window.size]
-
-
-def _windows_of_time(metric: MetricContract) -> EventWindow | None:
-    """The windows that a day is divided into; a metric of sessions has no late events."""
-    return metric.event_window if isinstance(metric.event_window, EventWindow) else None
 
 
 def _moments(rows: pa.Table) -> pa.Array:

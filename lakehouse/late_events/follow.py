@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import commit_log, data_files, partition_writer, row_writer, table_io
+from lakehouse.dispositions.readings import in_force
 from lakehouse.late_events import late_rows, left_out
 from lakehouse.late_events.left_out import Deliveries
 from lakehouse.ledger import key_log
@@ -81,7 +82,7 @@ def _unclassified(settings: Settings, metric: MetricContract, known: Deliveries)
     if counted is not None and not is_lost:
         times = counted["watermark"].cast(pa.int64()).to_pylist()
         done = dict(zip(counted["ingestion_id"].to_pylist(), zip(times, counted["terms"].to_pylist())))
-    terms = _terms(metric)
+    terms = _terms(settings, metric)
     return [name for name in known.entries if done.get(name) != (known.met.get(name), terms)]
 
 
@@ -129,7 +130,7 @@ def _classify(
             partition_writer.commit_without_rows(table, why=why, transaction=(_FOLLOWED, number))
     row_writer.upsert(
         locations.late_deliveries(settings, source),
-        _counted(metric, known, names, late),
+        _counted(settings, metric, known, names, late),
         ["metric", "ingestion_id"],
         options=options,
         partition_by="metric",
@@ -157,9 +158,9 @@ def _left_out_before(table: DeltaTable, metric: MetricContract, keys: pa.Array) 
     return _left_out_keys(rows.filter(pc.equal(rows["metric"], metric.name)))
 
 
-def _counted(metric: MetricContract, known: Deliveries, names: Sequence[str], late: pa.Table) -> pa.Table:
+def _counted(settings: Settings, metric: MetricContract, known: Deliveries, names: Sequence[str], late: pa.Table) -> pa.Table:
     """The counts of some deliveries."""
-    terms, numbers = _terms(metric), late.group_by(["ingestion_id", "counts"]).aggregate([([], "count_all")])
+    terms, numbers = _terms(settings, metric), late.group_by(["ingestion_id", "counts"]).aggregate([([], "count_all")])
     by_id = {(row["ingestion_id"], row["counts"]): row["count_all"] for row in numbers.to_pylist()}
     rows = []
     for name in names:
@@ -183,9 +184,10 @@ def _of(metric: MetricContract, names: Collection[str]) -> Mapping[str, Any]:
     return {"metric": [metric.name], "ingestion_id": list(names)}
 
 
-def _terms(metric: MetricContract) -> str:
-    """What a classification depends on besides the delivery, as a hash."""
-    terms = left_out.terms_of(metric)
+def _terms(settings: Settings, metric: MetricContract) -> str:
+    """What a classification depends on besides the delivery, as a hash: the contract, and which rows are in force."""
+    terms, readings = left_out.terms_of(metric), in_force.readings_of(settings, metric.source)
     window = metric.event_window
     content = f"{terms.allowed_lateness} {terms.action.value} {metric.trailing_days} {window and window.model_dump_json()}"
+    content += f" {sorted(readings.ids)}" if readings else ""
     return hashlib.sha256(content.encode()).hexdigest()[:12]

@@ -1,6 +1,6 @@
 """The share of late rows in each window of a published number, by which the action ``update`` patches it or computes it again.
 
-Belongs here: the share and its limit. How a number is patched belongs to ``gold.restatement.from_changes.patched_days``.
+Belongs here: the share and its limit. How a number is patched belongs to ``gold.restatement.incremental``.
 """
 
 from __future__ import annotations

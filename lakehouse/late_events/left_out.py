@@ -22,7 +22,7 @@ from lakehouse.late_events import classification
 from lakehouse.lateness import event_watermark
 from lakehouse.lateness.keyed_watermark import NEVER
 from lakehouse.lateness.measurement import microseconds
-from lakehouse.ledger import decisions, ingestions, key_log
+from lakehouse.ledger import ingestions, key_log
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -95,12 +95,15 @@ def may_be_late(
     zone = ZoneInfo(contract.clocks.timezone)
     tolerance = 0 if late_at_all else microseconds(terms_of(metric).tolerance)
     ends: dict[date, int] = {}
-    decided = {ingestion_id for ingestion_id, _ in decisions.newest(settings, contract.dataset)}
+    read_again = in_force.readings_of(settings, contract.dataset) is not None  # perhaps with other event days
     suspected = {}
     for name, met in known.met.items():
-        days = [day for day, rows in known.entries[name].rows_by_day.items() if rows]
+        entry = known.entries[name]
+        days = [day for day, rows in entry.rows_by_day.items() if rows]
         ends |= {day: classification.first_end(day, metric, zone) + tolerance for day in days if day not in ends}
-        if name in decided or any(ends[day] <= met for day in days):  # a row that a steward admitted is on no listed day
+        # Of a row that was not admitted, and that a steward may admit, the day is not listed.
+        is_unlisted = sum(entry.rows_by_day.values()) < entry.rows - entry.malformed
+        if read_again or is_unlisted or any(ends[day] <= met for day in days):
             suspected[name] = met
     return Deliveries(known.entries, suspected)
 

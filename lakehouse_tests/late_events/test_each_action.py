@@ -117,3 +117,13 @@ def test_a_lost_table_is_made_again_and_a_stopped_step_is_repeated(lake: LateLak
         follow.follow(lake.settings, contract, lake.metrics)
         assert content() == wanted
         assert lost == counts_path or counters.of_source(lake.settings, "orders", lake.metrics) == counts
+
+
+def test_spark_reads_the_late_rows(lake: LateLake) -> None:
+    rows = lake.spark.read.format("delta").load(locations.late_rows(lake.settings, "orders"))
+    assert sorted(rows.where("NOT counts").groupBy("metric").count().collect()) == [
+        ("orders_drop", 2),
+        ("orders_recompute", 1),
+        ("orders_side_output", 2),
+        ("orders_update", 1),
+    ]

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehouse import locations
 from lakehouse.contracts.series import Series
+from lakehouse.delta import table_io
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation
+from lakehouse.ledger.row_states import StewardVerdict
+from lakehouse.stewardship import decide
 from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.late_lake import LateLake, histories, late
+from lakehouse_tests.support.late_lake import LateLake, histories, late, source
 from lakehouse_tests.support.windowed_lake import BEGINS, FIRST, SLIDING, TUMBLING, Event
 
 if TYPE_CHECKING:
@@ -98,3 +102,32 @@ def test_a_window_that_was_updated_often_waits_until_the_day_is_final(settings: 
     assert lake.seen() == lake.by_model(), "it is right after the close"
     assert lake.unlike_published() == []
     assert definition.late_events is not None
+
+
+def test_a_row_that_a_steward_admits_is_late_by_the_delivery_that_brought_it(settings: Settings, spark: Any) -> None:
+    quarantining = source(lateness={"watermark": "P7D", "beyond": "quarantine"})
+    lake = LateLake(settings, spark, [late(TUMBLING, "recompute")], {"orders": quarantining})
+    lake.deliver_at(0, Event("a", 5), Event("admitted", -900))
+    lake.deliver_at(1, Event("left out", -901), Event("b", 6))
+    for key in ("admitted", "left out"):
+        [waiting] = table_io.read(locations.quarantine(settings, "orders"), None, {"record_key": [key]}).to_pylist()
+        row = (waiting["ingestion_id"], waiting["line_number"])
+        decide.decide(settings, quarantining, [row], StewardVerdict.ACCEPT, by="anna", reason="it is real")
+        lake.update("orders")
+        lake.publish()
+    assert lake.left_out(lake.metrics[0]) == [("left out", "late_dropped")]
+    assert lake.seen() == lake.by_model()
+    assert lake.unlike_published() == []
+
+
+def test_roll_ups_that_are_not_additive_leave_late_rows_out(settings: Settings, spark: Any) -> None:
+    weekly = {**DAILY, "measures": [*SLIDING["measures"]], "publication": {"final_after": 90, "rollups": ["week"]}}
+    lake = LateLake(settings, spark, [late(weekly, "recompute", 0)])
+    [definition] = lake.metrics
+    [rollup] = Series(definition).rollups
+    lake.deliver_at(0, Event("a", 5, 3), Event("b", 26 * 60))
+    lake.deliver_at(1, Event("a", 6, 9), Event("c", 10, 50), Event("d", 27 * 60))
+    assert lake.published(rollup) == {date(2024, 10, 21): {None: (5, 2, 3)}}
+    lake.deliver_at(2, Event("e", 28 * 60, 8))
+    assert lake.published(rollup) == {date(2024, 10, 21): {None: (13, 7, 4)}}
+    assert lake.unlike_published() == []

@@ -36,11 +36,11 @@ BEHIND = 10
 ARRIVAL = datetime(2024, 10, 31, 12, tzinfo=timezone.utc)
 
 
-def source() -> SourceContract:
+def source(**changes: Any) -> SourceContract:
     """The source of the windows, with a watermark."""
     contract = windowed_lake.source().model_dump(mode="json", by_alias=True, exclude_unset=True)
     contract["clocks"]["watermark"] = {"strategy": "bounded", "max_lateness": f"PT{BEHIND}M"}
-    return type(windowed_lake.source()).model_validate(contract)
+    return type(windowed_lake.source()).model_validate(contract | changes)
 
 
 def late(definition: dict[str, Any], action: str, allowed: int = 5, **terms: Any) -> MetricContract:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from lakehouse.contracts.base import Strict
-from lakehouse.contracts.windows.session_window import SessionWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -71,10 +70,6 @@ def misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> It
         return
     if metric.sources:
         yield ("late_events",), "rows of several sources meet several watermarks; give the key to a metric of one source"
-        return
-    if isinstance(metric.event_window, SessionWindow):
-        text = "a late row may join sessions, and would be left out of one that counts without it; leave the key out of sessions"
-        yield ("late_events",), text
         return
     source = sources.get(metric.source)
     if source is None:

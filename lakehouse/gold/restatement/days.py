@@ -95,7 +95,7 @@ def _publish_days(
     versions = tables.versions_read(settings, series.metric)
     made_from = restatement_lineage.of_metric(settings, series.metric, read)
     trigger = _trigger(settings, series.metric, read, follows) if follows else None
-    numbers = _numbers(settings, series.metric, session, days, before, follows, made_from)
+    numbers = _numbers(settings, series.metric, session, days, before, made_from, follows)
     limits = closing.limits(settings, contract, series, [series.period(day) for day in days])
     drafts, refused_days = _drafts(settings, before, numbers, made_from, run, follows, trigger, limits)
     # The numbers of refused days are those of before.
@@ -170,8 +170,8 @@ def _numbers(
     session: Callable[[], SparkSession],
     days: Sequence[date],
     before: SeriesSnapshot,
-    follows: PendingRestatement | None,
     made_from: SilverInputs,
+    follows: PendingRestatement | None,
 ) -> dict[date, pa.Table]:
     """The number of each day that Silver has rows for; for a published day without rows the number of an empty day."""
     if not days:

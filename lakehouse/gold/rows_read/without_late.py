@@ -1,7 +1,6 @@
 """The silver rows of a metric as if those that came too late had never come.
 
-DataFrames in and out. Which rows came too late is decided in ``late_events``; only keys that they concern are computed from
-Bronze.
+DataFrames in and out. Which rows came too late is decided in ``late_events``; their keys alone are computed from Bronze.
 """
 
 from __future__ import annotations

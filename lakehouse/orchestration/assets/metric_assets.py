@@ -71,7 +71,7 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
             outcomes = [*done.outcomes, *restatement_checks.check_published(lake, daily, days)]
             waits_for = _waits_for(lake, contract, daily, done)
             outcomes += live_closing.reconcile_due(spark.session, lake, metric, contract, days)
-            late = _late_events(lake, daily.metric, days)
+            late = late_metadata(lake, daily.metric, days)
         about = {day: _metadata(done, day, waits_for) | late.get(day, {}) for day in days}
         yield from run_events.report(context, key, about, outcomes)
 
@@ -165,7 +165,7 @@ def _waits_for(lake: Settings, contract: SourceContract, series: Series, done: P
     return {start: list(limit.waits_for) for start, limit in closing.limits(lake, contract, series, unfinished).items()}
 
 
-def _late_events(lake: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, dict[str, object]]:
+def late_metadata(lake: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, dict[str, object]]:
     """What Dagster shows of late rows with each day of a metric: those of the day, and the metric's rates."""
     if metric.late_events is None:
         return {}

@@ -80,9 +80,11 @@ class Touched:
 
 
 def may_be_spliced(metric: MetricContract) -> bool:
-    """Whether the rows of a window follow from those of one silver table that changed with it."""
-    of_one_table = not (metric.joins or metric.sources or metric.late_events)
-    return metric.event_window is not None and of_one_table
+    """Whether the rows of a window follow from those of one silver table that changed with it.
+
+    With late events other rows may count in it although none of silver has changed.
+    """
+    return metric.event_window is not None and not (metric.joins or metric.sources or metric.late_events)
 
 
 def numbers(
