@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _LOOK_BACK = 20
+#: The keys of contracts that change no published number.
+_NO_NUMBERS = ("info", "description", "owner", "tags", "alerts", "materiality", "live", "reconcile")
 
 
 @cache
@@ -32,13 +34,13 @@ def code() -> str:
 
 
 def of_contract(contract: SourceContract | MetricContract) -> str:
-    """A hash of a contract without the keys that change no number, such as descriptions, owners, alerts and approvals.
+    """A hash of a contract without the keys that change no number, such as descriptions, owners, alerts, approvals and streams.
 
     ``rows`` counts where a metric reads the newest rows only, ``joins`` and ``sources`` where it has some, ``from`` where it
     is derived, ``source.envelope`` where a source has one, and the keys of dimensions where it is one: other contracts have the
     hash of before there were such keys.
     """
-    without: dict[str, Any] = dict.fromkeys(("info", "description", "owner", "tags", "alerts", "materiality"), True)
+    without: dict[str, Any] = dict.fromkeys(_NO_NUMBERS, True)
     if getattr(contract, "rows", None) != "newest":
         without["rows"] = True
     if not getattr(contract, "joins", None):
