@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _LOOK_BACK = 20
-
-
 #: Keys of a contract that change no published number.
 _CHANGE_NO_NUMBER = ("info", "description", "owner", "tags", "alerts", "materiality", "live", "reconcile")
 

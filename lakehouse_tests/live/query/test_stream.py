@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from datetime import timedelta
+from datetime import date, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
 
 from lakehouse import locations
+from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts.series import Series
 from lakehouse.live import batch_log, table
 from lakehouse.live.query import checkpoint, run
 from lakehouse.live.query.checkpoint import LiveCheckpointError
+from lakehouse_tests.support.lake import content_id
 from lakehouse_tests.support.live_lake import LIVE, LiveLake, StreamModel
 from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import SLIDING, TUMBLING, Event
@@ -144,3 +147,22 @@ def test_the_offsets_of_a_batch_are_read_as_spark_writes_them(settings: Settings
     assert query.offsets(0).watermark is None
     source = json.loads((query.of_spark / "offsets" / "0").read_text().splitlines()[2])
     assert query.offsets(0).until == checkpoint.BronzeOffset(source["reservoirVersion"], source["index"])
+
+
+def test_the_files_of_one_commit_may_be_read_by_several_batches(settings: Settings, spark: Any) -> None:
+    lake = LiveLake(settings, spark)
+    arrivals = [date(2024, 10, 28), date(2024, 10, 29), date(2024, 10, 30)]
+    hours = {}
+    for number, arrival in enumerate(arrivals):
+        event = Event(f"{number}", 60 * number)
+        line = f"{event.key},{event.amount},{event.moment.isoformat()},{arrival}T12:00:00Z,insert\n"
+        path = Path(str(settings.landing), f"orders.arrival_date={arrival}.csv")
+        path.write_text(f"id,amount,at,arrived_at,op\n{line}")
+        hours[content_id(path.read_bytes())] = event.moment
+    Ingest(settings, lake.sources["orders"], lake.session, "run").days(arrivals)
+    lake.stream()
+    found = table.read(settings, lake.hourly)
+    assert found is not None
+    written = {row["window_start"]: row["batch"] for row in found.to_pylist()}
+    assert {hours[entry.ingestion_id]: entry.batch for entry in batch_log.log(settings).read()} == written
+    assert sorted(written.values()) == [0, 1, 2]
