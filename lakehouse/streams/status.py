@@ -39,7 +39,7 @@ class PartitionStatus:
 
 
 @dataclass(frozen=True)
-class StreamStatus:
+class TopicStatus:
     """A topic as the brokers and Bronze know it now, with remarks for people."""
 
     state: TopicState
@@ -52,7 +52,7 @@ class StreamStatus:
         return sum(entry.lag for entry in self.partitions)
 
 
-def of_topic(settings: Settings, contract: SourceContract, kafka: KafkaTopic) -> StreamStatus:
+def of_topic(settings: Settings, contract: SourceContract, kafka: KafkaTopic) -> TopicStatus:
     """Where a source stands; nothing is written, also where something is missing.
 
     :raises StreamProblem: when the topic cannot be read.
@@ -78,7 +78,7 @@ def of_topic(settings: Settings, contract: SourceContract, kafka: KafkaTopic) ->
         gap = gaps.get(partition)
         stands = begin.get(partition, first if gap is None else gap.begin)
         rows.append(PartitionStatus(partition, stands, end, newest.get(partition), None if gap is None else f"{gap}"))
-    return StreamStatus(state, rows, remarks)
+    return TopicStatus(state, rows, remarks)
 
 
 def _newest(settings: Settings, contract: SourceContract) -> dict[int, Ingestion]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.inputs.kafka import KafkaTopic
     from lakehouse.contracts.source import SourceContract
     from lakehouse.streams.ingest import MicroBatch
-    from lakehouse.streams.status import StreamStatus
+    from lakehouse.streams.status import TopicStatus
 
 app = typer.Typer(help="Take messages of Kafka, or files as they come, into Bronze.", no_args_is_help=True)
 Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
@@ -154,7 +154,7 @@ def _topic(contract: SourceContract) -> KafkaTopic:
     return contract.source.kafka
 
 
-def _fields(known: StreamStatus) -> dict[str, object]:
+def _fields(known: TopicStatus) -> dict[str, object]:
     state = known.state
     partitions = [
         {
