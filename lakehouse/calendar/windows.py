@@ -1,8 +1,8 @@
 """The windows of a day, their first moments, and their names: ``2024-01-15T14``, ``2024-01-15T14:30``.
 
-A name is the local time at which a window starts. On the day on which the clock goes back two windows may start at the same
-local time: their names end with the offset, as in ``2024-10-27T02+01:00``. How long windows are belongs to
-``contracts.windows``.
+A name is the local time at which a window starts, to the microsecond for a session (``2024-01-15T14:30:07.25``). On the day on
+which the clock goes back two windows may start at the same local time: their names end with the offset, as in
+``2024-10-27T02+01:00``. How long windows are belongs to ``contracts.windows``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from zoneinfo import ZoneInfo
 
-_NAME = re.compile(r"(\d{4}-\d\d-\d\d)T\d\d(?::\d\d)?(?:[+-]\d\d:\d\d)?")
+_NAME = re.compile(r"(\d{4}-\d\d-\d\d)T\d\d(?::\d\d(?::\d\d(?:\.(\d{1,6}))?)?)?(?:[+-]\d\d:\d\d)?")
 _SHOWN = 3
 
 
@@ -37,9 +37,9 @@ def starts(day: date, step: timedelta, zone: ZoneInfo) -> Iterator[datetime]:
 def name(start: datetime, zone: ZoneInfo) -> str:
     """The name of the window with a first moment."""
     local = start.astimezone(zone)
-    text = f"{local:%Y-%m-%dT%H:%M}" if local.minute else f"{local:%Y-%m-%dT%H}"
-    is_ambiguous = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
-    return text + (local.isoformat()[-6:] if is_ambiguous else "")
+    text = f"{local:%Y-%m-%dT%H:%M:%S.%f}".rstrip("0") if local.microsecond else f"{local:%Y-%m-%dT%H:%M:%S}"
+    text = text.removesuffix(":00").removesuffix(":00") if not (local.microsecond or local.second) else text
+    return text + (local.isoformat()[-6:] if _is_ambiguous(local) else "")
 
 
 def is_name(text: str) -> bool:
@@ -68,3 +68,36 @@ def parse(text: str, step: timedelta, zone: ZoneInfo) -> tuple[date, datetime]:
         msg = f"no window starts at {text}: there are {', '.join(alike[:_SHOWN])}{more}"
         raise UnknownWindowError(msg)
     return day, named[wanted]
+
+
+def parse_moment(text: str, zone: ZoneInfo) -> tuple[date, datetime]:
+    """The day and the moment that a name stands for, of windows that may start at any time.
+
+    :raises UnknownWindowError: for a text that is no time, and for a local time that comes twice or never.
+    """
+    match = _NAME.fullmatch(text.strip())
+    if match is None:
+        msg = f"{text!r} is no window; sessions are named by their first moment, as in 2024-01-15T14:30:07"
+        raise UnknownWindowError(msg)
+    text = text.strip()
+    fraction = match[2] or ""
+    try:
+        # Python 3.10 reads fractions of three or six digits only.
+        moment = datetime.fromisoformat(text.replace(f".{fraction}", f".{fraction:0<6}") if fraction else text)
+    except ValueError as problem:
+        msg = f"{text!r} is no time: {problem}"
+        raise UnknownWindowError(msg) from None
+    if moment.tzinfo is None:
+        local = moment.replace(tzinfo=zone)
+        if _is_ambiguous(local):
+            first, second = (local.replace(fold=fold).isoformat() for fold in (0, 1))
+            msg = f"on the day of a clock change {text} is not one moment: name it with an offset, {first} or {second}"
+            raise UnknownWindowError(msg)
+        moment = local
+    start = moment.astimezone(timezone.utc)
+    return start.astimezone(zone).date(), start
+
+
+def _is_ambiguous(local: datetime) -> bool:
+    """Whether a local time comes twice, or never, because the clock is changed."""
+    return local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()

@@ -121,7 +121,7 @@ def about_window(metric: str, period: str) -> About:
     if window is None or not windows.is_name(period):
         return about(metric, period)
     try:
-        day, start = windows.parse(period, window.step, window.zone)
+        day, start = window.start_of(period)
     except windows.UnknownWindowError as problem:
         raise typer.BadParameter(str(problem)) from None
     return replace(about(metric, f"{day}"), window=start)

@@ -18,7 +18,7 @@ from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import days_reached
 from lakehouse.contracts.several_sources import fit as of_several_sources
 from lakehouse.contracts.source import SourceContract
-from lakehouse.contracts.windows import event_window
+from lakehouse.contracts.windows import window as of_windows
 from lakehouse.contracts.yaml_files import yaml_file
 from lakehouse.contracts.yaml_files.yaml_file import ContractError
 
@@ -217,7 +217,7 @@ def _misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> I
     yield from of_several_sources.misfits(metric, sources)
     if metric.source in sources:
         yield from of_joins.misfits(metric, sources)
-        yield from event_window.misfits(metric, sources)
+        yield from of_windows.misfits(metric, sources)
 
 
 def _never_append(metric: MetricContract, sources: Mapping[str, SourceContract]) -> bool:

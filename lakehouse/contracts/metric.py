@@ -7,40 +7,35 @@ from __future__ import annotations
 
 import re
 from datetime import date  # noqa: TC003 (pydantic reads it)
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import AliasChoices, Discriminator, Field, PrivateAttr, Tag, model_validator
+from pydantic import AliasChoices, Field, PrivateAttr, model_validator
 
 from lakehouse.contracts.alerts import MetricAlerts, misfits
 from lakehouse.contracts.base import Documented, Name, SparkType, Strict
 from lakehouse.contracts.checks import ChangeBounds, GoldChecks, problems
+from lakehouse.contracts.derived import left_out as no_derived
 from lakehouse.contracts.derived.inputs import DerivedInput  # noqa: TC001 (pydantic reads it)
 from lakehouse.contracts.joins.join import Join, brought_by, clashes
 from lakehouse.contracts.live import speed_layer
 from lakehouse.contracts.live.speed_layer import ReconciliationTerms, SpeedLayer  # noqa: TC001 (pydantic reads them)
-from lakehouse.contracts.publication import FinalNeeds, PublicationRules
+from lakehouse.contracts.publication import PublicationRules
 from lakehouse.contracts.published_columns import RESERVED
 from lakehouse.contracts.several_sources import metric_source
 from lakehouse.contracts.several_sources.metric_source import MetricSource
-from lakehouse.contracts.windows import event_window
-from lakehouse.contracts.windows.event_window import EventWindow
+from lakehouse.contracts.windows import window as windows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.contracts.windows.event_window import EventWindow
+    from lakehouse.contracts.windows.session_window import SessionWindow
 
 _EXACT = ("int", "bigint", "decimal")
 #: A star that stands for rows, and one that stands for columns; any other multiplies.
 _COUNT_OF_ROWS = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 _ALL_COLUMNS = re.compile(r"(?:[(,.]|\bdistinct|\ball)\s*\*", re.IGNORECASE)
-
-
-#: A number of days, or windows of event time; a mistake is reported for the one that is meant.
-Window = Annotated[
-    Annotated[int, Field(ge=1, le=366), Tag("(days)")] | Annotated[EventWindow, Tag("(windows)")],
-    Discriminator(lambda value: "(windows)" if isinstance(value, (dict, EventWindow)) else "(days)"),
-]
 
 
 class Measure(Strict):
@@ -103,8 +98,9 @@ class MetricContract(Documented):
         None,
         description="Of a source under 'append': whether each key counts once, by its newest row (the default), or every row.",
     )
-    window: Window = Field(
-        1, description="How many days, the last one included, a day's number covers; or windows of event time within a day."
+    window: windows.Window = Field(
+        1,
+        description="How many days, the last one included, a day's number covers; windows of event time; or sessions of a key.",
     )
     live: SpeedLayer | None = Field(
         None, description="Numbers of the speed layer beside the books: 'true', or how its stream runs."
@@ -159,9 +155,9 @@ class MetricContract(Documented):
         return self.sources or ([] if self.is_derived else [MetricSource(source=self.source, rows=self.rows)])
 
     @property
-    def event_window(self) -> EventWindow | None:
-        """The windows of event time that a day is divided into; None if a number covers whole days."""
-        return self.window if isinstance(self.window, EventWindow) else None
+    def event_window(self) -> EventWindow | SessionWindow | None:
+        """The windows of event time, or the sessions, that a day has numbers for; None if a number covers whole days."""
+        return None if isinstance(self.window, int) else self.window
 
     @property
     def trailing_days(self) -> int:
@@ -169,14 +165,32 @@ class MetricContract(Documented):
         return self.window if isinstance(self.window, int) else 1
 
     @property
-    def windows_overlap(self) -> bool:
-        """Whether it has windows of event time of which a row lies in several, some of them begun on the day before."""
-        return self.event_window is not None and self.event_window.is_sliding
+    def days_before(self) -> int:
+        """How many days before it a day's number is computed from as well."""
+        return self.trailing_days - 1 + (self.event_window.days_before if self.event_window else 0)
 
     @property
-    def counts_each_row_once(self) -> bool:
-        """Whether a row belongs to one number only."""
-        return self.trailing_days == 1 and not self.windows_overlap
+    def days_behind(self) -> int:
+        """How many days after it a day's number is computed from as well, because its windows go on there."""
+        return self.event_window.days_behind if self.event_window else 0
+
+    @property
+    def windows_overlap(self) -> bool:
+        """Whether it has windows of event time of which a row lies in several."""
+        return self.event_window is not None and self.event_window.overlaps
+
+    @property
+    def whole(self) -> MetricContract:
+        """The same metric over whole periods, not divided into windows: itself, if it has none."""
+        if self.event_window is None:
+            return self
+        grain = [name for name in self.grain if name not in self.event_window.columns]
+        return self.model_copy(update={"window": 1, "grain": grain})
+
+    @property
+    def counts_rows_of_its_day(self) -> bool:
+        """Whether a day's number counts the rows of that day, each once, and no other."""
+        return not (self.days_before or self.days_behind)
 
     @property
     def joined_on(self) -> list[tuple[str, ...]]:
@@ -222,7 +236,7 @@ class MetricContract(Documented):
     @model_validator(mode="before")
     @classmethod
     def _first_source(cls, content: Any) -> Any:
-        return speed_layer.with_defaults(event_window.with_start_in_grain(metric_source.with_first_source(content)))
+        return speed_layer.with_defaults(windows.with_start_in_grain(metric_source.with_first_source(content)))
 
     @model_validator(mode="after")
     def _consistent(self) -> MetricContract:
@@ -241,8 +255,7 @@ class MetricContract(Documented):
             raise ValueError(unread[0])
         types = {measure.name: measure.type for measure in self.measures}
         unfit = problems(self.checks, types, self.grain) + misfits(self.alerts, types, self.grain) + self._immaterial(types)
-        unfit += self._underivable() if self.is_derived else []
-        unfit += speed_layer.problems(self)
+        unfit += [*no_derived.unfit(self), *windows.unfit(self), *speed_layer.problems(self)]
         if unfit:
             raise ValueError(unfit[0])
         inexact = [measure.name for measure in self.measures if not measure.is_exact]
@@ -252,31 +265,7 @@ class MetricContract(Documented):
                 "give a decimal or an integer type, or restate"
             )
             raise ValueError(msg)
-        if self.publication.rollups and self.window != 1:
-            msg = "publication.rollups: a metric with a window has none; give it another metric without a window"
-            raise ValueError(msg)
         return self
-
-    def _underivable(self) -> list[str]:
-        """What a derived metric cannot have, each as ``field: what to do``."""
-        names, terms = self.derived_from, self.publication
-        twice = sorted({name for name in names if names.count(name) > 1})
-        in_grain = sorted({*names}.intersection(self.grain))
-        mistakes = {
-            f"from: name each metric once: {', '.join(twice)}": twice,
-            f"from: {', '.join(in_grain)} is also a column of the grain; an expression could not tell them apart": in_grain,
-            "window: a derived metric has none; give one to its inputs": self.window != 1,
-            "rows: a derived metric reads no rows of a source; leave the key out": self.rows,
-            "publication.after_close: a derived number changes with its inputs; let these 'adjust', and leave the key out here": (
-                terms.after_close == "adjust"
-            ),
-            "publication.final_needs: a derived number becomes final after its inputs; leave the key out": (
-                terms.final_needs != FinalNeeds()
-            ),
-            "publication.closes_with: a derived number becomes final after its inputs; leave the key out": terms.closes_with,
-            "publication.patch_up_to: a derived number is computed from published numbers; leave the key out": terms.patch_up_to,
-        }
-        return [text for text, is_wrong in mistakes.items() if is_wrong]
 
     def _immaterial(self, types: Mapping[str, str]) -> list[str]:
         """The bounds of consumers that do not fit the metric, each as ``field: what to do``."""

@@ -44,9 +44,14 @@ class Series:
         return self.kind.column
 
     @property
+    def grain(self) -> list[str]:
+        """The columns that identify a row within a period; longer periods than a day are not divided into windows."""
+        return self.metric.grain if self.kind is Kind.DAY else self.metric.whole.grain
+
+    @property
     def content(self) -> list[str]:
         """The columns by which two numbers are compared, without those of the period."""
-        return [*self.metric.grain, *self.numbers]
+        return [*self.grain, *self.numbers]
 
     @property
     def numbers(self) -> list[str]:
@@ -88,11 +93,11 @@ def source_read(metric: MetricContract, contract: SourceContract) -> SourceContr
 def source_days(metric: MetricContract, days: Collection[date]) -> list[date]:
     """The Silver days that the numbers of ``days`` are computed from.
 
-    Windows that overlap are those that begin on a day, and cover rows of the next one.
+    Windows that overlap, and sessions, are those that begin on a day, and cover rows of the next one.
     """
-    return sorted(reach_back(days, metric.trailing_days) | reach_ahead(days, 1 + metric.windows_overlap))
+    return sorted(reach_back(days, 1 + metric.days_before) | reach_ahead(days, 1 + metric.days_behind))
 
 
 def days_reached(metric: MetricContract, days: Collection[date]) -> set[date]:
     """The days whose numbers are computed from one of some Silver days."""
-    return reach_ahead(days, metric.trailing_days) | reach_back(days, 1 + metric.windows_overlap)
+    return reach_ahead(days, 1 + metric.days_before) | reach_back(days, 1 + metric.days_behind)

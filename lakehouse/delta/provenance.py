@@ -37,8 +37,8 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
     """A hash of a contract without the keys that change no number, such as descriptions, owners, alerts, approvals and streams.
 
     ``rows`` counts where a metric reads the newest rows only, ``joins`` and ``sources`` where it has some, ``from`` where it
-    is derived, ``source.envelope`` where a source has one, and the keys of dimensions where it is one: other contracts have the
-    hash of before there were such keys.
+    is derived, ``inputs.window`` where an input has windows, ``source.envelope`` where a source has one, and the keys of
+    dimensions where it is one: other contracts have the hash of before there were such keys.
     """
     without: dict[str, Any] = dict.fromkeys(_NO_NUMBERS, True)
     if getattr(contract, "rows", None) != "newest":
@@ -51,6 +51,8 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
         without |= {"kind": True, "dimension": True, "changes": {"retract_words"}}
     if not getattr(contract, "derived_from", None):
         without |= {"derived_from": True, "inputs": True}
+    elif not any(read.window for read in getattr(contract, "inputs", ())):
+        without["inputs"] = {"__all__": {"window"}}
     if getattr(contract.source, "envelope", "") is None:
         without["source"] = {"envelope"}
     content = contract.model_dump_json(exclude=without | {"publication": {"approvals"}})

@@ -62,3 +62,42 @@ def test_a_name_of_no_window_is_answered_with_those_that_there_are(text: str, me
 
 def test_minutes_may_be_written_for_a_whole_hour() -> None:
     assert windows.parse("2024-01-15T14:00", HOUR, BERLIN) == windows.parse("2024-01-15T14", HOUR, BERLIN)
+
+
+@given(
+    start=st.timedeltas(timedelta(0), timedelta(days=3650)).map(lambda passed: datetime(2020, 1, 1, tzinfo=timezone.utc) + passed)
+    | st.integers(0, 9000).map(lambda seconds: datetime(2024, 10, 27, tzinfo=timezone.utc) + timedelta(seconds=seconds)),
+    zone=st.sampled_from(["UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/New_York"]),
+)
+def test_every_moment_is_found_by_its_name(start: datetime, zone: str) -> None:
+    name = windows.name(start, ZoneInfo(zone))
+    assert windows.is_name(name)
+    assert windows.parse_moment(name, ZoneInfo(zone)) == (start.astimezone(ZoneInfo(zone)).date(), start)
+
+
+def test_the_name_of_a_moment_is_as_short_as_it_can_be() -> None:
+    moment = datetime(2024, 1, 15, 14, tzinfo=timezone.utc)
+    later = [timedelta(0), timedelta(minutes=30), timedelta(seconds=7), timedelta(milliseconds=250)]
+    assert [windows.name(moment + passed, ZoneInfo("UTC")) for passed in later] == [
+        "2024-01-15T14",
+        "2024-01-15T14:30",
+        "2024-01-15T14:00:07",
+        "2024-01-15T14:00:00.25",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "2024-10-27T02:10:05",
+            r"not one moment: name it with an offset, 2024-10-27T02:10:05\+02:00 or 2024-10-27T02:10:05\+01:00",
+        ),
+        ("2024-03-31T02:10", "not one moment: name it with an offset"),
+        ("2024-02-30T02", "'2024-02-30T02' is no time: day is out of range for month"),
+        ("noon", "'noon' is no window; sessions are named by their first moment, as in 2024-01-15T14:30:07"),
+    ],
+)
+def test_a_text_that_is_no_moment_is_refused_in_a_sentence(text: str, message: str) -> None:
+    with pytest.raises(UnknownWindowError, match=message):
+        windows.parse_moment(text, BERLIN)

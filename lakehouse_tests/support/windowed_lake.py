@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from hypothesis import strategies as st
+
 from lakehouse import locations
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
@@ -37,12 +39,23 @@ SLIDING = {
     "window": {"size": "PT2H", "every": "PT30M"},
     "publication": _RULES,
 }
+SESSIONS = {
+    "metric": "sessions",
+    "source": "orders",
+    "measures": [
+        {"name": "sessions", "sql": "max(1)", "type": "bigint", "additive": True},
+        _TOTAL,
+        {"name": "minutes", "sql": "(unix_seconds(max(event_ts)) - unix_seconds(min(event_ts))) / 60", "type": "bigint"},
+    ],
+    "window": {"gap": "PT6H", "key": "user"},
+    "publication": _RULES,
+}
 #: By first moment of a window the measures and the number of rows.
 Windows = dict[datetime, tuple[int, ...]]
 
 
 def source() -> SourceContract:
-    fields = [{"name": "id", "type": "string"}, {"name": "amount", "type": "int"}]
+    fields = [{"name": "id", "type": "string"}, {"name": "amount", "type": "int"}, {"name": "user", "type": "string"}]
     return SourceContract.model_validate(
         {
             "dataset": "orders",
@@ -63,6 +76,7 @@ class Event:
     at: int
     amount: int = 1
     op: str = "insert"
+    user: str = "u"
 
     @property
     def moment(self) -> datetime:
@@ -88,9 +102,9 @@ class WindowedLake(UnitedLake):
         """Put a file into landing, and tell the model."""
         arrived = datetime(2024, 10, 31, 12, tzinfo=timezone.utc) + timedelta(minutes=self.delivered)
         self.settings.now, self.delivered = arrived + timedelta(days=1), self.delivered + 1
-        lines = ["id,amount,at,arrived_at,op"]
+        lines = ["id,amount,at,arrived_at,op,user"]
         for event in events:
-            lines.append(f"{event.key},{event.amount},{event.moment.isoformat()},{arrived.isoformat()},{event.op}")
+            lines.append(f"{event.key},{event.amount},{event.moment.isoformat()},{arrived.isoformat()},{event.op},{event.user}")
             self.events[event.key] = event
         path = Path(str(self.settings.landing), f"orders.arrival_date={ARRIVES}.{self.delivered}.csv")
         path.write_text("".join(f"{line}\n" for line in lines))
@@ -114,6 +128,22 @@ class WindowedLake(UnitedLake):
         return [hours, windows_of(self.living(), 120, 30)]
 
 
+@st.composite
+def sendings(draw: st.DrawFn) -> list[list[Event]]:
+    """Files of events of a few keys and users, many of them at the ends of days and hours, and around the clock change."""
+    minutes = DAYS * 24 * 60
+    times = st.integers(0, minutes - 1) | st.sampled_from([0, 24 * 60 - 1, 24 * 60, 50 * 60, 50 * 60 + 30, 51 * 60])
+    event = st.builds(
+        Event,
+        st.sampled_from("abcdefgh"),
+        times | st.sampled_from(range(0, minutes, 6 * 60)),
+        st.integers(1, 3),
+        st.sampled_from(["insert", "insert", "insert", "delete"]),
+        st.sampled_from("uuv"),
+    )
+    return draw(st.lists(st.lists(event, min_size=1, max_size=6), min_size=2, max_size=4))
+
+
 def windows_of(events: Iterable[Event], size: int, every: int) -> Windows:
     """By the model: sum, spread and number of events of each window that has some; sizes in minutes."""
     amounts: dict[datetime, list[int]] = defaultdict(list)
@@ -122,6 +152,28 @@ def windows_of(events: Iterable[Event], size: int, every: int) -> Windows:
             if start <= event.moment < end:
                 amounts[start].append(event.amount)
     return {start: (sum(values), max(values) - min(values), len(values)) for start, values in amounts.items()}
+
+
+def sessions_of(events: Iterable[Event], gap: int) -> dict[tuple[str, datetime], list[Event]]:
+    """By the model: the events of each session, by user and first moment; the gap in minutes.
+
+    Events without a longer pause are the first session on the day on which they begin and on the next day; if they go on, each
+    later day is a session.
+    """
+    sessions: dict[tuple[str, datetime], list[Event]] = {}
+    last: dict[str, Event] = {}
+    began_on: dict[str, date] = {}
+    start: dict[str, datetime] = {}
+    for event in sorted(events, key=lambda event: event.at):
+        user, day = event.user, event.moment.astimezone(ZoneInfo(ZONE)).date()
+        before = last.get(user)
+        if before is None or event.at - before.at > gap:
+            began_on[user], start[user] = day, event.moment
+        elif day > began_on[user] + timedelta(days=1) and day > before.moment.astimezone(ZoneInfo(ZONE)).date():
+            start[user] = event.moment
+        sessions.setdefault((user, start[user]), []).append(event)
+        last[user] = event
+    return sessions
 
 
 def all_windows(size: int, every: int) -> Iterator[tuple[datetime, datetime]]:

@@ -124,15 +124,25 @@ def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json:
 
 
 @app.command()
-def compare(metric: arguments.Metric, period: arguments.PeriodName, a: str, b: str, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
-    """Show two versions of a period side by side."""
+def compare(
+    metric: arguments.Metric,
+    period: arguments.PeriodOrWindow,
+    a: str,
+    b: str,
+    as_json: arguments.AsJson = False,  # noqa: FBT002
+) -> None:
+    """Show two versions of a period, or of a window, side by side."""
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
+    from lakehouse.gold.numbers import window_history  # noqa: PLC0415
     from lakehouse.serving.reports import comparison_report  # noqa: PLC0415
 
-    of = arguments.about(metric, period)
+    of = arguments.about_window(metric, period)
     sides = [numbers_history.version(of.settings, of.series, of.period, arguments.asked_for(text)).version for text in (a, b)]
-    before, after = ({of.period.start: side} for side in sides)
     known = numbers_history.history(of.settings, of.series, [of.period.start])
+    if of.window is not None:
+        sides = [window_history.narrowed(side, of.window) for side in sides]
+        known = {start: [window_history.narrowed(one, of.window) for one in versions] for start, versions in known.items()}
+    before, after = ({of.period.start: side} for side in sides)
     found = numbers_history.comparison(of.series, before, after, (sides[0].name, sides[1].name), of.settings.clock(), known=known)
     out.print(comparison_report.as_json(found) if as_json else comparison_report.as_terminal(found), soft_wrap=as_json)
 

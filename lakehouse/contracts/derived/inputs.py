@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.base import Name, Strict
 
 if TYPE_CHECKING:
@@ -31,6 +32,14 @@ class DerivedInput(Strict):
     grain: list[Name] = Field(default_factory=list)
     measures: list[Name] = Field(description="Those that may be read besides row_count.")
     adjusts: bool = Field(False, description="Whether changes of closed periods are booked as adjustments.")
+    window: list[Name] = Field(
+        default_factory=list, description="The columns of the grain that identify a window; longer periods than a day lack them."
+    )
+
+    def of(self, kind: Kind) -> DerivedInput:
+        """What is read of its periods of a kind."""
+        grain = [name for name in self.grain if name not in self.window]
+        return self if kind is Kind.DAY else self.model_copy(update={"grain": grain})
 
     @property
     def columns(self) -> list[str]:

@@ -108,6 +108,12 @@ def _unfit(
             if without:
                 listed = ", ".join(without)
                 yield ("publication", "rollups"), f"{called} has no numbers per {listed}; add {listed} to its rollups"
+            of_window = [column for column in metric.grain if version.event_window and column in version.event_window.columns]
+            if of_window and metric.publication.rollups:
+                text = (
+                    f"longer periods are not divided into the windows of {called}; leave {', '.join(of_window)} out of the grain"
+                )
+                yield ("publication", "rollups"), text
         years = {part.publication.fiscal_year_starts for part in (metric, contract)}
         if len(years) > 1 and set(_FISCAL).intersection(metric.publication.rollups):
             text = f"the fiscal year of {name} begins with month {contract.publication.fiscal_year_starts}; give the same month"
@@ -145,7 +151,11 @@ def _read(metric: MetricContract, contract: MetricContract) -> DerivedInput:
     """What a derived metric may read of an input: where several rows make one, additive measures only."""
     names = [measure.name for measure in contract.measures]
     read = DerivedInput(
-        metric=contract.name, grain=contract.grain, measures=names, adjusts=contract.publication.after_close == "adjust"
+        metric=contract.name,
+        grain=contract.grain,
+        measures=names,
+        adjusts=contract.publication.after_close == "adjust",
+        window=contract.event_window.columns if contract.event_window else [],
     )
     return read.model_copy(update={"measures": contract.additive}) if read.is_summed(metric.grain) else read
 

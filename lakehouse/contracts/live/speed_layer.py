@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, model_validator
 
 from lakehouse.contracts.base import Strict
+from lakehouse.contracts.windows.session_window import SessionWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,14 +72,16 @@ def problems(metric: MetricContract) -> Iterator[str]:
         if metric.reconcile is not None:
             yield "reconcile: compares live numbers with the books; add 'live: true', or leave the key out"
         return
-    if metric.is_derived:
-        yield "live: a derived metric reads no rows, so there is nothing to stream; make its inputs live"
-    elif metric.sources:
-        yield "live: the stream reads one source, and this metric has several; leave the key out"
-    elif metric.joins:
-        yield "live: the stream does not join dimensions; leave the key out, or count in another metric without 'joins'"
-    elif metric.trailing_days > 1:
-        yield f"live: the stream has no windows of {metric.trailing_days} days; leave the key out, or the window"
+    unfit = {
+        "a derived metric reads no rows, so there is nothing to stream; make its inputs live": metric.is_derived,
+        "the stream reads one source, and this metric has several; leave the key out": metric.sources,
+        "the stream does not join dimensions; leave the key out, or count in another metric without 'joins'": metric.joins,
+        f"the stream has no windows of {metric.trailing_days} days; leave the key out, or the window": metric.trailing_days > 1,
+        "the stream has no sessions; leave the key out, or count by windows such as 'window: {size: PT1H}'": isinstance(
+            metric.window, SessionWindow
+        ),
+    }
+    yield from (f"live: {text}" for text, is_so in unfit.items() if is_so)
     for measure in metric.measures:
         for pattern, text in _REFUSED.items():
             if re.search(pattern, measure.sql, re.IGNORECASE):

@@ -1,25 +1,20 @@
 """The window of event time that each number of a metric covers: tumbling or sliding, aligned at the midnights of its zone.
 
-Belongs here: sizes, alignment, and what a window demands of the source. Which windows a row lies in is computed in
-``gold.rows_read.windows``, how they are named is defined in ``calendar.windows``.
+Belongs here: sizes and alignment. Which windows a row lies in is computed in ``gold.rows_read.windows``, how they are named is
+defined in ``calendar.windows``.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import date, datetime, timedelta
+from typing import ClassVar
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, model_validator
 
+from lakehouse.calendar import windows
 from lakehouse.contracts.base import Strict
 from lakehouse.text import format_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from lakehouse.contracts.metric import MetricContract
-    from lakehouse.contracts.source import SourceContract
 
 #: The column of the grain that holds a window's first moment, in UTC.
 WINDOW_START = "window_start"
@@ -35,6 +30,8 @@ class EventWindow(Strict):
     ends at the next midnight at the latest.
     """
 
+    #: No row of an earlier day lies in a window that begins on a day.
+    days_before: ClassVar[int] = 0
     size: timedelta = Field(gt=timedelta(0), le=_DAY, description="The length of a window, such as PT1H; at most a day.")
     every: timedelta | None = Field(
         None, gt=timedelta(0), description="A window starts so much after the one before; default: size, so that none overlap."
@@ -54,12 +51,29 @@ class EventWindow(Strict):
         return ZoneInfo(self.timezone or "UTC")
 
     @property
-    def is_sliding(self) -> bool:
+    def overlaps(self) -> bool:
         """Whether windows overlap, so that a row lies in several, some of which may have begun on the day before."""
         return self.step < self.size
 
+    @property
+    def days_behind(self) -> int:
+        """How many days after it have rows in the windows that begin on a day."""
+        return int(self.overlaps)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the grain that identify a window."""
+        return [WINDOW_START]
+
+    def start_of(self, name: str) -> tuple[date, datetime]:
+        """The day and the first moment of the window with a name.
+
+        :raises UnknownWindowError: for a text that names none.
+        """
+        return windows.parse(name, self.step, self.zone)
+
     def __str__(self) -> str:
-        each = f", one every {format_duration(self.step)}" if self.is_sliding else ""
+        each = f", one every {format_duration(self.step)}" if self.overlaps else ""
         return f"windows of {format_duration(self.size)}{each}"
 
     @model_validator(mode="after")
@@ -74,27 +88,7 @@ class EventWindow(Strict):
             step, size = format_duration(self.step), format_duration(self.size)
             msg = f"every: {step} is longer than the size, {size}: rows between two windows would not count"
             raise ValueError(msg)
-        if self.is_sliding and self.size > _LONGEST_SLIDING:
+        if self.overlaps and self.size > _LONGEST_SLIDING:
             msg = f"size: a window that overlaps others is at most {format_duration(_LONGEST_SLIDING)} long"
             raise ValueError(msg)
         return self
-
-
-def with_start_in_grain(content: Any) -> Any:
-    """The content of a metric's file with the start of its windows as the first column of the grain, if it has windows."""
-    if not isinstance(content, dict) or not isinstance(content.get("window"), (dict, EventWindow)):
-        return content
-    grain = content.get("grain") or []
-    if not isinstance(grain, list) or WINDOW_START in grain:
-        return content
-    return {**content, "grain": [WINDOW_START, *grain]}
-
-
-def misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> Iterator[tuple[tuple[int | str, ...], str]]:
-    """What does not fit between a metric with windows and its source: where in the metric's file, and what to do."""
-    if metric.event_window is None:
-        return
-    zone, own = sources[metric.source].clocks.timezone, metric.event_window.timezone
-    if own not in (None, zone):
-        text = f"the event days of {metric.source} are those of {zone}; leave the key out, or give the source another zone"
-        yield ("window", "timezone"), text

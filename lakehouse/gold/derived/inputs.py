@@ -70,6 +70,11 @@ def paths(settings: Settings, series: Series) -> dict[str, str]:
     return {read.metric: locations.gold_of(settings, read.metric, series.kind) for read in series.metric.inputs}
 
 
+def _read_by(series: Series) -> list[DerivedInput]:
+    """What a derived series reads of each input."""
+    return [read.of(series.kind) for read in series.metric.inputs]
+
+
 def newest(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, list[PeriodOfInput]]:
     """The newest published number of each input, for the periods that all inputs have a number for.
 
@@ -77,7 +82,7 @@ def newest(settings: Settings, series: Series, starts: Collection[date]) -> dict
     :raises InputError: if a table lacks a column that the contract promises.
     """
     by_input: list[dict[date, PeriodOfInput]] = []
-    for read in series.metric.inputs:
+    for read in _read_by(series):
         table = table_io.open_table(locations.gold_of(settings, read.metric, series.kind), settings.storage_options)
         if table is None or not starts:
             return {}
@@ -106,7 +111,7 @@ def named(settings: Settings, series: Series, start: date, version_name: str, ma
     :raises InputError: if it names none, or one that is no longer there.
     """
     result = []
-    for read in series.metric.inputs:
+    for read in _read_by(series):
         of_input = made_from.of_metrics.get(read.metric)
         if of_input is None or start not in of_input.revisions:
             msg = f"{version_name} names no number of {read.metric}, and cannot be reproduced; materialize the period again"
@@ -140,7 +145,7 @@ def made_from(of_period: Collection[PeriodOfInput]) -> RollupInputs:
 def states(settings: Settings, series: Series, starts: Collection[date]) -> Mapping[date, dict[str, State | None]]:
     """The state of each input's newest number, by period; None where it has no number."""
     by_period: dict[date, dict[str, State | None]] = {start: {} for start in sorted(starts)}
-    for read in series.metric.inputs:
+    for read in _read_by(series):
         path, where = locations.gold_of(settings, read.metric, series.kind), {series.by: list(starts), "is_latest": [True]}
         rows = table_io.read(path, [series.by, "state"], where, settings.storage_options) if starts else None
         known = {} if rows is None else dict(zip(rows[series.by].to_pylist(), rows["state"].to_pylist()))

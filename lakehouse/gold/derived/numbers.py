@@ -55,7 +55,7 @@ def joined(series: Series, periods: Mapping[date, Collection[PeriodOfInput]]) ->
 
     :raises InputError: if a column of the grain has types that do not go together.
     """
-    keys = [_START, *series.metric.grain]
+    keys = [_START, *series.grain]
     parts = [part for start, of_period in periods.items() for part in _of_period(series, start, of_period)]
     try:
         rows = pa.concat_tables(parts, promote_options="permissive")
@@ -78,7 +78,7 @@ def joined(series: Series, periods: Mapping[date, Collection[PeriodOfInput]]) ->
 
 def _of_period(series: Series, start: date, of_period: Collection[PeriodOfInput]) -> list[pa.Table]:
     """The rows of each input, added up; that of an emptied input only if it is a row of the grain, or all are empty."""
-    grain, some_filled = series.metric.grain, any(map(_is_filled, of_period))
+    grain, some_filled = series.grain, any(map(_is_filled, of_period))
     rows = []
     for number in of_period:
         added = _added_up(grain, number)

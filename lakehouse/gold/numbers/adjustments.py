@@ -35,8 +35,8 @@ def between(series: Series, published: pa.Table | None, restated: pa.Table) -> p
             for grain in [*after, *(grain for grain in before if grain not in after)]
         }
     changed = {grain: values for grain, values in differences.items() if any(values)}
-    changed = changed or {tuple(None for _ in series.metric.grain): [0 for _ in names]}
-    rows = [dict(zip([*series.metric.grain, *names], [*grain, *values])) for grain, values in changed.items()]
+    changed = changed or {tuple(None for _ in series.grain): [0 for _ in names]}
+    rows = [dict(zip([*series.grain, *names], [*grain, *values])) for grain, values in changed.items()]
     return pa.Table.from_pylist(rows, schema=pa.schema([pa.field(item.name, item.type) for item in restated.schema]))
 
 
@@ -49,7 +49,7 @@ def booked(series: Series, published: pa.Table | None) -> dict[tuple[Any, ...], 
 
 
 def _sums(series: Series, rows: pa.Table) -> dict[tuple[Any, ...], list[Any]]:
-    names, grain = series.numbers, series.metric.grain
+    names, grain = series.numbers, series.grain
     sums: dict[tuple[Any, ...], list[Any]] = defaultdict(lambda: [0 for _ in names])
     for row in rows.select([*grain, *names]).to_pylist():
         values = sums[tuple(row[name] for name in grain)]

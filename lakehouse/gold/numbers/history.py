@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.gold.numbers import window_history
 from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Number, Sides, added
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA
@@ -139,12 +140,12 @@ def changes(
     if version is None:
         return []
     reason, count = _behind(before, after, known)
-    grain = series.metric.grain
+    grain = series.grain
     old, new = (_by_grain(series, side and in_whole(series, side, known)) for side in (before, after))
     return [
         MeasureDelta(
             period=version.period,
-            grain=tuple((name, f"{value}") for name, value in zip(grain, key)),
+            grain=tuple((name, window_history.text(name, value, series.metric)) for name, value in zip(grain, key)),
             measure=measure.name,
             before=old.get(key, {}).get(measure.name),
             after=new.get(key, {}).get(measure.name),
@@ -216,7 +217,7 @@ def in_whole(series: Series, version_: PublishedVersion, known: Sequence[Publish
         return version_
     sums: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in (row for part in parts for row in part.rows):
-        key = tuple(row[name] for name in series.metric.grain)
+        key = tuple(row[name] for name in series.grain)
         before = sums.get(key, {})
         sums[key] = row | {name: added([before.get(name), row[name]]) for name in series.numbers}
     return replace(version_, rows=[*sums.values()])
@@ -251,7 +252,7 @@ def grain_totals(series: Series, rows: Sequence[Mapping[str, Any]]) -> dict[str,
 
 def _by_grain(series: Series, version_: PublishedVersion | None) -> dict[tuple[Any, ...], dict[str, Any]]:
     rows = [] if version_ is None else version_.rows
-    return {tuple(row.get(name) for name in series.metric.grain): row for row in rows}
+    return {tuple(row.get(name) for name in series.grain): row for row in rows}
 
 
 def versions_in(series: Series, table: pa.Table | None) -> dict[date, list[PublishedVersion]]:
@@ -268,7 +269,7 @@ def versions_in(series: Series, table: pa.Table | None) -> dict[date, list[Publi
 def _version(series: Series, start: date, rows: list[dict[str, Any]]) -> PublishedVersion:
     row: dict[str, Any] = {name: rows[0].get(name) for name in PUBLISHED_SCHEMA.names}
     content = [{name: values.get(name) for name in series.content} for values in rows]
-    content.sort(key=lambda values: tuple((values[name] is None, values[name]) for name in series.metric.grain))
+    content.sort(key=lambda values: tuple((values[name] is None, values[name]) for name in series.grain))
     return PublishedVersion(
         start=start,
         period=row["period"],

@@ -34,10 +34,16 @@ def rows_of(rows: Iterable[dict[str, Any]], start: datetime) -> list[dict[str, A
 
 def named(row: Mapping[str, Any], metric: MetricContract) -> dict[str, Any]:
     """A row of a number for people: with the name of its window, if it belongs to one."""
-    start = row.get(WINDOW_START)
-    if metric.event_window is None or start is None:
+    if metric.event_window is None or row.get(WINDOW_START) is None:
         return dict(row)
-    return {**row, WINDOW_START: windows.name(start, metric.event_window.zone)}
+    return {**row, WINDOW_START: text(WINDOW_START, row[WINDOW_START], metric)}
+
+
+def text(column: str, value: Any, metric: MetricContract) -> str:
+    """A value of the grain in words: the name of a window, not the time at which it starts."""
+    if column == WINDOW_START and metric.event_window is not None and value is not None:
+        return windows.name(value, metric.event_window.zone)
+    return f"{value}"
 
 
 def history(versions: Sequence[PublishedVersion], start: datetime) -> list[PublishedVersion]:

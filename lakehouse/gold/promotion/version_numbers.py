@@ -83,7 +83,7 @@ def _with_adjustments(rows_of_version: pa.Table, every: pa.Table, series: Series
 
 def _added(closed: pa.Table, schema: pa.Schema, series: Series) -> pa.Table:
     """A closed number with its adjustments, without the rows of the grain that the adjustments bring to zero."""
-    grain = series.metric.grain
+    grain = series.grain
     counted = closed.set_column(closed.column_names.index("is_latest"), "is_latest", pa.array([True] * len(closed)))
     rows = [dict(zip(series.content, [*key, *values])) for key, values in adjustments.booked(series, counted).items()]
     left = pa.Table.from_pylist([row for row in rows if row["row_count"]] or rows[:1], schema=schema)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import row_writer, table_io
-from lakehouse.gold.numbers import history
+from lakehouse.gold.numbers import history, window_history
 from lakehouse.gold.numbers.comparison import Sides, added
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, parse_version_name
 from lakehouse.ledger import publications
@@ -137,7 +137,7 @@ def of_publication(settings: Settings, series: Series, publication: Publication)
         published_at=publication.recorded_at,
         reason=next(reason for reason in (*REASONS_BY_PRECEDENCE, *RevisionReason) if reason.value in reasons),
         reasons=reasons,
-        grain=series.metric.grain,
+        grain=series.grain,
         measures=[measure.name for measure in series.metric.measures if measure.name in measures],
         period_count=reasons.total(),
         totals={name: sides.as_json() for name, sides in totals.items()},
@@ -241,17 +241,20 @@ def _changed_rows(
     series: Series, before: PublishedVersion, after: PublishedVersion
 ) -> list[tuple[dict[str, str | None], dict[str, Sides]]]:
     """The rows of the grain that differ, those first in which the first measures differ most; none without a grain."""
-    grain = series.metric.grain
+    grain = series.grain
     if not grain:
         return []
-    old, new = ({tuple(row[name] for name in grain): row for row in side.rows} for side in (before, after))
+    old, new = ({tuple(row[name] for name in grain): row for row in version.rows} for version in (before, after))
     measures = [measure.name for measure in series.metric.measures if measure.is_number]
     rows = []
     for key in {**new, **old}:
         sides = {name: Sides(old.get(key, {}).get(name), new.get(key, {}).get(name)) for name in measures}
-        if any(one.changed for one in sides.values()):
-            values = {name: None if value is None else f"{value}" for name, value in zip(grain, key)}
-            rows.append((tuple(-one.size for one in sides.values()), f"{key}", values, sides))
+        if any(side.changed for side in sides.values()):
+            texts = (
+                None if value is None else window_history.text(name, value, series.metric) for name, value in zip(grain, key)
+            )
+            values = dict(zip(grain, texts))
+            rows.append((tuple(-side.size for side in sides.values()), f"{key}", values, sides))
     return [(values, sides) for *_, values, sides in sorted(rows, key=lambda row: row[:2])]
 
 

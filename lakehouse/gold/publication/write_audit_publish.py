@@ -197,7 +197,7 @@ def judge(
         metric=series.name,
         period=start,
         revision=revision,
-        grain=series.metric.grain,
+        grain=series.grain,
         rows=rows,
         read_back=read_back,
         published=before.latest.get(start),

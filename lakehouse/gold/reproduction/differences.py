@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.series import Series
 
 #: Doubles within this tolerance are equal: the last digits of a sum depend on the order of the rows.
 _AS_GOOD_AS_EQUAL = 1e-12
@@ -45,13 +45,13 @@ class Compared:
     summed: bool = False
 
 
-def comparable(metric: MetricContract, hidden: Collection[str], *, summed: bool = False) -> Compared:
+def comparable(series: Series, hidden: Collection[str], *, summed: bool = False) -> Compared:
     """What can be compared of a metric's rows if some fields of Silver were redacted since.
 
     A measure that may read such a field cannot be compared; if a column of the grain is redacted, only sums are compared.
     """
-    grain = [name for name in metric.grain if name not in hidden]
-    summed = summed or len(grain) < len(metric.grain)
+    metric, grain = series.metric, [name for name in series.grain if name not in hidden]
+    summed = summed or len(grain) < len(series.grain)
     fit = [one.name for one in metric.measures if not one.columns_read(hidden) and (one.additive or not summed)]
     counts = set(hidden).isdisjoint(metric.deduplicate_by)  # else other rows may count
     return Compared(grain, [*fit, "row_count"] if counts else [], summed)

@@ -88,7 +88,7 @@ def reproduce(
     made = recompute.computed(settings, read, series_then, start, row, session)
     stored = _stored(series_then, published, revision, adjustment)
     fields = set().union(*made.hidden.values()) if made.hidden else set()
-    how = differences.comparable(then.metric, fields, summed=adjustment is not None)
+    how = differences.comparable(series_then, fields, summed=adjustment is not None)
     cells, close = differences.between(stored, made.rows, how)
     if not fields:
         digests = [("content", digest(made.rows))] if not (cells or close) else []

@@ -27,8 +27,9 @@ from lakehouse.gold.publication import restatement_reports, reverted_periods, wr
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.publication.refused_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, SeriesSnapshot, again_on_conflict
-from lakehouse.gold.restatement import closing, incremental, metric_query
+from lakehouse.gold.restatement import closing, metric_query
 from lakehouse.gold.restatement import lineage as restatement_lineage
+from lakehouse.gold.restatement.from_changes import patched_days, touched_windows
 from lakehouse.gold.restatement.pending import record_restatement
 from lakehouse.gold.rows_read import tables
 
@@ -91,7 +92,7 @@ def _publish_days(
     versions = tables.versions_read(settings, series.metric)
     made_from = restatement_lineage.of_metric(settings, series.metric, read)
     trigger = _trigger(settings, series.metric, read, follows) if follows else None
-    numbers = _numbers(settings, series.metric, session, days, before)
+    numbers = _numbers(settings, series.metric, session, days, before, follows)
     limits = closing.limits(settings, contract, series, [series.period(day) for day in days])
     drafts, refused_days = _drafts(settings, before, numbers, made_from, run, follows, trigger, limits)
     # The numbers of refused days are those of before.
@@ -161,13 +162,21 @@ def _version_read(of_table: SilverInputs) -> dict[str, Any]:
 
 
 def _numbers(
-    settings: Settings, metric: MetricContract, session: Callable[[], SparkSession], days: Sequence[date], before: SeriesSnapshot
+    settings: Settings,
+    metric: MetricContract,
+    session: Callable[[], SparkSession],
+    days: Sequence[date],
+    before: SeriesSnapshot,
+    follows: PendingRestatement | None,
 ) -> dict[date, pa.Table]:
     """The number of each day that Silver has rows for; for a published day without rows the number of an empty day."""
     if not days:
         return {}
-    numbers = incremental.numbers(session(), settings, before, days)
+    numbers = patched_days.numbers(session(), settings, before, days)
     rest = [day for day in days if day not in numbers]
+    numbers |= touched_windows.numbers(session(), settings, before, rest, follows)
+    rest = [day for day in rest if day not in numbers]
+    numbers = {day: rows for day, rows in numbers.items() if len(rows)}
     numbers |= metric_query.numbers(session(), settings, metric, rest) if rest else {}
     emptied = set(before.published_states) - set(numbers)
     if emptied:

@@ -183,10 +183,10 @@ def trigger(settings: Settings, contract: SourceContract, first: int, last: int)
 def count_silver_rows(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, int]:
     """How many Silver rows the number of each day covers, taken from the logs; of several sources, without duplicates.
 
-    None are counted for windows that overlap: how many of them a row lies in, the logs do not tell.
+    None are counted for windows that go on over midnight: in how many of a day's a row lies, the logs do not tell.
     """
     held = [table for _, table in tables.tables_read(settings, metric) if table is not None]
-    if not held or not days or metric.windows_overlap:
+    if not held or not days or metric.days_behind:
         return {}
     counts: Counter[date] = Counter()
     for table in held:

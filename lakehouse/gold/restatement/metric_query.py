@@ -19,7 +19,7 @@ from lakehouse.spark.session import sized_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from datetime import date
+    from datetime import date, datetime
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -28,14 +28,23 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-def compute(rows: DataFrame, metric: MetricContract, days: Collection[date], grain: list[str] | None = None) -> DataFrame:
+def compute(
+    rows: DataFrame,
+    metric: MetricContract,
+    days: Collection[date],
+    grain: list[str] | None = None,
+    starts: Collection[datetime | None] | None = None,
+) -> DataFrame:
     """The metric on ``days``: columns event_date, the grain, the measures, and row_count (the number of silver rows).
 
     :param rows: silver rows, at least of the days that the window covers, with the attributes that the metric's joins bring.
     :param grain: another grain than the contract's.
+    :param starts: only the windows with these first moments; None among them is that of rows without an event time.
     """
     if metric.event_window:
         rows = windows.assigned(rows, metric.event_window)
+    if starts is not None:
+        rows = rows.where(windows.is_among(starts))
     if metric.trailing_days > 1:
         covered = F.explode(F.sequence("event_date", F.date_add("event_date", metric.trailing_days - 1)))
         rows = rows.withColumn("_day", covered).drop("event_date").withColumnRenamed("_day", "event_date")
@@ -69,7 +78,8 @@ def by_day(found: pa.Table, metric: MetricContract) -> dict[date, pa.Table]:
 
 
 def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Period]) -> dict[date, pa.Table]:
-    """The numbers of whole periods by first day; ``rows`` are all Silver rows of them."""
+    """The numbers of whole periods, not divided into windows, by first day; ``rows`` are all Silver rows of them."""
+    metric = metric.whole
     cases = [f"WHEN event_date BETWEEN DATE'{one.start}' AND DATE'{one.last}' THEN DATE'{one.start}'" for one in periods]
     starts = rows.withColumn("event_date", F.expr(f"CASE {' '.join(cases)} END"))
     with stages.watched(rows.sparkSession, f"{metric.name} on {len(periods):,} periods"):

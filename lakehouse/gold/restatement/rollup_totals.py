@@ -82,18 +82,17 @@ def add_up(rollup: Series, days: pa.Table, booked: pa.Table | None) -> pa.Table:
 
     NULL counts as nothing, as in SQL.
     """
-    metric = rollup.metric
-    names = [*metric.additive, "row_count"]
-    columns = [*metric.grain, *names]
+    names = [*rollup.metric.additive, "row_count"]
+    columns = [*rollup.grain, *names]
     filled = days.filter(pc.greater(days["row_count"], 0))  # the others are rows of empty days
     parts = [(filled if len(filled) else days.slice(0, 1)).select(columns)]
     if booked is not None and len(booked):
         parts.append(booked.select(columns))
     rows = pa.concat_tables(parts)
-    sums = rows.group_by(metric.grain).aggregate([(name, "sum") for name in names])
-    sums = sums.sort_by([(name, "ascending") for name in metric.grain]) if metric.grain else sums
+    sums = rows.group_by(rollup.grain).aggregate([(name, "sum") for name in names])
+    sums = sums.sort_by([(name, "ascending") for name in rollup.grain]) if rollup.grain else sums
     types = {item.name: item.type for item in days.schema}
-    found = {name: sums[name] for name in metric.grain}
+    found = {name: sums[name] for name in rollup.grain}
     for name in rollup.numbers:
         found[name] = sums[f"{name}_sum"].cast(types[name]) if name in names else pa.nulls(len(sums), types[name])
     return pa.table(found)
@@ -146,7 +145,7 @@ def _as_published(
 
 def joined(series: Series, added: pa.Table, found: pa.Table) -> pa.Table:
     """Sums by grain, with the measures that are not additive taken from computed numbers."""
-    grain = series.metric.grain
+    grain = series.grain
     others = [measure.name for measure in series.metric.measures if not measure.additive]
     computed = {tuple(row[name] for name in grain): row for row in found.to_pylist()}
     rows = [

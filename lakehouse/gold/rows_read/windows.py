@@ -1,4 +1,4 @@
-"""The windows of event time that rows lie in, as Spark expressions.
+"""The windows of event time that rows lie in, as Spark expressions; ``sessions`` has those that follow a key's rows.
 
 A DataFrame in, a DataFrame out with a row for each window that a row lies in. A day is ``[midnight, next midnight)`` in the
 zone of the window, so that hours of a day with a clock change are 23 or 25. What windows there are is defined in
@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.contracts.windows.event_window import WINDOW_START
+from lakehouse.contracts.windows.session_window import SessionWindow
+from lakehouse.gold.rows_read import sessions
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from collections.abc import Collection
+    from datetime import datetime, timedelta
     from zoneinfo import ZoneInfo
 
     from pyspark.sql import Column, DataFrame
@@ -24,14 +27,16 @@ if TYPE_CHECKING:
 _WINDOWS = "_windows"
 
 
-def assigned(rows: DataFrame, window: EventWindow) -> DataFrame:
+def assigned(rows: DataFrame, window: EventWindow | SessionWindow) -> DataFrame:
     """Rows with the first moment of their window in ``window_start``, and in ``event_date`` the day on which it begins.
 
     A row without an event time lies in no window: it stays, once, with NULL.
 
-    :param rows: with ``event_date`` and ``event_ts``.
+    :param rows: with ``event_date``, ``event_ts`` and the key of sessions.
     """
-    if not window.is_sliding:
+    if isinstance(window, SessionWindow):
+        return sessions.assigned(rows, window)
+    if not window.overlaps:
         start = _midnight("event_date", window.zone)
         passed = F.unix_micros("event_ts") - start
         return rows.withColumn(WINDOW_START, F.timestamp_micros(start + passed - passed % _micros(window.step)))
@@ -46,7 +51,7 @@ def assigned(rows: DataFrame, window: EventWindow) -> DataFrame:
 def ends(window: EventWindow) -> Column:
     """The moment at which a window has ended, of rows with ``event_date`` and ``window_start`` as :func:`assigned` gives them."""
     start = F.unix_micros(WINDOW_START)
-    if window.is_sliding:
+    if window.overlaps:
         return F.timestamp_micros(start + _micros(window.size))
     return F.timestamp_micros(F.least(start + _micros(window.step), _midnight(F.date_add("event_date", 1), window.zone)))
 
@@ -54,6 +59,13 @@ def ends(window: EventWindow) -> Column:
 def next_midnight(zone: ZoneInfo) -> Column:
     """The moment at which the event day of a row has ended."""
     return F.timestamp_micros(_midnight(F.date_add("event_date", 1), zone))
+
+
+def is_among(starts: Collection[datetime | None]) -> Column:
+    """Whether the window of a row begins at one of some moments."""
+    known = [f"TIMESTAMP'{start:%Y-%m-%d %H:%M:%S}+00:00'" for start in starts if start is not None]
+    among = [f"{WINDOW_START} IN ({', '.join(known)})"] if known else []
+    return F.expr(" OR ".join([*among, *([f"{WINDOW_START} IS NULL"] if None in starts else [])]) or "false")
 
 
 def _covering(day: Column, window: EventWindow, until: Column | None = None) -> Column:

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse.contracts.windows.event_window import EventWindow
 from lakehouse.delta.columns import silver_columns
 from lakehouse.gold.rows_read import windows
 
@@ -48,4 +49,5 @@ def in_windows(rows: DataFrame, metric: MetricContract) -> DataFrame:
 
 def window_end(metric: MetricContract, contract: SourceContract) -> Column:
     """When the window of a row of :func:`in_windows` has ended; of a metric without windows, when its event day has."""
-    return windows.ends(metric.event_window) if metric.event_window else windows.next_midnight(ZoneInfo(contract.clocks.timezone))
+    window = metric.window
+    return windows.ends(window) if isinstance(window, EventWindow) else windows.next_midnight(ZoneInfo(contract.clocks.timezone))

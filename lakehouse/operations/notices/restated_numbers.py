@@ -125,7 +125,7 @@ def _notice(series: Series, entry: Publication, restated: Sequence[RestatedPerio
         published_at=entry.recorded_at,
         restated=restated,
         # A window counts a row on each of its days.
-        changed_rows=sum(counts) if counts and series.metric.counts_each_row_once else None,
+        changed_rows=sum(counts) if counts and series.metric.counts_rows_of_its_day else None,
         additive=frozenset(series.metric.additive),
     )
 

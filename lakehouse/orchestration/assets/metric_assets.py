@@ -116,9 +116,9 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
 
 def _of_silver(metric: MetricContract) -> list[dg.AssetDep]:
     """The days of silver that a metric's days are computed from, of each source."""
-    if metric.counts_each_row_once and not metric.sources:
+    if metric.counts_rows_of_its_day and not metric.sources:
         return [dg.AssetDep(["silver", metric.source], partition_mapping=dg.IdentityPartitionMapping())]
-    begin, end = 1 - metric.trailing_days, int(metric.windows_overlap)
+    begin, end = -metric.days_before, metric.days_behind
     # One of several sources may begin later than the others.
     mapping = dg.TimeWindowPartitionMapping(start_offset=begin, end_offset=end, allow_nonexistent_upstream_partitions=True)
     return [dg.AssetDep(["silver", entry.source], partition_mapping=mapping) for entry in metric.read]

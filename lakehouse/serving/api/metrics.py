@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -10,6 +10,9 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.windows.event_window import WINDOW_START
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers import window_history
 from lakehouse.gold.numbers.version_selector import VersionSelector, choose
 from lakehouse.serving.api import models
 from lakehouse.serving.http import parameters, responses
@@ -31,7 +34,7 @@ _HISTORY, _FEW_ROWS = 100, 100
 class NumberParameters(Parameters):
     """The number to return, and how much of it."""
 
-    window: parameters.Window
+    window: parameters.PeriodOrWindow
     version: parameters.Version = "latest"
     include_history: Flag = False
     row_offset: Annotated[int, Field(ge=0, le=10_000_000, description="The number of rows of the grain to skip.")] = 0
@@ -40,7 +43,7 @@ class NumberParameters(Parameters):
 class HistoryParameters(Parameters):
     """The number whose history is returned."""
 
-    window: parameters.Window
+    window: parameters.PeriodOrWindow
     limit: Limit = 100
     offset: Offset = 0
 
@@ -72,7 +75,7 @@ def routes(cache: PublishedCache) -> APIRouter:
         name; a request with `If-None-Match` gets 304 for an unchanged number.
         """
         metric = cache.metric(name)
-        period = parameters.period_of(metric, wanted.window)
+        period, start = parameters.period_or_window(metric, wanted.window)
         published = await cache.published(metric, period.kind)
         period_versions = published.versions_of(period)
         version = parameters.version_of(wanted.version)
@@ -80,19 +83,20 @@ def routes(cache: PublishedCache) -> APIRouter:
 
         def with_content() -> tuple[PublishedVersion, dict[str, Any]]:
             content = period_versions.version(published.series, summary)
-            return content, window(published, period) | responses.version(content, wanted.row_offset)
+            content = content if start is None else window_history.narrowed(content, start)
+            return content, window(published, period, start) | responses.version(content, wanted.row_offset)
 
         content, body = with_content() if summary.rows <= _FEW_ROWS else await run_in_threadpool(with_content)
-        more = wanted.row_offset + responses.MOST_ROWS
+        more, rows = wanted.row_offset + responses.MOST_ROWS, summary.rows if start is None else len(content.rows)
         stale = await cache.is_stale(published, content, period)
         body["completeness"] = responses.completeness(await cache.completeness(published.series, period, content, stale=stale))
         body["waiting_for"] = await cache.waiting_for(published.series, period, content)
         body |= {"adjustments": _adjustments(period_versions, summary, version), "note": note, "history": None}
-        body["next_row_offset"] = more if more < summary.rows else None
+        body["next_row_offset"] = more if more < rows else None
         if wanted.include_history:
             fit = responses.fitting(summary.rows for summary in period_versions.summaries[: -_HISTORY - 1 : -1])
             last = len(period_versions.summaries)
-            body["history"] = await run_in_threadpool(_history, published, period_versions, last - fit, last)
+            body["history"] = await run_in_threadpool(_history, published, period_versions, last - fit, last, start)
         arrivals = await cache.arrivals(metric.source)
         staleness: dict[str, Any] = {"behind": stale, "newest_arrival": arrivals.newest if arrivals else None}
         seconds = max(int((cache.settings.clock() - content.published_at).total_seconds()), 0)
@@ -101,18 +105,21 @@ def routes(cache: PublishedCache) -> APIRouter:
 
     @router.get("/{name}/history", response_model=models.HistoryModel, summary="The history of a number")
     async def history(request: Request, name: MetricName, wanted: Annotated[HistoryParameters, Query()]) -> Response:
-        """Every revision and adjustment, oldest first: what it changed, by how much, and why."""
+        """Every revision and adjustment, oldest first: what it changed, by how much, and why.
+
+        Of a window of a day, those of the day's versions that changed the window; `limit` and `offset` count the day's versions.
+        """
         metric = cache.metric(name)
-        period = parameters.period_of(metric, wanted.window)
+        period, start = parameters.period_or_window(metric, wanted.window)
         published = await cache.published(metric, period.kind)
         period_versions, first = published.versions_of(period), wanted.offset
         more = first + responses.fitting(summary.rows for summary in period_versions.summaries[first : first + wanted.limit])
-        page = await run_in_threadpool(_history, published, period_versions, first, more) if more > first else []
+        page = await run_in_threadpool(_history, published, period_versions, first, more, start) if more > first else []
         following = {
             "total": len(period_versions.summaries),
             "next_offset": more if more < len(period_versions.summaries) else None,
         }
-        return responses.respond(request, window(published, period) | {"versions": page} | following)
+        return responses.respond(request, window(published, period, start) | {"versions": page} | following)
 
     @router.get("/{name}/series", response_model=models.PointsModel, summary="The numbers of consecutive periods")
     async def series(request: Request, name: MetricName, wanted: Annotated[SeriesParameters, Query()]) -> Response:
@@ -131,11 +138,15 @@ def routes(cache: PublishedCache) -> APIRouter:
     return router
 
 
-def window(published: PublishedSeries, period: Period) -> dict[str, Any]:
-    """The metric, the series and the period of a number."""
+def window(published: PublishedSeries, period: Period, start: datetime | None = None) -> dict[str, Any]:
+    """The metric, the series and the period of a number.
+
+    :param start: the first moment of a window of a day; the number is that of the window alone.
+    """
     series = published.series
+    name = period.name if start is None else window_history.text(WINDOW_START, start, series.metric)
     days = {"first_day": period.start, "last_day": period.last}
-    return {"metric": series.metric.metric, "series": series.name, "window": period.name, **days}
+    return {"metric": series.metric.metric, "series": series.name, "window": name, **days}
 
 
 def _adjustments(period_versions: PeriodVersions, summary: VersionSummary, version: VersionSelector) -> list[str]:
@@ -148,8 +159,19 @@ def _adjustments(period_versions: PeriodVersions, summary: VersionSummary, versi
     ]
 
 
-def _history(published: PublishedSeries, period_versions: PeriodVersions, first: int, end: int) -> list[dict[str, Any]]:
-    versions = period_versions.moved(published.series, first, end)
+def _history(
+    published: PublishedSeries, period_versions: PeriodVersions, first: int, end: int, start: datetime | None = None
+) -> list[dict[str, Any]]:
+    """The versions from one place up to another, with what each changed.
+
+    :param start: the first moment of a window; then those among them that changed the window.
+    """
+    versions = period_versions.moved(published.series, first if start is None else 0, end)
+    if start is not None:
+        places = {version.label: place for place, (version, _) in enumerate(versions)}
+        of_window = window_history.history([version for version, _ in versions], start)
+        changes = zip(of_window, numbers_history.moved(published.series, of_window))
+        versions = [(version, sides) for version, sides in changes if places[version.label] >= first]
     return [responses.version(version) | {"moved": responses.moves(sides)} for version, sides in versions]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from lakehouse.calendar import periods
+from lakehouse.calendar import periods, windows
 from lakehouse.gold.numbers import version_selector
 from lakehouse.gold.numbers.version_selector import MissingVersionError, UnknownVersionError, VersionSelector
 from lakehouse.serving.http.problems import Problem
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 NAME = "^[a-z][a-z0-9_]{0,99}$"
 WINDOW = "^([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{4}-W[0-9]{2}|[0-9]{4}-[0-9]{2}|(FY)?[0-9]{4}-Q[1-4]|FY[0-9]{4})$"
+#: A period, or a window that starts at a local time of a day.
+_WINDOW_OF_DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}(:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?)?([+ -][0-9]{2}:[0-9]{2})?"
+PERIOD_OR_WINDOW = f"{WINDOW[:-2]}|{_WINDOW_OF_DAY})$"
 _TIME = r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+ -][0-9]{2}:[0-9]{2})?)?"
 _NAMED = r"[a-z][a-z0-9_]{0,99}_v(FY)?[0-9]{4}[-0-9QW]{0,6}[.]r[0-9]{1,9}([.]a[0-9]{1,9})?"
 #: A day, or a time with or without a time zone.
@@ -70,6 +73,15 @@ Window = Annotated[
     str,
     Field(description="2024-01-15, 2024-W03, 2024-01, 2024-Q1, FY2024-Q1 or FY2024.", pattern=WINDOW, examples=["2024-11-07"]),
 ]
+PeriodOrWindow = Annotated[
+    str,
+    Field(
+        description="A period, as 2024-01-15, 2024-W03, 2024-01, 2024-Q1, FY2024-Q1 or FY2024; or a window of a metric that has "
+        "some, by the local time at which it starts, as 2024-01-15T14.",
+        pattern=PERIOD_OR_WINDOW,
+        examples=["2024-11-07"],
+    ),
+]
 Version = Annotated[
     str,
     Field(
@@ -104,6 +116,20 @@ def period_of(metric: MetricContract, text: str) -> Period:
         return metric.publication.calendar.parse(text)
     except periods.UnknownPeriodError as problem:
         raise Problem(404, "unknown-window", f"{problem}") from None
+
+
+def period_or_window(metric: MetricContract, text: str) -> tuple[Period, datetime | None]:
+    """The period that a name refers to; of the name of a window its day, and the first moment of the window.
+
+    :raises Problem: when there is no such period or window.
+    """
+    if metric.event_window is None or not windows.is_name(with_plus(text)):
+        return period_of(metric, text), None
+    try:
+        day, start = metric.event_window.start_of(with_plus(text))
+    except windows.UnknownWindowError as problem:
+        raise Problem(404, "unknown-window", f"{problem}") from None
+    return metric.publication.calendar.parse(f"{day}"), start
 
 
 def version_of(text: str) -> VersionSelector:

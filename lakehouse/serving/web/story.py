@@ -107,7 +107,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
         about: dict[str, Any] = {
             "step": step,
             "publication": publication,
-            "grain": published.series.metric.grain,
+            "grain": published.series.grain,
             "measures": published.series.numbers,
             "most": _ROWS,
             "rows": [window_history.named(row, published.series.metric) for row in step.version.rows[:_ROWS]],

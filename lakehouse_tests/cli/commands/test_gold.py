@@ -10,7 +10,8 @@ import yaml
 from typer.testing import CliRunner
 
 from lakehouse.cli import app
-from lakehouse_tests.support.windowed_lake import Event, WindowedLake
+from lakehouse_tests.support.united_lake import metric
+from lakehouse_tests.support.windowed_lake import SESSIONS, SLIDING, TUMBLING, Event, WindowedLake
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.spark
 def test_a_window_has_a_name_and_a_history_of_its_own(settings, spark, tmp_path: Path, monkeypatch) -> None:
-    lake = WindowedLake(settings, spark)
+    lake = WindowedLake(settings, spark, [metric(definition) for definition in (TUMBLING, SLIDING, SESSIONS)])
     # The hour between 02:00 and 03:00 comes twice on 2024-10-27; minutes count from 2024-10-25.
     twice = 2 * 24 * 60 + 2 * 60
     lake.send(Event("a", twice + 10), Event("b", twice + 70, 2), Event("c", twice + 600, 5))
@@ -60,6 +61,14 @@ def test_a_window_has_a_name_and_a_history_of_its_own(settings, spark, tmp_path:
     assert revisions("hourly", second) == [1, 2]
     assert revisions("hourly", "2024-10-27T11") == [1, 3]
     assert revisions("sliding", "2024-10-27T01") == [1]
+
+    session = "2024-10-27T02:10+02:00"
+    assert (
+        f"  window_start {session}  user u  sessions 1  total 13  minutes 70  row_count 3\n"
+        in run("show", "sessions", session).output
+    )
+    assert revisions("sessions", session) == [1, 2]
+    assert "name it with an offset" in " ".join(run("show", "sessions", "2024-10-27T02:10", code=2).output.split())
     assert revisions("sliding", "2024-10-27T01:30") == [1, 2]
     assert "total: 2 -> 12 (+10, +500.00 %)" in run("history", "hourly", second).output
     assert (
@@ -70,9 +79,11 @@ def test_a_window_has_a_name_and_a_history_of_its_own(settings, spark, tmp_path:
         "nothing of hourly has been published for 2024-10-27T20"
         in f"{run('history', 'hourly', '2024-10-27T20', code=1).exception}"
     )
+    whole, window = (json.loads(run("compare", "hourly", name, "r1", "r3", "--json").output) for name in ("2024-10-27", second))
+    assert len(whole["changes"]) > len(window["changes"])
+    assert [change["grain"] for change in window["changes"]] == [{"window_start": second}]
     signed = ("--by", "anna", "--reason", "test")
     for command, *options in (
-        ("compare", "r1", "r2"),
         ("revert", "--to", "r1", *signed),
         ("release", *signed),
         ("close", *signed),

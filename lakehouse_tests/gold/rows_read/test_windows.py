@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.windows.event_window import EventWindow
@@ -20,7 +19,7 @@ from lakehouse.spark import dataframes
 from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.united_lake import metric
-from lakehouse_tests.support.windowed_lake import DAYS, FIRST, SLIDING, TUMBLING, ZONE, Event, WindowedLake, windows_of
+from lakehouse_tests.support.windowed_lake import DAYS, FIRST, SLIDING, TUMBLING, ZONE, Event, WindowedLake, sendings, windows_of
 
 if TYPE_CHECKING:
     from datetime import date
@@ -74,18 +73,6 @@ def test_a_late_event_restates_the_windows_that_cover_it_and_no_other_day(settin
     assert len(changed[1]) == 4
     assert lake.send(late) == [set(), set()], "the same again"
     assert lake.unlike_published() == []
-
-
-@st.composite
-def sendings(draw: st.DrawFn) -> list[list[Event]]:
-    event = st.builds(
-        Event,
-        st.sampled_from("abcde"),
-        st.integers(0, _MINUTES - 1) | st.sampled_from([0, 24 * 60 - 1, 24 * 60, 50 * 60, 50 * 60 + 30, 51 * 60]),
-        st.integers(1, 3),
-        st.sampled_from(["insert", "insert", "insert", "delete"]),
-    )
-    return draw(st.lists(st.lists(event, min_size=1, max_size=4), min_size=2, max_size=4))
 
 
 @derandomized(4)

@@ -12,7 +12,7 @@ from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.partitions import DAYS_TAG
 from lakehouse_tests.support.sensor_ticks import SensorTicks
 from lakehouse_tests.support.united_lake import metric
-from lakehouse_tests.support.windowed_lake import FIRST, SLIDING, Event, WindowedLake, source
+from lakehouse_tests.support.windowed_lake import FIRST, SESSIONS, SLIDING, TUMBLING, Event, WindowedLake, source
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -23,7 +23,8 @@ SILVER = dg.AssetKey(["silver", "orders"])
 def from_the_first_day(settings: Settings, spark: Any) -> WindowedLake:
     """A lake whose first event day is that of the events."""
     clocks = source().clocks.model_copy(update={"start_date": FIRST})
-    return WindowedLake(settings, spark, sources={"orders": source().model_copy(update={"clocks": clocks})})
+    metrics = [metric(definition) for definition in (TUMBLING, SLIDING, SESSIONS)]
+    return WindowedLake(settings, spark, metrics, sources={"orders": source().model_copy(update={"clocks": clocks})})
 
 
 def test_windows_that_overlap_begin_a_day_earlier_and_read_the_next_day(settings: Settings) -> None:
@@ -34,20 +35,24 @@ def test_windows_that_overlap_begin_a_day_earlier_and_read_the_next_day(settings
     catalog = lake.catalog
     assert catalog.first_day(lake.metrics[0]) == FIRST
     assert catalog.first_day(lake.metrics[1]) == FIRST - timedelta(days=1)
+    assert catalog.first_day(lake.metrics[2]) == FIRST - timedelta(days=1)
     catalog.metrics["doubled"] = derived
     assert catalog.first_day(derived) == FIRST - timedelta(days=1)
     graph = build_definitions(settings, lake.catalog).resolve_asset_graph()
     silver = graph.get(SILVER).partitions_def
     reads = {}
-    for name in ("hourly", "sliding"):
+    for name in ("hourly", "sliding", "sessions"):
         key = dg.AssetKey(["gold", name])
         days = graph.get(key).partitions_def
         mapping = graph.get_partition_mapping(key, SILVER)
-        wanted = days.subset_with_partition_keys([f"{FIRST + timedelta(days=1)}"])
+        wanted = days.subset_with_partition_keys([f"{FIRST + timedelta(days=2)}"])
         upstream = mapping.get_upstream_mapped_partitions_result_for_partitions(wanted, days, silver)
         reads[name] = sorted(upstream.partitions_subset.get_partition_keys())
-    assert reads["hourly"] == [f"{FIRST + timedelta(days=1)}"]
-    assert reads["sliding"] == [f"{FIRST + timedelta(days=number)}" for number in (1, 2)]
+    assert reads == {
+        "hourly": [f"{FIRST + timedelta(days=2)}"],
+        "sliding": [f"{FIRST + timedelta(days=number)}" for number in (2, 3)],
+        "sessions": [f"{FIRST + timedelta(days=number)}" for number in (0, 1, 2, 3)],
+    }
 
 
 @pytest.mark.spark

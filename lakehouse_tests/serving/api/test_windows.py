@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse_tests.support.api_client import api_client, get_json
-from lakehouse_tests.support.windowed_lake import Event, WindowedLake
+from lakehouse_tests.support.united_lake import metric
+from lakehouse_tests.support.windowed_lake import SESSIONS, Event, WindowedLake
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -25,6 +26,16 @@ def test_a_day_shows_its_windows_and_adds_them_up_only_if_they_do_not_overlap(se
             {"window_start": "2024-10-24T22:00:00Z", "total": 1, "row_count": 1},
             {"window_start": "2024-10-24T23:00:00Z", "total": 12, "row_count": 2},
         ]
+        second = get_json(client, "/metrics/hourly", window="2024-10-25T01", include_history="true")
+        assert second["window"] == "2024-10-25T01"
+        assert second["result"] == hourly["result"][1:]
+        assert [version["revision"] for version in second["history"]] == [1, 2]
+        first = get_json(client, "/metrics/hourly/history", window="2024-10-25T00")["versions"]
+        assert [(version["revision"], version["result"][0]["total"]) for version in first] == [(1, 1)]
+        [late] = get_json(client, "/metrics/hourly/history", window="2024-10-25T01:00", offset=1)["versions"]
+        assert {name: (sides["before"], sides["after"]) for name, sides in late["moved"].items()} == {"total": (2, 12)}
+        assert client.get("/metrics/hourly", params={"window": "2024-10-25T01:30"}).status_code == 404
+        assert client.get("/metrics/hourly/compare", params={"window": "2024-10-25T01"}).status_code == 422
         page = client.get("/page/metrics/hourly/2024-10-25/r2").text
         assert '<th scope="row">2024-10-25T01</th><td class="num">12</td>' in page
         story = client.get("/page/metrics/hourly/2024-10-25").text
@@ -36,3 +47,17 @@ def test_a_day_shows_its_windows_and_adds_them_up_only_if_they_do_not_overlap(se
         assert len(last["result"]) > 1
         assert last["moved"] == {}, "an event is in four windows, and would be added four times"
         assert client.get("/page/metrics/sliding/2024-10-25").status_code == 200
+
+
+def test_a_day_shows_its_sessions_by_their_first_moments(settings: Settings, spark: Any) -> None:
+    lake = WindowedLake(settings, spark, [metric(SESSIONS)])
+    lake.send(Event("a", 30), Event("b", 90, 2), Event("c", 1000), Event("other", 30, user="v"))
+    lake.send(Event("late", 95, 10))
+    with api_client(settings, lake.catalog) as client:
+        found = get_json(client, "/metrics/sessions", window="2024-10-25")["result"]
+        assert found[0] == {
+            "window_start": "2024-10-24T22:30:00Z", "user": "u", "sessions": 1, "total": 13, "minutes": 65, "row_count": 3
+        }  # fmt: skip
+        story = client.get("/page/metrics/sessions/2024-10-25").text
+        assert "Sessions of user with pauses of at most 6 h, by the local time at which they start" in story
+        assert "2024-10-25T16:40" in story

@@ -13,7 +13,8 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
-from lakehouse.gold.restatement import incremental, metric_query
+from lakehouse.gold.restatement import metric_query
+from lakehouse.gold.restatement.from_changes import patched_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse_tests.support.lake import Lake, contract, csv_file
 from lakehouse_tests.support.lake_settings import lake_settings
@@ -68,7 +69,7 @@ def test_both_ways_give_the_same_number(spark, tmp_path_factory, files, grain: b
         if not days:
             continue
         before = write_audit_publish.read(lake.settings, series, days)
-        patched = incremental.numbers(spark, lake.settings, before, days)
+        patched = patched_days.numbers(spark, lake.settings, before, days)
         recomputed = metric_query.numbers(spark, lake.settings, series.metric, days)
         nothing = metric_query.nothing(spark, lake.settings, series.metric)
         assert {day: rows.to_pylist() for day, rows in patched.items()} == {
@@ -99,10 +100,10 @@ def test_changes_that_are_inexact_or_large_are_recomputed(settings, spark, chang
         deliver(lake, number, records)
         pending = find_pending(settings, series)
         before = write_audit_publish.read(settings, series, sorted(pending.starts))
-        assert incremental.numbers(spark, settings, before, sorted(pending.starts)) == {}
+        assert patched_days.numbers(spark, settings, before, sorted(pending.starts)) == {}
         restatement_days.restate(settings, lake.contract, series, lambda: spark, sorted(pending.starts), Run("run"), pending)
 
 
 def test_days_of_several_sources_are_computed_from_all_rows() -> None:
-    assert incremental.may_be_patched(metric())
-    assert not incremental.may_be_patched(metric(sources=[{"source": "events"}, {"source": "others"}]))
+    assert patched_days.may_be_patched(metric())
+    assert not patched_days.may_be_patched(metric(sources=[{"source": "events"}, {"source": "others"}]))

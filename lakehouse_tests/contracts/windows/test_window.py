@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lakehouse.contracts.loader import ContractError, completed, load_catalog
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.series import days_reached, source_days
 from lakehouse.contracts.several_sources import fit as several_sources
 from lakehouse_tests.support import united_lake
 from lakehouse_tests.support.lake import contract
@@ -29,19 +30,31 @@ def test_the_start_of_the_window_is_the_first_column_of_the_grain_and_stays_so()
     assert hourly.grain == ["window_start", "shop"]
     assert MetricContract.model_validate(hourly.model_dump(mode="json")) == hourly
     assert hourly.event_window is not None
-    assert (hourly.event_window.step, hourly.event_window.is_sliding) == (timedelta(hours=1), False)
+    assert (hourly.event_window.columns, hourly.event_window.overlaps) == (["window_start"], False)
     assert hourly.columns_read(["shop", "event_ts", "event_date", "sku"]) == ["shop", "event_ts", "event_date"]
 
 
 def test_a_window_that_steps_by_its_size_is_the_same_as_one_without_a_step() -> None:
-    assert metric({"size": "PT15M", "every": "PT15M"}).counts_each_row_once
-    assert not metric({"size": "PT1H", "every": "PT15M"}).counts_each_row_once
-    assert not metric(2).counts_each_row_once
+    assert metric({"size": "PT15M", "every": "PT15M"}).counts_rows_of_its_day
+    assert not metric({"size": "PT1H", "every": "PT15M"}).counts_rows_of_its_day
+    assert not metric(2).counts_rows_of_its_day
 
 
 def test_windows_in_words() -> None:
     assert f"{metric({'size': 'PT1H'}).event_window}" == "windows of 1 h"
     assert f"{metric({'size': 'PT1H', 'every': 'PT15M'}).event_window}" == "windows of 1 h, one every 15 min"
+
+
+def test_a_session_is_identified_by_its_first_moment_and_its_key() -> None:
+    sessions = metric({"gap": "PT30M", "key": "sku"}, grain=["sku", "shop"])
+    assert sessions.grain == ["window_start", "sku", "shop"]
+    assert MetricContract.model_validate(sessions.model_dump(mode="json")) == sessions
+    assert f"{sessions.event_window}" == "sessions of sku with pauses of at most 30 min"
+    assert metric({"gap": "PT30M", "key": ["shop", "sku"]}).grain == ["window_start", "shop", "sku"]
+    assert sessions.additive == ["orders"], "a row lies in one session"
+    days = [date(2024, 1, 10)]
+    assert [f"{day:%d}" for day in source_days(sessions, days)] == ["08", "09", "10", "11"]
+    assert sorted(f"{day:%d}" for day in days_reached(sessions, days)) == ["09", "10", "11", "12"]
 
 
 def test_its_zone_is_that_of_the_sources_event_days() -> None:
@@ -72,7 +85,20 @@ def test_its_zone_is_that_of_the_sources_event_days() -> None:
             "{size: PT1H, timezone: Asia/Tokyo}",
             "window.timezone: the event days of sales are those of UTC; leave the key out",
         ),
-        ("{size: PT1H}\npublication: {rollups: [week]}", "publication.rollups: a metric with a window has none"),
+        ("{gap: PT30M}", "window.key: is missing"),
+        ("{key: shop}", "window.gap: is missing"),
+        ("{gap: P1D, key: shop}", "window.gap: Input should be less than or equal to 23 hours"),
+        ("{gap: PT30M, key: user}", "window.key: user is neither a field of sales nor brought by a join; it has "),
+        ("{gap: PT30M, key: []}", "window.key: List should have at least 1 item"),
+        ("2\npublication: {rollups: [week]}", "publication.rollups: numbers that count rows several times have none"),
+        (
+            "{size: PT1H, every: PT15M}\npublication: {rollups: [week]}",
+            "publication.rollups: numbers that count rows several times have none",
+        ),
+        (
+            "{gap: PT1H, key: sku}\npublication: {rollups: [week]}",
+            "publication.rollups: sessions are added up, and orders is not additive; give the roll-ups to another metric",
+        ),
     ],
 )
 def test_a_mistake_names_line_and_field(tmp_path: Path, window: str, mistake: str) -> None:

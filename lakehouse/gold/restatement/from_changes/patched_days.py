@@ -36,14 +36,14 @@ _Numbers = dict[tuple[Any, ...], list[Any]]
 def may_be_patched(metric: MetricContract) -> bool:
     """Whether the contract allows patches, every measure adds up exactly, and all of a row's values are its own."""
     exact = all(measure.additive and measure.is_exact for measure in metric.measures)
-    of_its_own = metric.counts_each_row_once and not metric.joins and not metric.sources
+    of_its_own = metric.counts_rows_of_its_day and not metric.joins and not metric.sources
     return bool(metric.publication.patch_up_to) and exact and of_its_own
 
 
 def numbers(spark: SparkSession, settings: Settings, before: SeriesSnapshot, days: Collection[date]) -> dict[date, pa.Table]:
     """The numbers of the days that can be patched, equal to those of ``metric_query.numbers``; other days are left out."""
     metric = before.series.metric
-    since = _versions_of(before, days) if may_be_patched(metric) else {}
+    since = versions_of(before, days) if may_be_patched(metric) else {}
     # Published numbers are masked before Silver is (see ``stewardship.mask_published``): until then they do not match.
     masked = set().union(*redactions.touched(settings, metric.source).values()) if since else set()
     since = {day: version for day, version in since.items() if day not in masked}
@@ -76,7 +76,7 @@ def numbers(spark: SparkSession, settings: Settings, before: SeriesSnapshot, day
     return patched
 
 
-def _versions_of(before: SeriesSnapshot, days: Collection[date]) -> dict[date, int]:
+def versions_of(before: SeriesSnapshot, days: Collection[date]) -> dict[date, int]:
     """The Silver version of the newest number of each day that was computed under the present contract."""
     if before.existing is None:
         return {}

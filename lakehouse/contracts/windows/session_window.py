@@ -1,0 +1,68 @@
+"""Sessions: the rows of a key that follow each other without a pause longer than a gap.
+
+Belongs here: the gap, the key, and how far a session reaches over days. Which session a row lies in is computed in
+``gold.rows_read.sessions``.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+from pydantic import Field, field_validator
+
+from lakehouse.calendar import windows
+from lakehouse.contracts.base import Name, Strict
+from lakehouse.contracts.windows.event_window import WINDOW_START
+from lakehouse.text import format_duration
+
+#: The shortest day, on which the clock goes forward, has 23 hours: a shorter gap cannot leap over a day.
+_LONGEST_GAP = timedelta(hours=23)
+
+
+class SessionWindow(Strict):
+    """Sessions of a key, each from its first row to the last one before a pause of more than ``gap``.
+
+    A session belongs to the day of its first row. One that has gone on without a pause for the whole next day ends at that
+    day's end: what a day's sessions are therefore depends on the two days before and on the one behind, however long a key
+    goes on.
+    """
+
+    #: The rows of the day behind may lie in a day's sessions; those of two days before decide which of its rows begin one.
+    days_before: ClassVar[int] = 2
+    days_behind: ClassVar[int] = 1
+    #: Each row lies in one session.
+    overlaps: ClassVar[bool] = False
+    gap: timedelta = Field(
+        gt=timedelta(0), le=_LONGEST_GAP, description="The longest pause within a session, such as PT30M; at most 23 hours."
+    )
+    key: list[Name] = Field(min_length=1, description="The column, or the columns, that tell whose session it is.")
+    timezone: str | None = Field(
+        None, description="The zone of the days that sessions belong to: that of the source's event days, set on loading."
+    )
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The zone of the days."""
+        return ZoneInfo(self.timezone or "UTC")
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the grain that identify a session."""
+        return [WINDOW_START, *self.key]
+
+    @field_validator("key", mode="before")
+    @classmethod
+    def _several(cls, key: Any) -> Any:
+        return [key] if isinstance(key, str) else key
+
+    def start_of(self, name: str) -> tuple[date, datetime]:
+        """The day and the first moment of the sessions with a name.
+
+        :raises UnknownWindowError: for a text that names no time.
+        """
+        return windows.parse_moment(name, self.zone)
+
+    def __str__(self) -> str:
+        return f"sessions of {', '.join(self.key)} with pauses of at most {format_duration(self.gap)}"

@@ -1,0 +1,1 @@
+"""Numbers made of the published ones and of what changed since, without reading the rows that nothing concerns."""

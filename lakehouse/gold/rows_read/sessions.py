@@ -1,0 +1,52 @@
+"""The session that each row lies in, as Spark expressions.
+
+A DataFrame in, a DataFrame with the same rows out. What a session is, and how far it reaches over days, is defined in
+``contracts.windows.session_window``.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse.contracts.windows.event_window import WINDOW_START
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from lakehouse.contracts.windows.session_window import SessionWindow
+
+_MICROSECOND = timedelta(microseconds=1)
+_STEPS = ("_pause", "_unbroken", "_day_before", "_is_first")
+
+
+def assigned(rows: DataFrame, sessions: SessionWindow) -> DataFrame:
+    """Rows with the first moment of their session in ``window_start``, and in ``event_date`` the day on which it begins.
+
+    Sessions that begin on a day are right if the rows of the two days before and of the day behind are there. A row without an
+    event time lies in no session: it stays, with NULL.
+
+    :param rows: with ``event_date``, ``event_ts`` and the key of the sessions.
+    """
+    timed = F.col("event_ts").isNotNull()
+    # Rows without a time are a partition of their own, so that they do not stand between others.
+    own = [*sessions.key, timed]
+    in_order, of_day = Window.partitionBy(*own).orderBy("event_ts"), Window.partitionBy(*own, "event_date")
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    elapsed = F.unix_micros("event_ts") - F.unix_micros(F.lag("event_ts").over(in_order))
+    rows = rows.withColumn("_pause", F.coalesce(elapsed > sessions.gap // _MICROSECOND, F.lit(True)))
+    rows = rows.withColumn("_unbroken", ~F.max("_pause").over(of_day))
+    rows = rows.withColumn("_day_before", F.lag("event_date").over(in_order))
+    # A session that came over the midnight before, and did not pause on this day, ends with it.
+    has_lasted = F.lag("_unbroken").over(in_order) & (F.col("_day_before") != F.col("event_date"))
+    rows = rows.withColumn("_is_first", F.col("_pause") | has_lasted)
+    began = [
+        F.last(F.when(F.col("_is_first"), F.col(name)), ignorenulls=True).over(so_far) for name in ("event_ts", "event_date")
+    ]
+    rows = rows.withColumns({"_began": began[0], "_began_on": began[1]})
+    rows = rows.withColumn(WINDOW_START, F.when(timed, F.col("_began")))
+    rows = rows.withColumn("event_date", F.when(timed, F.col("_began_on")).otherwise(F.col("event_date")))
+    return rows.drop(*_STEPS, "_began", "_began_on")
