@@ -150,7 +150,8 @@ def test_the_offsets_of_a_batch_are_read_as_spark_writes_them(settings: Settings
 
 
 def test_the_files_of_one_commit_may_be_read_by_several_batches(settings: Settings, spark: Any) -> None:
-    lake = LiveLake(settings, spark)
+    patient = {"watermark": "P1D", "max_files_per_trigger": 1}  # whatever the order of the files, none is late
+    lake = LiveLake(settings, spark, metrics=[metric(TUMBLING, live=patient)])
     settings.now = datetime(2024, 11, 1, tzinfo=timezone.utc)
     arrivals = [date(2024, 10, 28), date(2024, 10, 29), date(2024, 10, 30)]
     hours = {}
