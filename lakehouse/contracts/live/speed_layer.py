@@ -77,11 +77,11 @@ def problems(metric: MetricContract) -> Iterator[str]:
         "the stream reads one source, and this metric has several; leave the key out": metric.sources,
         "the stream does not join dimensions; leave the key out, or count in another metric without 'joins'": metric.joins,
         f"the stream has no windows of {metric.trailing_days} days; leave the key out, or the window": metric.trailing_days > 1,
-        "a session has no end that the stream could wait for; leave the key out, or count by windows in another metric": (
-            isinstance(metric.event_window, SessionWindow)
+        "the stream has no sessions; leave the key out, or count by windows such as 'window: {size: PT1H}'": isinstance(
+            metric.window, SessionWindow
         ),
     }
-    yield from [f"live: {text}" for text, is_unfit in unfit.items() if is_unfit][:1]
+    yield from (f"live: {text}" for text, is_so in unfit.items() if is_so)
     for measure in metric.measures:
         for pattern, text in _REFUSED.items():
             if re.search(pattern, measure.sql, re.IGNORECASE):

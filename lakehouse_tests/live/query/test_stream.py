@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,14 +150,16 @@ def test_the_offsets_of_a_batch_are_read_as_spark_writes_them(settings: Settings
 
 
 def test_the_files_of_one_commit_may_be_read_by_several_batches(settings: Settings, spark: Any) -> None:
-    lake = LiveLake(settings, spark)
+    patient = {"watermark": "P1D", "max_files_per_trigger": 1}  # whatever the order of the files, none is late
+    lake = LiveLake(settings, spark, metrics=[metric(TUMBLING, live=patient)])
+    settings.now = datetime(2024, 11, 1, tzinfo=timezone.utc)
     arrivals = [date(2024, 10, 28), date(2024, 10, 29), date(2024, 10, 30)]
     hours = {}
     for number, arrival in enumerate(arrivals):
         event = Event(f"{number}", 60 * number)
-        line = f"{event.key},{event.amount},{event.moment.isoformat()},{arrival}T12:00:00Z,insert\n"
+        line = f"{event.key},{event.amount},{event.moment.isoformat()},{arrival}T12:00:00Z,insert,u\n"
         path = Path(str(settings.landing), f"orders.arrival_date={arrival}.csv")
-        path.write_text(f"id,amount,at,arrived_at,op\n{line}")
+        path.write_text(f"id,amount,at,arrived_at,op,user\n{line}")
         hours[content_id(path.read_bytes())] = event.moment
     Ingest(settings, lake.sources["orders"], lake.session, "run").days(arrivals)
     lake.stream()
