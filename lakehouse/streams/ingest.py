@@ -23,14 +23,13 @@ from lakehouse.lateness import keyed_watermark_state
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.row_ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
-from lakehouse.streams import gap_log, message_rows, positions, reading_plan
+from lakehouse.streams import gap_log, message_ranges, message_rows, positions, reading_plan
 from lakehouse.streams.client import OffsetGoneError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import date
 
-    from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
@@ -107,6 +106,7 @@ class StreamIngest:
         self._source, self._run_id, self._reader = contract.dataset, run_id, reader
         self._path = locations.bronze(settings, contract.dataset)
         self._is_settled = False
+        self._logs: set[PartitionLog] = set()
 
     @_looked_at_again
     @spark_commits.recomputed_on_conflict
@@ -125,8 +125,11 @@ class StreamIngest:
         table = spark_commits.table_of(self._settings, self._path, columns, "arrival_date", partition_writer.APPEND_ONLY)
         version, remarks = table.version(), list[str]()
         state = self._reader.state()
-        known = positions.of_bronze(self._settings, self._contract, table, state, remarks)
-        resumed = [] if was_settled else self._resumed(table, known, state)
+        entries = [] if was_settled else ingestions.all_of(self._settings, self._source)
+        self._logs |= message_ranges.ends(entry.source_file for entry in entries).keys()
+        known = positions.of_bronze(self._source, table, state, self._logs, remarks)
+        missing = [] if was_settled else positions.unrecorded(table, known, entries, state.cluster_id)
+        resumed = self._recorded([self._entry(each) for each in missing])
         waiting = [entry.gap for entry in gap_log.open_gaps(self._settings, self._source)]
         plan = reading_plan.plan(state, known, gap_log.accepted(self._settings, self._source), waiting)
         gaps = gap_log.record(self._settings, self._contract, plan.gaps)
@@ -139,6 +142,7 @@ class StreamIngest:
             read = self._reader.fetch(begin, wanted, limits.max_messages, limits.seconds, limits.is_stopped)
             reached = {partition: columns_read.end for partition, columns_read in read.items()}
             taken = self._taken(state, plan, read, version)
+        self._logs |= plan.begin.keys() if taken else set()
         at_end = all(reached[partition] >= offset for partition, offset in end.items())
         self._is_settled = True
         return MicroBatch(taken, resumed, gaps, remarks, at_end)
@@ -161,12 +165,6 @@ class StreamIngest:
         spark_commits.append_rows_alone([rows], self._settings, self._path, f"bronze:{self._source}", version, why, transactions)
         found = positions.described(rows, state.cluster_id)
         return self._recorded([self._entry(each) for each in found])
-
-    def _resumed(self, table: DeltaTable, known: Mapping[PartitionLog, int], state: TopicState) -> list[Ingestion]:
-        """Record the deliveries that Bronze has and the ledger lacks."""
-        entries = ingestions.all_of(self._settings, self._source)
-        missing = positions.unrecorded(table, known, entries, state.cluster_id)
-        return self._recorded([self._entry(each) for each in missing])
 
     def _recorded(self, entries: Sequence[Ingestion]) -> list[Ingestion]:
         """Judge the rows of deliveries that Bronze has, and record them."""

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.delta import table_io
-from lakehouse.ledger import ingestions
 from lakehouse.streams import message_ranges
 from lakehouse.streams.message_ranges import PartitionLog
 
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
     from lakehouse.streams.reading_plan import TopicState
 
 _READ = ["source_file", "ingestion_id", "arrival_date", "raw_payload", "kafka_timestamp"]
@@ -50,14 +47,14 @@ class DeliveryInBronze:
 
 
 def of_bronze(
-    settings: Settings, contract: SourceContract, table: DeltaTable, state: TopicState, remarks: list[str]
+    source: str, table: DeltaTable, state: TopicState, recorded: Collection[PartitionLog], remarks: list[str]
 ) -> dict[PartitionLog, int]:
     """The next offset of each log of which Bronze has messages.
 
     :param table: Bronze, at the version that the next commit follows.
+    :param recorded: the logs of which the ledger has deliveries.
     :param remarks: gets a sentence where Bronze's log lacks an offset.
     """
-    recorded = message_ranges.ends(entry.source_file for entry in ingestions.all_of(settings, contract.dataset))
     logs = {*recorded, *(PartitionLog(state.topic, state.topic_id, partition) for partition in state.offsets)}
     committed = {log: version for log in logs if (version := table.transaction_version(log.app_id)) is not None}
     lacking = logs - committed.keys()
@@ -68,17 +65,12 @@ def of_bronze(
     lost = {log: offset for log, offset in delivered.items() if log not in committed}
     if lost:
         listed = ", ".join(f"{offset} for partition {log.partition}" for log, offset in sorted(lost.items()))
-        remarks.append(
-            f"the log of bronze/{contract.dataset} lacks the offsets of its topic; they are taken from its rows: {listed}"
-        )
+        remarks.append(f"the log of bronze/{source} lacks the offsets of its topic; they are taken from its rows: {listed}")
     return committed | lost
 
 
 def unrecorded(
-    table: DeltaTable,
-    known: Mapping[PartitionLog, int],
-    entries: Collection[Ingestion],
-    cluster_id: str,
+    table: DeltaTable, known: Mapping[PartitionLog, int], entries: Collection[Ingestion], cluster_id: str
 ) -> list[DeliveryInBronze]:
     """The deliveries that Bronze has and the ledger lacks: of a run that was stopped between the two.
 

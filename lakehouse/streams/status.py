@@ -64,8 +64,9 @@ def of_topic(settings: Settings, contract: SourceContract, kafka: KafkaTopic) ->
         remarks.append(
             f"{kafka.topic} is compacted: Kafka removes older messages of a key without a trace, also such as were not read yet"
         )
+    recorded = message_ranges.ends(entry.source_file for entry in ingestions.all_of(settings, contract.dataset))
     table = table_io.open_table(locations.bronze(settings, contract.dataset), settings.storage_options)
-    known = {} if table is None else positions.of_bronze(settings, contract, table, state, remarks)
+    known = {} if table is None else positions.of_bronze(contract.dataset, table, state, recorded, remarks)
     entries = gap_log.entries(settings, contract.dataset)
     accepted = [entry.gap for entry in entries if entry.by is not None]
     waiting = [entry.gap for entry in gap_log.open_gaps(settings, contract.dataset)]

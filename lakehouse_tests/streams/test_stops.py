@@ -155,7 +155,7 @@ def test_a_consumer_that_is_killed_at_random_takes_each_message_once(tmp_path: P
     command = [sys.executable, "-m", "lakehouse", "stream", "ingest", "events", "--batch-messages", "200"]
     environment = os.environ | {"LAKEHOUSE_ROOT": settings.root, "LAKEHOUSE_CONTRACTS": f"{settings.contracts}"}
     for _ in range(3):
-        sent += broker.produce(topic, messages(1500, begin=sent))
+        sent += broker.produce(topic, messages(500, begin=sent))
         process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         table = locations.bronze(settings, "events")
         before = table_io.version(table)
