@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-_LAYERS = ("bronze", "silver", "gold", "ops")
+_LAYERS = ("bronze", "silver", "gold", "live", "ops")
 _KEYS = "_keys"
 #: Layer and suffix of the tables that every source has, besides silver.
 _SOURCE_TABLES = (
@@ -25,8 +25,8 @@ _SOURCE_TABLES = (
 _SHARED_TABLES = (
     *("ingestions", "applications", "operations", "late_arrival_audit", "restatements", "publications", "inputs", "dropped"),
     *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "event_watermarks"),
-    *("watermark_keys", "missing_inputs", "tokens", "snapshots", "reverts", "corrections", "stages", "audit_notifications"),
-    "restatement_reports",
+    *("watermark_keys", "missing_inputs", "stream_gaps", "tokens", "snapshots", "reverts", "corrections", "stages"),
+    *("audit_notifications", "restatement_reports", "live_batches", "reconciliations"),
 )
 
 
@@ -76,5 +76,6 @@ def tables(catalog: Catalog) -> list[LakeTable]:
     for daily in map(Series, catalog.metrics.values()):
         for series in (daily, *daily.rollups):
             listed += [LakeTable("gold", series.name, series=series), LakeTable("gold", f"{series.name}_candidates")]
+    listed += [LakeTable("live", metric.name) for metric in catalog.metrics.values() if metric.live]
     listed += [LakeTable("ops", name) for name in _SHARED_TABLES]
     return sorted(listed, key=lambda table: (_LAYERS.index(table.layer), table.name))

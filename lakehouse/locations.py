@@ -119,6 +119,26 @@ def candidates(settings: Settings, series: Series) -> str:
     return settings.table("gold", f"{series.name}_candidates")
 
 
+def live(settings: Settings, metric: str) -> str:
+    """The numbers of a metric's speed layer."""
+    return settings.table("live", metric)
+
+
+def live_checkpoints(settings: Settings, metric: str) -> str:
+    """The folder with the checkpoints of a metric's stream; no table."""
+    return f"{settings.root}/live/_checkpoints/{metric}"
+
+
+def live_batches(settings: Settings) -> str:
+    """What each batch of the streams has read."""
+    return settings.table("ops", "live_batches")
+
+
+def reconciliations(settings: Settings) -> str:
+    """The comparisons of the live numbers with the books."""
+    return settings.table("ops", "reconciliations")
+
+
 def key_log(settings: Settings, source: str) -> str:
     """The claims of a source's Bronze rows about record keys, and whether each row was admitted."""
     return settings.table("ops", f"{source}_keys")
@@ -217,6 +237,11 @@ def backfill_events(settings: Settings) -> str:
 def missing_inputs(settings: Settings) -> str:
     """What the sensors know to be missing of the sources."""
     return settings.table("ops", "missing_inputs")
+
+
+def stream_gaps(settings: Settings) -> str:
+    """What of the sources' topics was lost before it was read, and who has accepted that."""
+    return settings.table("ops", "stream_gaps")
 
 
 def watermarks(settings: Settings) -> str:

@@ -97,6 +97,9 @@ class Settings(BaseSettings):
         False, description="The session executes many runs: optimise its code for throughput, not for start-up."
     )
     spark_conf: dict[str, str] = Field(default_factory=dict, description="Extra Spark options, as a JSON object.")
+    kafka_options: dict[str, str] = Field(
+        default_factory=dict, description="Options for Kafka's client, as a JSON object; they replace those of contracts."
+    )
     jars: Path | None = Field(None, description="Folder that holds the two Delta JARs; default: a per-user cache.")
     ivy_settings: Path | None = Field(None, description="Ivy settings file for a Maven mirror.")
     storage_options: dict[str, str] = Field(default_factory=dict, description="delta-rs options for an object store.")

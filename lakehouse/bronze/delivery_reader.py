@@ -63,7 +63,7 @@ def delivery_parts(settings: Settings, contract: SourceContract, file_path: str,
 def parts_of(contract: SourceContract, stream: BinaryIO, size: int) -> Sequence[Part | None]:
     """The same as :func:`delivery_parts` for an open file."""
     source = contract.source
-    if not _can_read_by_columns(contract):  # only a line of JSON is a record for certain
+    if not can_read_by_columns(contract):  # only a line of JSON is a record for certain
         return (source.format == "json" and text_parts(stream, source, size)) or [None]
     if source.format == "parquet":
         file = pq.ParquetFile(stream)
@@ -87,7 +87,7 @@ def rows_by_columns(
     """
     source, columns = contract.source, contract.columns_read
     blocks: Iterator[Block] | None = None
-    if not _can_read_by_columns(contract):
+    if not can_read_by_columns(contract):
         stream, before = (stream, 0) if part is None else (section(stream, part), part.before)
         yield from exact_rows(contract, delivery, stream, before)
         return
@@ -105,7 +105,7 @@ def rows_by_columns(
     yield from exact_rows(contract, delivery, stream) if blocks is None else rows_of_blocks(contract, delivery, blocks)
 
 
-def _can_read_by_columns(contract: SourceContract) -> bool:
+def can_read_by_columns(contract: SourceContract) -> bool:
     """Whether the reader by columns knows how the contract's records tell their changes."""
     order = contract.order
     return contract.source.envelope is None and (not order.sequence or order.is_one_integer)

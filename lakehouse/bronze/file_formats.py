@@ -22,8 +22,9 @@ from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from datetime import datetime
 
-    from lakehouse.contracts.source import Source
+    from lakehouse.contracts.inputs.section import Source
 
 GZIP_MAGIC = b"\x1f\x8b"
 #: A quote must be closed within this many lines; otherwise its first line is malformed and reading continues after it.
@@ -41,16 +42,15 @@ class FileProblem(LakehouseError):  # noqa: N818 (it is reported to people by th
 
 @dataclass(frozen=True)
 class Record:
-    """One record of a file.
-
-    ``line_number`` counts from 1 and is where the record starts (in Parquet: the row's number). Either ``values`` (by
-    the file's column names) or ``problem`` is None.
+    """One record of a file. ``line_number`` counts from 1: where the record starts (in Parquet: the row's number). ``values`` (by
+    the file's column names) or ``problem`` is None. ``received_at`` is set for a record that came by itself and not in a file.
     """
 
     line_number: int
     raw: str
     values: dict[str, Any] | None
     problem: str | None = None
+    received_at: datetime | None = None
 
 
 def unzipped(stream: BinaryIO) -> BinaryIO:
@@ -123,9 +123,9 @@ class CsvReader:
         if problem and self._source.quote.encode() in raw:
             self._doubtful = number + MAX_LINES_OF_A_RECORD
         problem = problem or _content_problem(raw, len(cells), len(self._header))
-        if not problem and number <= self._doubtful and not re.fullmatch(ordered_quotes(self._source), _text(raw)):
+        if not problem and number <= self._doubtful and not re.fullmatch(ordered_quotes(self._source), readable_text(raw)):
             problem = "holds a stray quote, and may be the rest of a record before it whose quotes are broken"
-        return Record(number, _text(raw), None if problem else dict(zip(self._header, cells, strict=True)), problem)
+        return Record(number, readable_text(raw), None if problem else dict(zip(self._header, cells, strict=True)), problem)
 
 
 class Feed:
@@ -234,7 +234,7 @@ def json_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
             problem = f"nested deeper than {MAX_DEPTH} levels"
         except ValueError as error:
             problem = str(error)
-        yield Record(number, _text(content), values, problem)
+        yield Record(number, readable_text(content), values, problem)
 
 
 def _json_values(line: bytes) -> dict[str, Any]:
@@ -295,6 +295,6 @@ def _no_constant(word: str) -> NoReturn:
     raise ValueError(f"not JSON: {word}")
 
 
-def _text(line: bytes) -> str:
+def readable_text(line: bytes) -> str:
     """The line as text that can be stored and read by people, whatever its bytes."""
     return line.decode(errors="backslashreplace").replace("\0", "\\x00")

@@ -7,26 +7,19 @@ from Bronze when the run is repeated. Which files are pending is decided in ``pe
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from lakehouse import locations, pieces
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import pending_files
 from lakehouse.bronze import table as bronze_table
+from lakehouse.bronze.bookkeeping import judgement
 from lakehouse.bronze.landing import Fingerprint, LandingFile
-from lakehouse.delta.columns import bronze_columns
-from lakehouse.dispositions import account_tables, claims, row_rules
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.lateness import keyed_watermark_state
-from lakehouse.ledger import ingestions, key_log
+from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.row_ids import DeliveredFile
-from lakehouse.spark import commits as spark_commits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -101,7 +94,11 @@ class Ingest:
                 if problem is None and entry.ingestion_id in known:
                     message = f"the same content came as {known[entry.ingestion_id].source_file}"
                     redelivered.append(replace(entry, status="redelivered", message=message))
-                elif problem := problem or fingerprint.problem or self._schema_problem():
+                elif (
+                    problem := problem
+                    or fingerprint.problem
+                    or judgement.schema_problem(self._settings, self._contract, self._session)
+                ):
                     report.held.append(replace(entry, status="held", message=f"{file.name}: {problem}"))
                 else:
                     new.append(entry)
@@ -165,7 +162,13 @@ class Ingest:
             content: Deliveries = [(file, files[file.ingestion_id]) for file in delivered]
             bronze_table.append(self._session, self._settings, self._contract, content, self._run_id)
         again = self._counting_again(redelivered, known)
-        judged = self._judged(delivered, {_delivered(entry, now): known[entry.ingestion_id].arrival_date for entry in again})
+        judged = judgement.judged(
+            self._settings,
+            self._contract,
+            self._session,
+            delivered,
+            {_delivered(entry, now): known[entry.ingestion_id].arrival_date for entry in again},
+        )
         recorded = [replace(entry, **judged[entry.ingestion_id]) for entry in new]
         for entry in redelivered:
             touched = {name: judged[entry.ingestion_id][name] for name in _TOUCHED} if entry in again else {}
@@ -195,47 +198,6 @@ class Ingest:
         by_delivery = {(entry.ingestion_id, entry.delivered_with): entry for entry in redelivered}
         return [entry for place, entry in by_delivery.items() if place not in had]
 
-    def _judged(self, files: Sequence[DeliveredFile], redelivered: Mapping[DeliveredFile, date]) -> dict[str, dict[str, Any]]:
-        """Judge the rows of files, enter them into the key log and the disposition tables, and count them.
-
-        :param redelivered: files of known content that count again, with the arrival days of their rows.
-        """
-        if not files and not redelivered:
-            return {}
-        ids, arrivals = [file.ingestion_id for file in files], {file.arrival_date for file in files}
-        counts: dict[str, Counter[str]] = defaultdict(Counter)
-        newest: dict[str, dict[str, datetime]] = defaultdict(dict)
-
-        def claims_of() -> Iterator[pa.Table]:
-            counts.clear()
-            newest.clear()
-            where = {"arrival_date": arrivals, "ingestion_id": set(ids)}
-            judged = row_rules.judged(self._settings, self._contract, self._session, where)
-            for rows in pieces.counted("rows judged", judged):
-                _count(rows, counts, newest)
-                yield key_log.claims(rows)
-
-        if files:
-            key_log.append(self._settings, self._source, ids, arrivals, claims_of)
-        malformed = sum(of_ingestion["malformed"] for of_ingestion in counts.values())
-        account_tables.after_ingestions(self._settings, self._contract, files, malformed, redelivered)
-        # From the log: a stopped run may have judged the rows already, under another contract.
-        every = [*ids, *(file.ingestion_id for file in redelivered)]
-        touched = claims.touched_days(self._settings, self._contract, every, {*arrivals, *redelivered.values()})
-        touches = {name: {"touched_days": list(days), "touched_rows": list(days.values())} for name, days in touched.items()}
-        return {name: {**counts[name], **newest[name], **touches[name]} for name in every}
-
-    def _schema_problem(self) -> str | None:
-        """Why Bronze cannot take rows of the contract as it is now; columns that are new in it are added."""
-        columns = bronze_columns(self._contract)
-        try:
-            spark_commits.add_missing_columns(
-                self._session, self._settings, locations.bronze(self._settings, self._source), columns
-            )
-        except spark_commits.SchemaChangeError as problem:
-            return str(problem)
-        return None
-
     def _entry(self, file: LandingFile, fingerprint: Fingerprint, delivery: str | None) -> Ingestion:
         return Ingestion(
             source=self._source,
@@ -255,18 +217,3 @@ class Ingest:
 
 def _delivered(entry: Ingestion, now: datetime) -> DeliveredFile:
     return DeliveredFile(entry.source_file, entry.ingestion_id, entry.arrival_date, now, entry.delivery or "")
-
-
-def _count(rows: pa.Table, counts: dict[str, Counter[str]], newest: dict[str, dict[str, datetime]]) -> None:
-    """Count all, malformed and skewed rows, and take the newest times of the sound ones, per ingestion."""
-    is_sound = pc.is_null(rows["malformed_reason"])
-    arrived = pc.if_else(is_sound, rows["arrival_ts"], pa.scalar(None, rows["arrival_ts"].type))
-    marked = pc.if_else(rows["is_marker"], rows["happened_at"], pa.scalar(None, rows["happened_at"].type))
-    times = {"newest_arrival": arrived, "newest_event": rows["happened_at"], "newest_marker": marked}
-    table = pa.table({**{name: rows[name] for name in ("ingestion_id", "malformed_reason", "is_skewed")}, **times})
-    wanted = [([], "count_all"), ("malformed_reason", "count"), ("is_skewed", "sum"), *((name, "max") for name in times)]
-    for row in table.group_by("ingestion_id").aggregate(wanted).to_pylist():
-        name = row["ingestion_id"]
-        counts[name].update(rows=row["count_all"], malformed=row["malformed_reason_count"], skewed=row["is_skewed_sum"])
-        greatest = {time: row[f"{time}_max"] for time in times if row[f"{time}_max"] is not None}
-        newest[name] |= {time: max(at, newest[name].get(time, at)) for time, at in greatest.items()}

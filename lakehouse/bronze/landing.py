@@ -96,7 +96,7 @@ def landing_files(settings: Settings, contract: SourceContract) -> tuple[list[La
 def listing_of_days(settings: Settings, contract: SourceContract, days: Collection[date]) -> Listing:
     """The source's files of at least these arrival days, by listing no other folders if each day has its own."""
     system, root = _file_system(settings, contract)
-    folders = _folders(contract, days) if len(days) <= _FEW_DAYS else None
+    folders = _folders(contract, days) if len(days) <= _FEW_DAYS and not contract.source.kafka else None
     if folders is None:
         return listing(settings, contract)
     infos: list[fs.FileInfo] = []
@@ -118,10 +118,12 @@ def state_of(infos: Iterable[fs.FileInfo]) -> str:
 
 
 def listing(settings: Settings, contract: SourceContract, infos: Iterable[fs.FileInfo] | None = None) -> Listing:
-    """The source's files among those in landing.
+    """The source's files among those in landing; a source of Kafka has none.
 
     :param infos: what :func:`list_landing` has returned; by default it is called.
     """
+    if contract.source.kafka:
+        return Listing([], {}, [])
     _, root = _file_system(settings, contract)
     complete = contract.source.complete_when
     marker_pattern = _pattern(complete.pattern) if complete else None

@@ -73,21 +73,21 @@ class RowParser:
         if record.values is None:
             return row | {"malformed_reason": record.problem}
         try:
-            return row | self._typed(record.values)
+            return row | self._typed(record.values, record.received_at or self._delivery.received_at)
         except Malformed as problem:
             return row | {"malformed_reason": str(problem)}
 
-    def _typed(self, values: dict[str, Any]) -> dict[str, Any]:
+    def _typed(self, values: dict[str, Any], received_at: datetime) -> dict[str, Any]:
         unfolded = _converted(None, self._unfold, values, self._columns) if self._unfold else None
         present = self._present(values if unfolded is None else unfolded.row)
         change = self._change(present) if unfolded is None else self._change_in_envelope(present, unfolded)
         whole = change["change_op"] != "delete" and not change.get("key_ends")
         fields = self._typed_fields(present, whole=whole)
         if self._contract.is_dimension:
-            clocks = self._clocks_of_change(present, whole=whole)
+            clocks = self._clocks_of_change(present, received_at, whole=whole)
             key = change_key([fields[name] for name in self._contract.primary_key], clocks["event_ts"])
             return {**fields, **clocks, **change, "record_key": key}
-        clocks = self._clocks(present, needed=whole)
+        clocks = self._clocks(present, received_at, needed=whole)
         recipe = self._contract.synthetic_key
         key = (
             synthetic_key(recipe, fields, clocks) if recipe else record_key([fields[name] for name in self._contract.primary_key])
@@ -118,12 +118,10 @@ class RowParser:
             typed[spec.name] = _converted(spec.in_file, convert, value)
         return typed
 
-    def _clocks(self, present: dict[str, Any], *, needed: bool) -> dict[str, Any]:
+    def _clocks(self, present: dict[str, Any], received_at: datetime, *, needed: bool) -> dict[str, Any]:
         clocks = self._contract.clocks
         arrival = present.get(clocks.arrival) if clocks.arrival else None
-        arrival_ts = (
-            self._delivery.received_at if arrival is None else _converted(clocks.arrival, to_timestamp, arrival, self._naive_zone)
-        )
+        arrival_ts = received_at if arrival is None else _converted(clocks.arrival, to_timestamp, arrival, self._naive_zone)
         if not MINYEAR < arrival_ts.year < MAXYEAR:  # in some zones it would lie outside the calendar
             msg = f"{clocks.arrival}: {arrival_ts:%Y-%m-%d %H:%M}Z is out of range"
             raise Malformed(msg)
@@ -145,12 +143,12 @@ class RowParser:
             event_ts = begins.astimezone(timezone.utc)
         return {"arrival_ts": arrival_ts, "event_ts": event_ts, "event_date": event_date}
 
-    def _clocks_of_change(self, present: dict[str, Any], *, whole: bool) -> dict[str, Any]:
+    def _clocks_of_change(self, present: dict[str, Any], received_at: datetime, *, whole: bool) -> dict[str, Any]:
         """The clocks of a dimension's change, and when the change itself says that it ends.
 
         :param whole: whether it has content; the others have no end of their own.
         """
-        clocks, column = self._clocks(present, needed=True), self._contract.dimension.valid_to
+        clocks, column = self._clocks(present, received_at, needed=True), self._contract.dimension.valid_to
         value = present.get(column) if column and whole else None
         if value is None:
             return clocks | {"ends_at": None}

@@ -25,6 +25,7 @@ from lakehouse.cli.commands import (
     impact,
     late,
     lateness,
+    live,
     maintain,
     notices,
     promote,
@@ -38,12 +39,14 @@ from lakehouse.cli.commands import (
     snapshot,
     spark,
     stage,
+    stream,
     token,
     trace,
     tuning,
     views,
 )
 from lakehouse.cli.commands import rebuild as commands_rebuild
+from lakehouse.cli.commands import reconcile as commands_reconcile
 from lakehouse.cli.commands import reparse as commands_reparse
 from lakehouse.cli.commands import rows as commands_rows
 from lakehouse.cli.console import errors
@@ -72,6 +75,7 @@ app.add_typer(contract.app, name="contract", rich_help_panel=START)
 app.command("replay", rich_help_panel=INGEST)(replay.replay)
 app.command("rebuild", rich_help_panel=INGEST)(commands_rebuild.rebuild)
 app.command("reparse", rich_help_panel=INGEST)(commands_reparse.reparse)
+app.add_typer(stream.app, name="stream", rich_help_panel=INGEST)
 app.add_typer(backfill.app, name="backfill", rich_help_panel=INGEST)
 app.command("account", rich_help_panel=ROWS)(commands_account.account)
 app.command("rows", rich_help_panel=ROWS)(commands_rows.rows)
@@ -99,6 +103,8 @@ gold.app.command("close")(held.close)
 gold.app.command("revert")(revert.revert)
 gold.app.command("release")(revert.release)
 app.add_typer(gold.app, name="gold", rich_help_panel=NUMBERS)
+app.add_typer(live.app, name="live", rich_help_panel=NUMBERS)
+app.command("reconcile", rich_help_panel=NUMBERS)(commands_reconcile.reconcile)
 app.command("reproduce", rich_help_panel=NUMBERS)(reproduce.reproduce)
 app.command("promote", rich_help_panel=NUMBERS)(promote.promote)
 app.command("rollback", rich_help_panel=NUMBERS)(promote.rollback)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lakehouse.calendar.periods import Kind, Period
-    from lakehouse.contracts import Catalog, MetricContract
+    from lakehouse.contracts import Catalog, MetricContract, SourceContract
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.version_selector import VersionSelector
     from lakehouse.settings import Settings
@@ -43,6 +43,18 @@ def metric_named(name: str) -> tuple[Settings, Catalog, MetricContract]:
     except version_selector.UnknownMetricError as problem:
         errors.print(f"{problem}", style="red")
         raise typer.Exit(2) from None
+
+
+def live_metric_named(name: str) -> tuple[Settings, MetricContract, SourceContract]:
+    """The settings, the metric of that name, which has a speed layer, and its source.
+
+    :raises typer.Exit: for a metric that no contract describes, or without a speed layer.
+    """
+    settings, catalog, metric = metric_named(name)
+    if metric.live is None:
+        errors.print(f"{name} has no speed layer; add 'live: true' to its contract.", style="red")
+        raise typer.Exit(2)
+    return settings, metric, catalog.sources[metric.source]
 
 
 def series_of(settings: Settings, catalog: Catalog, metric: MetricContract, kind: Kind) -> Series:

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, model_validator
 
 from lakehouse.contracts.base import Strict
+from lakehouse.contracts.inputs.kafka import KAFKA
 
 DAY = "{arrival_date}"
 MANIFEST_FORMATS = (".json", ".csv")
@@ -30,7 +31,13 @@ def _names_a_format(value: str) -> str:
     return value
 
 
+def _names_the_day_or_kafka(value: str) -> str:
+    return value if value == KAFKA else _names_the_day(value)
+
+
 DayPattern = Annotated[str, AfterValidator(_names_the_day)]
+#: What ``source.landing`` may hold.
+Landing = Annotated[str, AfterValidator(_names_the_day_or_kafka)]
 
 
 class CompleteWhen(Strict):

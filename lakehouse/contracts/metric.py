@@ -18,6 +18,8 @@ from lakehouse.contracts.derived import left_out as no_derived
 from lakehouse.contracts.derived.inputs import DerivedInput  # noqa: TC001 (pydantic reads it)
 from lakehouse.contracts.joins.join import Join, brought_by, clashes
 from lakehouse.contracts.late_events.late_event_rules import LateEvents  # noqa: TC001 (pydantic reads it)
+from lakehouse.contracts.live import speed_layer
+from lakehouse.contracts.live.speed_layer import ReconciliationTerms, SpeedLayer  # noqa: TC001 (pydantic reads them)
 from lakehouse.contracts.publication import PublicationRules
 from lakehouse.contracts.published_columns import RESERVED
 from lakehouse.contracts.several_sources import metric_source
@@ -103,6 +105,12 @@ class MetricContract(Documented):
     )
     late_events: LateEvents | None = Field(
         None, description="What becomes of rows that come after their window; without it every one counts."
+    )
+    live: SpeedLayer | None = Field(
+        None, description="Numbers of the speed layer beside the books: 'true', or how its stream runs."
+    )
+    reconcile: ReconciliationTerms | None = Field(
+        None, description="Which difference between live numbers and the books is an alert."
     )
     publication: PublicationRules = Field(default_factory=PublicationRules)
     checks: GoldChecks = Field(default_factory=GoldChecks)
@@ -239,7 +247,7 @@ class MetricContract(Documented):
     @model_validator(mode="before")
     @classmethod
     def _first_source(cls, content: Any) -> Any:
-        return windows.with_start_in_grain(metric_source.with_first_source(content))
+        return speed_layer.with_defaults(windows.with_start_in_grain(metric_source.with_first_source(content)))
 
     @model_validator(mode="after")
     def _consistent(self) -> MetricContract:
@@ -258,7 +266,7 @@ class MetricContract(Documented):
             raise ValueError(unread[0])
         types = {measure.name: measure.type for measure in self.measures}
         unfit = problems(self.checks, types, self.grain) + misfits(self.alerts, types, self.grain) + self._immaterial(types)
-        unfit += [*no_derived.unfit(self), *windows.unfit(self)]
+        unfit += [*no_derived.unfit(self), *windows.unfit(self), *speed_layer.problems(self)]
         if unfit:
             raise ValueError(unfit[0])
         inexact = [measure.name for measure in self.measures if not measure.is_exact]

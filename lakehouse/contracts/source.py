@@ -1,8 +1,8 @@
 """The contract of a source: what its files look like, which clocks and keys it has, how its silver table is kept.
 
 ``dataset``, ``primary_key``, ``model``, ``quality`` and ``materialization`` have the form that LakeLogic gives them; the other
-keys are specific to this project. The sections ``changes``, ``order`` and ``dimension`` are in the folder ``changes``, rules for
-rows in ``source_rules``, schedules in ``schedules``.
+keys are specific to this project. The section ``source`` is in the folder ``inputs``, ``changes``, ``order`` and ``dimension``
+in ``changes``, rules for rows in ``source_rules``, schedules in ``schedules``.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from lakehouse.contracts.alerts import SourceAlerts
 from lakehouse.contracts.base import SYSTEM_COLUMNS, Documented, Name, SparkType, Strict
 from lakehouse.contracts.changes import dimension, envelope
 from lakehouse.contracts.changes.dimension import Dimension, Kind
-from lakehouse.contracts.changes.envelope import ENVELOPE_COLUMNS, Envelope
+from lakehouse.contracts.changes.envelope import ENVELOPE_COLUMNS
 from lakehouse.contracts.changes.marking import Changes
 from lakehouse.contracts.changes.order import Order
-from lakehouse.contracts.landing import CompleteWhen, DayPattern  # noqa: TC001 (pydantic reads them)
+from lakehouse.contracts.inputs import section
+from lakehouse.contracts.inputs.section import Source
 from lakehouse.contracts.schedules import Freshness, RollingBackfill  # noqa: TC001 (pydantic reads them)
 from lakehouse.contracts.source_rules import (
     POLICIES_WITH_CHANGES,
@@ -56,37 +57,6 @@ class Model(Strict):
     """The typed columns, in the order of the table."""
 
     fields: list[FieldSpec] = Field(min_length=1)
-
-
-class Source(Strict):
-    """Where files arrive and how to read them."""
-
-    landing: DayPattern = "arrival_date={arrival_date}*"
-    complete_when: CompleteWhen | None = Field(
-        None, description="What marks an arrival day as complete; default: each file is ingested once it is stable."
-    )
-    format: Literal["csv", "json", "parquet"] = "csv"
-    envelope: Envelope | None = Field(
-        None, description="The format of a change feed: it says what else 'changes' and 'order' say. See docs/change_feeds.md."
-    )
-    delimiter: str = Field(",", min_length=1, max_length=1)
-    quote: str = Field('"', min_length=1, max_length=1)
-    null_values: list[str] = Field(default_factory=lambda: [""])
-    start_date: date = Field(date(2020, 1, 1), description="The first arrival day.")
-    system: str | None = Field(None, description="The name of the source system; default: the dataset's name.")
-
-    @model_validator(mode="after")
-    def _separable(self) -> Source:
-        if self.delimiter == self.quote or {self.delimiter, self.quote} & set("\r\n\0"):
-            msg = "delimiter: must differ from the quote, and neither may be a line end"
-            raise ValueError(msg)
-        if self.envelope == "debezium" and self.format != "json":
-            msg = "envelope: debezium is read from JSON lines; set 'format: json'"
-            raise ValueError(msg)
-        if self.complete_when and self.complete_when.takes_files_of(self.landing):
-            msg = "complete_when: its pattern matches the day's files themselves; name the file that marks the day as complete"
-            raise ValueError(msg)
-        return self
 
 
 class Clocks(Strict):
@@ -229,7 +199,7 @@ class SourceContract(Documented):
             raise ValueError(msg)
 
     def _check_sections(self) -> None:
-        mistake = next(chain(dimension.mistakes(self), envelope.mistakes(self)), None)
+        mistake = next(chain(dimension.mistakes(self), envelope.mistakes(self), section.mistakes(self)), None)
         if mistake:
             raise ValueError(mistake)
 

@@ -28,6 +28,15 @@ PROVENANCE = (
 #: Whether the key of a dimension ends with the change, and when the change itself says that it ends.
 _OF_A_CHANGE = (("key_ends", "boolean"), ("ends_at", "timestamp"))
 _AS_READ = (("raw_payload", "string"), ("malformed_reason", "string"))
+#: The place of a message in its topic, the time that Kafka has for it, its key as text, and its headers as a JSON list of pairs.
+OF_A_MESSAGE = (
+    ("kafka_topic", "string"),
+    ("kafka_partition", "int"),
+    ("kafka_offset", "bigint"),
+    ("kafka_timestamp", "timestamp"),
+    ("kafka_key", "string"),
+    ("kafka_headers", "string"),
+)
 #: The total order of R2, most significant first: never the order of ingestion. Text is compared by its UTF-8 bytes; a row
 #: without ``source_order`` (see ``bronze.envelopes.source_order``) comes before those with one.
 ORDER = ("source_sequence", "source_order", "arrival_ts", "ingestion_id", "line_number")
@@ -59,8 +68,8 @@ def silver_columns(contract: SourceContract) -> Columns:
 
 
 def bronze_columns(contract: SourceContract) -> Columns:
-    """The columns of a silver row, the record as it was read, and why it is malformed, if it is."""
-    return (*silver_columns(contract), *_AS_READ)
+    """The columns of a silver row, the record as it was read, and why it is malformed, if it is; of a message also its place."""
+    return (*silver_columns(contract), *_AS_READ, *(OF_A_MESSAGE if contract.source.kafka else ()))
 
 
 def ddl(columns: Columns) -> str:

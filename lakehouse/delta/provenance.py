@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _LOOK_BACK = 20
+#: Keys of a contract that change no published number.
+_CHANGE_NO_NUMBER = ("info", "description", "owner", "tags", "alerts", "materiality", "live", "reconcile")
 
 
 @cache
@@ -32,13 +34,13 @@ def code() -> str:
 
 
 def of_contract(contract: SourceContract | MetricContract) -> str:
-    """A hash of a contract without the keys that change no number, such as descriptions, owners, alerts and approvals.
+    """A hash of a contract without the keys that change no published number, such as owners, alerts and approvals.
 
     ``rows`` counts where a metric reads the newest rows only, ``joins``, ``sources`` and ``late_events`` where it has some,
-    ``from`` where it is derived, ``inputs.window`` where an input has windows, ``source.envelope`` where a source has one, and
-    the keys of dimensions where it is one: other contracts have the hash of before there were such keys.
+    ``from`` where it is derived, ``inputs.window`` where an input has windows, ``source.envelope`` and ``source.kafka`` where a
+    source has one, and the keys of dimensions where it is one: other contracts have the hash of before there were such keys.
     """
-    without: dict[str, Any] = dict.fromkeys(("info", "description", "owner", "tags", "alerts", "materiality"), True)
+    without: dict[str, Any] = dict.fromkeys(_CHANGE_NO_NUMBER, True)
     if getattr(contract, "rows", None) != "newest":
         without["rows"] = True
     if not getattr(contract, "joins", None):
@@ -53,8 +55,11 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
         without["inputs"] = {"__all__": {"window"}}
     if getattr(contract, "late_events", None) is None:
         without["late_events"] = True
-    if getattr(contract.source, "envelope", "") is None:
-        without["source"] = {"envelope"}
+    of_source: dict[str, Any] = {name: True for name in ("envelope", "kafka") if getattr(contract.source, name, "") is None}
+    if getattr(contract.source, "kafka", None):
+        of_source["kafka"] = {"servers", "options"}  # where the topic is read changes no number
+    if of_source:
+        without["source"] = of_source
     content = contract.model_dump_json(exclude=without | {"publication": {"approvals"}})
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 

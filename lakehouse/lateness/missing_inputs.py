@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-Kind = Literal["unfinished_day", "failed_ingestion"]
+Kind = Literal["unfinished_day", "failed_ingestion", "stream_gap"]
 
 
 @dataclass(frozen=True)

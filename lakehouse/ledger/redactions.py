@@ -67,6 +67,10 @@ def keys_by_field(settings: Settings, source: str) -> dict[str, set[str]]:
     return dict(found)
 
 
+#: Columns of Bronze that may repeat a value of any field: the record as it was read, and what a message has besides its value.
+AS_SENT = ("raw_payload", "kafka_key", "kafka_headers")
+
+
 def applied(rows: pa.Table, keys_by_field: Mapping[str, Collection[str]]) -> pa.Table:
     """The rows with the redacted fields of their keys set to NULL, and with them the record as it was read.
 
@@ -74,7 +78,7 @@ def applied(rows: pa.Table, keys_by_field: Mapping[str, Collection[str]]) -> pa.
     """
     for name, keys in keys_by_field.items():
         is_redacted = pc.is_in(rows["record_key"], value_set=pa.array(sorted(keys), pa.string()))
-        for redacted in {name, "raw_payload"} & set(rows.column_names):
+        for redacted in {name, *AS_SENT} & set(rows.column_names):
             values = pc.if_else(is_redacted, pa.scalar(None, rows[redacted].type), rows[redacted])
             rows = rows.set_column(rows.column_names.index(redacted), redacted, values)
     return rows

@@ -18,6 +18,7 @@ from lakehouse.orchestration.automation import (
     maintenance_job,
     notice_sensor,
     source_schedules,
+    stream_sensor,
 )
 from lakehouse.orchestration.common.resources import LakeSpark, LakeTables, readers
 
@@ -41,8 +42,11 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
             silver = source_assets.silver_asset(settings, catalog, contract)
             assets += [bronze, source_assets.arrivals_spec(contract), silver]
             all_checks += assets_checks.source_checks(settings, contract, bronze, silver)
+            kafka = contract.source.kafka
             all_sensors += [
-                landing_sensor.landing_sensor(settings, contract),
+                stream_sensor.stream_sensor(settings, contract, kafka)
+                if kafka
+                else landing_sensor.landing_sensor(settings, contract),
                 landing_sensor.reconciling_sensor(settings, contract),
             ]
             all_sensors.append(follow_sensors.steward_sensor(settings, contract))

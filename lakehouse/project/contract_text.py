@@ -13,7 +13,7 @@ from lakehouse.project.inference import field_names, is_identifier
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakehouse.contracts.source import Source
+    from lakehouse.contracts.inputs.section import Source
     from lakehouse.project.inference import InferredSource
 
 _UNBOUNDED = 10_000

@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.bronze import file_formats
-from lakehouse.contracts.source import Source
+from lakehouse.contracts.inputs.section import Source
 from lakehouse.project.inference import InferenceError, Sample
 
 if TYPE_CHECKING:

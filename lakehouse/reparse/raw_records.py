@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from lakehouse.bronze.delivery_reader import rows_by_columns
 from lakehouse.bronze.file_formats import CsvReader, Feed, FileProblem, Record, csv_header, json_records
 from lakehouse.bronze.row_parser import RowParser
 from lakehouse.delta import table_io
-from lakehouse.delta.columns import arrow_schema, bronze_columns
+from lakehouse.delta.columns import OF_A_MESSAGE, arrow_schema, bronze_columns
 from lakehouse.dispositions.readings.table import RECEIVED
 from lakehouse.ledger.row_ids import DeliveredFile
 
@@ -38,6 +38,8 @@ _BROKEN_QUOTES = r"^(?:a quote is opened|not CSV|holds a stray quote)"
 _BROKEN = r"^(?:not JSON|a quote is opened|not CSV|holds a stray quote|has [0-9]+ fields)"
 #: How Bronze writes a byte that is no text.
 _ESCAPED_BYTE = r"\\x[0-9a-f]{2}"
+#: Longer than the calendar, and short enough for a duration of Arrow.
+_LONGEST = timedelta(days=4_000_000)
 #: An arrival time that no record has.
 _NOBODYS = datetime(9998, 12, 31, 23, 59, 59, 999_999, timezone.utc)
 
@@ -64,6 +66,8 @@ def rows_read_otherwise(contract: SourceContract, files: Mapping[str, RawFile], 
     differing = [schema.empty_table()]
     for ingestion_id, before in table_io.split(rows, "ingestion_id").items() if len(rows) else ():
         after = _read(contract, files[ingestion_id], before)
+        for name, _ in OF_A_MESSAGE if contract.source.kafka else ():
+            after = after.set_column(after.column_names.index(name), after.schema.field(name), before[name])
         differing.append(after.filter(pa.array(_differs(before, after))))
     return pa.concat_tables(differing)
 
@@ -73,6 +77,8 @@ def _is_kept(contract: SourceContract, rows: pa.Table) -> pa.ChunkedArray:
     reason, raw = pc.fill_null(rows["malformed_reason"], ""), pc.fill_null(rows["raw_payload"], "")
     has_bytes = pc.and_(pc.match_substring_regex(reason, _BROKEN), pc.match_substring_regex(raw, _ESCAPED_BYTE))
     kept = pc.or_(pc.match_substring_regex(reason, _NOT_TEXT), pc.or_(has_bytes, pc.is_null(rows["raw_payload"])))
+    if contract.source.kafka:  # an empty message
+        kept = pc.or_(kept, pc.equal(pc.ascii_trim_whitespace(raw), ""))
     if contract.source.format != "csv":
         return kept
     quoted = pc.match_substring(raw, contract.source.quote)
@@ -82,16 +88,30 @@ def _is_kept(contract: SourceContract, rows: pa.Table) -> pa.ChunkedArray:
 def _read(contract: SourceContract, file: RawFile, rows: pa.Table) -> pa.Table:
     """The new rows of some rows of an ingestion, in their order."""
     received = pc.fill_null(rows[RECEIVED], pa.scalar(file.received_at, rows[RECEIVED].type))
-    if contract.clocks.arrival is None:
+    if contract.source.kafka:
+        sent = rows["kafka_timestamp"]
+        received = pc.coalesce(rows[RECEIVED], pc.if_else(pc.less(sent, received), sent, received), received)
+    elif contract.clocks.arrival is None:
         return _read_as_received(contract, file, rows, received)
     # Few records lack an arrival time of their own: they are found by one that no record has, and are read a second time.
     after = _read_as_received(contract, file, rows, pa.chunked_array([pa.repeat(pa.scalar(_NOBODYS, received.type), len(rows))]))
     lacks = np.asarray(pc.fill_null(pc.equal(after["arrival_ts"], pa.scalar(_NOBODYS, received.type)), False))
+    if contract.source.kafka and lacks.any():
+        settled = lacks & _lie_before(after, pc.add(received, min(contract.clocks.max_ahead, _LONGEST) - timedelta(days=1)))
+        arrival_ts = pc.if_else(pa.array(settled), received, after["arrival_ts"])
+        after = after.set_column(after.column_names.index("arrival_ts"), after.schema.field("arrival_ts"), arrival_ts)
+        lacks = lacks & ~settled
     if not lacks.any():
         return after
     again = _read_as_received(contract, file, rows.filter(pa.array(lacks)), received.filter(pa.array(lacks)))
     place = np.where(lacks, len(rows) + np.cumsum(lacks) - 1, np.arange(len(rows)))
     return pa.concat_tables([after, again]).take(pa.array(place))
+
+
+def _lie_before(rows: pa.Table, moments: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Whether events lie before some times for certain; a row without an event does."""
+    events = pc.coalesce(rows["event_ts"], pc.cast(pc.cast(rows["event_date"], pa.timestamp("us")), moments.type))
+    return np.asarray(pc.fill_null(pc.less(events, moments), True))
 
 
 def _read_as_received(contract: SourceContract, file: RawFile, rows: pa.Table, received: pa.ChunkedArray) -> pa.Table:

@@ -162,10 +162,17 @@ def append_alone(frame: DataFrame, settings: Settings, path: str, app_id: str, s
 
 
 def append_rows_alone(
-    rows: Iterable[pa.Table], settings: Settings, path: str, app_id: str, since: int, metadata: Mapping[str, Any]
+    rows: Iterable[pa.Table],
+    settings: Settings,
+    path: str,
+    app_id: str,
+    since: int,
+    metadata: Mapping[str, Any],
+    also: Mapping[str, int] | None = None,
 ) -> None:
     """The same as :func:`append_alone` for rows in pieces, through delta-rs.
 
+    :param also: the versions of further Delta transactions that the commit records.
     :raises CommitFailedError: when another writer has appended at the same moment.
     """
     with commit_lease.held(settings, path):
@@ -173,7 +180,7 @@ def append_rows_alone(
         if table is None or (table.transaction_version(app_id) or -1) > since:
             msg = f"another writer has appended to {path} since version {since}"
             raise AppendedMeanwhileError(msg)
-        why = partition_writer.commit_properties(metadata, (app_id, since + 1))
+        why = partition_writer.commit_properties(metadata, (app_id, since + 1), *(also or {}).items())
 
         def write(data: Any, schema: pa.Schema) -> None:
             mode: dict[str, Any] = {"mode": "append", "writer_properties": COMPRESSED}

@@ -35,9 +35,12 @@ def copy(stage: Settings, contract: SourceContract, paths: Sequence[Path], today
     arrival day included; markers and manifests too. Any other file arrives today.
 
     :param stage: the settings of the stage's lake.
-    :raises StageError: for a folder that has no file of the source.
+    :raises StageError: for a folder that has no file of the source, and for a source of Kafka.
     :raises UndeliveredFileError: as ``project.delivery.deliver``.
     """
+    if contract.source.kafka and paths:
+        msg = f"{contract.dataset} is a source of Kafka: a stage takes no files of it; send the messages, or change the contract"
+        raise StageError(msg)
     target = Path(stage.landing_of(contract.dataset))
     others: list[Path] = []
     for path in paths:

@@ -23,12 +23,15 @@ from lakehouse.lateness import missing_inputs, watermark_log
 from lakehouse.lateness.tuning import decisions as max_lateness_decisions
 from lakehouse.ledger import applied_inputs, decisions, ingestions, publications, rebuild_requests, redactions, restatements
 from lakehouse.ledger.log_table import Int32, LogTable
+from lakehouse.live import batch_log as live_batches
+from lakehouse.live.reconciliation import log as reconciliations
 from lakehouse.operations.alerts import log as alerts
 from lakehouse.operations.backfills import log as backfills
 from lakehouse.operations.corrections import correction_log
 from lakehouse.operations.notices import log as notices
 from lakehouse.serving.http import tokens
 from lakehouse.snapshots import input_sets, named
+from lakehouse.streams import gap_log
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -44,7 +47,7 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
         module.log(settings)
         for module in (
             *(applied_inputs, contract_archive, ingestions, input_sets, publications),
-            *(rebuild_requests, restatements, tokens, watermark_log, missing_inputs),
+            *(rebuild_requests, restatements, tokens, watermark_log, missing_inputs, gap_log),
             *(
                 alerts,
                 notices,
@@ -55,6 +58,8 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
                 max_lateness_decisions,
                 named,
                 correction_log,
+                live_batches,
+                reconciliations,
             ),
         )
     ]

@@ -78,8 +78,10 @@ class LateLake(WindowedLake):
         self.settings.now = ARRIVAL + timedelta(days=1, minutes=self.delivered)
         moment = ARRIVAL + timedelta(minutes=arrived)
         lines = ["id,amount,at,arrived_at,op,user"]
-        arrival = moment.isoformat()
-        lines += [f"{own.key},{own.amount},{own.moment.isoformat()},{arrival},{own.op},{own.user}" for own in events]
+        lines += [
+            f"{event.key},{event.amount},{event.moment.isoformat()},{moment.isoformat()},{event.op},{event.user}"
+            for event in events
+        ]
         self.deliveries.append(Delivery(arrived, events))
         path = Path(str(self.settings.landing), f"orders.arrival_date={ARRIVES}.{self.delivered}.csv")
         path.write_text("".join(f"{line}\n" for line in lines))

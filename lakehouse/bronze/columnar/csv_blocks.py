@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lakehouse.bronze.file_formats import Record
-    from lakehouse.contracts.source import Source
+    from lakehouse.contracts.inputs.section import Source
 
 #: The CSV reader takes these in its own way, or Arrow does (it removes a byte order mark that begins its input).
 _ODD = r"\x00\r\x{FEFF}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow.parquet as pq
 
-    from lakehouse.contracts.source import Source
+    from lakehouse.contracts.inputs.section import Source
 
 _CHUNK = 2**20
 

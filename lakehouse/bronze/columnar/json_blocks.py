@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from lakehouse.bronze.file_formats import Record
-    from lakehouse.contracts.source import Source
+    from lakehouse.contracts.inputs.section import Source
 
 #: What Arrow reads at once: it is fastest with few bytes, and no line may be longer.
 _READ_BYTES = 2**18
@@ -57,17 +57,25 @@ def json_blocks(stream: BinaryIO, source: Source, columns: list[str], size: int,
     :raises FileProblem: when the file as a whole cannot be read.
     """
     for lines in groups_of_lines(stream, size, before):
-        texts, odd = line_texts(lines.contents)
-        form = _Form.of(lines, columns)
-        fits = ~odd & flags(form.fits(texts)) if form else np.zeros(len(texts), bool)
-        raw = texts.filter(pa.array(fits))
-        values = form.split(raw, source.null_values) if form else None
-        if values is None:  # all lines are left to the exact reader
-            fits, raw = np.zeros(len(texts), bool), raw.slice(0, 0)
-            values = dict.fromkeys(columns, raw)
-        exact = [record for row in np.flatnonzero(~fits).tolist() for record in _records(lines, row)]
-        rows = np.flatnonzero(fits)
-        yield Block(values, pa.array(lines.first + rows), raw, _reader(lines, rows), exact)
+        yield block_of_lines(lines, source, columns)
+
+
+def block_of_lines(lines: Lines, source: Source, columns: list[str]) -> Block:
+    """The records of some lines, each of which holds one or none.
+
+    :param columns: the columns that the contract needs.
+    """
+    texts, odd = line_texts(lines.contents)
+    form = _Form.of(lines, columns)
+    fits = ~odd & flags(form.fits(texts)) if form else np.zeros(len(texts), bool)
+    raw = texts.filter(pa.array(fits))
+    values = form.split(raw, source.null_values) if form else None
+    if values is None:  # all lines are left to the exact reader
+        fits, raw = np.zeros(len(texts), bool), raw.slice(0, 0)
+        values = dict.fromkeys(columns, raw)
+    exact = [record for row in np.flatnonzero(~fits).tolist() for record in _records(lines, row)]
+    rows = np.flatnonzero(fits)
+    return Block(values, pa.array(lines.first + rows), raw, _reader(lines, rows), exact)
 
 
 def _reader(lines: Lines, rows: np.ndarray) -> Callable[[int], Record]:

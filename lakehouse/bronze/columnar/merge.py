@@ -25,7 +25,7 @@ def rows_of_blocks(contract: SourceContract, delivery: DeliveredFile, blocks: It
     schema = arrow_schema(bronze_columns(contract))
     builder, parser = RowBuilder(contract, delivery), RowParser(contract, delivery)
     for block in blocks:
-        rows, certain = builder.rows(block.texts, block.line_numbers, block.raw)
+        rows, certain = builder.rows(block.texts, block.line_numbers, block.raw, block.received_at)
         doubtful = np.flatnonzero(~flags(certain))
         records = [*block.exact, *(block.exactly(int(row)) for row in doubtful)]
         if records:

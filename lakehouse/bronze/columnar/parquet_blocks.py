@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
     from lakehouse.bronze.columnar.file_parts import Part
-    from lakehouse.contracts.source import Source
+    from lakehouse.contracts.inputs.section import Source
 
 
 def can_read(schema: pa.Schema, columns: list[str]) -> bool:

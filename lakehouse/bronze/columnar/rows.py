@@ -45,15 +45,20 @@ class RowBuilder:
         self._ops = _ops(contract)
 
     def rows(
-        self, texts: Mapping[str, pa.StringArray], line_numbers: pa.Int64Array, raw: pa.StringArray
+        self,
+        texts: Mapping[str, pa.StringArray],
+        line_numbers: pa.Int64Array,
+        raw: pa.StringArray,
+        received_at: pa.TimestampArray | None = None,
     ) -> tuple[pa.RecordBatch, pa.BooleanArray]:
         """The rows, and for which of them the parser of single records is certain to give the same.
 
         :param texts: the values of the records by the file's column names, for each column that the contract needs; null for
             none and for the contract's words for null.
+        :param received_at: when each of them arrived; by default when the delivery did.
         """
         count = len(line_numbers)
-        columns = _Columns(texts, count)
+        columns = _Columns(texts, count, self._received_at if received_at is None else received_at)
         change = self._change(columns)
         whole = pc.not_equal(change["change_op"], "delete")
         if self._contract.is_dimension:
@@ -124,7 +129,7 @@ class RowBuilder:
 
     def _clocks(self, columns: _Columns, whole: pa.BooleanArray) -> dict[str, pa.Array]:
         clocks = self._contract.clocks
-        arrival_ts = pc.fill_null(columns.typed(clocks.arrival, "timestamp"), self._received_at)
+        arrival_ts = pc.coalesce(columns.typed(clocks.arrival, "timestamp"), columns.received_at)
         event_ts, event_date, begins = self._event(columns)
         if self._contract.is_dimension:
             event_ts = begins
@@ -165,8 +170,8 @@ class RowBuilder:
 class _Columns:
     """The columns of a block, and the records for which every rule so far was certain to hold."""
 
-    def __init__(self, texts: Mapping[str, pa.StringArray], count: int) -> None:
-        self._texts = texts
+    def __init__(self, texts: Mapping[str, pa.StringArray], count: int, received_at: pa.Scalar | pa.TimestampArray) -> None:
+        self._texts, self.received_at = texts, received_at
         self._converted: dict[tuple[str, str], Converted] = {}
         self._conditions = [everywhere(count)]
         self.count = count

@@ -26,7 +26,8 @@ class Block:
     """The records of a part of a file.
 
     ``texts`` are the values of those records that could be split into columns, by the file's names; ``exactly`` reads the
-    n-th of them again, one by one. ``exact`` are the records that could not be split.
+    n-th of them again, one by one. ``exact`` are the records that could not be split. ``received_at`` is when each of the former
+    arrived, if they came one by one.
     """
 
     texts: Mapping[str, pa.StringArray]
@@ -34,6 +35,7 @@ class Block:
     raw: pa.StringArray
     exactly: Callable[[int], Record]
     exact: list[Record]
+    received_at: pa.TimestampArray | None = None
 
 
 class Lines(NamedTuple):

@@ -32,6 +32,9 @@ def replay(
 ) -> None:
     """Ingest every arrival day in order as if it were today. It can be stopped and run again."""
     settings, catalog = catalog_with(source, landing)
+    if catalog.sources[source].source.kafka:
+        errors.print(f"{source} is a source of Kafka; use 'lakehouse stream ingest {source}'.", style="red")
+        raise typer.Exit(2)
     confirmed(catalog.sources[source], yes=yes)
     from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.orchestration.execution.replay import Replay, total_causes  # noqa: PLC0415

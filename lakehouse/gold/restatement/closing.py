@@ -104,6 +104,7 @@ class Completeness:
         if needs.no_held_file:
             missing += self._held_files(source, period)
         kinds = {"unfinished_day": needs.no_unfinished_day, "failed_ingestion": needs.no_failed_ingestion}
+        kinds["stream_gap"] = needs.no_failed_ingestion
         missing += [one.text for one in source.missing if kinds[one.kind] and period.start <= one.arrival_date]
         if needs.no_open_review:
             missing += self._reviews(source, period)

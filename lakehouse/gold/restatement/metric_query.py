@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import date, datetime
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.metric import MetricContract
@@ -50,10 +50,15 @@ def compute(
     if metric.trailing_days > 1:
         covered = F.explode(F.sequence("event_date", F.date_add("event_date", metric.trailing_days - 1)))
         rows = rows.withColumn("_day", covered).drop("event_date").withColumnRenamed("_day", "event_date")
-    measures = [F.expr(f"cast(({measure.sql}) as {measure.type})").alias(measure.name) for measure in metric.measures]
     by = ["event_date", *(metric.grain if grain is None else grain)]
     wanted = rows.where(f"event_date IN ({spark_commits.day_literals(days)})")
-    return wanted.groupBy(*by).agg(*measures, F.count(F.lit(1)).alias("row_count"))
+    return wanted.groupBy(*by).agg(*aggregates(metric))
+
+
+def aggregates(metric: MetricContract) -> list[Column]:
+    """The measures and row_count as aggregates over silver rows."""
+    measures = [F.expr(f"cast(({measure.sql}) as {measure.type})").alias(measure.name) for measure in metric.measures]
+    return [*measures, F.count(F.lit(1)).alias("row_count")]
 
 
 def numbers(
@@ -96,8 +101,7 @@ def nothing(spark: SparkSession, settings: Settings, metric: MetricContract) -> 
     """The number of a day without rows: one row without a grain, which distinguishes an emptied day from a missing one."""
     rows = now.silver_rows(spark, settings, metric, []).where("false")
     rows = windows.assigned(rows, metric.event_window) if metric.event_window else rows
-    measures = [F.expr(f"cast(({measure.sql}) as {measure.type})").alias(measure.name) for measure in metric.measures]
-    empty = rows.agg(*measures, F.count(F.lit(1)).alias("row_count")).toArrow()
+    empty = rows.agg(*aggregates(metric)).toArrow()
     grain = rows.select(*metric.grain).toArrow().schema if metric.grain else pa.schema([])
     columns = {item.name: pa.nulls(1, item.type) for item in grain}
     return pa.table(columns | {name: empty[name] for name in empty.column_names})

@@ -18,6 +18,7 @@ from lakehouse.gold.rows_read import sessions
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime, timedelta
+    from zoneinfo import ZoneInfo
 
     from pyspark.sql import Column, DataFrame
 
@@ -36,11 +37,11 @@ def assigned(rows: DataFrame, window: EventWindow | SessionWindow) -> DataFrame:
     if isinstance(window, SessionWindow):
         return sessions.assigned(rows, window)
     if not window.overlaps:
-        start = _midnight("event_date", window)
+        start = _midnight("event_date", window.zone)
         passed = F.unix_micros("event_ts") - start
         return rows.withColumn(WINDOW_START, F.timestamp_micros(start + passed - passed % _micros(window.step)))
     before = F.date_sub("event_date", 1)
-    days = F.concat(_covering(F.col("event_date"), window), _covering(before, window, until=_midnight("event_date", window)))
+    days = F.concat(_covering(F.col("event_date"), window), _covering(before, window, until=_midnight("event_date", window.zone)))
     nowhere = F.array(F.struct(F.col("event_date").alias("day"), F.lit(None).cast("timestamp").alias("start")))
     every = rows.withColumn(_WINDOWS, F.explode(F.when(F.col("event_ts").isNull(), nowhere).otherwise(days)))
     placed = every.withColumn("event_date", F.col(f"{_WINDOWS}.day")).withColumn(WINDOW_START, F.col(f"{_WINDOWS}.start"))
@@ -54,12 +55,25 @@ def is_among(starts: Collection[datetime | None]) -> Column:
     return F.expr(" OR ".join([*among, *([f"{WINDOW_START} IS NULL"] if None in starts else [])]) or "false")
 
 
+def ends(window: EventWindow) -> Column:
+    """The moment at which a window has ended, of rows with ``event_date`` and ``window_start`` as :func:`assigned` gives them."""
+    start = F.unix_micros(WINDOW_START)
+    if window.overlaps:
+        return F.timestamp_micros(start + _micros(window.size))
+    return F.timestamp_micros(F.least(start + _micros(window.step), _midnight(F.date_add("event_date", 1), window.zone)))
+
+
+def next_midnight(zone: ZoneInfo) -> Column:
+    """The moment at which the event day of a row has ended."""
+    return F.timestamp_micros(_midnight(F.date_add("event_date", 1), zone))
+
+
 def _covering(day: Column, window: EventWindow, until: Column | None = None) -> Column:
     """The windows that begin on a day and cover the row's event time, as an array of structs ``day``, ``start``.
 
     :param until: the microsecond at which the day ends; not needed of the row's own day.
     """
-    start, step, size = _midnight(day, window), _micros(window.step), _micros(window.size)
+    start, step, size = _midnight(day, window.zone), _micros(window.step), _micros(window.size)
     passed = F.unix_micros("event_ts") - start
     first = F.greatest(F.lit(0), F.floor((passed - size) / step) + 1).cast("bigint")
     last = F.floor(passed / step) if until is None else F.least(F.floor(passed / step), F.floor((until - start - 1) / step))
@@ -68,10 +82,10 @@ def _covering(day: Column, window: EventWindow, until: Column | None = None) -> 
     return F.when(last >= first, found).otherwise(F.slice(found, 1, 0))
 
 
-def _midnight(day: Column | str, window: EventWindow) -> Column:
+def _midnight(day: Column | str, zone: ZoneInfo) -> Column:
     """The first microsecond of a day since 1970; Spark's sessions count in UTC."""
     local = (F.col(day) if isinstance(day, str) else day).cast("timestamp")
-    return F.unix_micros(F.to_utc_timestamp(local, window.zone.key))
+    return F.unix_micros(F.to_utc_timestamp(local, zone.key))
 
 
 def _micros(length: timedelta) -> int:

@@ -20,10 +20,12 @@ class AlertKind(str, Enum):
     HELD = "held"
     OVERDUE = "overdue"
     VALUE = "value"
+    LIVE_DIFFERENCE = "live_difference"
     WATERMARK_OFF = "watermark_off"
     HELD_FILE = "held_file"
     FAILED_INGESTION = "failed_ingestion"
     UNFINISHED_DAY = "unfinished_day"
+    STREAM_GAP = "stream_gap"
     SILENT_SOURCE = "silent_source"
     OVERDUE_REVIEW = "overdue_review"
     WATERMARK_STALLED = "watermark_stalled"
@@ -40,10 +42,12 @@ _TITLES = {
     AlertKind.HELD: "a number is held",
     AlertKind.OVERDUE: "a number was not finalized",
     AlertKind.VALUE: "a {} value beyond its bound",
+    AlertKind.LIVE_DIFFERENCE: "live numbers were far from the books",
     AlertKind.WATERMARK_OFF: "the event-time watermark catches too few rows",
     AlertKind.HELD_FILE: "a file is held",
     AlertKind.FAILED_INGESTION: "files could not be ingested",
     AlertKind.UNFINISHED_DAY: "an arrival day is not complete",
+    AlertKind.STREAM_GAP: "messages were lost before they were read",
     AlertKind.SILENT_SOURCE: "nothing arrives any more",
     AlertKind.OVERDUE_REVIEW: "rows wait too long for a steward",
     AlertKind.WATERMARK_STALLED: "the event-time watermark stands still",

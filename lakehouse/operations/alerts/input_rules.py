@@ -52,6 +52,19 @@ def failed_ingestion(about: AlertSubject, arrival_day: date, since: datetime, mi
     return about.alert(AlertKind.FAILED_INGESTION, since, text, {"missing": missing}, period=f"{arrival_day}")
 
 
+def stream_gap(about: AlertSubject, seen_on: date, since: datetime, missing: str) -> Alert:
+    """The alert about messages of a topic that were lost before they were read.
+
+    :param seen_on: the day on which that was seen.
+    :param missing: what is missing, as a sentence.
+    """
+    text = (
+        f"{about.subject}: {missing}. The partition is not read on. Have the messages sent again if they can be, then run "
+        f"'lakehouse stream accept-gap {about.subject}' with your name and the reason; reading goes on behind the gap."
+    )
+    return about.alert(AlertKind.STREAM_GAP, since, text, {"missing": missing}, period=f"{seen_on}")
+
+
 def unfinished_day(
     about: AlertSubject,
     arrival_day: date,

@@ -63,6 +63,8 @@ def _missing(settings: Settings, contract: SourceContract, about: AlertSubject) 
         day, recorded = missing.arrival_date, missing.recorded_at
         if missing.kind == "failed_ingestion":
             yield input_rules.failed_ingestion(about, day, recorded, missing.text)
+        elif missing.kind == "stream_gap":
+            yield input_rules.stream_gap(about, day, recorded, missing.text)
         else:
             ended, tolerated = end_of_day(day, zone), contract.alerts.unfinished_after
             alert = input_rules.unfinished_day(about, day, ended, recorded, missing.text, tolerated, now)

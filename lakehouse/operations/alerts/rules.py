@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.alerts import Lag, LateShare, Restatements, ValueBound
     from lakehouse.gold.numbers.comparison import Number
     from lakehouse.lateness.rules import ArrivalCount, LagPercentile
+    from lakehouse.live.reconciliation.reconciled import Reconciled
     from lakehouse.operations.alerts.alert import Alert, AlertSubject
 
 _WEEK = timedelta(days=7)
@@ -235,6 +236,27 @@ def value(
     }
     numbers |= {"state": number.state.value, "revision": f"r{number.revision}"}
     return about.alert(AlertKind.VALUE, number.published_at, text, numbers, period=number.period, detail=named(bound))
+
+
+def live_difference(about: AlertSubject, day: date, reconciled: Sequence[Reconciled]) -> Alert | None:
+    """Alert if the live numbers of closed windows of a day were beyond the threshold of the books.
+
+    :param reconciled: of the last reconciliation of the day.
+    """
+    beyond = [entry for entry in reconciled if entry.exceeds and entry.is_closed]
+    if not beyond:
+        return None
+    worst = max(beyond, key=lambda entry: abs(entry.gap))
+    window = f" at {worst.window_start:%H:%M} UTC" if worst.window_start else ""
+    why = join_limited([f"{cause} {value}" for cause, value in worst.causes.items()], _SHOWN)
+    text = (
+        f"{len(beyond)} live numbers of {about.subject} {day} were further from the books than the contract tolerates. The "
+        f"largest difference is {worst.difference}, of {worst.measure}{window}: {why}. "
+        f"'lakehouse reconcile {about.contract} --date {day}' shows all."
+    )
+    numbers = {"beyond": len(beyond), "measure": worst.measure, "live": worst.live, "books": worst.books}
+    numbers |= {"difference": worst.difference, "causes": dict(worst.causes)}
+    return about.alert(AlertKind.LIVE_DIFFERENCE, beyond[0].reconciled_at, text, numbers, period=f"{day}")
 
 
 def named(bound: ValueBound) -> str:

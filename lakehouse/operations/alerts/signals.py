@@ -25,6 +25,7 @@ from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import due_by_calendar
 from lakehouse.lateness import recent_lags
+from lakehouse.live.reconciliation import log as reconciliations
 from lakehouse.operations.alerts import input_signals
 from lakehouse.operations.alerts import rules as alert_rules
 from lakehouse.operations.alerts.alert import AlertSubject, addressees
@@ -57,6 +58,8 @@ def state_of(settings: Settings, catalog: Catalog, *more: str) -> str:
             paths += [locations.gold(settings, series), locations.candidates(settings, series)]
         if metric.publication.start_delay:
             paths += locations.every_silver_read(settings, metric).values()
+    if any(metric.reconcile for metric in catalog.metrics.values()):
+        paths.append(locations.reconciliations(settings))
     contracts = [contract.model_dump_json() for contract in (*catalog.sources.values(), *catalog.metrics.values())]
     return commit_log.state_of(settings, paths, *contracts, f"{settings.clock():%Y-%m-%dT%H}", provenance.code(), *more)
 
@@ -93,6 +96,16 @@ def of_metric(settings: Settings, catalog: Catalog, metric: MetricContract) -> I
         yield from _held(settings, series, about)
         yield from _overdue(settings, catalog.sources.get(metric.source), series, about)
     yield from _of_days(settings, daily, _about(catalog, metric, daily))
+    yield from _of_live(settings, metric, _about(catalog, metric, daily))
+
+
+def _of_live(settings: Settings, metric: MetricContract, about: AlertSubject) -> Iterator[Alert]:
+    """Differences between live numbers and the books."""
+    if metric.reconcile is None:
+        return
+    since = settings.clock() - alert_rules.JUDGED_FOR
+    for day, reconciled in reconciliations.newest_beyond_threshold(settings, metric.name, since).items():
+        yield from filter(None, [alert_rules.live_difference(about, day, reconciled)])
 
 
 def _late_bound(contract: SourceContract) -> Decimal | None:

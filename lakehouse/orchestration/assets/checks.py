@@ -11,6 +11,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.restatement import reconciliation as restatement_checks
+from lakehouse.live.reconciliation import closing as live_closing
 from lakehouse.orchestration.assets.source_assets import keys as source_keys
 from lakehouse.orchestration.common import run_events
 from lakehouse.orchestration.common.resources import LakeSpark, LakeTables
@@ -32,7 +33,7 @@ def check_names(catalog: Catalog) -> dict[dg.AssetKey, list[str]]:
         names |= {key: list(of_layer(contract)) for key, of_layer in zip(source_keys(source), of_layers)}
     for metric in catalog.metrics.values():
         daily = Series(metric)
-        names[dg.AssetKey(["gold", daily.name])] = list(restatement_checks.gold_check_names(daily))
+        names[dg.AssetKey(["gold", daily.name])] = list(_day_check_names(metric))
         names |= {dg.AssetKey(["gold", rollup.name]): list(_rollup_check_names(rollup)) for rollup in daily.rollups}
     deprecated = publication_checks.deprecated_names()
     return {key: [name for name in of_asset if name not in deprecated] for key, of_asset in names.items()}
@@ -63,12 +64,20 @@ def metric_checks(
 
     def judge(settings: Settings, days: Collection[date], names: Collection[str], spark: LakeSpark) -> list[CheckResult]:
         one = served_version.daily(settings, catalog, metric)
-        found = restatement_checks.check_published(settings, one, days)
-        if not restatement_checks.PUBLISHED.keys() >= set(names):  # only these need no new computation of the number
-            found += restatement_checks.check_gold(settings, one, spark.session, days)
-        return found
+        outcomes = restatement_checks.check_published(settings, one, days)
+        of_live = live_closing.check_names(metric)
+        if not restatement_checks.PUBLISHED.keys() | of_live >= set(names):  # only these need no new computation of the number
+            outcomes += restatement_checks.check_gold(settings, one, spark.session, days)
+        if of_live.keys() & set(names):
+            outcomes += live_closing.check_reconciled(spark.session, settings, metric, catalog.sources[metric.source], days)
+        return outcomes
 
-    return _checks_of(settings, gold, restatement_checks.gold_check_names(Series(metric)), judge)
+    return _checks_of(settings, gold, _day_check_names(metric), judge)
+
+
+def _day_check_names(metric: MetricContract) -> dict[str, str]:
+    """The checks of a metric's days, each with its description."""
+    return restatement_checks.gold_check_names(Series(metric)) | live_closing.check_names(metric)
 
 
 def rollup_checks(

@@ -19,6 +19,7 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.late_events import counters
+from lakehouse.live.reconciliation import closing as live_closing
 from lakehouse.orchestration.common import backfill_tags, run_events
 from lakehouse.orchestration.common.dagster_internals import BACKFILL_ID_TAG, USER_TAG
 from lakehouse.orchestration.common.partitions import days_of_run, event_days, periods
@@ -69,6 +70,7 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
                 done = restatement_days.restate(lake, contract, daily, spark.session, days, _run(context), follows)
             outcomes = [*done.outcomes, *restatement_checks.check_published(lake, daily, days)]
             waits_for = _waits_for(lake, contract, daily, done)
+            outcomes += live_closing.reconcile_due(spark.session, lake, metric, contract, days)
             late = late_metadata(lake, daily.metric, days)
         about = {day: _metadata(done, day, waits_for) | late.get(day, {}) for day in days}
         yield from run_events.report(context, key, about, outcomes)

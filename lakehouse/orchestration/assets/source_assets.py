@@ -14,6 +14,7 @@ from lakehouse.bronze.ingest import DayReport, Ingest
 from lakehouse.contracts import Catalog, SourceContract
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.ledger import applied_inputs
+from lakehouse.orchestration.assets import stream_runs
 from lakehouse.orchestration.common import backfill_tags, run_events
 from lakehouse.orchestration.common.partitions import arrival_days, days_of_run, event_days
 from lakehouse.orchestration.common.resources import LakeSpark
@@ -77,8 +78,12 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
         lake = with_table_cache(settings)
         backfill_tags.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
+        kafka = contract.source.kafka
         with run_events.progress(context):
-            reports = Ingest(lake, contract, spark.session, context.run.run_id, spark.expect).days(days, config.files)
+            if kafka and config.files is None:
+                reports = stream_runs.taken(context, lake, contract, kafka, spark.session)
+            else:
+                reports = Ingest(lake, contract, spark.session, context.run.run_id, spark.expect).days(days, config.files)
         for report in reports.values():
             for entry in report.held:
                 context.log.error("held: %s", entry.message)
@@ -86,8 +91,12 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
                 context.log.warning("left for now: %s", left)
         if not backfill_tags.is_planned_run(context.run.tags):  # a planned backfill updates silver itself
             # Also days of files that an earlier, killed run ingested but did not announce.
-            run_events.materialized(context, arrivals_key, _touched(lake, source, set(days)))
+            run_events.materialized(context, arrivals_key, _touched(lake, source, {*days, *reports}))
         metadata = {day: _bronze_metadata(report) for day, report in reports.items()}
+        if others := metadata.keys() - {*days}:  # of a topic: days that the run was not for
+            run_events.materialized(context, key, {day: metadata[day] for day in others})
+            run_events.checked(context, key, bronze_checks.check_bronze(lake, contract, others))
+        metadata = {day: metadata.get(day, _bronze_metadata(DayReport())) for day in days}
         yield from run_events.report(context, key, metadata, bronze_checks.check_bronze(lake, contract, days))
 
     return bronze_of_source

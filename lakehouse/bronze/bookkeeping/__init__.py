@@ -1,0 +1,1 @@
+"""What follows the append of deliveries to Bronze, whether they are files or ranges of messages."""

@@ -1,0 +1,125 @@
+"""``lakehouse live``: run the speed layer of a metric, look at it, stop it, and compute its numbers from Bronze again."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakehouse.cli.arguments import Metric, live_metric_named
+from lakehouse.cli.console import data_table, deployment, errors, number_column, out
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.live.status import StreamStatus
+    from lakehouse.settings import Settings
+
+app = typer.Typer(help="Numbers within seconds, beside the books.", no_args_is_help=True)
+
+
+@app.command()
+def start(metric: Metric) -> None:
+    """Run the stream of a metric until it is stopped: by 'lakehouse live stop', Ctrl+C or SIGTERM."""
+    settings, contract, source = live_metric_named(metric)
+    from lakehouse.live.query import run  # noqa: PLC0415 (Spark loads in a second)
+
+    stopping = threading.Event()
+
+    def session() -> SparkSession:
+        started = _session(settings)
+        for name in (signal.SIGINT, signal.SIGTERM):  # PySpark sets a handler of its own
+            signal.signal(name, lambda *_: stopping.set())
+        return started
+
+    out.print(
+        f"live/{contract.name} follows bronze/{source.dataset}; stop it with 'lakehouse live stop {metric}'.", soft_wrap=True
+    )
+    last = run.run(session, settings, contract, source, is_stopped=stopping.is_set)
+    out.print(f"Stopped after batch {last.batch}.")
+
+
+@app.command()
+def status(metric: Annotated[str | None, typer.Argument(help="The name of a metric contract; default: all.")] = None) -> None:
+    """What the streams do: rows of state, rates, watermark, late rows. Starts no Spark."""
+    from lakehouse.live import status as live_status  # noqa: PLC0415
+
+    settings, catalog = deployment()
+    live = [live_metric_named(metric)[1]] if metric else [each for each in catalog.metrics.values() if each.live]
+    known = [(each.name, live_status.of(settings, each.name)) for each in live]
+    if not known:
+        out.print("No metric has a speed layer; add 'live: true' to a contract.")
+        return
+    table = data_table()
+    table.add_column("metric", overflow="fold")
+    table.add_column("state", no_wrap=True)
+    rows = [_numbers(each) for _, each in known]
+    for place, name in enumerate(("batch", "state rows", "state bytes", "rows/s in", "rows/s", "ms", "late")):
+        number_column(table, name, [row[place] for row in rows])
+    for name in ("watermark", "last batch"):
+        table.add_column(name, overflow="fold")
+    for (name, each), row in zip(known, rows):
+        table.add_row(name, each.state if each else "never run", *row, *(_moments(each)))
+    out.print(table)
+    for name, each in known:
+        if each and each.problem:
+            errors.print(f"{name}: {each.problem}", style="red", soft_wrap=True)
+
+
+@app.command()
+def stop(metric: Metric, wait: Annotated[int, typer.Option(help="Seconds to wait for it; 0 does not wait.")] = 60) -> None:
+    """Stop the stream of a metric after the batch that it is at."""
+    from lakehouse.live import status as live_status  # noqa: PLC0415
+
+    settings, contract, _ = live_metric_named(metric)
+    if not live_status.is_running(settings, contract.name):
+        out.print(f"The stream of {metric} is not running here.")
+        return
+    live_status.ask_to_stop(settings, contract.name)
+    for _ in range(wait * 10):
+        if not live_status.is_running(settings, contract.name):
+            out.print(f"The stream of {metric} has stopped.")
+            return
+        time.sleep(0.1)
+    out.print(f"The stream of {metric} stops after its batch.")
+
+
+@app.command()
+def rebuild(metric: Metric) -> None:
+    """Compute the live numbers of a metric from Bronze again, with a new checkpoint."""
+    settings, contract, source = live_metric_named(metric)
+    from lakehouse.live.query import run  # noqa: PLC0415 (Spark loads in a second)
+
+    last = run.rebuild(lambda: _session(settings), settings, contract, source)
+    out.print(f"live/{contract.name} was computed again in {last.batch + 1} batches.")
+
+
+def _session(settings: Settings) -> SparkSession:
+    """A session in this process: a batch is written by it, which a Connect server would do in a process of its own."""
+    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
+
+    if settings.spark_remote is not None:
+        errors.print(
+            "The stream runs in a Spark of its own, not in the Connect server of LAKEHOUSE_SPARK_REMOTE; unset it.", style="red"
+        )
+        raise typer.Exit(2)
+    return LakeSpark().spark_session
+
+
+def _numbers(status: StreamStatus | None) -> tuple[str, ...]:
+    if status is None:
+        return ("",) * 7
+    rates = (f"{status.input_rate:,.1f}", f"{status.processing_rate:,.1f}", f"{status.batch_milliseconds:,}")
+    return (f"{status.batch}", f"{status.state_rows:,}", f"{status.state_bytes:,}", *rates, f"{status.dropped:,}")
+
+
+def _moments(status: StreamStatus | None) -> tuple[str, str]:
+    def text(when: datetime | None) -> str:
+        return "" if when is None else f"{when:%Y-%m-%d %H:%M:%S}"
+
+    return ("", "") if status is None else (text(status.watermark), text(status.batch_at))

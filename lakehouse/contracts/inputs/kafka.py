@@ -1,0 +1,59 @@
+"""The contract's section ``source.kafka``: a topic whose messages are the records of a source.
+
+How the messages are read belongs in ``lakehouse.streams``. Passwords and keys are not part of a contract; they are settings.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from lakehouse.contracts.base import Strict
+
+#: What ``source.landing`` holds for a source of Kafka.
+KAFKA = "kafka"
+#: Options that Bronze depends on for taking each message once; a contract cannot set them.
+_OWN_OPTIONS = {
+    "group.id": "the offsets are kept in Bronze",
+    "enable.auto.commit": "the offsets are kept in Bronze",
+    "enable.auto.offset.store": "the offsets are kept in Bronze",
+    "auto.offset.reset": "an offset that is gone is a gap, which is reported",
+    "enable.partition.eof": "the end of a range is known",
+    "bootstrap.servers": "name the servers under 'servers'",
+}
+_SECRET_WORDS = ("password", "secret", "key.pem", "username", "oauthbearer.config")
+
+
+class KafkaTopic(Strict):
+    """The topic of a source, and how its messages become records."""
+
+    topic: str = Field(min_length=1)
+    servers: str = Field(min_length=1, description="Addresses of brokers, as in 'broker1:9092,broker2:9092'.")
+    options: dict[str, str | int | bool] = Field(
+        default_factory=dict,
+        description="Options of the consumer, as librdkafka names them; those that are secret are in LAKEHOUSE_KAFKA_OPTIONS.",
+    )
+    tombstones: Literal["malformed", "delete"] = Field(
+        "malformed",
+        description="What a message without a value is: a malformed record, or a delete of the key that the message has.",
+    )
+
+    @field_validator("options")
+    @classmethod
+    def _left_to_the_contract(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
+        for name in value:
+            if name in _OWN_OPTIONS:
+                msg = f"{name}: leave it out, because {_OWN_OPTIONS[name]}"
+                raise ValueError(msg)
+            if any(word in name for word in _SECRET_WORDS):
+                msg = f'{name}: is secret and has no place in a contract; set LAKEHOUSE_KAFKA_OPTIONS={{"{name}": "..."}}'
+                raise ValueError(msg)
+        return value
+
+    @model_validator(mode="after")
+    def _plain_topic(self) -> KafkaTopic:
+        if set(self.topic) & set("/@,: *^"):
+            msg = f"topic: {self.topic!r} is no name of a topic; name one topic, without a pattern"
+            raise ValueError(msg)
+        return self

@@ -1,0 +1,92 @@
+"""The contract's section ``source``: where the records of a source arrive, and how they are read.
+
+Rules for names in landing are in ``contracts.landing``, the topic of a source of Kafka is in ``kafka``.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, model_validator
+
+from lakehouse.contracts.base import Strict
+from lakehouse.contracts.changes.envelope import Envelope  # noqa: TC001 (pydantic reads them)
+from lakehouse.contracts.inputs.kafka import KAFKA, KafkaTopic
+from lakehouse.contracts.landing import CompleteWhen, Landing  # noqa: TC001 (pydantic reads them)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakehouse.contracts.source import SourceContract
+
+
+_POLICIES_OF_A_STREAM = ("merge", "append")
+
+
+class Source(Strict):
+    """Where files or messages arrive and how to read them."""
+
+    landing: Landing = Field(
+        "arrival_date={arrival_date}*", description="The pattern of the names of files in landing; or kafka, for a topic."
+    )
+    kafka: KafkaTopic | None = Field(None, description="The topic, with 'landing: kafka'. See docs/streams.md.")
+    complete_when: CompleteWhen | None = Field(
+        None, description="What marks an arrival day as complete; default: each file is ingested once it is stable."
+    )
+    format: Literal["csv", "json", "parquet"] = "csv"
+    envelope: Envelope | None = Field(
+        None, description="The format of a change feed: it says what else 'changes' and 'order' say. See docs/change_feeds.md."
+    )
+    delimiter: str = Field(",", min_length=1, max_length=1)
+    quote: str = Field('"', min_length=1, max_length=1)
+    null_values: list[str] = Field(default_factory=lambda: [""])
+    start_date: date = Field(date(2020, 1, 1), description="The first arrival day.")
+    system: str | None = Field(None, description="The name of the source system; default: the dataset's name.")
+
+    @model_validator(mode="after")
+    def _separable(self) -> Source:
+        if self.delimiter == self.quote or {self.delimiter, self.quote} & set("\r\n\0"):
+            msg = "delimiter: must differ from the quote, and neither may be a line end"
+            raise ValueError(msg)
+        if self.envelope == "debezium" and self.format != "json":
+            msg = "envelope: debezium is read from JSON lines; set 'format: json'"
+            raise ValueError(msg)
+        if (self.landing == KAFKA) != (self.kafka is not None):
+            msg = "kafka: names the topic of a source with 'landing: kafka'; give both or neither"
+            raise ValueError(msg)
+        if self.kafka and self.format != "json":
+            msg = "format: messages are read as JSON; set 'format: json'"
+            raise ValueError(msg)
+        if self.kafka and self.complete_when:
+            msg = "complete_when: a topic has no files that could mark a day as complete; leave the key out"
+            raise ValueError(msg)
+        if self.complete_when and self.complete_when.takes_files_of(self.landing):
+            msg = "complete_when: its pattern matches the day's files themselves; name the file that marks the day as complete"
+            raise ValueError(msg)
+        return self
+
+
+def mistakes(contract: SourceContract) -> Iterator[str]:
+    """What does not fit between the topic of a source and the rest of its contract, each as ``field: what to do``."""
+    if contract.source.kafka is None:
+        return
+    policy = contract.materialization.reprocess_policy
+    if policy not in _POLICIES_OF_A_STREAM:
+        yield (
+            f"materialization.reprocess_policy: under {policy} a delivery replaces others, and messages have no such deliveries; "
+            f"use one of {', '.join(_POLICIES_OF_A_STREAM)}"
+        )
+    names = [field.name for field in contract.model.fields if field.name.startswith("kafka_")]
+    if names:
+        yield (
+            f"model.fields: Bronze keeps the place of a message in columns that begin with kafka_: give {', '.join(names)} "
+            "another name and set 'column:'"
+        )
+    if contract.source.kafka.tombstones == "delete":
+        simple = contract.changes.op and len(contract.primary_key) == 1 and not contract.order.sequence
+        if not simple or contract.source.envelope or contract.is_dimension:
+            yield (
+                "source.kafka.tombstones: such a message has its key and nothing else; 'delete' needs 'changes.op' and a primary "
+                "key of one column, and neither 'order.sequence' nor an envelope nor a dimension"
+            )

@@ -1,0 +1,88 @@
+"""``live`` and ``reconcile`` in a metric's contract: how the speed layer computes the metric, and which difference is an alert.
+
+Belongs here: the keys, their defaults, and what a streaming aggregation cannot do. What the stream counts is defined in
+``live.query.counted_rows``.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, model_validator
+
+from lakehouse.contracts.base import Strict
+from lakehouse.contracts.windows.session_window import SessionWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakehouse.contracts.metric import MetricContract
+
+#: What Spark refuses in an aggregation over a stream, by a pattern of the expression.
+_REFUSED = {
+    r"\bdistinct\b": "counts distinct values, which Spark refuses over a stream; take approx_count_distinct",
+    r"\bover\s*\(": "has a window function, which Spark refuses over a stream",
+    r"\bselect\b": "has a subquery, which Spark refuses over a stream",
+    r"\bwithin\s+group\b": "sorts the rows of a group, which Spark refuses over a stream",
+}
+
+
+class SpeedLayer(Strict):
+    """How the stream of a metric runs."""
+
+    watermark: timedelta = Field(
+        timedelta(minutes=10),
+        ge=timedelta(0),
+        description="How long after the newest event a window stays open; later rows are dropped by the stream.",
+    )
+    trigger: timedelta = Field(timedelta(seconds=5), ge=timedelta(0), description="The time between two batches of the stream.")
+    max_files_per_trigger: int = Field(1000, ge=1, description="A batch reads at most so many files of Bronze.")
+    keep: timedelta = Field(
+        timedelta(days=7), ge=timedelta(0), description="How long live rows of a closed window are kept after reconciliation."
+    )
+
+    @model_validator(mode="after")
+    def _in_milliseconds(self) -> SpeedLayer:
+        if self.watermark % timedelta(milliseconds=1):
+            msg = "watermark: Spark counts in milliseconds; write whole ones, such as PT10M"
+            raise ValueError(msg)
+        return self
+
+
+class ReconciliationTerms(Strict):
+    """When the difference between the live numbers and the books of a day is an alert."""
+
+    threshold: float = Field(
+        ge=0, description="Alert when a window's live number differs from the books by more than this share of the books."
+    )
+
+
+def with_defaults(content: Any) -> Any:
+    """The content of a metric's file with ``live: true`` as a speed layer with all defaults; ``false`` is none."""
+    if isinstance(content, dict) and isinstance(content.get("live"), bool):
+        return {**content, "live": {} if content["live"] else None}
+    return content
+
+
+def problems(metric: MetricContract) -> Iterator[str]:
+    """What a speed layer cannot do for a metric, each as ``field: what to do``."""
+    if metric.live is None:
+        if metric.reconcile is not None:
+            yield "reconcile: compares live numbers with the books; add 'live: true', or leave the key out"
+        return
+    unfit = {
+        "a derived metric reads no rows, so there is nothing to stream; make its inputs live": metric.is_derived,
+        "the stream reads one source, and this metric has several; leave the key out": metric.sources,
+        "the stream does not join dimensions; leave the key out, or count in another metric without 'joins'": metric.joins,
+        f"the stream has no windows of {metric.trailing_days} days; leave the key out, or the window": metric.trailing_days > 1,
+        "a session has no end that the stream could wait for; leave the key out, or count by windows in another metric": (
+            isinstance(metric.event_window, SessionWindow)
+        ),
+    }
+    yield from [f"live: {text}" for text, is_unfit in unfit.items() if is_unfit][:1]
+    for measure in metric.measures:
+        for pattern, text in _REFUSED.items():
+            if re.search(pattern, measure.sql, re.IGNORECASE):
+                yield f"live: the measure {measure.name} {text}"

@@ -1,0 +1,1 @@
+"""The stream of a metric: what it counts, its checkpoint, its batches, and how it runs."""

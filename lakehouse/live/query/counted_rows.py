@@ -1,0 +1,54 @@
+"""What the stream of a metric counts: rows of Bronze, as Spark expressions that are right for a stream and for a table.
+
+The stream counts every sound insert with an event time, once in each of its windows. It knows neither corrections nor deletes,
+duplicates, row rules or decisions: ``reconciliation`` explains what follows from that. Which of these rows Spark drops as late is
+defined in ``late_rule``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse.contracts.windows.event_window import EventWindow
+from lakehouse.delta.columns import silver_columns
+from lakehouse.gold.rows_read import windows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+
+#: The moment at which the window of a row has ended.
+WINDOW_END = "window_end"
+#: The event time that advances the watermark. A clock that is ahead must not close the windows of everyone else.
+EVENT_TIME = "event_time"
+#: The kind of record that the stream counts.
+COUNTED = "change_op = 'insert' AND malformed_reason IS NULL"
+
+
+def columns_read(metric: MetricContract, contract: SourceContract) -> list[str]:
+    """The columns of Bronze that the stream reads."""
+    names = metric.columns_read([name for name, _ in silver_columns(contract)])
+    return list(dict.fromkeys([*names, "event_ts", "arrival_ts", "change_op", "malformed_reason"]))
+
+
+def counted(bronze: DataFrame) -> DataFrame:
+    """The rows that the stream counts unless they are late, with :data:`EVENT_TIME`."""
+    rows = bronze.where(f"{COUNTED} AND event_ts IS NOT NULL AND event_date IS NOT NULL")
+    return rows.withColumn(EVENT_TIME, F.least("event_ts", "arrival_ts"))
+
+
+def in_windows(rows: DataFrame, metric: MetricContract) -> DataFrame:
+    """Rows in each of their windows, or on their event day; see ``rows_read.windows``."""
+    return windows.assigned(rows, metric.event_window) if metric.event_window else rows
+
+
+def window_end(metric: MetricContract, contract: SourceContract) -> Column:
+    """When the window of a row of :func:`in_windows` has ended; of a metric without windows, when its event day has."""
+    if isinstance(metric.event_window, EventWindow):
+        return windows.ends(metric.event_window)
+    return windows.next_midnight(ZoneInfo(contract.clocks.timezone))

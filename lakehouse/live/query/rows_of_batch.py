@@ -1,0 +1,70 @@
+"""Which rows of Bronze a batch reads: the lines of each ingestion in the files that were added between two places of the log."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakehouse.delta.delta_rs_internals import file_system
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltalake import DeltaTable
+    from pyarrow import fs
+
+    from lakehouse.live.query.checkpoint import BronzeOffset
+
+_ID = "ingestion_id"
+
+
+class LinesRead(NamedTuple):
+    """The lines of an ingestion between two, themselves included."""
+
+    ingestion_id: str
+    first: int
+    last: int
+
+
+def lines_between(bronze: DeltaTable, since: BronzeOffset, until: BronzeOffset) -> list[LinesRead]:
+    """The lines of each ingestion that Delta's source reads after one place and up to another.
+
+    A file has lines of a contiguous part of each of its ingestions. Two columns of the new files are read.
+    """
+    system = file_system(bronze)
+    parts = [_lines(system, path) for path in _added(system, since, until)]
+    if not parts:
+        return []
+    lines = pa.concat_tables(parts).group_by(_ID).aggregate([("first", "min"), ("last", "max")]).sort_by(_ID)
+    return [LinesRead(row[_ID], row["first_min"], row["last_max"]) for row in lines.to_pylist()]
+
+
+def _lines(system: fs.FileSystem, path: str) -> pa.Table:
+    """The first and last line of each ingestion of a file."""
+    batches = pq.ParquetFile(system.open_input_file(path)).iter_batches(columns=[_ID, "line_number"], use_threads=False)
+    parts = [
+        pa.table({_ID: batch[_ID], "line": batch["line_number"]}).group_by(_ID).aggregate([("line", "min"), ("line", "max")])
+        for batch in batches
+    ]
+    found = pa.concat_tables(parts).group_by(_ID).aggregate([("line_min", "min"), ("line_max", "max")])
+    return found.rename_columns({"line_min_min": "first", "line_max_max": "last"})
+
+
+def _added(system: fs.FileSystem, since: BronzeOffset, until: BronzeOffset) -> Iterator[str]:
+    """The files between two places. Delta's source numbers the files of a commit in their order."""
+    for version in range(since.version, until.version + 1):
+        first = since.index + 1 if version == since.version else 0
+        for index, path in enumerate(_files(system, version) if version < until.version or until.index >= 0 else []):
+            if index >= max(first, 0) and (version < until.version or index <= until.index):
+                yield path
+
+
+def _files(system: fs.FileSystem, version: int) -> list[str]:
+    """The files with new rows of a commit."""
+    with system.open_input_stream(f"_delta_log/{version:020d}.json") as stream:
+        actions = [json.loads(line) for line in stream.read().splitlines()]
+    return [unquote(action["add"]["path"]) for action in actions if "add" in action and action["add"]["dataChange"]]

@@ -1,0 +1,52 @@
+"""An entry of a reconciliation (plain Python). The table is in ``log``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003 (columns of the log)
+from dataclasses import dataclass
+from datetime import date, datetime  # noqa: TC003 (columns of the log)
+from decimal import Decimal
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """A measure of one window and grain, as the stream and as the books say it.
+
+    ``live``, ``books``, ``difference`` and the values of ``causes`` are exact decimal numbers, as text; ``live`` and ``books``
+    are None where there is no number. ``window_start`` is None for a whole day. ``is_closed`` is whether the watermark of the
+    stream had passed the window. ``query`` and ``batch`` name the state of the stream, ``revision`` that of the books, 0 if
+    nothing is published.
+    """
+
+    metric: str
+    day: date
+    number: int
+    window_start: datetime | None
+    grain: Mapping[str, Any]
+    measure: str
+    live: str | None
+    books: str | None
+    difference: str
+    causes: Mapping[str, str]
+    is_closed: bool
+    exceeds: bool
+    query: str | None
+    batch: int
+    revision: int
+    reconciled_at: datetime
+
+    @property
+    def cell(self) -> tuple[Any, ...]:
+        """What it is about, within its day."""
+        return (self.window_start, *sorted((name, f"{value}") for name, value in self.grain.items()), self.measure)
+
+    @property
+    def gap(self) -> Decimal:
+        """The difference as a number."""
+        return Decimal(self.difference)
+
+    @property
+    def causes_of_gap(self) -> dict[str, Decimal]:
+        """The causes as numbers."""
+        return {name: Decimal(value) for name, value in self.causes.items()}

@@ -1,0 +1,161 @@
+"""The state of the streams, as each writes it into a small file: read without Spark, also when a stream was killed.
+
+Whether a stream runs is known from a lock that ends with its process, not from what it wrote last.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
+
+from lakehouse import locations
+from lakehouse.errors import LakehouseError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lakehouse.settings import Settings
+
+
+class AlreadyLiveError(LakehouseError):
+    """The stream of a metric runs already. The message says how it is stopped."""
+
+
+@dataclass(frozen=True)
+class StreamStatus:
+    """What is known of a stream.
+
+    ``state_rows`` and ``state_bytes`` are what its open windows take in Spark's state store. Rates (rows a second) and duration
+    (milliseconds) are those of the last batch with rows. ``dropped`` counts the late rows since the stream was started as Spark
+    does, after adding up the rows of a window: the reconciliation counts each. ``problem`` is why it ended, if it failed.
+    """
+
+    metric: str
+    pid: int
+    started_at: datetime
+    written_at: datetime
+    state: str = "running"
+    batch: int = -1
+    batch_at: datetime | None = None
+    watermark: datetime | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    input_rate: float = 0
+    processing_rate: float = 0
+    batch_milliseconds: int = 0
+    dropped: int = 0
+    problem: str | None = None
+
+
+_TIMES = ("started_at", "written_at", "batch_at", "watermark")
+
+
+def write(settings: Settings, status: StreamStatus) -> None:
+    """Replace what is known of a stream."""
+    path = _folder(settings, status.metric) / "status.json"
+    draft = path.with_suffix(".tmp")
+    draft.write_text(json.dumps(asdict(status), default=lambda value: value.isoformat()), "utf-8")
+    draft.replace(path)
+
+
+def of(settings: Settings, metric: str) -> StreamStatus | None:
+    """What is known of the stream of a metric; None if it never ran.
+
+    :returns: with the state ``running``, ``stopped``, ``failed``, or ``killed`` if its process ended without a word.
+    """
+    try:
+        stored: dict[str, Any] = json.loads((_folder(settings, metric) / "status.json").read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    times = {name: datetime.fromisoformat(stored[name]) for name in _TIMES if stored[name]}
+    if stored["state"] == "running" and not is_running(settings, metric):
+        stored["state"] = "killed"
+    return StreamStatus(**(stored | times))
+
+
+def of_progress(progress: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a status that Spark's report about a batch gives."""
+    operator = (progress["stateOperators"] or [{}])[0]
+    watermark = progress["eventTime"].get("watermark", "1970")
+    return {
+        "batch": progress["batchId"],
+        "batch_at": datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00")),
+        "watermark": None if watermark.startswith("1970") else datetime.fromisoformat(watermark.replace("Z", "+00:00")),
+        "state_rows": operator.get("numRowsTotal", 0),
+        "state_bytes": operator.get("memoryUsedBytes", 0),
+    }
+
+
+def rates(progress: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of the fields that a batch without rows does not change."""
+    return {
+        "input_rate": progress["inputRowsPerSecond"] or 0,
+        "processing_rate": progress["processedRowsPerSecond"] or 0,
+        "batch_milliseconds": progress["durationMs"].get("triggerExecution", 0),
+    }
+
+
+def dropped(progress: Mapping[str, Any]) -> int:
+    """How many rows a batch has dropped as late, by Spark's count."""
+    return int((progress["stateOperators"] or [{}])[0].get("numRowsDroppedByWatermark", 0))
+
+
+@contextmanager
+def running(settings: Settings, metric: str) -> Iterator[None]:
+    """Within the context, no other process of this machine runs the stream of a metric.
+
+    :raises AlreadyLiveError: if one does.
+    """
+    lock = _lock(settings, metric)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        msg = f"the stream of {metric} is running; stop it with 'lakehouse live stop {metric}'"
+        raise AlreadyLiveError(msg) from None
+    try:
+        _stop_marker(settings, metric).unlink(missing_ok=True)
+        yield
+    finally:
+        lock.release()
+
+
+def is_running(settings: Settings, metric: str) -> bool:
+    """Whether a process of this machine runs the stream of a metric."""
+    lock = _lock(settings, metric)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    lock.release()
+    return False
+
+
+def ask_to_stop(settings: Settings, metric: str) -> None:
+    """Have the stream of a metric stop after the batch that it is at."""
+    _stop_marker(settings, metric).write_text(f"{os.getpid()}\n", "utf-8")
+
+
+def is_to_stop(settings: Settings, metric: str) -> bool:
+    """Whether the stream of a metric is to stop."""
+    return _stop_marker(settings, metric).exists()
+
+
+def _folder(settings: Settings, metric: str) -> Path:
+    folder = Path(locations.live_checkpoints(settings, metric))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _lock(settings: Settings, metric: str) -> FileLock:
+    return FileLock(_folder(settings, metric) / "running.lock")
+
+
+def _stop_marker(settings: Settings, metric: str) -> Path:
+    return _folder(settings, metric) / "stop"

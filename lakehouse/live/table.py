@@ -1,0 +1,93 @@
+"""``live/<metric>``: the newest live number of each window and grain, written by one stream and read without Spark.
+
+Each commit carries the number of its batch, so that a batch that is repeated after a stop changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import partition_writer, row_writer, table_io
+from lakehouse.dispositions.row_groups import first_rows, groups
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import date, datetime
+
+    from deltalake import DeltaTable
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.settings import Settings
+
+#: The columns besides event day, grain, measures and row count: when the window ends, and which batch wrote the number.
+OF_LIVE = pa.schema(
+    [
+        ("window_end", pa.timestamp("us", "UTC")),
+        ("updated_at", pa.timestamp("us", "UTC")),
+        ("batch", pa.int64()),
+        ("watermark", pa.timestamp("us", "UTC")),
+        ("query", pa.string()),
+    ]
+)
+
+
+def read(settings: Settings, metric: MetricContract, days: Collection[date] | None = None) -> pa.Table | None:
+    """The live numbers of some days, of all by default; None if the stream has written none yet."""
+    where = None if days is None else {"event_date": days}
+    return table_io.read(locations.live(settings, metric.name), None, where, settings.storage_options)
+
+
+@row_writer.retried_on_conflict
+def write(settings: Settings, metric: MetricContract, query: str, batch: int, numbers: pa.Table) -> bool:
+    """Put the numbers of a batch in place of those with the same window and grain, in one commit.
+
+    :param numbers: event_date, the grain, the measures, row_count and :data:`OF_LIVE`.
+    :returns: whether they were written: a batch of a query is written once.
+    """
+    if not len(numbers):
+        return False
+    path, app_id = locations.live(settings, metric.name), _app_id(query)
+    table = row_writer.open_or_create(path, numbers.schema, settings.storage_options, ["event_date"])
+    if written_up_to(table, query) >= batch:
+        return False
+    days = pc.unique(numbers["event_date"]).to_pylist()
+    before = table_io.read_version(table, numbers.column_names, {"event_date": days}).cast(numbers.schema)
+    both = pa.concat_tables([numbers, before.filter(pc.equal(before["query"], query))])
+    kept = first_rows(groups(*(both[name] for name in ("event_date", *metric.grain))))
+    return partition_writer.replace(table, both.take(pa.array(np.sort(kept))), days, transaction=(app_id, batch + 1))
+
+
+def written_up_to(table: DeltaTable | None, query: str) -> int:
+    """The newest batch of a query whose numbers are in an open table; -1 if none are, or if there is no table."""
+    return ((table.transaction_version(_app_id(query)) if table is not None else None) or 0) - 1
+
+
+@row_writer.retried_on_conflict
+def clear(settings: Settings, metric: MetricContract) -> None:
+    """Remove all live numbers of a metric; its stream must not run."""
+    table = table_io.open_snapshot(locations.live(settings, metric.name), settings.storage_options)
+    if table is not None:
+        table.delete()
+
+
+@row_writer.retried_on_conflict
+def expire(settings: Settings, metric: MetricContract, days: Collection[date], closed_before: datetime) -> int:
+    """Remove the live numbers of some days whose windows ended before a time; gives their number."""
+    table = table_io.open_snapshot(locations.live(settings, metric.name), settings.storage_options)
+    if table is None or not days:
+        return 0
+    rows = table_io.read_version(table, None, {"event_date": days})
+    kept = rows.filter(pc.greater(rows["window_end"], pa.scalar(closed_before, rows["window_end"].type)))
+    expired = len(rows) - len(kept)
+    if expired:
+        partition_writer.replace(table, kept, days)
+    return expired
+
+
+def _app_id(query: str) -> str:
+    return f"live:{query}"

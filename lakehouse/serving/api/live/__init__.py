@@ -1,0 +1,1 @@
+"""The API of the speed layer: numbers by layer, and reconciliations."""

@@ -1,0 +1,116 @@
+"""``ops/stream_gaps``: what of the sources' topics was lost before it was read, and who has accepted that.
+
+While a gap is open its partition is not read on, and the source lacks an input (``lateness.missing_inputs``): alerts tell of it,
+and numbers do not become final. What a gap is, is decided in ``reading_plan``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from lakehouse import locations
+from lakehouse.calendar.event_day import business_day_of
+from lakehouse.lateness import missing_inputs
+from lakehouse.ledger.log_table import LogTable
+from lakehouse.streams.message_ranges import PartitionLog
+from lakehouse.streams.reading_plan import GapKind, OffsetGap
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import date, datetime
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class GapEntry:
+    """A gap that was seen, or that a person has accepted (``by`` and ``reason``); the fields are those of ``OffsetGap``."""
+
+    source: str
+    kind: GapKind
+    topic: str
+    topic_id: str
+    resets: int
+    partition: int
+    begin: int
+    resume: int
+    text: str
+    recorded_at: datetime
+    by: str | None = None
+    reason: str | None = None
+
+    @property
+    def gap(self) -> OffsetGap:
+        """The gap."""
+        return OffsetGap(self.kind, PartitionLog(self.topic, self.topic_id, self.partition, self.resets), self.begin, self.resume)
+
+
+def log(settings: Settings) -> LogTable[GapEntry]:
+    """The table."""
+    return LogTable(GapEntry, settings, locations.stream_gaps(settings), partition_by="source")
+
+
+def entries(settings: Settings, source: str) -> list[GapEntry]:
+    """All entries of a source, the oldest first."""
+    return sorted(log(settings).read({"source": [source]}), key=lambda entry: (entry.recorded_at, entry.by is not None))
+
+
+def accepted(settings: Settings, source: str) -> list[OffsetGap]:
+    """The gaps that people have accepted."""
+    return [entry.gap for entry in entries(settings, source) if entry.by is not None]
+
+
+def open_gaps(settings: Settings, source: str) -> list[GapEntry]:
+    """The newest entry of each partition's gap that nobody has accepted and that was there when the topic was last read."""
+    newest: dict[tuple[str, int], GapEntry] = {}
+    for entry in entries(settings, source):
+        if entry.by is None:
+            newest[entry.topic, entry.partition] = entry
+        else:
+            newest.pop((entry.topic, entry.partition), None)
+    return list(newest.values())
+
+
+def record(settings: Settings, contract: SourceContract, gaps: Collection[OffsetGap]) -> list[GapEntry]:
+    """Record the gaps that are there now, unless they are recorded.
+
+    :returns: their entries.
+    """
+    source, now = contract.dataset, settings.clock()
+    known = {entry.gap for entry in open_gaps(settings, source)}
+    new = [_entry(source, gap, now) for gap in gaps if gap not in known]
+    if new:
+        log(settings).append(new)
+    present = [entry for entry in open_gaps(settings, source) if entry.gap in gaps]
+    _record_missing(settings, contract, present)
+    return present
+
+
+def accept(settings: Settings, contract: SourceContract, by: str, reason: str) -> list[GapEntry]:
+    """Accept the open gaps of a source: reading goes on behind them.
+
+    :returns: the gaps that were accepted.
+    """
+    source, now = contract.dataset, settings.clock()
+    done = [_entry(source, entry.gap, now, by, reason) for entry in open_gaps(settings, source)]
+    if done:
+        log(settings).append(done)
+    _record_missing(settings, contract, [])
+    return done
+
+
+def _record_missing(settings: Settings, contract: SourceContract, present: Collection[GapEntry]) -> None:
+    zone = ZoneInfo(contract.clocks.timezone)
+    by_day: dict[date, list[str]] = {}
+    for entry in sorted(present, key=lambda entry: entry.text):
+        by_day.setdefault(business_day_of(entry.recorded_at, zone), []).append(entry.text)
+    missing_inputs.record(settings, contract.dataset, "stream_gap", {day: "; ".join(texts) for day, texts in by_day.items()})
+
+
+def _entry(source: str, gap: OffsetGap, now: datetime, by: str | None = None, reason: str | None = None) -> GapEntry:
+    of = gap.log
+    place = (of.topic, of.topic_id, of.resets, of.partition)
+    return GapEntry(source, gap.kind, *place, gap.begin, gap.resume, f"{gap}", now, by, reason)

@@ -1,0 +1,204 @@
+"""Brings the messages of a topic into Bronze: each micro-batch is one commit, and each message is in exactly one.
+
+The commit records, per partition, the offset behind its messages as the version of a Delta transaction: where the next one
+begins is read from Bronze alone. The commits that follow it are those of files (``bronze.bookkeeping``), in the same order; the
+next run makes up from Bronze what a stopped one left out (R11). Of two runs at once one is refused, and looks again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from lakehouse import locations
+from lakehouse.bronze.bookkeeping import judgement
+from lakehouse.delta import partition_writer
+from lakehouse.delta.columns import arrow_schema, bronze_columns
+from lakehouse.errors import LakehouseError
+from lakehouse.lateness import keyed_watermark_state
+from lakehouse.ledger import ingestions
+from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.spark import commits as spark_commits
+from lakehouse.streams import gap_log, message_rows, positions, reading_plan
+from lakehouse.streams.client import OffsetGoneError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import date
+
+    from deltalake import DeltaTable
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.settings import Settings
+    from lakehouse.streams.client import MessageColumns, TopicReader
+    from lakehouse.streams.message_ranges import PartitionLog
+    from lakehouse.streams.reading_plan import ReadingPlan, TopicState
+
+
+#: What the brokers say of the topic then tells whether an offset is gone for good, which is a gap.
+_looked_at_again = retry(
+    retry=retry_if_exception_type(OffsetGoneError), stop=stop_after_attempt(4), wait=wait_random_exponential(0.1, 1), reraise=True
+)
+
+
+class StreamSchemaError(LakehouseError):
+    """Bronze cannot take rows of the contract as it is now; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class StreamLimits:
+    """How much a micro-batch takes: at most so many messages, and those that arrive within so many seconds.
+
+    :param to_end: whether it ends as soon as it has what the topic holds now.
+    """
+
+    max_messages: int = 100_000
+    seconds: float = 60.0
+    to_end: bool = True
+    is_stopped: Callable[[], bool] = lambda: False
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What a micro-batch took, and what keeps partitions from being read.
+
+    :param resumed: deliveries of an earlier run that was stopped behind its commit to Bronze.
+    :param at_end: whether the topic has no further message, as far as it may be read.
+    """
+
+    taken: list[Ingestion] = field(default_factory=list)
+    resumed: list[Ingestion] = field(default_factory=list)
+    gaps: list[gap_log.GapEntry] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    at_end: bool = True
+
+    @property
+    def recorded(self) -> list[Ingestion]:
+        """All deliveries that it has recorded in the ledger."""
+        return [*self.resumed, *self.taken]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it added to Bronze."""
+        return sum(entry.rows for entry in self.taken)
+
+
+class StreamIngest:
+    """Brings the messages of one source into Bronze.
+
+    :param session: gives the Spark session; it is called only for rules in SQL and new columns.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        contract: SourceContract,
+        session: Callable[[], SparkSession],
+        run_id: str,
+        reader: TopicReader,
+    ) -> None:
+        self._settings, self._contract, self._session = settings, contract, session
+        self._source, self._run_id, self._reader = contract.dataset, run_id, reader
+        self._path = locations.bronze(settings, contract.dataset)
+        self._is_settled = False
+
+    @_looked_at_again
+    @spark_commits.recomputed_on_conflict
+    def micro_batch(self, limits: StreamLimits | None = None) -> MicroBatch:
+        """Take what the topic has, up to the limits, in one commit.
+
+        :raises StreamProblem: when the topic cannot be read.
+        :raises StreamSchemaError: when the contract and Bronze do not fit.
+        """
+        limits = StreamLimits() if limits is None else limits
+        was_settled, self._is_settled = self._is_settled, False  # another run's commit is the cause of a second attempt
+        if problem := judgement.schema_problem(self._settings, self._contract, self._session):
+            msg = f"bronze/{self._source} cannot take the messages: {problem}"
+            raise StreamSchemaError(msg)
+        columns = bronze_columns(self._contract)
+        table = spark_commits.table_of(self._settings, self._path, columns, "arrival_date", partition_writer.APPEND_ONLY)
+        version, remarks = table.version(), list[str]()
+        state = self._reader.state()
+        known = positions.of_bronze(self._settings, self._contract, table, state, remarks)
+        resumed = [] if was_settled else self._resumed(table, known, state)
+        waiting = [entry.gap for entry in gap_log.open_gaps(self._settings, self._source)]
+        plan = reading_plan.plan(state, known, gap_log.accepted(self._settings, self._source), waiting)
+        gaps = gap_log.record(self._settings, self._contract, plan.gaps)
+        begin = {log.partition: offset for log, offset in plan.begin.items()}
+        end = {partition: state.offsets[partition][1] for partition in begin}
+        wanted = end if limits.to_end else None
+        taken: list[Ingestion] = []
+        reached = dict(begin)
+        if begin and (wanted is None or begin != wanted):
+            read = self._reader.fetch(begin, wanted, limits.max_messages, limits.seconds, limits.is_stopped)
+            reached = {partition: columns_read.end for partition, columns_read in read.items()}
+            taken = self._taken(state, plan, read, version)
+        at_end = all(reached[partition] >= offset for partition, offset in end.items())
+        self._is_settled = True
+        return MicroBatch(taken, resumed, gaps, remarks, at_end)
+
+    def _taken(self, state: TopicState, plan: ReadingPlan, read: Mapping[int, MessageColumns], version: int) -> list[Ingestion]:
+        """Append what was read by one commit, and make the entries of the ledger follow."""
+        now, schema = self._settings.clock(), arrow_schema(bronze_columns(self._contract))
+        delivered: list[message_rows.DeliveredMessages] = []
+        batches: list[pa.RecordBatch] = []
+        for log, begin in plan.begin.items():
+            messages = read[log.partition]
+            of_log = message_rows.deliveries(self._contract, state.cluster_id, log, begin, messages, now)
+            batches += [batch for each in of_log for batch in message_rows.rows(self._contract, each, messages)]
+            delivered += of_log
+        transactions = {log.app_id: read[log.partition].end for log in plan.begin}
+        if not delivered:
+            return []
+        rows = pa.Table.from_batches(batches, schema)
+        why = {"run_id": self._run_id, "deliveries": [f"{each.range}" for each in delivered]}
+        spark_commits.append_rows_alone([rows], self._settings, self._path, f"bronze:{self._source}", version, why, transactions)
+        found = positions.described(rows, state.cluster_id)
+        return self._recorded([self._entry(each) for each in found])
+
+    def _resumed(self, table: DeltaTable, known: Mapping[PartitionLog, int], state: TopicState) -> list[Ingestion]:
+        """Record the deliveries that Bronze has and the ledger lacks."""
+        entries = ingestions.all_of(self._settings, self._source)
+        missing = positions.unrecorded(table, known, entries, state.cluster_id)
+        return self._recorded([self._entry(each) for each in missing])
+
+    def _recorded(self, entries: Sequence[Ingestion]) -> list[Ingestion]:
+        """Judge the rows of deliveries that Bronze has, and record them."""
+        if not entries:
+            return []
+        now = self._settings.clock()
+        files = [DeliveredFile(entry.source_file, entry.ingestion_id, entry.arrival_date, now) for entry in entries]
+        judged = judgement.judged(self._settings, self._contract, self._session, files, {})
+        recorded = [replace(entry, **judged[entry.ingestion_id]) for entry in entries]
+        ingestions.record(self._settings, *recorded)
+        keyed_watermark_state.advance(self._settings, self._contract)
+        return recorded
+
+    def _entry(self, delivery: positions.DeliveryInBronze) -> Ingestion:
+        return ingestions.Ingestion(
+            source=self._source,
+            ingestion_id=delivery.ingestion_id,
+            content_hash=delivery.content_hash,
+            arrival_date=delivery.arrival_date,
+            source_file=delivery.name,
+            bytes=delivery.bytes,
+            modified=delivery.newest,
+            status="ingested",
+            message=delivery.remark,
+            run_id=self._run_id,
+            recorded_at=self._settings.clock(),
+        )
+
+
+def rows_by_day(batch: MicroBatch) -> Mapping[date, int]:
+    """How many rows a micro-batch added, by arrival day."""
+    counts: Counter[date] = Counter()
+    for entry in batch.taken:
+        counts[entry.arrival_date] += entry.rows
+    return counts

@@ -1,0 +1,195 @@
+"""Makes rows of Bronze from messages: every message is one row, also one without a value or with one that is no record (R1).
+
+A value is read as a line of a JSON file is, by columns where that is certain to give the same. What a message has besides its
+value is kept in columns of its own (``OF_A_MESSAGE``). The arrival time of a message is Kafka's timestamp, unless the contract
+names a column, and its arrival day is the day of that timestamp.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from itertools import islice
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.bronze.columnar.clocks import MOMENT, business_days
+from lakehouse.bronze.columnar.json_blocks import block_of_lines
+from lakehouse.bronze.columnar.merge import rows_of_blocks
+from lakehouse.bronze.columnar.text_lines import Lines
+from lakehouse.bronze.delivery_reader import can_read_by_columns
+from lakehouse.bronze.file_formats import Record, json_records, readable_text
+from lakehouse.bronze.row_parser import RowParser
+from lakehouse.delta.columns import arrow_schema, bronze_columns
+from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.streams.message_ranges import MessageRange, PartitionLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.streams.client import MessageColumns
+
+#: Messages that are read at once.
+_BLOCK_ROWS = 2**15
+_EMPTY = "an empty message, which is no JSON"
+_TOMBSTONE = "a message without a value (a tombstone), from which no record follows"
+_KEYLESS = "a message with neither a value nor a key that is text"
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_LAST_MILLISECOND = 253_402_300_799_999
+
+
+@dataclass(frozen=True)
+class DeliveredMessages:
+    """A delivery of messages, with their positions among those that were read, and when each of these arrived."""
+
+    delivery: DeliveredFile
+    range: MessageRange
+    content_hash: str
+    positions: NDArray[np.int64]
+    received_at: pa.TimestampArray
+
+
+def deliveries(
+    contract: SourceContract, cluster_id: str, log: PartitionLog, begin: int, messages: MessageColumns, now: datetime
+) -> list[DeliveredMessages]:
+    """The deliveries that messages of a log make up, one for each arrival day.
+
+    :param begin: the offset from which they were read.
+    :param now: no message arrives later than this, whatever the clock of its producer says.
+    """
+    if not messages.offsets:
+        return []
+    offsets = np.array(messages.offsets, np.int64)
+    zone, first = ZoneInfo(contract.clocks.timezone), contract.source.start_date
+    received_at = arrival_times(messages, now)
+    days = pc.max_element_wise(business_days(received_at, zone), pa.scalar(first, pa.date32()))
+    delivered = []
+    for day in sorted(pc.unique(days).to_pylist()):
+        positions = np.flatnonzero(days.to_numpy(zero_copy_only=False) == np.datetime64(day))
+        # Offsets that hold no message belong to the day around them.
+        starts = begin if positions[0] == 0 else int(offsets[positions[0]])
+        ends = messages.end if positions[-1] == len(offsets) - 1 else int(offsets[positions[-1]]) + 1
+        place = MessageRange(log, starts, ends)
+        delivery = DeliveredFile(f"{place}", place.ingestion_id(cluster_id), day, now)
+        delivered.append(
+            DeliveredMessages(
+                delivery, place, place.content_hash(cluster_id, day), positions, received_at.take(pa.array(positions))
+            )
+        )
+    return delivered
+
+
+def arrival_times(messages: MessageColumns, now: datetime) -> pa.TimestampArray:
+    """When each message arrived: at Kafka's timestamp; at ``now`` if it has none, or one that lies ahead."""
+    latest = (now - _EPOCH) // (datetime.resolution * 1000)
+    moments = [latest if moment is None or moment > latest else moment for moment in messages.milliseconds]
+    return pc.cast(pc.multiply(pa.array(moments, pa.int64()), 1000), MOMENT)
+
+
+def rows(contract: SourceContract, delivered: DeliveredMessages, messages: MessageColumns) -> Iterator[pa.RecordBatch]:
+    """The rows of a delivery, in the order of their offsets.
+
+    :param messages: all that were read of the log.
+    """
+    for begin in range(0, len(delivered.positions), _BLOCK_ROWS):
+        positions = delivered.positions[begin : begin + _BLOCK_ROWS].tolist()
+        values = [messages.values[position] for position in positions]
+        received = delivered.received_at.slice(begin, len(positions))
+        keys = [messages.keys[position] for position in positions]
+        batch = _parsed(contract, delivered.delivery, values, keys, received)
+        if len(batch) != len(positions):
+            msg = f"{len(positions)} messages of {delivered.range} became {len(batch)} rows"
+            raise RuntimeError(msg)
+        yield _with_places(batch, delivered.range, messages, positions)
+
+
+def _parsed(
+    contract: SourceContract,
+    delivery: DeliveredFile,
+    values: list[bytes | None],
+    keys: list[bytes | None],
+    received: pa.TimestampArray,
+) -> pa.RecordBatch:
+    """The rows of some messages; ``line_number`` is the position of a message among them, from 0."""
+    blank = {place: _record_without_value(contract, place, values[place], keys[place]) for place in _blank(values)}
+    contents = [b"" if value is None or place in blank else value for place, value in enumerate(values)]
+    schema = arrow_schema(bronze_columns(contract))
+    if can_read_by_columns(contract):
+        block = block_of_lines(Lines(0, contents), contract.source, contract.columns_read)
+        exact = [replace(record, received_at=received[record.line_number].as_py()) for record in (*block.exact, *blank.values())]
+        split = block.exactly
+
+        def exactly(row: int) -> Record:
+            record = split(row)
+            return replace(record, received_at=received[record.line_number].as_py())
+
+        block = replace(block, exact=exact, exactly=exactly, received_at=received.take(block.line_numbers))
+        batches = list(rows_of_blocks(contract, delivery, [block]))
+    else:
+        moments = received.to_pylist()
+        read = sorted([*json_records(enumerate(contents)), *blank.values()], key=lambda record: record.line_number)
+        records = (replace(record, received_at=moments[record.line_number]) for record in read)
+        parsed = RowParser(contract, delivery).rows(records)
+        batches = []
+        while some := list(islice(parsed, _BLOCK_ROWS)):
+            batches.append(pa.RecordBatch.from_pylist(some, schema=schema))
+    return pa.Table.from_batches(batches, schema).combine_chunks().to_batches()[0]
+
+
+def _blank(values: list[bytes | None]) -> list[int]:
+    """The places of messages without a value, or with a blank one."""
+    return [place for place, value in enumerate(values) if value is None or not value.strip(b" \t\r\n")]
+
+
+def _record_without_value(contract: SourceContract, place: int, value: bytes | None, key: bytes | None) -> Record:
+    kafka = contract.source.kafka
+    if value is not None:
+        return Record(place, readable_text(value), None, _EMPTY)
+    if kafka is None or kafka.tombstones == "malformed":
+        return Record(place, "", None, _TOMBSTONE)
+    try:
+        text = (key or b"").decode()
+    except UnicodeDecodeError:
+        text = ""
+    if not text:
+        return Record(place, "", None, _KEYLESS)
+    of_key = next(field.in_file for field in contract.model.fields if field.name == contract.primary_key[0])
+    return Record(place, "", {of_key: text, f"{contract.changes.op}": contract.changes.delete_words[0]})
+
+
+def _with_places(
+    batch: pa.RecordBatch, of_delivery: MessageRange, messages: MessageColumns, positions: list[int]
+) -> pa.RecordBatch:
+    """The rows with the places of their messages."""
+    offsets = pa.array([messages.offsets[position] for position in positions], pa.int64())
+    milliseconds = pa.array([messages.milliseconds[position] for position in positions], pa.int64())
+    milliseconds = pc.if_else(pc.less_equal(milliseconds, _LAST_MILLISECOND), milliseconds, None)  # later ones are no times
+    has_value = pa.array([messages.values[position] is not None for position in positions])
+    places = {
+        "raw_payload": pc.if_else(has_value, batch.column("raw_payload"), None),
+        "line_number": pc.add(pc.subtract(offsets, of_delivery.begin), 1),
+        "kafka_topic": pa.repeat(of_delivery.log.topic, len(positions)),
+        "kafka_partition": pa.repeat(pa.scalar(of_delivery.log.partition, pa.int32()), len(positions)),
+        "kafka_offset": offsets,
+        "kafka_timestamp": pc.cast(pc.multiply(milliseconds, 1000), MOMENT),
+        "kafka_key": pa.array([_text(messages.keys[position]) for position in positions], pa.string()),
+        "kafka_headers": pa.array([_json(messages.headers[position]) for position in positions], pa.string()),
+    }
+    arrays = [places.get(field.name, batch.column(field.name)) for field in batch.schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+def _text(content: bytes | None) -> str | None:
+    return None if content is None else readable_text(content)
+
+
+def _json(headers: list[tuple[str, bytes | None]] | None) -> str | None:
+    return None if not headers else json.dumps([[name, _text(value)] for name, value in headers], ensure_ascii=False)

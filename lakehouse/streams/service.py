@@ -1,0 +1,162 @@
+"""Runs the ingestion of a source again and again: until there is nothing more, or until somebody stops it.
+
+The messages of a topic are taken in micro-batches. The files of landing are taken the same way: those that are stable, through
+the ingestion of files, and then those that have become so meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from lakehouse.bronze import landing, pending_files
+from lakehouse.bronze.file_stability import Observations
+from lakehouse.bronze.ingest import Ingest
+from lakehouse.delta.table_cache import with_table_cache
+from lakehouse.streams.client import StreamProblem, TopicReader
+from lakehouse.streams.ingest import MicroBatch, StreamIngest, StreamLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.inputs.kafka import KafkaTopic
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+#: Seconds between two attempts to reach brokers that do not answer: the first, and the longest.
+_RETRY_SECONDS, _LONGEST_SECONDS = 1.0, 60.0
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Whether somebody wants the service to end; :meth:`now` may be called from a signal handler or another thread."""
+
+    event: threading.Event = field(default_factory=threading.Event)
+
+    def now(self) -> None:
+        """End behind the micro-batch that is being taken."""
+        self.event.set()
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether it was."""
+        return self.event.is_set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait, unless the service is to end."""
+        self.event.wait(max(0.0, seconds))
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How much is taken at a time.
+
+    :param batch_messages: the most messages of a micro-batch.
+    :param every: seconds between the beginnings of two micro-batches, if the first takes less.
+    :param max_messages: stop behind about so many messages.
+    :param max_seconds: stop after so many seconds.
+    """
+
+    batch_messages: int = 100_000
+    every: float = 1.0
+    max_messages: int | None = None
+    max_seconds: float | None = None
+
+
+def take(
+    settings: Settings,
+    contract: SourceContract,
+    kafka: KafkaTopic,
+    session: Callable[[], SparkSession],
+    run_id: str,
+    pace: Pace | None = None,
+    stop: Stop | None = None,
+) -> Iterator[MicroBatch]:
+    """Take what a topic holds when each micro-batch begins, until it has nothing more or a limit of the pace is reached.
+
+    :raises StreamProblem: when the topic cannot be read.
+    """
+    pace, stop = pace or Pace(), stop or Stop()
+    until = None if pace.max_seconds is None else time.monotonic() + pace.max_seconds
+    left = pace.max_messages
+    with TopicReader(settings, kafka) as reader:
+        ingest = StreamIngest(with_table_cache(settings), contract, session, run_id, reader)
+        while not stop.is_requested:
+            seconds = 60.0 if until is None else until - time.monotonic()
+            most = pace.batch_messages if left is None else min(pace.batch_messages, left)
+            if seconds <= 0 or most <= 0:
+                return
+            batch = ingest.micro_batch(StreamLimits(most, seconds, is_stopped=lambda: stop.is_requested))
+            yield batch
+            if batch.at_end:
+                return
+            left = None if left is None else left - batch.rows
+
+
+def follow(
+    settings: Settings,
+    contract: SourceContract,
+    kafka: KafkaTopic,
+    session: Callable[[], SparkSession],
+    run_id: str,
+    pace: Pace,
+    stop: Stop,
+) -> Iterator[MicroBatch | StreamProblem]:
+    """Take messages as they come, until it is stopped; a problem with the brokers is given, and tried again later.
+
+    Micro-batches without news are left out.
+    """
+    retry = _RETRY_SECONDS
+    seen: tuple[str, ...] = ()
+    while not stop.is_requested:
+        begun = time.monotonic()
+        try:
+            with TopicReader(settings, kafka) as reader:
+                ingest = StreamIngest(with_table_cache(settings), contract, session, run_id, reader)
+                while not stop.is_requested:
+                    begun = time.monotonic()
+                    batch = ingest.micro_batch(StreamLimits(pace.batch_messages, 60.0, is_stopped=lambda: stop.is_requested))
+                    news = (*(entry.text for entry in batch.gaps), *batch.remarks)
+                    if batch.recorded or news != seen:
+                        yield batch
+                    seen, retry = news, _RETRY_SECONDS
+                    if batch.at_end:
+                        stop.wait(pace.every - (time.monotonic() - begun))
+        except StreamProblem as problem:
+            yield problem
+            stop.wait(retry)
+            retry = min(2 * retry, _LONGEST_SECONDS)
+
+
+def follow_files(
+    settings: Settings,
+    contract: SourceContract,
+    session: Callable[[], SparkSession],
+    run_id: str,
+    pace: Pace,
+    stop: Stop,
+) -> Iterator[MicroBatch]:
+    """Take the files of landing as they come and are stable, until it is stopped; files that are held are given once.
+
+    A file counts as stable when it has not changed for the deployment's ``settle_seconds``, as for the landing sensor.
+    """
+    observations, reading = Observations(), with_table_cache(settings)
+    tried: set[str] = set()
+    while not stop.is_requested:
+        begun = time.monotonic()
+        listed = landing.listing(settings, contract)
+        scan = pending_files.scan_landing(reading, contract, listed, observations, datetime.now(timezone.utc))
+        observations = scan.observations
+        requests = {day: request for day, request in scan.requests.items() if not request.known or request.cause not in tried}
+        tried |= {request.cause for request in requests.values()}
+        for day, request in requests.items():
+            report = Ingest(reading, contract, session, run_id).day(day, request.files)
+            remarks = [f"held: {entry.message}" for entry in report.held] + report.waiting
+            if report.ingested or report.redelivered or remarks:
+                yield MicroBatch([*report.ingested, *report.redelivered], remarks=remarks)
+        stop.wait(pace.every - (time.monotonic() - begun))

@@ -1,0 +1,91 @@
+"""Where a topic and Bronze stand: per partition the next offset, the end, and the newest delivery. It starts no JVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.ledger import ingestions
+from lakehouse.streams import gap_log, message_ranges, positions, reading_plan
+from lakehouse.streams.client import TopicReader
+
+if TYPE_CHECKING:
+    from lakehouse.contracts.inputs.kafka import KafkaTopic
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.settings import Settings
+    from lakehouse.streams.reading_plan import TopicState
+
+
+@dataclass(frozen=True)
+class PartitionStatus:
+    """A partition: the offset that is read next, the end of the topic, and the newest delivery from it.
+
+    ``gap`` says what is missing of it; it is then not read on, and ``next_offset`` is where it stopped.
+    """
+
+    partition: int
+    next_offset: int
+    end_offset: int
+    newest: Ingestion | None
+    gap: str | None
+
+    @property
+    def lag(self) -> int:
+        """How many offsets are waiting."""
+        return max(0, self.end_offset - self.next_offset)
+
+
+@dataclass(frozen=True)
+class TopicStatus:
+    """A topic as the brokers and Bronze know it now, with remarks for people."""
+
+    state: TopicState
+    partitions: list[PartitionStatus]
+    remarks: list[str]
+
+    @property
+    def lag(self) -> int:
+        """How many offsets of all partitions are waiting."""
+        return sum(entry.lag for entry in self.partitions)
+
+
+def of_topic(settings: Settings, contract: SourceContract, kafka: KafkaTopic) -> TopicStatus:
+    """Where a source stands; nothing is written, also where something is missing.
+
+    :raises StreamProblem: when the topic cannot be read.
+    """
+    remarks: list[str] = []
+    with TopicReader(settings, kafka) as reader:
+        state, is_compacted = reader.state(), reader.is_compacted()
+    if is_compacted:
+        remarks.append(
+            f"{kafka.topic} is compacted: Kafka removes older messages of a key without a trace, also such as were not read yet"
+        )
+    table = table_io.open_table(locations.bronze(settings, contract.dataset), settings.storage_options)
+    known = {} if table is None else positions.of_bronze(settings, contract, table, state, remarks)
+    entries = gap_log.entries(settings, contract.dataset)
+    accepted = [entry.gap for entry in entries if entry.by is not None]
+    waiting = [entry.gap for entry in gap_log.open_gaps(settings, contract.dataset)]
+    planned = reading_plan.plan(state, known, accepted, waiting)
+    newest = _newest(settings, contract)
+    gaps = {gap.log.partition: gap for gap in planned.gaps}
+    begin = {log.partition: offset for log, offset in planned.begin.items()}
+    rows = []
+    for partition, (first, end) in sorted(state.offsets.items()):
+        gap = gaps.get(partition)
+        stands = begin.get(partition, first if gap is None else gap.begin)
+        rows.append(PartitionStatus(partition, stands, end, newest.get(partition), None if gap is None else f"{gap}"))
+    return TopicStatus(state, rows, remarks)
+
+
+def _newest(settings: Settings, contract: SourceContract) -> dict[int, Ingestion]:
+    """The delivery that was recorded last, by partition."""
+    newest: dict[int, Ingestion] = {}
+    for entry in sorted(ingestions.all_of(settings, contract.dataset), key=lambda entry: (entry.recorded_at, entry.ingestion_id)):
+        delivered = message_ranges.parse(entry.source_file)
+        if delivered is not None and entry.status == "ingested":
+            newest[delivered.log.partition] = entry
+    return newest

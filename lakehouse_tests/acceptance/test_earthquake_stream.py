@@ -1,0 +1,132 @@
+"""The real history as the messages of a topic, one for each record, beside its live numbers: the books are right every day, and
+say by how much the live numbers were off.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse.calendar.days import span
+from lakehouse.contracts import load_catalog
+from lakehouse.contracts.loader import completed
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.series import Series
+from lakehouse.contracts.source import SourceContract
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.reproduction import contract_history
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.ledger import applied_inputs
+from lakehouse.live.query import run as live_run
+from lakehouse.live.reconciliation.reconcile import reconcile
+from lakehouse.silver import update as silver_update
+from lakehouse_tests.support.earthquakes.history import (
+    BATCHES,
+    gold_daily,
+    needs_earthquakes,
+    silver_digest,
+    true_daily,
+    true_digests,
+)
+from lakehouse_tests.support.kafka_broker import KafkaBroker
+from lakehouse_tests.support.kafka_lake import KafkaLake, milliseconds
+from lakehouse_tests.support.lake_settings import lake_settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.settings import Settings
+
+pytestmark = [pytest.mark.spark, pytest.mark.acceptance, needs_earthquakes]
+
+FIRST, LAST = date(2018, 1, 1), date(2018, 1, 10)
+TOPIC = "earthquakes"
+#: The event days whose numbers are reconciled: the newest ones, and one of the history that the first file carries.
+RECONCILED = [*span(date(2018, 1, 1), date(2018, 1, 8)), date(1999, 1, 5)]
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def messages_of(arrival: date) -> list[dict[str, Any]]:
+    """The records of an arrival day in the order of their arrival, each as a message."""
+    with gzip.open(BATCHES / f"arrival_date={arrival}.csv.gz", "rt", encoding="utf-8", newline="") as file:
+        records = sorted(csv.DictReader(file), key=lambda record: record["arrival_ts"])
+    return [
+        {
+            "value": {name: value or None for name, value in record.items()},
+            "key": record["event_id"],
+            "timestamp": milliseconds(moment(record["arrival_ts"])),
+        }
+        for record in records
+    ]
+
+
+def contracts(broker: KafkaBroker) -> tuple[SourceContract, MetricContract]:
+    """The bundled contracts, from a topic and with live numbers."""
+    bundled = load_catalog(None)
+    written = bundled.sources["earthquakes"].model_dump(mode="json", by_alias=True, exclude_unset=True)
+    kafka = {"topic": TOPIC, "servers": broker.servers}
+    written["source"] = {"landing": "kafka", "format": "json", "start_date": f"{FIRST}", "system": "NCSS", "kafka": kafka}
+    source = SourceContract.model_validate(written)
+    daily = bundled.metrics["earthquakes_daily"].model_dump(mode="json", by_alias=True, exclude_unset=True)
+    metric = MetricContract.model_validate({**daily, "live": {"watermark": "PT6H", "keep": "P9999D"}})
+    return source, completed(metric, {"earthquakes": source})
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Any:
+    running = KafkaBroker(tmp_path / "kafka")
+    running.start()
+    running.create_topic(TOPIC)
+    yield running
+    running.stop()
+
+
+def test_ten_days_as_a_stream(spark: SparkSession, tmp_path: Path, broker: KafkaBroker) -> None:
+    settings = lake_settings(tmp_path)
+    source, metric = contracts(broker)
+    lake, series = KafkaLake(settings, source), Series(metric)
+    truth, daily = true_digests(), true_daily()
+
+    def session() -> SparkSession:
+        return spark
+
+    contract_history.remember(settings, metric, source)
+    for arrival in span(FIRST, LAST):
+        settings.now = datetime(arrival.year, arrival.month, arrival.day, 23, 59, tzinfo=timezone.utc)
+        broker.produce(TOPIC, messages_of(arrival))
+        while not lake.ingest().at_end:
+            pass
+        silver_update.update(settings, source, session, applied_inputs.pending(settings, "earthquakes"), "run", [metric])
+        assert silver_digest(settings) == truth[arrival], arrival
+        pending = find_pending(settings, series)
+        restatement_days.restate(settings, source, series, session, pending.starts, Run("run"), pending)
+        if arrival in daily:
+            assert gold_daily(settings) == daily[arrival], arrival
+        if arrival.day % 3 == 0:
+            live_run.run(session, settings, metric, source, ends=True)
+    check_reconciled(settings, session, source, metric)
+
+
+def check_reconciled(settings: Settings, session: Any, source: SourceContract, metric: MetricContract) -> None:
+    """Live numbers and causes make the books of each day, which are the truth."""
+    books, explained = gold_daily(settings), set()
+    for day in RECONCILED:
+        entries = {entry.measure: entry for entry in reconcile(session, settings, metric, source, day).entries}
+        for measure, true in zip(("n_events", "n_with_mag", "sum_mag", "max_mag"), books[day]):
+            entry = entries[measure]
+            live = Decimal(entry.live or 0)
+            causes = {name: Decimal(value) for name, value in entry.causes.items()}
+            assert live + sum(causes.values()) == (true or 0), (day, measure, entry)
+            explained |= {name for name, value in causes.items() if value}
+    assert {"not_read", "late_dropped"} <= explained, "after the ninth the stream has read nothing"
