@@ -20,7 +20,7 @@ from lakehouse.stewardship import decide
 from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.late_lake import LateLake, histories, late, source
-from lakehouse_tests.support.windowed_lake import BEGINS, FIRST, SLIDING, TUMBLING, Event
+from lakehouse_tests.support.windowed_lake import BEGINS, FIRST, SESSIONS, SLIDING, TUMBLING, Event
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -64,6 +64,17 @@ def test_a_delivery_that_is_ingested_after_later_ones_changes_which_rows_are_lat
     lake.deliver_at(5, Event("d", 25 * 60))  # it arrived before: b is late
     assert lake.left_out(lake.metrics[0]) == [("b", "late_dropped")]
     assert lake.seen() == lake.by_model()
+    assert lake.unlike_published() == []
+
+
+@derandomized(2)
+@given(history=histories())
+def test_any_history_gives_the_sessions_of_the_model(tmp_path_factory, spark, history) -> None:
+    lake = LateLake(lake_settings(tmp_path_factory.mktemp("lake")), spark, [late(SESSIONS, "recompute", 60)])
+    for arrived, events in history:
+        lake.deliver_at(arrived, *events)
+        assert lake.seen() == lake.by_model()
+        assert lake.left_out(lake.metrics[0]) == lake.late_by_model(lake.metrics[0])
     assert lake.unlike_published() == []
 
 

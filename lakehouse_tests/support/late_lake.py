@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import strategies as st
 
 from lakehouse.bronze.ingest import Ingest
+from lakehouse.contracts.windows.session_window import SessionWindow
 from lakehouse.late_events import follow, late_rows
 from lakehouse_tests.support import windowed_lake
 from lakehouse_tests.support.united_lake import metric
@@ -23,6 +24,7 @@ from lakehouse_tests.support.windowed_lake import (
     WindowedLake,
     Windows,
     all_windows,
+    sessions_of,
     windows_of,
 )
 
@@ -117,6 +119,8 @@ class LateLake(WindowedLake):
         window, events = definition.event_window, self.counting_events(definition)
         if window is None:
             return _days_of(events)
+        if isinstance(window, SessionWindow):
+            return _sessions(events, window.gap // timedelta(minutes=1))
         size, every = window.size // timedelta(minutes=1), window.step // timedelta(minutes=1)
         found = windows_of(events, size, every)
         return found if "spread" in {measure.name for measure in definition.measures} else _without_spread(found)
@@ -148,6 +152,8 @@ class LateLake(WindowedLake):
 def _last_end(event: Event, definition: MetricContract) -> datetime:
     """By the model: the end of the last window that an event lies in."""
     window = definition.event_window
+    if isinstance(window, SessionWindow):
+        return event.moment + window.gap
     size, every = (1440, 1440) if window is None else (window.size // timedelta(minutes=1), window.step // timedelta(minutes=1))
     ends = [end for start, end in all_windows(size, every) if start <= event.moment < end]
     if window is None:
@@ -161,6 +167,12 @@ def _days_of(events: list[Event]) -> Windows:
     for event in events:
         found.setdefault(event.moment.astimezone(ZoneInfo(ZONE)).date(), []).append(event.amount)
     return {day: (sum(amounts), len(amounts)) for day, amounts in found.items()}
+
+
+def _sessions(events: list[Event], gap: int) -> Windows:
+    """By the model: the sessions of one user."""
+    sessions = {start: own for (_, start), own in sessions_of(events, gap).items()}
+    return {start: (1, sum(e.amount for e in own), own[-1].at - own[0].at, len(own)) for start, own in sessions.items()}
 
 
 def _without_spread(found: Windows) -> Windows:
