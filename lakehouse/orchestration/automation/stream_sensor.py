@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract
     from lakehouse.contracts.inputs.kafka import KafkaTopic
     from lakehouse.settings import Settings
-    from lakehouse.streams.status import StreamStatus
+    from lakehouse.streams.status import TopicStatus
 
 #: Set on runs for waiting messages: the source and the offsets from which they wait.
 WAITS_TAG = "lakehouse/waits"
@@ -68,7 +68,7 @@ def stream_sensor(settings: Settings, contract: SourceContract, kafka: KafkaTopi
     return sense
 
 
-def _cause(settings: Settings, source: str, known: StreamStatus) -> str:
+def _cause(settings: Settings, source: str, known: TopicStatus) -> str:
     """What a run is needed for: messages that can be read, or a gap that is not recorded; empty for nothing."""
     recorded = {entry.text for entry in gap_log.open_gaps(settings, source)}
     waiting = [entry for entry in known.partitions if (entry.gap not in recorded if entry.gap else entry.lag)]
