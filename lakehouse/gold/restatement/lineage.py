@@ -197,14 +197,19 @@ def trigger(settings: Settings, contract: SourceContract, first: int, last: int)
     )
 
 
+def is_counted(metric: MetricContract) -> bool:
+    """Whether the logs tell how many rows the number of a day covers: not of windows that go on over midnight."""
+    return metric.days_behind == 0
+
+
 def count_silver_rows(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, int]:
     """How many Silver rows the number of each day covers, taken from the logs: without duplicates of several sources, and
     without rows that came too late.
 
-    None are counted for windows that go on over midnight: in how many of a day's a row lies, the logs do not tell.
+    None are counted for metrics that are not :func:`is_counted`.
     """
     held = [table for _, table in tables.tables_read(settings, metric) if table is not None]
-    if not held or not days or metric.days_behind:
+    if not held or not days or not is_counted(metric):
         return {}
     counts: Counter[date] = Counter()
     for table in held:

@@ -13,6 +13,7 @@ from hypothesis import given
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.windows.event_window import EventWindow
 from lakehouse.gold.numbers.published_table import TIME
+from lakehouse.gold.restatement import reconciliation
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.gold.rows_read import windows
 from lakehouse.spark import dataframes
@@ -73,6 +74,16 @@ def test_a_late_event_restates_the_windows_that_cover_it_and_no_other_day(settin
     assert len(changed[1]) == 4
     assert lake.send(late) == [set(), set()], "the same again"
     assert lake.unlike_published() == []
+    for series in (hourly, sliding):
+        outcomes = [
+            *reconciliation.check_published(settings, series, [day(number) for number in range(DAYS)]),
+            *reconciliation.check_gold(settings, series, lake.session, [day(number) for number in range(DAYS)]),
+        ]
+        names = reconciliation.gold_check_names(series)
+        assert {outcome.check for outcome in outcomes} <= set(names)
+        assert {outcome.day for outcome in outcomes} >= {day(1), day(3)}
+        assert [outcome for outcome in outcomes if not outcome.passed] == []
+        assert (reconciliation.EQUALS_SILVER in names) == (series is hourly), "windows over midnight are not counted by day"
 
 
 @derandomized(4)
@@ -95,7 +106,8 @@ def test_any_history_gives_the_windows_of_the_model_and_restates_what_changed(tm
 @derandomized(2)
 @given(files=sendings())
 def test_patched_windows_are_those_of_the_model(tmp_path_factory, spark, files) -> None:
-    patched = metric({**TUMBLING, "publication": {"final_after": 90, "patch_up_to": 100}})
+    total = {**TUMBLING["measures"][0], "sql": "coalesce(sum(amount), 0)"}
+    patched = metric({**TUMBLING, "measures": [total], "publication": {"final_after": 90, "patch_up_to": 100}})
     lake = WindowedLake(lake_settings(tmp_path_factory.mktemp("lake")), spark, [patched, metric(SLIDING)])
     for events in files:
         lake.send(*events)
