@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -69,6 +70,9 @@ def test_each_answer_says_which_layer_it_is_from(settings: Settings, spark: Any)
         assert "script-src 'self'" in page.headers["content-security-policy"]
         assert '<td class="num">10</td><td class="num">5</td><td class="num">-5</td>' in page.text
         assert "duplicate -5" in page.text
+        in_table = re.findall(r'<th scope="row">([^<]+)</th>', page.text)
+        assert in_table == sorted(in_table)
+        assert len(set(in_table)) == 3
         assert "<svg" in page.text
         assert "setInterval" in client.get("/page/live.js").text
         assert client.get(f"/page/metrics/plain/{FIRST}/live").status_code == 404
