@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts import MetricContract, SourceContract
     from lakehouse.settings import Settings
 
+#: Set on the runs of streams: the metric. Their failures are told by the alert ``live_stopped``, which ends with the next start.
+LIVE_TAG = "lakehouse/live"
 #: How often the sensor looks, in seconds.
 _LOOK_SECONDS = 30
 #: The pause behind a run that failed soon, in seconds; it doubles with each further one, up to the longest.
@@ -44,12 +46,12 @@ def job(settings: Settings, metric: MetricContract, contract: SourceContract) ->
     @dg.op(name=f"run_{name}", pool=name, required_resource_keys={"spark"}, description="Runs the stream until it is stopped.")
     def run_stream() -> None:
         context = dg.OpExecutionContext.get()
-        if settings.spark_remote is not None:
-            msg = "the stream runs in a Spark of its own, not in the Connect server of LAKEHOUSE_SPARK_REMOTE; unset it"
-            raise dg.Failure(msg, allow_retries=False)
         with _interrupts() as interrupts:
 
             def session() -> SparkSession:
+                if settings.spark_remote is not None:
+                    msg = "the stream runs in a Spark of its own, not in the Connect server of LAKEHOUSE_SPARK_REMOTE; unset it"
+                    raise dg.Failure(msg)
                 started: SparkSession = context.resources.spark.spark_session
                 interrupts.take_over()  # PySpark sets a handler of its own
                 return started
@@ -60,7 +62,9 @@ def job(settings: Settings, metric: MetricContract, contract: SourceContract) ->
             msg = "the run was terminated; the stream has stopped behind a batch"
             raise dg.DagsterExecutionInterruptedError(msg)
 
-    @dg.job(name=name, executor_def=dg.in_process_executor, description=f"The stream of live numbers of {metric.name}.")
+    about = f"The stream of live numbers of {metric.name}."
+
+    @dg.job(name=name, executor_def=dg.in_process_executor, tags={LIVE_TAG: metric.name}, description=about)
     def stream_job() -> None:
         run_stream()
 

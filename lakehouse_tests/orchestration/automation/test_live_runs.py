@@ -15,6 +15,7 @@ from lakehouse.contracts import Catalog
 from lakehouse.live import status
 from lakehouse.live.status import StreamStatus
 from lakehouse.orchestration.automation import live_runs
+from lakehouse.orchestration.automation.run_outcomes import RunLook
 from lakehouse.orchestration.build import build_definitions
 from lakehouse_tests.support.live_lake import LIVE, LiveLake
 from lakehouse_tests.support.sensor_ticks import SensorTicks
@@ -31,7 +32,8 @@ CATALOG = Catalog({"orders": source()}, {"hourly": metric(TUMBLING, **MANAGED)})
 
 
 def add_run(ticks: SensorTicks, run_status: dg.DagsterRunStatus) -> None:
-    ticks.instance.add_run(dg.DagsterRun(job_name="live_hourly", status=run_status))
+    tags = {live_runs.LIVE_TAG: "hourly"}
+    ticks.instance.add_run(dg.DagsterRun(job_name="live_hourly", status=run_status, tags=tags))
 
 
 def test_only_a_managed_metric_has_a_sensor(lake: Settings) -> None:
@@ -71,6 +73,8 @@ def test_runs_that_fail_soon_are_started_less_and_less_often(
     now = time.time()
     monkeypatch.setattr(live_runs.time, "time", lambda: now + 3700)
     assert len(ticks.run_requests()) == 1
+    outcomes = RunLook(instance, CATALOG, None).outcomes([])
+    assert (outcomes.runs, outcomes.subjects) == ([], set()), "the alert live_stopped tells"
     add_run(ticks, dg.DagsterRunStatus.CANCELED)
     monkeypatch.undo()
     assert len(ticks.run_requests()) == 1, "it was terminated"
@@ -99,7 +103,7 @@ def test_a_run_that_is_terminated_stops_the_stream_behind_a_batch(settings: Sett
             job.execute_in_process(instance=instance)
         thread.join()
         [run] = instance.get_runs(dg.RunsFilter(job_name="live_hourly"))
-        assert run.status is dg.DagsterRunStatus.CANCELED
+        assert (run.status, run.tags[live_runs.LIVE_TAG]) == (dg.DagsterRunStatus.CANCELED, "hourly")
     known = status.of(settings, "hourly")
     assert known is not None
     assert (known.state, known.problem, status.is_running(settings, "hourly")) == ("stopped", None, False)
