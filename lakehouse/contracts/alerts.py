@@ -53,6 +53,34 @@ class Rhythm(Strict):
     needs: int = Field(5, ge=2, description="With fewer days with arrivals among them nothing is judged.")
 
 
+class StreamLag(Strict):
+    """The messages of a topic wait for longer, or more of them wait, than was agreed on."""
+
+    messages: int | None = Field(None, ge=0, description="More offsets than this wait.")
+    age: timedelta | None = Field(None, ge=timedelta(0), description="The oldest message that waits is older than this.")
+
+    @model_validator(mode="after")
+    def _bounds(self) -> StreamLag:
+        if self.messages is None and self.age is None:
+            msg = "has no bound; give messages, age or both"
+            raise ValueError(msg)
+        return self
+
+
+class LiveState(Strict):
+    """The state of the open windows of a stream is larger than it should be."""
+
+    rows: int | None = Field(None, ge=0, description="It has more rows than this: windows times values of the grain.")
+    bytes: int | None = Field(None, ge=0, description="It takes more bytes of memory than this.")
+
+    @model_validator(mode="after")
+    def _bounds(self) -> LiveState:
+        if self.rows is None and self.bytes is None:
+            msg = "has no bound; give rows, bytes or both"
+            raise ValueError(msg)
+        return self
+
+
 class RunAlerts(Strict):
     """What runs alert on, for a source and for a metric. Failed runs always alert."""
 
@@ -75,6 +103,7 @@ class SourceAlerts(RunAlerts):
         "with_watermark", description="null for none; with_watermark: where clocks.watermark says what is to be complete."
     )
     watermark_stalled: Rhythm | None = Field(Rhythm(), description="null for none; only where there is clocks.watermark.")
+    stream_lag: StreamLag | None = Field(None, description="The bounds of the lag of a topic; default: none.")
 
 
 class Restatements(Strict):
@@ -116,6 +145,12 @@ class MetricAlerts(RunAlerts):
     values: list[ValueBound] = Field(default_factory=list, description="Bounds on the values of days.")
     live_tolerance: Share = Field(
         Decimal("0.1"), description="How far beyond its bound, as a share of it, a number that is not final must lie to alert."
+    )
+    live_state: LiveState | None = Field(None, description="The bounds of the state of the stream; default: none.")
+    live_unread_after: timedelta | None = Field(
+        None,
+        ge=timedelta(0),
+        description="This long after they were ingested, rows that the stream has not read alert; default: never.",
     )
 
 

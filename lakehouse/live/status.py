@@ -34,7 +34,9 @@ class StreamStatus:
 
     ``state_rows`` and ``state_bytes`` are what its open windows take in Spark's state store. Rates (rows a second) and duration
     (milliseconds) are those of the last batch with rows. ``dropped`` counts the late rows since the stream was started as Spark
-    does, after adding up the rows of a window: the reconciliation counts each. ``problem`` is why it ended, if it failed.
+    does, after adding up the rows of a window: the reconciliation counts each. ``rows_read``, ``state_updated`` and
+    ``state_removed`` are Spark's counts since then: rows of Bronze, rows of state that were made or changed, and such that were
+    removed. ``problem`` is why it ended, if it failed.
     """
 
     metric: str
@@ -51,9 +53,16 @@ class StreamStatus:
     processing_rate: float = 0
     batch_milliseconds: int = 0
     dropped: int = 0
+    rows_read: int = 0
+    state_updated: int = 0
+    state_removed: int = 0
     problem: str | None = None
 
 
+#: The fields of a status that are sums over its batches.
+SUMS = ("dropped", "rows_read", "state_updated", "state_removed")
+#: Who looks whether a stream runs holds the lock for a moment, which must not keep a stream from starting.
+_LOOK_SECONDS = 0.5
 _TIMES = ("started_at", "written_at", "batch_at", "watermark")
 
 
@@ -70,9 +79,12 @@ def of(settings: Settings, metric: str) -> StreamStatus | None:
 
     :returns: with the state ``running``, ``stopped``, ``failed``, or ``killed`` if its process ended without a word.
     """
+    address = locations.live_checkpoints(settings, metric)
     try:
-        stored: dict[str, Any] = json.loads((_folder(settings, metric) / "status.json").read_text("utf-8"))
+        stored: dict[str, Any] = json.loads((Path(address) / "status.json").read_text("utf-8")) if "://" not in address else {}
     except FileNotFoundError:
+        return None
+    if not stored:
         return None
     times = {name: datetime.fromisoformat(stored[name]) for name in _TIMES if stored[name]}
     if stored["state"] == "running" and not is_running(settings, metric):
@@ -102,9 +114,15 @@ def rates(progress: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def dropped(progress: Mapping[str, Any]) -> int:
-    """How many rows a batch has dropped as late, by Spark's count."""
-    return int((progress["stateOperators"] or [{}])[0].get("numRowsDroppedByWatermark", 0))
+def counts(progress: Mapping[str, Any]) -> dict[str, int]:
+    """What is added up over batches, for each field of :data:`SUMS`."""
+    operator = (progress["stateOperators"] or [{}])[0]
+    return {
+        "dropped": int(operator.get("numRowsDroppedByWatermark", 0)),
+        "rows_read": int(progress["numInputRows"]),
+        "state_updated": int(operator.get("numRowsUpdated", 0)),
+        "state_removed": int(operator.get("numRowsRemoved", 0)),
+    }
 
 
 @contextmanager
@@ -115,7 +133,7 @@ def running(settings: Settings, metric: str) -> Iterator[None]:
     """
     lock = _lock(settings, metric)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=_LOOK_SECONDS)
     except Timeout:
         msg = f"the stream of {metric} is running; stop it with 'lakehouse live stop {metric}'"
         raise AlreadyLiveError(msg) from None

@@ -15,6 +15,7 @@ from lakehouse.orchestration.automation import (
     close_schedules,
     follow_sensors,
     landing_sensor,
+    live_runs,
     maintenance_job,
     notice_sensor,
     source_schedules,
@@ -57,6 +58,8 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
             all_checks.append(assets_checks.metric_checks(settings, catalog, metric, gold))
             all_sensors.append(follow_sensors.restatement_sensor(settings, catalog, metric))
             all_schedules.append(close_schedules.daily_close(settings, catalog, metric))
+            if metric.live is not None and metric.live.managed:
+                all_sensors.append(live_runs.sensor(settings, metric, catalog.sources[metric.source]))
             for rollup in Series(metric).rollups:
                 longer = metric_assets.rollup_asset(settings, catalog, metric, rollup)
                 assets.append(longer)

@@ -67,14 +67,19 @@ class MessageColumns:
 class TopicReader:
     """A topic and its messages; to be closed at the end."""
 
-    def __init__(self, settings: Settings, kafka: KafkaTopic) -> None:
-        """:raises StreamProblem: if Kafka's client is not installed, or does not know an option."""
+    def __init__(self, settings: Settings, kafka: KafkaTopic, answer_seconds: float | None = None) -> None:
+        """A reader of a topic.
+
+        :param answer_seconds: how long a broker may take to answer a question about the topic; by default 10 seconds.
+        :raises StreamProblem: if Kafka's client is not installed, or does not know an option.
+        """
         try:
             import confluent_kafka  # noqa: PLC0415 (sources of files do without it)
             from confluent_kafka import admin  # noqa: PLC0415
         except ImportError:
             msg = "Kafka's client is not installed: pip install 'lakehouse[kafka]'"
             raise StreamProblem(msg) from None
+        self._answer_seconds = _ANSWER_SECONDS if answer_seconds is None else answer_seconds
         self._kafka, self._admin_module, self._topic = confluent_kafka, admin, kafka.topic
         options: dict[str, Any] = {"bootstrap.servers": kafka.servers, "log_level": 2, **kafka.options, **settings.kafka_options}
         self._servers = options["bootstrap.servers"]
@@ -113,9 +118,9 @@ class TopicReader:
         """
         kafka, admin = self._kafka, self._admin_module
         try:
-            cluster_id = self._admin.list_topics(self._topic, timeout=_ANSWER_SECONDS).cluster_id
+            cluster_id = self._admin.list_topics(self._topic, timeout=self._answer_seconds).cluster_id
             wanted = kafka.TopicCollection([self._topic])
-            described = self._admin.describe_topics(wanted, request_timeout=_ANSWER_SECONDS)[self._topic].result()
+            described = self._admin.describe_topics(wanted, request_timeout=self._answer_seconds)[self._topic].result()
             partitions = [kafka.TopicPartition(self._topic, partition.id) for partition in described.partitions]
             level = kafka.IsolationLevel.READ_COMMITTED if self._committed else kafka.IsolationLevel.READ_UNCOMMITTED
             first = self._offsets(dict.fromkeys(partitions, admin.OffsetSpec.earliest()), level)
@@ -133,7 +138,7 @@ class TopicReader:
         """
         resource = self._admin_module.ConfigResource(self._admin_module.ResourceType.TOPIC, self._topic)
         try:
-            config = self._admin.describe_configs([resource], request_timeout=_ANSWER_SECONDS)[resource].result()
+            config = self._admin.describe_configs([resource], request_timeout=self._answer_seconds)[resource].result()
         except self._kafka.KafkaException as error:
             raise self._problem(error) from None
         return "compact" in config["cleanup.policy"].value
@@ -192,7 +197,7 @@ class TopicReader:
         raise self._problem(self._kafka.KafkaException(error))
 
     def _offsets(self, wanted: Mapping[Any, Any], level: Any) -> dict[int, int]:
-        futures = self._admin.list_offsets(dict(wanted), isolation_level=level, request_timeout=_ANSWER_SECONDS)
+        futures = self._admin.list_offsets(dict(wanted), isolation_level=level, request_timeout=self._answer_seconds)
         return {place.partition: future.result().offset for place, future in futures.items()}
 
     def _problem(self, error: Exception) -> StreamProblem:

@@ -52,13 +52,14 @@ class TopicStatus:
         return sum(entry.lag for entry in self.partitions)
 
 
-def of_topic(settings: Settings, contract: SourceContract, kafka: KafkaTopic) -> TopicStatus:
+def of_topic(settings: Settings, contract: SourceContract, kafka: KafkaTopic, answer_seconds: float | None = None) -> TopicStatus:
     """Where a source stands; nothing is written, also where something is missing.
 
+    :param answer_seconds: as for :class:`TopicReader`.
     :raises StreamProblem: when the topic cannot be read.
     """
     remarks: list[str] = []
-    with TopicReader(settings, kafka) as reader:
+    with TopicReader(settings, kafka, answer_seconds) as reader:
         state, is_compacted = reader.state(), reader.is_compacted()
     if is_compacted:
         remarks.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -92,6 +93,10 @@ def test_a_stream_that_is_killed_goes_on_without_loss_or_double_count(tmp_path: 
     known = live_status.of(lake.settings, "hourly")
     assert known is not None
     assert known.state == "running"
+    shown = json.loads(lakehouse_command(tmp_path, "live", "status", "hourly", "--json", **_ENVIRONMENT).stdout)
+    opened = shown["window_state"]
+    assert (shown["state"], opened["events"]["created"], opened["windows"]["created"]) == ("running", len(events), len(expected))
+    assert 0 < opened["open_windows"] <= opened["rows"]
     running = lakehouse_command(tmp_path, "live", "start", "hourly", **_ENVIRONMENT)
     assert (running.returncode, "stop it with 'lakehouse live stop hourly'" in running.stderr) == (1, True)
     assert "has stopped" in lakehouse_command(tmp_path, "live", "stop", "hourly", **_ENVIRONMENT).stdout
@@ -109,3 +114,7 @@ def test_sigterm_stops_a_stream_between_two_batches(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     out, errors = process.communicate(timeout=60)
     assert (process.returncode, "Stopped after batch" in out) == (0, True), errors
+    deliver(lake, Event("b", 2))
+    drained = lakehouse_command(tmp_path, "live", "start", "hourly", "--drain", **_ENVIRONMENT)
+    assert (drained.returncode, "Stopped after batch" in drained.stdout) == (0, True), drained.stderr
+    assert [count for _, count in lake.live_numbers().values()] == [2]

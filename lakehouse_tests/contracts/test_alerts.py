@@ -86,6 +86,11 @@ def test_given_values_are_kept_exactly(tmp_path: Path) -> None:
         (SOURCE, "unfinished_after: -PT1H", "greater than or equal to"),
         (SOURCE, "failed_checks: fatal", "'error' or 'warn'"),
         (METRIC, "failed_checks: fatal", "'error' or 'warn'"),
+        (METRIC, "live_state: {rows: 1}", "alerts.live_state: is about the stream of the metric; add 'live: true'"),
+        (METRIC, "live_unread_after: PT1M", "alerts.live_unread_after: is about the stream of the metric"),
+        (f"{METRIC}live: true\n", "live_state: {}", "has no bound; give rows, bytes or both"),
+        (SOURCE, "stream_lag: {messages: 1}", "only a source of 'landing: kafka' has such a lag"),
+        (SOURCE, "stream_lag: {}", "has no bound; give messages, age or both"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, alerts: str, message: str) -> None:

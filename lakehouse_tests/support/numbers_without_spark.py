@@ -62,7 +62,9 @@ def day(number: int) -> date:
 def without_spark() -> Iterator[None]:
     """Numbers come from the :class:`ScriptedNumbers` that is passed in the place of the session."""
 
-    def numbers(scripted: Any, _settings: Settings, _metric: MetricContract, days: Collection[date]) -> dict[date, pa.Table]:
+    def numbers(
+        scripted: Any, _settings: Settings, _metric: MetricContract, days: Collection[date], _made_from: Any = None
+    ) -> dict[date, pa.Table]:
         return {start: scripted.by_day[start] for start in days if start in scripted.by_day}
 
     def nothing(scripted: Any, _settings: Settings, _metric: MetricContract) -> pa.Table:

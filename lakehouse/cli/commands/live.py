@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
+from dataclasses import asdict, astuple
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,18 +15,23 @@ from lakehouse.cli.arguments import Metric, live_metric_named
 from lakehouse.cli.console import data_table, deployment, errors, number_column, out
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from pyspark.sql import SparkSession
 
     from lakehouse.live.status import StreamStatus
+    from lakehouse.live.window_state import WindowState
     from lakehouse.settings import Settings
 
 app = typer.Typer(help="Numbers within seconds, beside the books.", no_args_is_help=True)
 
 
 @app.command()
-def start(metric: Metric) -> None:
+def start(
+    metric: Metric,
+    drain: Annotated[bool, typer.Option("--drain", help="End when all that Bronze holds now is read.")] = False,  # noqa: FBT002
+) -> None:
     """Run the stream of a metric until it is stopped: by 'lakehouse live stop', Ctrl+C or SIGTERM."""
     settings, contract, source = live_metric_named(metric)
     from lakehouse.live.query import run  # noqa: PLC0415 (Spark loads in a second)
@@ -40,18 +47,28 @@ def start(metric: Metric) -> None:
     out.print(
         f"live/{contract.name} follows bronze/{source.dataset}; stop it with 'lakehouse live stop {metric}'.", soft_wrap=True
     )
-    last = run.run(session, settings, contract, source, is_stopped=stopping.is_set)
+    last = run.run(session, settings, contract, source, ends=drain, is_stopped=stopping.is_set)
     out.print(f"Stopped after batch {last.batch}.")
 
 
 @app.command()
-def status(metric: Annotated[str | None, typer.Argument(help="The name of a metric contract; default: all.")] = None) -> None:
-    """What the streams do: rows of state, rates, watermark, late rows. Starts no Spark."""
+def status(
+    metric: Annotated[str | None, typer.Argument(help="The name of a metric contract; default: all.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per metric.")] = False,  # noqa: FBT002
+) -> None:
+    """What the streams do: rows of state, rates, watermark, late rows, and open windows. Starts no Spark."""
     from lakehouse.live import status as live_status  # noqa: PLC0415
+    from lakehouse.live import window_state  # noqa: PLC0415
 
     settings, catalog = deployment()
     live = [live_metric_named(metric)[1]] if metric else [each for each in catalog.metrics.values() if each.live]
     known = [(each.name, live_status.of(settings, each.name)) for each in live]
+    states = {each.name: window_state.of(settings, each, now) for each, (_, now) in zip(live, known) if now}
+    if as_json:
+        for name, each in known:
+            fields = asdict(each) | {"window_state": asdict(states[name])} if each else {"metric": name, "state": "never run"}
+            out.print(json.dumps(fields, default=str), soft_wrap=True)
+        return
     if not known:
         out.print("No metric has a speed layer; add 'live: true' to a contract.")
         return
@@ -66,6 +83,7 @@ def status(metric: Annotated[str | None, typer.Argument(help="The name of a metr
     for (name, each), row in zip(known, rows):
         table.add_row(name, each.state if each else "never run", *row, *(_moments(each)))
     out.print(table)
+    _print_states(states)
     for name, each in known:
         if each and each.problem:
             errors.print(f"{name}: {each.problem}", style="red", soft_wrap=True)
@@ -79,6 +97,9 @@ def stop(metric: Metric, wait: Annotated[int, typer.Option(help="Seconds to wait
     settings, contract, _ = live_metric_named(metric)
     if not live_status.is_running(settings, contract.name):
         out.print(f"The stream of {metric} is not running here.")
+        if contract.live and contract.live.managed:
+            live_status.ask_to_stop(settings, contract.name)
+            out.print("Dagster does not start it, until somebody does.")
         return
     live_status.ask_to_stop(settings, contract.name)
     for _ in range(wait * 10):
@@ -109,6 +130,25 @@ def _session(settings: Settings) -> SparkSession:
         )
         raise typer.Exit(2)
     return LakeSpark().spark_session
+
+
+def _print_states(states: Mapping[str, WindowState]) -> None:
+    """The windows of the streams that have run, and the rows that were counted in them."""
+    if not states:
+        return
+    table = data_table()
+    table.add_column("metric", overflow="fold")
+    rows = [
+        (each.open_windows, each.keys, *(astuple(each.windows)), each.events.created, each.events.fired)
+        for each in states.values()
+    ]
+    texts = [tuple(f"{number:,}" for number in row) for row in rows]
+    names = ("open windows", "keys", "created", "fired", "cleaned", "events", "in fired")
+    for place, name in enumerate(names):
+        number_column(table, name, [row[place] for row in texts])
+    for name, row in zip(states, texts):
+        table.add_row(name, *row)
+    out.print(table)
 
 
 def _numbers(status: StreamStatus | None) -> tuple[str, ...]:

@@ -70,6 +70,8 @@ class Source(Strict):
 def mistakes(contract: SourceContract) -> Iterator[str]:
     """What does not fit between the topic of a source and the rest of its contract, each as ``field: what to do``."""
     if contract.source.kafka is None:
+        if contract.alerts.stream_lag is not None:
+            yield "alerts.stream_lag: only a source of 'landing: kafka' has such a lag; leave the key out"
         return
     policy = contract.materialization.reprocess_policy
     if policy not in _POLICIES_OF_A_STREAM:

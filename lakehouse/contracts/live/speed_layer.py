@@ -43,6 +43,8 @@ class SpeedLayer(Strict):
         timedelta(days=7), ge=timedelta(0), description="How long live rows of a closed window are kept after reconciliation."
     )
 
+    managed: bool = Field(False, description="Whether Dagster runs the stream, and starts it again when it has ended.")
+
     @model_validator(mode="after")
     def _in_milliseconds(self) -> SpeedLayer:
         if self.watermark % timedelta(milliseconds=1):
@@ -71,6 +73,9 @@ def problems(metric: MetricContract) -> Iterator[str]:
     if metric.live is None:
         if metric.reconcile is not None:
             yield "reconcile: compares live numbers with the books; add 'live: true', or leave the key out"
+        for key in ("live_state", "live_unread_after"):
+            if getattr(metric.alerts, key) is not None:
+                yield f"alerts.{key}: is about the stream of the metric; add 'live: true', or leave the key out"
         return
     unfit = {
         "a derived metric reads no rows, so there is nothing to stream; make its inputs live": metric.is_derived,

@@ -60,11 +60,15 @@ def run(
     :raises StreamFailedError: when it fails.
     """
     with status.running(settings, metric.name):
-        query = checkpoint.opened(settings, metric, contract, _starts_at(settings, metric, contract))
         now = settings.clock()
         known = StreamStatus(metric.name, os.getpid(), now, now)
-        status.write(settings, known)
-        running = stream.started(session(), settings, metric, contract, query, ends=ends)
+        try:
+            query = checkpoint.opened(settings, metric, contract, _starts_at(settings, metric, contract))
+            status.write(settings, known)
+            running = stream.started(session(), settings, metric, contract, query, ends=ends)
+        except Exception as problem:
+            status.write(settings, replace(known, state="failed", problem=f"{problem}".partition("\n")[0]))
+            raise
         try:
             while not (running.awaitTermination(_LOOK_SECONDS) or is_stopped() or status.is_to_stop(settings, metric.name)):
                 known = _written(settings, known, running)
@@ -98,10 +102,10 @@ def _written(settings: Settings, known: StreamStatus, running: StreamingQuery) -
     reports = [report for report in running.recentProgress if report["batchId"] > known.batch]
     if not reports:
         return known
-    dropped = known.dropped + sum(map(status.dropped, reports))
+    sums = {name: getattr(known, name) + sum(each[name] for each in map(status.counts, reports)) for name in status.SUMS}
     with_rows = next((report for report in reversed(reports) if report["numInputRows"]), None)
     rates = {} if with_rows is None else status.rates(with_rows)
-    changed = replace(known, **status.of_progress(reports[-1]), **rates, dropped=dropped, written_at=settings.clock())
+    changed = replace(known, **status.of_progress(reports[-1]), **rates, **sums, written_at=settings.clock())
     status.write(settings, changed)
     return changed
 

@@ -21,11 +21,14 @@ class AlertKind(str, Enum):
     OVERDUE = "overdue"
     VALUE = "value"
     LIVE_DIFFERENCE = "live_difference"
+    LIVE_STOPPED = "live_stopped"
+    LIVE_STATE = "live_state"
     WATERMARK_OFF = "watermark_off"
     HELD_FILE = "held_file"
     FAILED_INGESTION = "failed_ingestion"
     UNFINISHED_DAY = "unfinished_day"
     STREAM_GAP = "stream_gap"
+    STREAM_LAG = "stream_lag"
     SILENT_SOURCE = "silent_source"
     OVERDUE_REVIEW = "overdue_review"
     WATERMARK_STALLED = "watermark_stalled"
@@ -43,11 +46,14 @@ _TITLES = {
     AlertKind.OVERDUE: "a number was not finalized",
     AlertKind.VALUE: "a {} value beyond its bound",
     AlertKind.LIVE_DIFFERENCE: "live numbers were far from the books",
+    AlertKind.LIVE_STOPPED: "the stream of live numbers does not run on",
+    AlertKind.LIVE_STATE: "the state of live numbers is too large",
     AlertKind.WATERMARK_OFF: "the event-time watermark catches too few rows",
     AlertKind.HELD_FILE: "a file is held",
     AlertKind.FAILED_INGESTION: "files could not be ingested",
     AlertKind.UNFINISHED_DAY: "an arrival day is not complete",
     AlertKind.STREAM_GAP: "messages were lost before they were read",
+    AlertKind.STREAM_LAG: "messages wait for too long",
     AlertKind.SILENT_SOURCE: "nothing arrives any more",
     AlertKind.OVERDUE_REVIEW: "rows wait too long for a steward",
     AlertKind.WATERMARK_STALLED: "the event-time watermark stands still",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse.operations.alerts import log, outbox, routing, run_rules, signals
 from lakehouse.operations.alerts.run_rules import RunOutcomes
+from lakehouse.operations.alerts.streams import signals as stream_signals
 from lakehouse.operations.delivery import AfterFailure, DeliveryFailure, deliver
 
 if TYPE_CHECKING:
@@ -63,8 +64,9 @@ def dispatch_alerts(
     """
     sources = [(name, signals.of_source(settings, contract)) for name, contract in catalog.sources.items()]
     metrics = [(name, signals.of_metric(settings, catalog, metric)) for name, metric in catalog.metrics.items()]
+    topics = [(name, stream_signals.of_topic(settings, contract)) for name, contract in catalog.sources.items()]
     unread: dict[str, str] = {}
-    current = [alert for name, alerts in (*sources, *metrics) for alert in _read(name, alerts, unread)]
+    current = [alert for name, alerts in (*sources, *metrics, *topics) for alert in _read(name, alerts, unread)]
     earlier = log.all_of(settings)
     outcomes = _outcomes(outcomes_of, earlier, unread)
     current += run_rules.alerts(catalog, outcomes)

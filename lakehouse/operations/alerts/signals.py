@@ -30,6 +30,7 @@ from lakehouse.operations.alerts import input_signals
 from lakehouse.operations.alerts import rules as alert_rules
 from lakehouse.operations.alerts.alert import AlertSubject, addressees
 from lakehouse.operations.alerts.rules import PeriodRestatement, PublishedValues
+from lakehouse.operations.alerts.streams import signals as stream_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +62,7 @@ def state_of(settings: Settings, catalog: Catalog, *more: str) -> str:
     if any(metric.reconcile for metric in catalog.metrics.values()):
         paths.append(locations.reconciliations(settings))
     contracts = [contract.model_dump_json() for contract in (*catalog.sources.values(), *catalog.metrics.values())]
+    more = (*stream_signals.conditions(settings, catalog), *more)
     return commit_log.state_of(settings, paths, *contracts, f"{settings.clock():%Y-%m-%dT%H}", provenance.code(), *more)
 
 
@@ -97,6 +99,7 @@ def of_metric(settings: Settings, catalog: Catalog, metric: MetricContract) -> I
         yield from _overdue(settings, catalog.sources.get(metric.source), series, about)
     yield from _of_days(settings, daily, _about(catalog, metric, daily))
     yield from _of_live(settings, metric, _about(catalog, metric, daily))
+    yield from stream_signals.of_metric(settings, metric, _about(catalog, metric, daily))
 
 
 def _of_live(settings: Settings, metric: MetricContract, about: AlertSubject) -> Iterator[Alert]:

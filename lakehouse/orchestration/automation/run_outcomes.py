@@ -22,6 +22,7 @@ from lakehouse.orchestration.assets.checks import check_names
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
 from lakehouse.orchestration.automation.follow_sensors import DECIDED_TAG
 from lakehouse.orchestration.automation.landing_sensor import RECONCILES_TAG
+from lakehouse.orchestration.automation.live_runs import LIVE_TAG
 from lakehouse.orchestration.common import run_events
 from lakehouse.orchestration.common.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
@@ -177,11 +178,14 @@ def _evaluated_at(record: AssetCheckExecutionRecord) -> float:
 
 
 def _subjects(run: dg.DagsterRun) -> set[str]:
-    """The assets that a run materializes or checks; without any, its job. Empty for a run in the process of a command."""
+    """The assets that a run materializes or checks; without any, its job.
+
+    Empty for a run in the process of a command, and for a stream, which has an alert of its own.
+    """
     keys = set(run.asset_selection or ()) or {check.asset_key for check in run.asset_check_selection or ()}
     if keys:
         return {key.to_user_string() for key in keys}
-    return set() if run.job_name.startswith("__") else {run.job_name}
+    return set() if run.job_name.startswith("__") or LIVE_TAG in run.tags else {run.job_name}
 
 
 def _are_materialized(instance: dg.DagsterInstance, key: dg.AssetKey, partitions: list[str], since: float) -> bool:

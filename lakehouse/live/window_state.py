@@ -1,0 +1,91 @@
+"""The state of the open windows of a stream: how much of it there is, and what has become of the windows. Read without Spark.
+
+Windows and events are counted in ``live/<metric>``, rows and bytes are what Spark reported of its state store last. Whether that
+is too much is decided in ``operations.alerts.streams``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.contracts.windows.event_window import WINDOW_START
+from lakehouse.delta import table_io
+
+if TYPE_CHECKING:
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.live.status import StreamStatus
+    from lakehouse.settings import Settings
+
+_END = "window_end"
+
+
+@dataclass(frozen=True)
+class StateCounts:
+    """How many of something there have been: made, past their end, and gone from the state."""
+
+    created: int
+    fired: int
+    cleaned: int
+
+
+@dataclass(frozen=True)
+class WindowState:
+    """The state of a stream as of the batch that it reported last.
+
+    Of the numbers that ``live/<metric>`` still has, ``windows`` counts those of each key by itself: with a number, with an end
+    that the watermark has passed, and without a row of state. ``timers`` counts their ends, of which each has one; an end that
+    has passed does not wait any more. ``events`` counts the rows that were added up in them, in each window that they lie in.
+
+    :param open_windows: windows that the watermark has not passed; ``keys``: values of the grain that have such a window.
+    :param rows: of the state store, and ``bytes``: what they take in memory, both by Spark's report.
+    """
+
+    open_windows: int
+    keys: int
+    rows: int
+    bytes: int
+    windows: StateCounts
+    timers: StateCounts
+    events: StateCounts
+
+
+def of(settings: Settings, metric: MetricContract, known: StreamStatus) -> WindowState:
+    """The state of a stream.
+
+    While the stream writes a batch, the table may be one batch ahead of the report; between two batches the counts are exact.
+    """
+    grain = [name for name in metric.grain if name != WINDOW_START]
+    created = fired = events = fired_events = 0
+    ends: set[Any] = set()
+    keys: set[tuple[Any, ...]] = set()
+    columns = [_END, "row_count", *grain]
+    for piece in table_io.pieces(locations.live(settings, metric.name), columns, None, settings.storage_options):
+        is_open = _is_open(piece[_END], known)
+        left = piece.filter(is_open)
+        created, fired = created + len(piece), fired + len(piece) - len(left)
+        events += pc.sum(piece["row_count"]).as_py() or 0
+        fired_events += pc.sum(piece["row_count"].filter(pc.invert(is_open))).as_py() or 0
+        ends.update(pc.unique(left[_END]).to_pylist())
+        if grain:
+            keys.update(tuple(row.values()) for row in left.select(grain).group_by(grain).aggregate([]).to_pylist())
+    return WindowState(
+        open_windows=len(ends),
+        keys=len(keys) if grain else min(1, len(ends)),
+        rows=known.state_rows,
+        bytes=known.state_bytes,
+        windows=StateCounts(created, fired, max(0, created - known.state_rows)),
+        timers=StateCounts(created, fired, fired),
+        events=StateCounts(events, fired_events, fired_events),
+    )
+
+
+def _is_open(ends: pa.ChunkedArray, known: StreamStatus) -> Any:
+    """Whether each window ends behind the watermark in force, as Spark compares them."""
+    if known.watermark is None:
+        return pa.chunked_array([pa.array([True] * len(ends), pa.bool_())])
+    return pc.greater(ends, pa.scalar(known.watermark, ends.type))

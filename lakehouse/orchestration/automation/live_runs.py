@@ -1,0 +1,151 @@
+"""Streams of live numbers as runs of Dagster: a job per managed metric, and the sensor that starts it whenever it does not run.
+
+A run lasts until it is terminated, or until ``lakehouse live stop``. What it computes belongs to ``lakehouse.live``.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from contextlib import contextmanager
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from lakehouse.live import status
+from lakehouse.live.query import run
+from lakehouse.orchestration.common.run_requests import NO_RETRIES, RUNNING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts import MetricContract, SourceContract
+    from lakehouse.settings import Settings
+
+#: Set on the runs of streams: the metric. Their failures are told by the alert ``live_stopped``, which ends with the next start.
+LIVE_TAG = "lakehouse/live"
+#: How often the sensor looks, in seconds.
+_LOOK_SECONDS = 30
+#: The pause behind a run that failed soon, in seconds; it doubles with each further one, up to the longest.
+_PAUSE_SECONDS, _LONGEST_SECONDS = 30, 3600
+#: A failure after so many seconds of work is no attempt that failed.
+_SOON_SECONDS = 600
+#: So many runs are looked at: after that many failures the pause is the longest.
+_RUNS = 8
+_ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+
+
+def job(settings: Settings, metric: MetricContract, contract: SourceContract) -> dg.JobDefinition:
+    """Runs the stream of a metric until it is stopped."""
+    name = _name(metric)
+
+    @dg.op(name=f"run_{name}", pool=name, required_resource_keys={"spark"}, description="Runs the stream until it is stopped.")
+    def run_stream() -> None:
+        context = dg.OpExecutionContext.get()
+        with _interrupts() as interrupts:
+
+            def session() -> SparkSession:
+                if settings.spark_remote is not None:
+                    msg = "the stream runs in a Spark of its own, not in the Connect server of LAKEHOUSE_SPARK_REMOTE; unset it"
+                    raise dg.Failure(msg)
+                started: SparkSession = context.resources.spark.spark_session
+                interrupts.take_over()  # PySpark sets a handler of its own
+                return started
+
+            last = run.run(session, settings, metric, contract, is_stopped=interrupts.received.is_set)
+        context.add_output_metadata({"batch": last.batch, "watermark": f"{last.watermark}", "late_rows": last.dropped})
+        if interrupts.received.is_set():
+            msg = "the run was terminated; the stream has stopped behind a batch"
+            raise dg.DagsterExecutionInterruptedError(msg)
+
+    about = f"The stream of live numbers of {metric.name}."
+
+    @dg.job(name=name, executor_def=dg.in_process_executor, tags={LIVE_TAG: metric.name}, description=about)
+    def stream_job() -> None:
+        run_stream()
+
+    return stream_job
+
+
+def sensor(settings: Settings, metric: MetricContract, contract: SourceContract) -> dg.SensorDefinition:
+    """Starts the job of :func:`job` when nothing runs the stream, and nobody has stopped it."""
+    name = _name(metric)
+
+    @dg.sensor(
+        name=name,
+        job=job(settings, metric, contract),
+        minimum_interval_seconds=_LOOK_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Keeps the stream of {metric.name} running.",
+    )
+    def sense(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        if "://" in settings.root:
+            return dg.SkipReason("the speed layer needs a lake in a folder")
+        if context.instance.get_runs_count(dg.RunsFilter(job_name=name, statuses=RUNNING)):
+            return dg.SkipReason("a run of the stream is in progress")
+        if status.is_running(settings, metric.name):
+            return dg.SkipReason("a process outside Dagster runs the stream")
+        if status.is_to_stop(settings, metric.name):
+            return dg.SkipReason(f"somebody has stopped it; start the job {name}, or 'lakehouse live start {metric.name}'")
+        pause = _pause(context.instance, name)
+        if pause > 0:
+            return dg.SkipReason(f"its last run failed soon; another one starts in {pause:.0f} seconds")
+        return dg.RunRequest(tags=NO_RETRIES)
+
+    return sense
+
+
+class _Interrupts:
+    """Signals that ask the process to end, remembered instead of raised: Python in a batch must not be interrupted."""
+
+    def __init__(self) -> None:
+        self.received = threading.Event()
+        self._before: dict[signal.Signals, Any] = {}
+
+    def take_over(self) -> None:
+        """Handle the signals, if this is the thread that may."""
+        if threading.current_thread() is threading.main_thread():
+            for name in (signal.SIGINT, signal.SIGTERM):
+                self._before.setdefault(name, signal.getsignal(name))
+                signal.signal(name, lambda *_: self.received.set())
+
+    def give_back(self) -> None:
+        """Handle the signals as before."""
+        for name, handler in self._before.items():
+            signal.signal(name, handler)
+
+
+@contextmanager
+def _interrupts() -> Iterator[_Interrupts]:
+    interrupts = _Interrupts()
+    try:
+        yield interrupts
+    finally:
+        interrupts.give_back()
+
+
+def _name(metric: MetricContract) -> str:
+    return f"live_{metric.name}"
+
+
+def _pause(instance: dg.DagsterInstance, name: str) -> float:
+    """How many seconds are left before another run may start, after runs that failed soon after they began."""
+    ended = instance.get_run_records(dg.RunsFilter(job_name=name, statuses=_ENDED), limit=_RUNS)
+    failures = list(takewhile(_failed_soon, ended))
+    if not failures:
+        return 0
+    pause: float = min(_PAUSE_SECONDS << (len(failures) - 1), _LONGEST_SECONDS)
+    return _ended_at(failures[0]) + pause - time.time()
+
+
+def _failed_soon(record: dg.RunRecord) -> bool:
+    began = record.start_time if record.start_time is not None else _ended_at(record)
+    return record.dagster_run.is_failure and _ended_at(record) - began < _SOON_SECONDS
+
+
+def _ended_at(record: dg.RunRecord) -> float:
+    return record.end_time if record.end_time is not None else record.create_timestamp.timestamp()
