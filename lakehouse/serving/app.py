@@ -18,7 +18,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.serving import web
 from lakehouse.serving.api import comparison, data_quality, health, lineage, metrics, openapi, quarantine, rows, watermarks
 from lakehouse.serving.api.late_events import resource as late_events
-from lakehouse.serving.api.live import layers
+from lakehouse.serving.api.live import layers, stream
 from lakehouse.serving.api.openapi import ERRORS, STEWARD_ERRORS, TOKEN_ERRORS, WRITE_ERRORS, problem_responses
 from lakehouse.serving.http import problems
 from lakehouse.serving.http.authentication import Authenticator
@@ -86,7 +86,7 @@ def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = N
     app.add_exception_handler(RequestValidationError, problems.on_invalid)
     reading = [Depends(authenticator.reader)] if policy.reading_needs_token else []
     errors = problem_responses(ERRORS | (TOKEN_ERRORS if policy.reading_needs_token else {}))
-    for resource in (comparison, metrics, layers, data_quality, watermarks, late_events, lineage):
+    for resource in (comparison, metrics, layers, stream, data_quality, watermarks, late_events, lineage):
         app.include_router(resource.routes(cache), dependencies=reading, responses=errors)
     app.include_router(quarantine.reading(cache), dependencies=reading, responses=errors)
     app.include_router(rows.routes(cache, authenticator.steward), responses=problem_responses(ERRORS | STEWARD_ERRORS))

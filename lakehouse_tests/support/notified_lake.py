@@ -53,7 +53,9 @@ def metric(name: str = "total", *consumers: str, **changes: Any) -> MetricContra
 def numbers_from_silver() -> Iterator[None]:
     """Metrics are computed from Silver by Arrow, not by Spark."""
 
-    def numbers(_: Any, settings: Settings, metric_contract: MetricContract, days: Collection[date]) -> dict[date, pa.Table]:
+    def numbers(
+        _: Any, settings: Settings, metric_contract: MetricContract, days: Collection[date], _made_from: Any = None
+    ) -> dict[date, pa.Table]:
         rows = table_io.read(locations.silver(settings, metric_contract.source), ["event_date", "amount"])
         totals = {}
         for day in days:

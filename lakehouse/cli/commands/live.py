@@ -49,6 +49,8 @@ def start(
     )
     last = run.run(session, settings, contract, source, ends=drain, is_stopped=stopping.is_set)
     out.print(f"Stopped after batch {last.batch}.")
+    if drain and contract.live and contract.live.managed:
+        _leave_alone(settings, contract.name)
 
 
 @app.command()
@@ -98,8 +100,7 @@ def stop(metric: Metric, wait: Annotated[int, typer.Option(help="Seconds to wait
     if not live_status.is_running(settings, contract.name):
         out.print(f"The stream of {metric} is not running here.")
         if contract.live and contract.live.managed:
-            live_status.ask_to_stop(settings, contract.name)
-            out.print("Dagster does not start it, until somebody does.")
+            _leave_alone(settings, contract.name)
         return
     live_status.ask_to_stop(settings, contract.name)
     for _ in range(wait * 10):
@@ -118,6 +119,16 @@ def rebuild(metric: Metric) -> None:
 
     last = run.rebuild(lambda: _session(settings), settings, contract, source)
     out.print(f"live/{contract.name} was computed again in {last.batch + 1} batches.")
+
+
+def _leave_alone(settings: Settings, metric: str) -> None:
+    """Keep Dagster from starting a stream that does not run."""
+    from lakehouse.live import status as live_status  # noqa: PLC0415
+
+    live_status.ask_to_stop(settings, metric)
+    out.print(
+        f"Dagster does not start it until somebody runs the job live_{metric} or 'lakehouse live start {metric}'.", soft_wrap=True
+    )
 
 
 def _session(settings: Settings) -> SparkSession:

@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar import windows
 from lakehouse.contracts.windows.event_window import WINDOW_START
-from lakehouse.live import layers
+from lakehouse.live import layers, status
 from lakehouse.live.reconciliation import causes, log
 from lakehouse.live.reconciliation.reconciled import in_order
 from lakehouse.serving.http.parameters import Day, MetricName, NoParameters
@@ -78,6 +78,7 @@ def _compared(cache: PublishedCache, metric: MetricContract, published: Publishe
         "rows": rows[:_SHOWN],
         "more": len(rows) - len(rows[:_SHOWN]),
         "version": newest,
+        "stream": status.of(cache.settings, metric.name),
         "updated_at": max((row["updated_at"] for row in live.values()), default=None),
         "reconciled_at": next((entry.reconciled_at for entry in reconciled.values()), None),
         "drawn": drawn,

@@ -11,6 +11,7 @@ from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.live.layers import LayerChoice, NumberLayer, chosen
 from lakehouse.live.reconciliation.reconcile import reconcile
 from lakehouse.serving.api.live.layers import LayersModel, ReconciliationModel
+from lakehouse.serving.api.live.stream import StreamModel
 from lakehouse_tests.support.api_client import api_client, get_json
 from lakehouse_tests.support.live_lake import LIVE, LiveLake
 from lakehouse_tests.support.united_lake import metric
@@ -54,6 +55,13 @@ def test_each_answer_says_which_layer_it_is_from(settings: Settings, spark: Any)
         get_json(client, "/metrics/hourly/reconciliation", 404, day=f"{FIRST}")
         get_json(client, "/metrics/plain/layers", 404, day=f"{FIRST}", layer="live")
 
+        stream = get_json(client, "/metrics/hourly/stream")
+        StreamModel.model_validate(stream)
+        assert (stream["status"], stream["rows_read"], stream["late_rows"]) == ("stopped", 4, 0)
+        assert (stream["window_state"]["open_windows"], stream["window_state"]["rows"]) == (1, 1)
+        assert stream["window_state"]["windows"] == {"created": 3, "fired": 2, "cleaned": 2}
+        get_json(client, "/metrics/plain/stream", 404)
+
         lake.publish()
         reconcile(lake.session, settings, lake.hourly, lake.sources["orders"], FIRST)
         closed = get_json(client, "/metrics/hourly/layers", day=f"{FIRST}")
@@ -73,6 +81,8 @@ def test_each_answer_says_which_layer_it_is_from(settings: Settings, spark: Any)
         in_table = re.findall(r'<th scope="row">([^<]+)</th>', page.text)
         assert in_table == sorted(in_table)
         assert len(set(in_table)) == 3
+        assert "The stream is stopped, and its watermark is" in page.text
+        assert "Its open windows have 1 row of state." in page.text
         assert "<svg" in page.text
         assert "setInterval" in client.get("/page/live.js").text
         assert client.get(f"/page/metrics/plain/{FIRST}/live").status_code == 404
