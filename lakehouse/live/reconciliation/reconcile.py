@@ -19,7 +19,7 @@ from lakehouse.gold.numbers import published_table
 from lakehouse.live import batch_log, table
 from lakehouse.live.reconciliation import causes, log, row_sets
 from lakehouse.live.reconciliation.causes import RowSet
-from lakehouse.live.reconciliation.reconciled import Reconciled
+from lakehouse.live.reconciliation.reconciled import Reconciled, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -66,7 +66,8 @@ def reconcile(
     sets = _sets(metric, row_sets.measured(session(), settings, metric, contract, day, live.batches))
     expired = _expired(metric, before, live)
     entries = []
-    for group in {**live.numbers, **expired, **books, **{group: None for numbers in sets for group in numbers}}:
+    groups = {*live.numbers, *expired, *books, *(group for numbers in sets for group in numbers)}
+    for group in sorted(groups, key=in_order):
         stream = live.numbers.get(group, expired.get(group, {}))
         for measure in _compared(metric):
             values = [numbers.get(group, {}).get(measure) for numbers in sets]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003 (columns of the log)
+from collections.abc import Mapping, Sequence  # noqa: TC003 (columns of the log)
 from dataclasses import dataclass
 from datetime import date, datetime  # noqa: TC003 (columns of the log)
 from decimal import Decimal
@@ -50,3 +50,8 @@ class Reconciled:
     def causes_of_gap(self) -> dict[str, Decimal]:
         """The causes as numbers."""
         return {name: Decimal(value) for name, value in self.causes.items()}
+
+
+def in_order(group: Sequence[Any]) -> list[tuple[bool, str]]:
+    """By what windows and grains are sorted: by time, those without one last, then by grain."""
+    return [(part is None, f"{part}") for part in group]

@@ -16,6 +16,7 @@ from lakehouse.calendar import windows
 from lakehouse.contracts.windows.event_window import WINDOW_START
 from lakehouse.live import layers, status
 from lakehouse.live.reconciliation import causes, log
+from lakehouse.live.reconciliation.reconciled import in_order
 from lakehouse.serving.http.parameters import Day, MetricName, NoParameters
 from lakehouse.serving.http.problems import Problem
 from lakehouse.serving.web.charts import layers as charts
@@ -64,7 +65,7 @@ def _compared(cache: PublishedCache, metric: MetricContract, published: Publishe
     reconciled = {entry.cell: entry for entry in log.newest(cache.settings, metric.name, day)}
     measures = [*(measure.name for measure in metric.measures if measure.is_number), "row_count"]
     rows = []
-    for group in sorted({**live, **books}, key=str):
+    for group in sorted({**live, **books}, key=in_order):
         for measure in measures:
             streamed, booked = (numbers.get(group, {}).get(measure) for numbers in (live, books))
             gap = causes.difference(streamed, booked)

@@ -1,7 +1,8 @@
 """A day's number made of its published windows and of those that a changed row lies or lay in, computed from their rows only.
 
 The other windows are taken from the published number, which holds what silver said when the metric last followed it. Days for
-which that is not certain, and metrics that read more than one table, are left to ``metric_query``.
+which that is not certain, days that a person has materialized anew without a change of silver, and metrics that read more than
+one table, are left to ``metric_query``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations
 from lakehouse.contracts.series import source_days
 from lakehouse.contracts.windows.event_window import WINDOW_START, EventWindow
-from lakehouse.delta import change_feed, table_io
+from lakehouse.delta import change_feed, provenance, table_io
 from lakehouse.gold.publication import candidates, reverted_periods
 from lakehouse.gold.publication.refused_numbers import find_refused
 from lakehouse.gold.restatement import metric_query
@@ -99,7 +100,7 @@ def numbers(
     metric = before.series.metric
     if follows is None or not may_be_spliced(metric):
         return {}
-    settled = _settled(settings, before, days)
+    settled = _settled(settings, before, [day for day in days if day in follows.starts])
     touched = find_touched(spark, settings, metric, settled, follows) if settled else None
     if touched is None:
         return {}
@@ -111,7 +112,7 @@ def numbers(
 def _settled(settings: Settings, before: SeriesSnapshot, days: Collection[date]) -> list[date]:
     """The days whose published number holds what silver said in the version that the metric has followed."""
     metric, series = before.series.metric, before.series
-    of_contract = patched_days.versions_of(before, days)
+    of_contract = patched_days.versions_of(before, _of_present_code(before, days))
     adjusted = {day for day, published in before.published_states.items() if published.restated}
     unsettled = {candidate.start for candidate in candidates.held(settings, series, days)} | adjusted
     unsettled |= (
@@ -120,6 +121,15 @@ def _settled(settings: Settings, before: SeriesSnapshot, days: Collection[date])
     # Published numbers are masked before Silver is (see ``stewardship.mask_published``): until then they do not match.
     unsettled |= set().union(*redactions.touched(settings, metric.source).values())
     return [day for day in sorted(of_contract) if unsettled.isdisjoint({day, *source_days(metric, [day])})]
+
+
+def _of_present_code(before: SeriesSnapshot, days: Collection[date]) -> set[date]:
+    """The days whose number was computed by the code as it is now: what other code computed is not carried on."""
+    if before.existing is None:
+        return set()
+    newest = before.existing.filter(before.existing["is_latest"]).select([before.series.by, "code_version"])
+    of_code = newest.filter(pc.equal(newest["code_version"], provenance.code()))
+    return set(of_code[before.series.by].to_pylist()).intersection(days)
 
 
 def find_touched(

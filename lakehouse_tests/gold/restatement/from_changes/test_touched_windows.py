@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,7 @@ def test_only_rows_of_touched_windows_are_read(settings: Settings, spark: Any) -
     assert read == {"hourly": 2, "sliding": 4, "sessions": 8}
 
 
-def test_days_that_are_not_as_silver_said_are_computed_from_all_rows(settings: Settings, spark: Any) -> None:
+def test_days_that_are_not_as_silver_said_are_computed_from_all_rows(settings: Settings, spark: Any, monkeypatch: Any) -> None:
     lake = WindowedLake(settings, spark, [metric(TUMBLING)])
     series = Series(lake.metrics[0])
     lake.send(Event("a", 10))
@@ -85,3 +86,9 @@ def test_days_that_are_not_as_silver_said_are_computed_from_all_rows(settings: S
     pending = find_pending(settings, series)
     assert touched_windows.numbers(spark, settings, before, [FIRST], pending) == {}, "it was published under another contract"
     assert touched_windows.numbers(spark, settings, before, [FIRST], None) == {}, "what changed is not known"
+    of_series = write_audit_publish.read(settings, series, [FIRST], to_publish=False)
+    assert set(touched_windows.numbers(spark, settings, of_series, [FIRST], pending)) == {FIRST}
+    unchanged = replace(pending, starts=frozenset())
+    assert touched_windows.numbers(spark, settings, of_series, [FIRST], unchanged) == {}, "it is materialized anew"
+    monkeypatch.setattr(touched_windows.provenance, "code", lambda: "other")
+    assert touched_windows.numbers(spark, settings, of_series, [FIRST], pending) == {}, "it was computed by other code"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -79,6 +80,9 @@ def test_each_answer_says_which_layer_it_is_from(settings: Settings, spark: Any)
         assert "duplicate -5" in page.text
         assert "The stream is stopped, and its watermark is" in page.text
         assert "Its open windows have 1 row of state." in page.text
+        in_table = re.findall(r'<th scope="row">([^<]+)</th>', page.text)
+        assert in_table == sorted(in_table)
+        assert len(set(in_table)) == 3
         assert "<svg" in page.text
         assert "setInterval" in client.get("/page/live.js").text
         assert client.get(f"/page/metrics/plain/{FIRST}/live").status_code == 404
