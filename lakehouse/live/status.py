@@ -87,7 +87,7 @@ def of(settings: Settings, metric: str) -> StreamStatus | None:
     if not stored:
         return None
     times = {name: datetime.fromisoformat(stored[name]) for name in _TIMES if stored[name]}
-    if stored["state"] == "running" and not is_running(settings, metric):
+    if stored["state"] == "running" and _has_ended(settings, metric):
         stored["state"] = "killed"
     return StreamStatus(**(stored | times))
 
@@ -153,6 +153,14 @@ def is_running(settings: Settings, metric: str) -> bool:
         return True
     lock.release()
     return False
+
+
+def _has_ended(settings: Settings, metric: str) -> bool:
+    """Whether no process of this machine runs the stream; no where that cannot be known, as in a lake that is read-only."""
+    try:
+        return not is_running(settings, metric)
+    except OSError:
+        return False
 
 
 def ask_to_stop(settings: Settings, metric: str) -> None:

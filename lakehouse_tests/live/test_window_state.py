@@ -74,3 +74,16 @@ def test_a_status_without_the_newer_fields_is_read(settings: Settings) -> None:
         known = status.of(settings, "hourly")
     assert known is not None
     assert (known.state, known.rows_read) == ("running", 0)
+
+
+def test_where_no_lock_can_be_taken_a_stream_counts_as_running(settings: Settings) -> None:
+    now = settings.clock()
+    status.write(settings, status.StreamStatus("hourly", 1, now, now))
+    killed = status.of(settings, "hourly")
+    folder = status._folder(settings, "hourly")
+    (folder / "running.lock").unlink()
+    (folder / "running.lock").mkdir()  # as in a lake that is read-only, also for a user who may write everywhere
+    unknown = status.of(settings, "hourly")
+    assert killed is not None
+    assert unknown is not None
+    assert (killed.state, unknown.state) == ("killed", "running")
