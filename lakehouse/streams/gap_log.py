@@ -18,7 +18,7 @@ from lakehouse.streams.message_ranges import PartitionLog
 from lakehouse.streams.reading_plan import GapKind, OffsetGap
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Sequence
     from datetime import date, datetime
 
     from lakehouse.contracts.source import SourceContract
@@ -55,18 +55,23 @@ def log(settings: Settings) -> LogTable[GapEntry]:
 
 def entries(settings: Settings, source: str) -> list[GapEntry]:
     """All entries of a source, the oldest first."""
-    return sorted(log(settings).read({"source": [source]}), key=lambda entry: (entry.recorded_at, entry.by is not None))
+    return sorted(log(settings).read({"source": [source]}), key=_in_time)
 
 
-def accepted(settings: Settings, source: str) -> list[OffsetGap]:
-    """The gaps that people have accepted."""
-    return [entry.gap for entry in entries(settings, source) if entry.by is not None]
+def accepted(known: Iterable[GapEntry]) -> list[OffsetGap]:
+    """The gaps that people have accepted, of :func:`entries`."""
+    return [entry.gap for entry in known if entry.by is not None]
 
 
 def open_gaps(settings: Settings, source: str) -> list[GapEntry]:
     """The newest entry of each partition's gap that nobody has accepted and that was there when the topic was last read."""
+    return open_among(entries(settings, source))
+
+
+def open_among(known: Iterable[GapEntry]) -> list[GapEntry]:
+    """The same of :func:`entries`."""
     newest: dict[tuple[str, int], GapEntry] = {}
-    for entry in entries(settings, source):
+    for entry in sorted(known, key=_in_time):
         if entry.by is None:
             newest[entry.topic, entry.partition] = entry
         else:
@@ -74,17 +79,20 @@ def open_gaps(settings: Settings, source: str) -> list[GapEntry]:
     return list(newest.values())
 
 
-def record(settings: Settings, contract: SourceContract, gaps: Collection[OffsetGap]) -> list[GapEntry]:
+def record(
+    settings: Settings, contract: SourceContract, gaps: Collection[OffsetGap], known: Sequence[GapEntry]
+) -> list[GapEntry]:
     """Record the gaps that are there now, unless they are recorded.
 
+    :param known: the :func:`entries` of the source.
     :returns: their entries.
     """
     source, now = contract.dataset, settings.clock()
-    known = {entry.gap for entry in open_gaps(settings, source)}
-    new = [_entry(source, gap, now) for gap in gaps if gap not in known]
+    recorded = {entry.gap for entry in open_among(known)}
+    new = [_entry(source, gap, now) for gap in gaps if gap not in recorded]
     if new:
         log(settings).append(new)
-    present = [entry for entry in open_gaps(settings, source) if entry.gap in gaps]
+    present = [entry for entry in open_among([*known, *new]) if entry.gap in gaps]
     _record_missing(settings, contract, present)
     return present
 
@@ -100,6 +108,11 @@ def accept(settings: Settings, contract: SourceContract, by: str, reason: str) -
         log(settings).append(done)
     _record_missing(settings, contract, [])
     return done
+
+
+def _in_time(entry: GapEntry) -> tuple[datetime, bool]:
+    """The order of entries; of one moment, acceptances are last."""
+    return (entry.recorded_at, entry.by is not None)
 
 
 def _record_missing(settings: Settings, contract: SourceContract, present: Collection[GapEntry]) -> None:

@@ -130,9 +130,10 @@ class StreamIngest:
         known = positions.of_bronze(self._source, table, state, self._logs, remarks)
         missing = [] if was_settled else positions.unrecorded(table, known, entries, state.cluster_id)
         resumed = self._recorded([self._entry(each) for each in missing])
-        waiting = [entry.gap for entry in gap_log.open_gaps(self._settings, self._source)]
-        plan = reading_plan.plan(state, known, gap_log.accepted(self._settings, self._source), waiting)
-        gaps = gap_log.record(self._settings, self._contract, plan.gaps)
+        recorded = gap_log.entries(self._settings, self._source)
+        waiting = [entry.gap for entry in gap_log.open_among(recorded)]
+        plan = reading_plan.plan(state, known, gap_log.accepted(recorded), waiting)
+        gaps = gap_log.record(self._settings, self._contract, plan.gaps, recorded)
         begin = {log.partition: offset for log, offset in plan.begin.items()}
         end = {partition: state.offsets[partition][1] for partition in begin}
         wanted = end if limits.to_end else None

@@ -33,6 +33,11 @@ class PartitionLog:
     resets: int = 0
 
     @property
+    def place(self) -> tuple[str, str, int]:
+        """The partition of the topic, whatever offsets it has lost: what a log and its successors after a reset share."""
+        return (self.topic, self.topic_id, self.partition)
+
+    @property
     def generation(self) -> str:
         """What tells it from the same partition before the topic was created again, or lost offsets."""
         return f"{self.topic_id}~{self.resets}" if self.resets else self.topic_id

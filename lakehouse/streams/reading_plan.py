@@ -19,16 +19,12 @@ GapKind = Literal["lost", "recreated", "reset"]
 
 @dataclass(frozen=True)
 class TopicState:
-    """A topic as the brokers describe it: for each partition the first offset that it has, and the end.
-
-    ``is_compacted`` tells whether Kafka removes older messages of a key.
-    """
+    """A topic as the brokers describe it: for each partition the first offset that it has, and the end."""
 
     cluster_id: str
     topic: str
     topic_id: str
     offsets: Mapping[int, tuple[int, int]]
-    is_compacted: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,8 @@ def plan(
         return ReadingPlan({}, recreated)
     is_begun = any(log.topic_id == state.topic_id for log in positions)
     for partition, (first, end) in sorted(state.offsets.items()):
-        resets = sum(1 for gap in accepted if gap.kind == "reset" and _is_of(gap.log, state, partition))
+        place = (state.topic, state.topic_id, partition)
+        resets = sum(1 for gap in accepted if gap.kind == "reset" and gap.log.place == place)
         log = PartitionLog(state.topic, state.topic_id, partition, resets)
         position = _position(log, positions, accepted, default=0 if is_begun else first)
         resume = min([end, *(gap.resume for gap in waiting if (gap.kind, gap.log, gap.begin) == ("reset", log, position))])
@@ -105,12 +102,8 @@ def newest(logs: Collection[PartitionLog]) -> set[PartitionLog]:
     """Of each partition of each topic the log after its last reset."""
     last: dict[tuple[str, str, int], PartitionLog] = {}
     for log in sorted(logs):
-        last[log.topic, log.topic_id, log.partition] = log
+        last[log.place] = log
     return set(last.values())
-
-
-def _is_of(log: PartitionLog, state: TopicState, partition: int) -> bool:
-    return (log.topic, log.topic_id, log.partition) == (state.topic, state.topic_id, partition)
 
 
 def _position(log: PartitionLog, positions: Mapping[PartitionLog, int], accepted: Collection[OffsetGap], default: int) -> int:
@@ -119,7 +112,9 @@ def _position(log: PartitionLog, positions: Mapping[PartitionLog, int], accepted
         position = positions[log]
     elif log.resets:
         position = next(
-            gap.resume for gap in accepted if gap.kind == "reset" and gap.log.resets == log.resets - 1 and _same(gap.log, log)
+            gap.resume
+            for gap in accepted
+            if gap.kind == "reset" and gap.log.resets == log.resets - 1 and gap.log.place == log.place
         )
     else:
         position = default
@@ -127,7 +122,3 @@ def _position(log: PartitionLog, positions: Mapping[PartitionLog, int], accepted
         if gap.kind == "lost" and gap.log == log and gap.begin <= position < gap.resume:
             position = gap.resume
     return position
-
-
-def _same(first: PartitionLog, second: PartitionLog) -> bool:
-    return (first.topic, first.topic_id, first.partition) == (second.topic, second.topic_id, second.partition)

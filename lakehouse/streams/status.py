@@ -12,6 +12,8 @@ from lakehouse.streams import gap_log, message_ranges, positions, reading_plan
 from lakehouse.streams.client import TopicReader
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lakehouse.contracts.inputs.kafka import KafkaTopic
     from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.ingestions import Ingestion
@@ -65,14 +67,14 @@ def of_topic(settings: Settings, contract: SourceContract, kafka: KafkaTopic, an
         remarks.append(
             f"{kafka.topic} is compacted: Kafka removes older messages of a key without a trace, also such as were not read yet"
         )
-    recorded = message_ranges.ends(entry.source_file for entry in ingestions.all_of(settings, contract.dataset))
+    delivered = ingestions.all_of(settings, contract.dataset)
+    recorded = message_ranges.ends(entry.source_file for entry in delivered)
     table = table_io.open_table(locations.bronze(settings, contract.dataset), settings.storage_options)
     known = {} if table is None else positions.of_bronze(contract.dataset, table, state, recorded, remarks)
     entries = gap_log.entries(settings, contract.dataset)
-    accepted = [entry.gap for entry in entries if entry.by is not None]
-    waiting = [entry.gap for entry in gap_log.open_gaps(settings, contract.dataset)]
-    planned = reading_plan.plan(state, known, accepted, waiting)
-    newest = _newest(settings, contract)
+    waiting = [entry.gap for entry in gap_log.open_among(entries)]
+    planned = reading_plan.plan(state, known, gap_log.accepted(entries), waiting)
+    newest = _newest(delivered)
     gaps = {gap.log.partition: gap for gap in planned.gaps}
     begin = {log.partition: offset for log, offset in planned.begin.items()}
     rows = []
@@ -83,11 +85,11 @@ def of_topic(settings: Settings, contract: SourceContract, kafka: KafkaTopic, an
     return TopicStatus(state, rows, remarks)
 
 
-def _newest(settings: Settings, contract: SourceContract) -> dict[int, Ingestion]:
+def _newest(delivered: Iterable[Ingestion]) -> dict[int, Ingestion]:
     """The delivery that was recorded last, by partition."""
     newest: dict[int, Ingestion] = {}
-    for entry in sorted(ingestions.all_of(settings, contract.dataset), key=lambda entry: (entry.recorded_at, entry.ingestion_id)):
-        delivered = message_ranges.parse(entry.source_file)
-        if delivered is not None and entry.status == "ingested":
-            newest[delivered.log.partition] = entry
+    for entry in sorted(delivered, key=lambda entry: (entry.recorded_at, entry.ingestion_id)):
+        messages = message_ranges.parse(entry.source_file)
+        if messages is not None and entry.status == "ingested":
+            newest[messages.log.partition] = entry
     return newest
