@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime  # noqa: TC003 (columns of the log)
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from lakehouse import locations
 from lakehouse.ledger.log_table import LogTable
 
@@ -54,5 +56,6 @@ def record(settings: Settings, entries: Sequence[LiveBatch]) -> None:
 
 def newest(settings: Settings, metric: str) -> LiveBatch | None:
     """An entry of the batch of a metric that was recorded last; None if no stream has read anything."""
-    entries = log(settings).read({"metric": [metric]})
-    return max(entries, key=lambda entry: (entry.recorded_at, entry.batch), default=None)
+    rows = log(settings).select(None, {"metric": [metric]})
+    last = pc.select_k_unstable(rows, 1, [("recorded_at", "descending"), ("batch", "descending")])
+    return next(iter(log(settings).entries(rows.take(last))), None)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from lakehouse.contracts.live.speed_layer import SpeedLayer
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.live.query.checkpoint import LiveQuery
@@ -40,13 +41,11 @@ def started(
 
     :param ends: whether it ends when it has read what Bronze holds now.
     """
-    if metric.live is None:
-        msg = f"{metric.name} has no speed layer; add 'live: true' to its contract"
-        raise NotLiveError(msg)
+    terms = _terms(metric)
     bronze = (
         spark.readStream.format("delta")
         .option("startingVersion", query.starts_at)
-        .option("maxFilesPerTrigger", metric.live.max_files_per_trigger)
+        .option("maxFilesPerTrigger", terms.max_files_per_trigger)
         .load(locations.bronze(settings, contract.dataset))
     )
 
@@ -55,19 +54,27 @@ def started(
 
     writer = numbers_of(bronze.select(*counted_rows.columns_read(metric, contract)), metric, contract).writeStream
     writer = writer.outputMode("update").foreachBatch(write_batch).option("checkpointLocation", str(query.of_spark))
-    every = f"{round(metric.live.trigger.total_seconds() * 1000)} milliseconds"
+    every = f"{round(terms.trigger.total_seconds() * 1000)} milliseconds"
     return (writer.trigger(availableNow=True) if ends else writer.trigger(processingTime=every)).start()
 
 
 def numbers_of(bronze: DataFrame, metric: MetricContract, contract: SourceContract) -> DataFrame:
     """The numbers of a stream of Bronze: event_date, the grain, ``window_end``, the measures and row_count."""
+    rows = counted_rows.in_windows(counted_rows.counted(bronze), metric)
+    ends = counted_rows.window_end(metric, contract)
+    rows = late_rule.behind_watermark(rows, counted_rows.EVENT_TIME, ends, counted_rows.WINDOW_END, _terms(metric).watermark)
+    return rows.groupBy("event_date", *metric.grain, counted_rows.WINDOW_END).agg(*aggregates(metric))
+
+
+def _terms(metric: MetricContract) -> SpeedLayer:
+    """How the stream of a metric runs.
+
+    :raises NotLiveError: for a metric without one.
+    """
     if metric.live is None:
         msg = f"{metric.name} has no speed layer; add 'live: true' to its contract"
         raise NotLiveError(msg)
-    rows = counted_rows.in_windows(counted_rows.counted(bronze), metric)
-    ends = counted_rows.window_end(metric, contract)
-    rows = late_rule.behind_watermark(rows, counted_rows.EVENT_TIME, ends, counted_rows.WINDOW_END, metric.live.watermark)
-    return rows.groupBy("event_date", *metric.grain, counted_rows.WINDOW_END).agg(*aggregates(metric))
+    return metric.live
 
 
 def _write(

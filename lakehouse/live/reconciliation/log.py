@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.ledger.log_table import LogTable
-from lakehouse.live.reconciliation.reconciled import Reconciled
+from lakehouse.live.reconciliation.reconciled import Reconciled, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ def newest(settings: Settings, metric: str, day: date) -> list[Reconciled]:
     """The last reconciliation of a day, by window, grain and measure; empty if there is none."""
     entries = log(settings).read({"metric": [metric], "day": [day]})
     last = max((entry.number for entry in entries), default=0)
-    return sorted((entry for entry in entries if entry.number == last), key=_in_order)
+    return sorted((entry for entry in entries if entry.number == last), key=_place)
 
 
 def newest_beyond_threshold(settings: Settings, metric: str, since: datetime) -> dict[date, list[Reconciled]]:
@@ -52,7 +52,7 @@ def record(settings: Settings, before: Sequence[Reconciled], entries: Sequence[R
     :param before: the newest one, of :func:`newest`.
     :returns: whether it was written.
     """
-    if not entries or [_content(entry) for entry in before] == [_content(entry) for entry in sorted(entries, key=_in_order)]:
+    if not entries or [_content(entry) for entry in before] == [_content(entry) for entry in sorted(entries, key=_place)]:
         return False
     first, number = entries[0], (before[0].number if before else 0) + 1
     numbered = [replace(entry, number=number) for entry in entries]
@@ -64,5 +64,5 @@ def _content(entry: Reconciled) -> Reconciled:
     return replace(entry, number=0, batch=0, reconciled_at=_ANY_TIME, grain=dict(entry.grain), causes=dict(entry.causes))
 
 
-def _in_order(entry: Reconciled) -> tuple[str, ...]:
-    return tuple(map(str, entry.cell))
+def _place(entry: Reconciled) -> list[tuple[bool, str]]:
+    return in_order(entry.cell)

@@ -72,8 +72,7 @@ def _keys(alerts: Iterator[Alert]) -> str:
 
 def _unread_since(settings: Settings, metric: MetricContract, known: StreamStatus) -> datetime | None:
     """When the oldest rows were ingested that the stream has not read; None if it has read all since it was started."""
-    entries = batch_log.log(settings).read({"metric": [metric.name]})
-    read = {entry.ingestion_id for entry in entries}
+    read = set(batch_log.log(settings).select(["ingestion_id"], {"metric": [metric.name]})["ingestion_id"].unique().to_pylist())
     ingested = [entry for entry in ingestions.all_of(settings, metric.source) if entry.status == "ingested" and entry.rows]
     newest = max((entry.recorded_at for entry in ingested if entry.ingestion_id in read), default=known.started_at)
     return min(
