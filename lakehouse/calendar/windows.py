@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from zoneinfo import ZoneInfo
 
-_NAME = re.compile(r"(\d{4}-\d\d-\d\d)T\d\d(?::\d\d(?::\d\d(?:\.(\d{1,6}))?)?)?(?:[+-]\d\d:\d\d)?")
+#: The form of a name: a day, the time of day, and perhaps an offset.
+PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}(:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?)?([+-][0-9]{2}:[0-9]{2})?"
+_NAME = re.compile(PATTERN)
 _SHOWN = 3
 
 
@@ -54,7 +56,7 @@ def parse(text: str, step: timedelta, zone: ZoneInfo) -> tuple[date, datetime]:
     """
     match = _NAME.fullmatch(text.strip())
     try:
-        day = date.fromisoformat(match[1]) if match else None
+        day = date.fromisoformat(text.strip()[:10]) if match else None
     except ValueError:
         day = None
     if day is None:
@@ -80,7 +82,7 @@ def parse_moment(text: str, zone: ZoneInfo) -> tuple[date, datetime]:
         msg = f"{text!r} is no window; sessions are named by their first moment, as in 2024-01-15T14:30:07"
         raise UnknownWindowError(msg)
     text = text.strip()
-    fraction = match[2] or ""
+    fraction = (match[3] or "").removeprefix(".")
     try:
         # Python 3.10 reads fractions of three or six digits only.
         moment = datetime.fromisoformat(text.replace(f".{fraction}", f".{fraction:0<6}") if fraction else text)

@@ -50,9 +50,27 @@ def assigned(rows: DataFrame, window: EventWindow | SessionWindow) -> DataFrame:
 
 def is_among(starts: Collection[datetime | None]) -> Column:
     """Whether the window of a row begins at one of some moments."""
-    known = [f"TIMESTAMP'{start:%Y-%m-%d %H:%M:%S}+00:00'" for start in starts if start is not None]
+    known = [_literal(start) for start in starts if start is not None]
     among = [f"{WINDOW_START} IN ({', '.join(known)})"] if known else []
-    return F.expr(" OR ".join([*among, *([f"{WINDOW_START} IS NULL"] if None in starts else [])]) or "false")
+    return _any_of([*among, *([f"{WINDOW_START} IS NULL"] if None in starts else [])])
+
+
+def lie_within(starts: Collection[datetime | None], size: timedelta) -> Column:
+    """Whether a row lies in one of the spans that begin at some moments, for files to be left out by their event times.
+
+    :param starts: None among them stands for the rows without an event time.
+    """
+    spans = [f"(event_ts >= {_literal(start)} AND event_ts < {_literal(start + size)})" for start in starts if start is not None]
+    return _any_of([*spans, *(["event_ts IS NULL"] if None in starts else [])])
+
+
+def _literal(moment: datetime) -> str:
+    """A moment in UTC, at a whole second, in SQL."""
+    return f"TIMESTAMP'{moment:%Y-%m-%d %H:%M:%S}+00:00'"
+
+
+def _any_of(conditions: Collection[str]) -> Column:
+    return F.expr(" OR ".join(conditions) or "false")
 
 
 def ends(window: EventWindow) -> Column:

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 NAME = "^[a-z][a-z0-9_]{0,99}$"
 WINDOW = "^([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{4}-W[0-9]{2}|[0-9]{4}-[0-9]{2}|(FY)?[0-9]{4}-Q[1-4]|FY[0-9]{4})$"
-#: A period, or a window that starts at a local time of a day.
-_WINDOW_OF_DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}(:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?)?([+ -][0-9]{2}:[0-9]{2})?"
-PERIOD_OR_WINDOW = f"{WINDOW[:-2]}|{_WINDOW_OF_DAY})$"
+#: A period, or the name of a window of a day; its plus sign may have been decoded as a space.
+PERIOD_OR_WINDOW = f"{WINDOW[:-2]}|{windows.PATTERN.replace('[+-]', '[+ -]')})$"
 _TIME = r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+ -][0-9]{2}:[0-9]{2})?)?"
 _NAMED = r"[a-z][a-z0-9_]{0,99}_v(FY)?[0-9]{4}[-0-9QW]{0,6}[.]r[0-9]{1,9}([.]a[0-9]{1,9})?"
 #: A day, or a time with or without a time zone.

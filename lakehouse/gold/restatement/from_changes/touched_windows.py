@@ -61,10 +61,7 @@ class Touched:
         """Those of some silver rows that can lie in these windows or sessions."""
         window, starts = self.metric.event_window, self.starts
         if starts is not None and isinstance(window, EventWindow):
-            spans = [f"(event_ts >= TIMESTAMP'{start:%Y-%m-%d %H:%M:%S}+00:00' AND event_ts < " for start in starts if start]
-            ends = [f"TIMESTAMP'{start + window.size:%Y-%m-%d %H:%M:%S}+00:00')" for start in starts if start]
-            conditions = [span + end for span, end in zip(spans, ends)] + (["event_ts IS NULL"] if None in starts else [])
-            return rows.where(" OR ".join(conditions) or "false")
+            return rows.where(windows.lie_within(starts, window.size))
         keys = dataframes.local(rows.sparkSession, self.parts).select(*(F.col(name).alias(f"_{name}") for name in self._columns))
         same = [rows[name].eqNullSafe(keys[f"_{name}"]) for name in self._columns]
         return rows.join(F.broadcast(keys), same, "left_semi")
