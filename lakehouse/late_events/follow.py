@@ -52,10 +52,11 @@ _STEP_ROWS = 2**18
 
 def follow(settings: Settings, contract: SourceContract, metrics: Iterable[MetricContract]) -> None:
     """Classify what is new of a source for those of some metrics that have late events."""
-    for metric in metrics:
-        if metric.late_events is None or metric.source != contract.dataset:
-            continue
-        known = left_out.deliveries(settings, contract)
+    judging = [metric for metric in metrics if metric.late_events is not None and metric.source == contract.dataset]
+    if not judging:
+        return
+    known = left_out.deliveries(settings, contract)
+    for metric in judging:
         for step in _steps(known, _unclassified(settings, metric, known)):
             _classify(settings, metric, contract, known, step)
 
