@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-_LAYERS = ("bronze", "silver", "gold", "live", "ops")
+_LAYERS = ("bronze", "silver", "gold", "live", "scores", "ops")
 _KEYS = "_keys"
 #: Layer and suffix of the tables that every source has, besides silver.
 _SOURCE_TABLES = (
@@ -27,6 +27,7 @@ _SHARED_TABLES = (
     *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "event_watermarks"),
     *("watermark_keys", "missing_inputs", "stream_gaps", "tokens", "snapshots", "reverts", "corrections", "stages"),
     *("audit_notifications", "restatement_reports", "live_batches", "reconciliations"),
+    *("releases", "model_promotions", "backtests", "canaries", "retrainings"),
 )
 
 
@@ -77,5 +78,6 @@ def tables(catalog: Catalog) -> list[LakeTable]:
         for series in (daily, *daily.rollups):
             listed += [LakeTable("gold", series.name, series=series), LakeTable("gold", f"{series.name}_candidates")]
     listed += [LakeTable("live", metric.name) for metric in catalog.metrics.values() if metric.live]
+    listed += [LakeTable("scores", model) for model in catalog.models]
     listed += [LakeTable("ops", name) for name in _SHARED_TABLES]
     return sorted(listed, key=lambda table: (_LAYERS.index(table.layer), table.name))

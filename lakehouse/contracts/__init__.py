@@ -7,6 +7,17 @@ belongs to the capability that does it.
 from lakehouse.contracts.loader import Catalog, load_catalog, load_contract
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.source import SourceContract
+from lakehouse.contracts.training.model import ModelContract
+from lakehouse.contracts.training.training_set import TrainingSetContract
 from lakehouse.contracts.yaml_files.yaml_file import ContractError
 
-__all__ = ["Catalog", "ContractError", "MetricContract", "SourceContract", "load_catalog", "load_contract"]
+__all__ = [
+    "Catalog",
+    "ContractError",
+    "MetricContract",
+    "ModelContract",
+    "SourceContract",
+    "TrainingSetContract",
+    "load_catalog",
+    "load_contract",
+]

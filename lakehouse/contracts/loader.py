@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -19,6 +19,9 @@ from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import days_reached
 from lakehouse.contracts.several_sources import fit as of_several_sources
 from lakehouse.contracts.source import SourceContract
+from lakehouse.contracts.training import fit as of_training
+from lakehouse.contracts.training.model import ModelContract
+from lakehouse.contracts.training.training_set import TrainingSetContract
 from lakehouse.contracts.windows import window as of_windows
 from lakehouse.contracts.yaml_files import yaml_file
 from lakehouse.contracts.yaml_files.yaml_file import ContractError
@@ -29,8 +32,15 @@ if TYPE_CHECKING:
 
     import yaml
 
-Contract = SourceContract | MetricContract
+Contract = SourceContract | MetricContract | TrainingSetContract | ModelContract
 Model = TypeVar("Model", bound=BaseModel)
+#: The kinds of contracts, each by the key that names it; a source has a key 'model' and a model a key 'training_set', too.
+_KINDS: dict[str, type[Contract]] = {
+    "metric": MetricContract,
+    "dataset": SourceContract,
+    "model": ModelContract,
+    "training_set": TrainingSetContract,
+}
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,21 @@ class Catalog:
 
     sources: dict[str, SourceContract] = field(default_factory=dict)
     metrics: dict[str, MetricContract] = field(default_factory=dict)
+    training_sets: dict[str, TrainingSetContract] = field(default_factory=dict)
+    models: dict[str, ModelContract] = field(default_factory=dict)
+
+    def add(self, name: str, contract: Contract) -> None:
+        """Add a contract under a name, in place of any other that has the name."""
+        for known in (self.sources, self.metrics, self.training_sets, self.models):
+            cast("dict[str, Contract]", known).pop(name, None)
+        if isinstance(contract, SourceContract):
+            self.sources[name] = contract
+        elif isinstance(contract, MetricContract):
+            self.metrics[name] = contract
+        elif isinstance(contract, TrainingSetContract):
+            self.training_sets[name] = contract
+        else:
+            self.models[name] = contract
 
     def metrics_of(self, source: str) -> list[MetricContract]:
         """The metrics that read a silver table of ``source``, alone or among others; derived metrics read none."""
@@ -87,17 +112,13 @@ def load_contract(path: Path) -> Contract:
     content, tree = yaml_file.parsed(path)
     if not isinstance(content, dict):
         raise ContractError([f"{path}:1: a contract is a mapping with 'dataset:' or 'metric:'"])
-    kind: type[Contract]
-    if "metric" in content:
-        kind = MetricContract
-        mistakes = _of_keys(content)
-        if mistakes:
-            raise ContractError(f"{path}:{yaml_file.line_of(tree, (key,))}: {key}: {text}" for key, text in mistakes.items())
-    elif "dataset" in content:
-        kind = SourceContract
-    else:
-        raise ContractError([f"{path}:1: name a 'dataset:' (a source) or a 'metric:'"])
-    return _validated(path, content, tree, kind)
+    key = next((key for key in _KINDS if key in content), None)
+    if key is None:
+        raise ContractError([f"{path}:1: name a 'dataset:' (a source), a 'metric:', a 'training_set:' or a 'model:'"])
+    mistakes = _of_keys(content) if key == "metric" else {}
+    if mistakes:
+        raise ContractError(f"{path}:{yaml_file.line_of(tree, (key,))}: {key}: {text}" for key, text in mistakes.items())
+    return _validated(path, content, tree, _KINDS[key])
 
 
 def _of_keys(content: Mapping[str, Any]) -> dict[str, str]:
@@ -156,15 +177,10 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
             continue
         name = contract.dataset if isinstance(contract, SourceContract) else contract.name
         if name in origin and path.parent == origin[name].parent:
-            key = "dataset" if isinstance(contract, SourceContract) else "metric"
+            key = next(key for key, kind in _KINDS.items() if isinstance(contract, kind))
             mistakes.append(f"{path}:{_line_of(path, key)}: {key}: the name {name!r} is taken by {origin[name]}")
         origin[name] = path
-        catalog.sources.pop(name, None)
-        catalog.metrics.pop(name, None)
-        if isinstance(contract, SourceContract):
-            catalog.sources[name] = contract
-        else:
-            catalog.metrics[name] = contract
+        catalog.add(name, contract)
     mistakes += [
         f"{origin[metric.name]}:{_line_of(origin[metric.name], 'source')}: source: no contract has 'dataset: {metric.source}'"
         for metric in catalog.metrics.values()
@@ -180,6 +196,10 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
         f"{origin[metric.name]}:{_line_of(origin[metric.name], *where)}: {yaml_file.as_prefix(where)}{text}"
         for metric in catalog.metrics.values()
         for where, text in _misfits(metric, catalog.sources)
+    ]
+    mistakes += [
+        f"{origin[name]}:{_line_of(origin[name], *where)}: {yaml_file.as_prefix(where)}{text}"
+        for name, where, text in of_training.misfits(catalog.training_sets, catalog.models, catalog.sources, catalog.metrics)
     ]
     resolved, unfit = resolution.resolved(catalog.metrics)
     for one in unfit:

@@ -13,7 +13,7 @@ from lakehouse import locations
 from lakehouse.delta import commit_log, table_io
 
 if TYPE_CHECKING:
-    from lakehouse.contracts import Catalog
+    from lakehouse.contracts import Catalog, ModelContract, TrainingSetContract
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
@@ -61,6 +61,12 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
     if of_source:
         without["source"] = of_source
     content = contract.model_dump_json(exclude=without | {"publication": {"approvals"}})
+    return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+def of_definition(contract: TrainingSetContract | ModelContract) -> str:
+    """A hash of the contract of a training set or of a model, without the keys that only describe it."""
+    content = contract.model_dump_json(exclude=dict.fromkeys(("info", "description", "owner", "tags"), True))
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 

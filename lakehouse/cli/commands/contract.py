@@ -20,7 +20,13 @@ def group() -> None:
 @app.command()
 def check(files: Annotated[list[Path], typer.Argument(help="Contract files (YAML).")]) -> None:
     """Validate contracts; each mistake is reported with file, line and field."""
-    from lakehouse.contracts import ContractError, SourceContract, load_contract  # noqa: PLC0415 (`--help` need not wait for it)
+    from lakehouse.contracts import (  # noqa: PLC0415 (`--help` need not wait for it)
+        ContractError,
+        MetricContract,
+        SourceContract,
+        TrainingSetContract,
+        load_contract,
+    )
 
     mistakes: list[str] = []
     for file in files:
@@ -36,7 +42,12 @@ def check(files: Annotated[list[Path], typer.Argument(help="Contract files (YAML
             if unused := contract.materialization.for_lakelogic:
                 keys = ", ".join(f"materialization.{name}" for name in unused)
                 out.print(f"{file}: without effect: {keys}; LakeLogic follows them, here silver is a Delta table below the root")
-        else:
+        elif isinstance(contract, MetricContract):
             out.print(f"{file}: metric {contract.metric} over {contract.source}, {len(contract.measures)} measures")
+        elif isinstance(contract, TrainingSetContract):
+            about = f"of {contract.entity.source}, label of {contract.label.source}"
+            out.print(f"{file}: training set {contract.name} {about}, {len(contract.features.names)} features")
+        else:
+            out.print(f"{file}: model {contract.name} of {contract.training_set}, trained by {contract.train}")
     if mistakes:
         raise ContractError(mistakes)

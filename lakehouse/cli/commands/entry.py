@@ -97,7 +97,7 @@ def _source_in(contract: Path) -> tuple[Settings, Catalog, str]:
         raise typer.BadParameter(msg)
     loaded = load_contract(contract)
     if not isinstance(loaded, SourceContract):
-        msg = f"{contract} is the contract of a metric; name that of its source"
+        msg = f"{contract} is not the contract of a source; name that of the source"
         raise typer.BadParameter(msg)
     if catalog.sources.get(loaded.dataset) != loaded:
         settings = settings.model_copy(update={"contracts": contract.parent.absolute()})

@@ -194,13 +194,16 @@ def _contract_of(source: str, path: Path) -> SourceContract | MetricContract:
 
     :raises typer.BadParameter: for another one.
     """
-    from lakehouse.contracts import SourceContract, load_contract  # noqa: PLC0415
+    from lakehouse.contracts import MetricContract, SourceContract, load_contract  # noqa: PLC0415
 
     if not path.is_file():
         msg = f"{path}: there is no such file"
         raise typer.BadParameter(msg)
     loaded = load_contract(path)
-    if not isinstance(loaded, SourceContract) and loaded.is_derived:
+    if not isinstance(loaded, SourceContract | MetricContract):
+        msg = f"{path} is neither the contract of a source nor of a metric; only these are staged"
+        raise typer.BadParameter(msg)
+    if isinstance(loaded, MetricContract) and loaded.is_derived:
         msg = f"{path} is a derived metric, which reads no rows of a source: there is nothing to stage; give it a dataset_version"
         raise typer.BadParameter(msg)
     about = loaded.dataset if isinstance(loaded, SourceContract) else loaded.source

@@ -58,7 +58,7 @@ def test_a_run_of_something_else_is_refused_in_a_sentence(folder: Path) -> None:
         "run", "nothing", "a.csv", fails=True
     )
     metric = output_of("run", "contracts/orders_daily.yaml", "samples/orders.csv", fails=True)
-    assert "contracts/orders_daily.yaml is the contract of a metric; name that of its source" in metric
+    assert "contracts/orders_daily.yaml is not the contract of a source; name that of the source" in metric
     assert "lost.csv: there is no such file" in output_of("run", "orders", "lost.csv", fails=True)
     (folder / "contracts" / "orders.yaml").write_text("dataset: orders\n")
     assert "orders.yaml" in output_of("run", "contracts/orders.yaml", "samples/orders.csv", fails=True)

@@ -1,0 +1,141 @@
+"""The contract of a model: the set that it learns from, the function that trains it, and what it takes to be used.
+
+Whether it fits the training sets of the deployment belongs to ``fit``.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from lakehouse.contracts.base import Documented, Name, Strict
+from lakehouse.contracts.checks import Share
+from lakehouse.contracts.training.acceptance import OF_PROBABILITIES, OF_VALUES, AcceptanceRule, QualityMeasure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def _share(value: Any) -> Any:
+    """A share as a number, also when it is written in percent."""
+    if isinstance(value, str) and value.strip().endswith("%"):
+        try:
+            return Decimal(value.strip()[:-1]) / 100
+        except InvalidOperation:
+            msg = f"{value!r} is no percentage; write it as 0.5% or 0.005"
+            raise ValueError(msg) from None
+    return value
+
+
+#: A share, also written in percent.
+Percentage = Annotated[Share, BeforeValidator(_share)]
+
+
+class Canary(Strict):
+    """A challenger scores a share of the entities in place of the champion, until enough labels are mature."""
+
+    share: Percentage = Field(description="The share of entities that the challenger scores, such as 10%.")
+    salt: str = Field("", description="Another text selects other entities; the name of the model is always part of it.")
+    needs_labels: int = Field(200, ge=1, description="With fewer mature labels of the canary nothing is judged.")
+    success: list[AcceptanceRule] = Field(
+        default_factory=list, description="What the challenger must reach on these labels; default: the rules of 'acceptance'."
+    )
+
+
+class RetrainingPolicy(Strict):
+    """When a correction of what a model has learned from makes a new version, which is never promoted by itself."""
+
+    changed_rows: Percentage | None = Field(None, description="The share of rows of the set that would differ now.")
+    changed_labels: int | None = Field(None, ge=1, description="The number of labels that would differ now.")
+
+    @model_validator(mode="after")
+    def _some_bound(self) -> RetrainingPolicy:
+        if self.changed_rows is None and self.changed_labels is None:
+            msg = "give changed_rows or changed_labels, or leave the section out"
+            raise ValueError(msg)
+        return self
+
+
+class ModelChecks(Strict):
+    """Bounds of the asset checks of a model's scores."""
+
+    feature_drift: Share = Field(
+        Decimal("0.3"), description="The greatest distance of a feature's values on a day from those of the champion's set."
+    )
+    prediction_drift: Share = Field(
+        Decimal("0.3"), description="The greatest distance of a day's scores from those of the champion on its own set."
+    )
+    null_share: Share = Field(
+        Decimal("0.2"), description="By how much the share of NULLs of a feature may exceed that in the champion's set."
+    )
+    skew: Share = Field(
+        Decimal("0.01"), description="The share of scored rows whose features are others in a set that is built afterwards."
+    )
+    needs_rows: int = Field(50, ge=1, description="With fewer rows on a day no distance is judged.")
+
+
+class ModelContract(Documented):
+    """One model: one file, and the function that it names."""
+
+    model: Name
+    training_set: Name = Field(description="The contract of the set that it learns from.")
+    train: str = Field(description="The function '(frame, params) -> model', as 'package.module:function'.")
+    parameters: dict[str, Any] = Field(default_factory=dict, description="What the function gets as 'params'.")
+    predicts: Literal["probability", "value"] = Field(
+        "probability", description="Whether a score is the probability of the label 1 ('predict_proba') or a value ('predict')."
+    )
+    fit_on: Name | None = Field(None, description="The part of the set that the function gets; default: the first one.")
+    evaluate_on: Name | None = Field(None, description="The part that its quality is measured on; default: the last one.")
+    metrics: list[QualityMeasure] = Field(default_factory=list, description="Measures of quality; default: those that fit.")
+    acceptance: list[AcceptanceRule] = Field(
+        default_factory=list, description="What a version must reach in a backtest against the champion to be promoted."
+    )
+    canary: Canary | None = None
+    retrain_when: RetrainingPolicy | None = None
+    checks: ModelChecks = Field(default_factory=ModelChecks)
+
+    @property
+    def name(self) -> str:
+        """Its name, which is that of the registered model and of the experiment in MLflow."""
+        return self.model
+
+    @property
+    def measures(self) -> dict[str, bool]:
+        """The measures of quality, each with whether a greater value is better."""
+        fitting = OF_PROBABILITIES if self.predicts == "probability" else OF_VALUES
+        return {name: better for name, better in fitting.items() if not self.metrics or name in self.metrics}
+
+    @property
+    def canary_rules(self) -> list[AcceptanceRule]:
+        """What a challenger must reach in its canary."""
+        return (self.canary.success if self.canary else []) or self.acceptance
+
+    @field_validator("train")
+    @classmethod
+    def _names_function(cls, value: str) -> str:
+        if not _FUNCTION.fullmatch(value):
+            msg = f"{value!r} names no function; write 'package.module:function'"
+            raise ValueError(msg)
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ModelContract:
+        unfit = next(self._problems(), None)
+        if unfit:
+            raise ValueError(unfit)
+        return self
+
+    def _problems(self) -> Iterator[str]:
+        fitting = OF_PROBABILITIES if self.predicts == "probability" else OF_VALUES
+        for name in self.metrics:
+            if name not in fitting:
+                yield f"metrics: {name} is no measure of a {self.predicts}; there are {', '.join(fitting)}"
+        used = [*self.acceptance, *(self.canary.success if self.canary else [])]
+        for rule in used:
+            if rule.metric not in self.measures:
+                yield f"acceptance: {rule.metric} is not among the measures of the model: {', '.join(self.measures)}"
