@@ -60,7 +60,7 @@ def quality(contract: ModelContract, labels: NDArray[np.float64], scores: NDArra
 
 
 def _both_classes(labels: NDArray[np.int64]) -> bool:
-    return 0 < labels.sum() < len(labels)
+    return bool(0 < labels.sum() < len(labels))
 
 
 _OF_PROBABILITIES: dict[str, Any] = {
