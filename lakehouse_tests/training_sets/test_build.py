@@ -10,8 +10,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.training_sets import as_of, build, event_rows, labels, releases, set_table
+from lakehouse.training_sets import build, event_rows, labels, releases, set_table
 from lakehouse.training_sets.releases import ReleaseError, ReleaseKind
+from lakehouse.training_sets.rows import as_of
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.training_lake import Said, TrainingLake, moment, rows_of, training_set
 

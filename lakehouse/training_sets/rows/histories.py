@@ -20,7 +20,7 @@ from lakehouse.dimensions import as_then, tables
 from lakehouse.dimensions.keys import TIME_LENGTH
 from lakehouse.gold.numbers import served_version
 from lakehouse.spark import dataframes
-from lakehouse.training_sets import known_records, known_values
+from lakehouse.training_sets.rows import known_records, known_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
