@@ -18,6 +18,7 @@ from lakehouse.cli.commands import (
     backfill,
     contract,
     correct,
+    dataset,
     demo,
     entry,
     gold,
@@ -52,11 +53,12 @@ from lakehouse.cli.commands import rows as commands_rows
 from lakehouse.cli.console import errors
 from lakehouse.errors import LakehouseError
 
-START, INGEST, ROWS, NUMBERS, OPERATE = (
+START, INGEST, ROWS, NUMBERS, MODELS, OPERATE = (
     "Get started",
     "Ingest and rebuild",
     "Rows: dispositions and decisions",
     "Published numbers",
+    "Training sets and models",
     "Operate",
 )
 
@@ -111,6 +113,7 @@ app.command("rollback", rich_help_panel=NUMBERS)(promote.rollback)
 app.command("promotions", rich_help_panel=NUMBERS)(promote.promotions)
 app.command("moves", hidden=True)(promote.moves)
 app.command("views", rich_help_panel=NUMBERS)(views.views)
+app.add_typer(dataset.app, name="dataset", rich_help_panel=MODELS)
 app.command("serve", rich_help_panel=OPERATE)(serve.serve)
 app.add_typer(alerts.app, name="alerts", rich_help_panel=OPERATE)
 app.command("notices", rich_help_panel=OPERATE)(notices.notices)
