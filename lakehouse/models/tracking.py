@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import ModelContract
     from lakehouse.settings import Settings
+    from lakehouse.training_sets.releases import Release
 
 __all__ = ["CHAMPION", "RegisteredVersion", "TrackingError", "TrainedModel"]
 
@@ -83,18 +84,13 @@ def champion(settings: Settings, contract: ModelContract) -> str | None:
         return str(tags.get(_VERSION) or f"MLflow version {number}")
 
 
-def set_champion(settings: Settings, name: str, version: str) -> None:
-    """Move the alias ``champion`` to a version, in one step.
+def set_champion(settings: Settings, release: Release) -> None:
+    """Move the alias ``champion`` to a released version, in one step.
 
     :raises TrackingError: if MLflow does not know the version, or cannot be reached.
     """
-    with mlflow_connection.connected(settings, f"{name} {version} could not be made the champion") as client:
-        registered_version = _registered(client, name, version)
-        if registered_version is None:
-            uri = mlflow_connection.shown(mlflow_connection.address(settings))
-            msg = f"{name} {version} is not registered in MLflow at {uri}; train it there, or correct LAKEHOUSE_MLFLOW_URI"
-            raise TrackingError(msg)
-        client.set_registered_model_alias(name, CHAMPION, registered_version.number)
+    with mlflow_connection.connected(settings, f"{release.name} {release.version} could not be made the champion") as client:
+        client.set_registered_model_alias(release.name, CHAMPION, _number_of(settings, client, release))
 
 
 def registered(settings: Settings, name: str, version: str) -> RegisteredVersion | None:
@@ -151,23 +147,42 @@ def unregister(settings: Settings, name: str, version: RegisteredVersion) -> Non
         client.delete_model_version(name, version.number)
 
 
-def load(settings: Settings, name: str, version: str) -> Any:
-    """The object that the training function of a version returned.
+def load(settings: Settings, release: Release) -> Any:
+    """The object that the training function of a released version returned.
 
     :raises TrackingError: if MLflow does not know the version, or its files cannot be read.
     """
-    with mlflow_connection.connected(settings, f"{name} {version} could not be loaded") as client:
-        known = _registered(client, name, version)
-        if known is None:
-            uri = mlflow_connection.shown(mlflow_connection.address(settings))
-            msg = f"{name} {version} is not registered in MLflow at {uri}; train it there, or correct LAKEHOUSE_MLFLOW_URI"
-            raise TrackingError(msg)
+    with mlflow_connection.connected(settings, f"{release.name} {release.version} could not be loaded") as client:
         import mlflow  # noqa: PLC0415
 
-        source = f"models:/{name}/{known.number}"
+        source = f"models:/{release.name}/{_number_of(settings, client, release)}"
         if "sklearn" in mlflow.models.get_model_info(source).flavors:
             return mlflow.sklearn.load_model(source)
         return mlflow.pyfunc.load_model(source).unwrap_python_model().trained
+
+
+def _number_of(settings: Settings, client: Any, release: Release) -> str:
+    """MLflow's number of a version, which it has to know under our version as well.
+
+    :raises TrackingError: if it does not: it is another MLflow, or somebody has removed the version there.
+    """
+    from mlflow.exceptions import MlflowException  # noqa: PLC0415
+
+    number = f"{release.about['mlflow']['version']}"
+    try:
+        tags = client.get_model_version(release.name, number).tags
+    except MlflowException as problem:
+        if problem.error_code not in _UNKNOWN:
+            raise
+        tags = {}
+    if tags.get(_VERSION) != release.version:
+        uri = mlflow_connection.shown(mlflow_connection.address(settings))
+        msg = (
+            f"{release.name} {release.version} is not registered in MLflow at {uri}; correct LAKEHOUSE_MLFLOW_URI, or train "
+            "another version there"
+        )
+        raise TrackingError(msg)
+    return number
 
 
 def _aliases(client: Any, name: str) -> dict[str, str]:

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.models import tracking, training_function
+from lakehouse.training_sets import releases
+from lakehouse.training_sets.releases import ReleaseKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,10 +26,11 @@ if TYPE_CHECKING:
 def load(settings: Settings, contract: ModelContract, version: str) -> Any:
     """The object that the training function of a version returned.
 
+    :raises ReleaseError: for a version that does not exist.
     :raises TrackingError: if MLflow does not know the version, cannot be reached, or its files cannot be read.
     """
     training_function.make_importable(settings)
-    return tracking.load(settings, contract.name, version)
+    return tracking.load(settings, releases.find(settings, ReleaseKind.MODEL, contract.name, version))
 
 
 def features_frame(set_contract: TrainingSetContract, rows: pa.Table) -> pd.DataFrame:

@@ -68,7 +68,7 @@ def find(settings: Settings, contract: ModelContract) -> TrainingFunction:
             msg = f"{contract.name}: {module_name} imports {problem.name}, which is not installed"
         raise TrainingError(msg) from problem
     except Exception as problem:
-        msg = f"{contract.name}: the module {module_name} of 'train: {contract.train}' cannot be imported: {_described(problem)}"
+        msg = f"{contract.name}: the module {module_name} of 'train: {contract.train}' cannot be imported: {described(problem)}"
         raise TrainingError(msg) from problem
     function = getattr(module, function_name, None)
     if not callable(function):
@@ -86,7 +86,7 @@ def call(contract: ModelContract, function: TrainingFunction, frame: pd.DataFram
     try:
         trained = function.function(frame, copy.deepcopy(dict(parameters)))
     except (Exception, SystemExit) as problem:
-        msg = f"{contract.name}: {function.name} failed on {len(frame):,} rows: {_described(problem)}"
+        msg = f"{contract.name}: {function.name} failed on {len(frame):,} rows: {described(problem)}"
         raise TrainingError(msg) from problem
     method = "predict_proba" if contract.predicts == "probability" else "predict"
     if trained is None:
@@ -101,7 +101,7 @@ def call(contract: ModelContract, function: TrainingFunction, frame: pd.DataFram
     return trained
 
 
-def _described(problem: BaseException) -> str:
+def described(problem: BaseException) -> str:
     """An error of somebody's code: its kind, its text, and the last place in that code."""
     text = " ".join(f"{problem}".split())
     place = ""
