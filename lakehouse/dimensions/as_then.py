@@ -68,12 +68,12 @@ def intervals(
 
 
 def _intervals_of(contract: SourceContract, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for changes in _whole_keys(batches):
+    for changes in whole_keys(batches):
         of_keys = tables.as_changes(contract, tables.by_key(contract, changes.drop_columns(["_key"])))
         yield from rule.intervals(contract, of_keys).to_batches()
 
 
-def _whole_keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def whole_keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The rows of sorted batches in pieces, each with all rows of its keys."""
     held: list[pa.Table] = []
     for batch in batches:

@@ -61,6 +61,8 @@ class KeyedTimes:
     def holding(self, idle_timeout: int, count: int) -> list[str]:
         """The active keys that hold the watermark back: those with the least newest event, up to ``count`` of them."""
         active = self.active(self.through, idle_timeout)
+        if not len(active):
+            return []
         keys = pa.table({"key": self.keys.take(pa.array(active)), "event": self.newest_events[active]})
         first = pc.select_k_unstable(keys, min(count, len(keys)), [("event", "ascending"), ("key", "ascending")])
         return [str(key) for key in keys["key"].take(first).to_pylist()]

@@ -57,5 +57,7 @@ def record(settings: Settings, entries: Sequence[LiveBatch]) -> None:
 def newest(settings: Settings, metric: str) -> LiveBatch | None:
     """An entry of the batch of a metric that was recorded last; None if no stream has read anything."""
     rows = log(settings).select(None, {"metric": [metric]})
+    if not len(rows):
+        return None
     last = pc.select_k_unstable(rows, 1, [("recorded_at", "descending"), ("batch", "descending")])
     return next(iter(log(settings).entries(rows.take(last))), None)

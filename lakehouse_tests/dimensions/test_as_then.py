@@ -53,11 +53,11 @@ def test_a_dimension_without_a_row_has_no_intervals(settings: Settings, spark: S
 
 @given(st.lists(st.sampled_from("abc"), max_size=12), st.integers(1, 5), st.integers(1, 6))
 @settings(max_examples=100)
-def test_pieces_of_sorted_rows_hold_whole_keys(keys: list[str], batch_rows: int, together: int) -> None:
+def test_pieces_of_sorted_rows_holdwhole_keys(keys: list[str], batch_rows: int, together: int) -> None:
     rows = pa.table({"_key": pa.array(sorted(keys), pa.string())})
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(as_then, "_TOGETHER", together)
-        pieces = list(as_then._whole_keys(rows.to_batches(batch_rows)))
+        pieces = list(as_then.whole_keys(rows.to_batches(batch_rows)))
     assert [key for piece in pieces for key in piece["_key"].to_pylist()] == sorted(keys)
     of_pieces = [set(piece["_key"].to_pylist()) for piece in pieces]
     assert sum(map(len, of_pieces)) == len(set(keys)), "no key is in two pieces"

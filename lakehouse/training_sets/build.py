@@ -1,0 +1,203 @@
+"""Builds a version of a training set: its rows as a Delta table, and its manifest in the log of releases.
+
+The table is written first, in one commit; the version is there once its manifest is recorded. A build that was stopped in
+between is done again by the same command. Making a version again belongs to ``reproduce``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse.delta import provenance
+from lakehouse.ledger import ingestions
+from lakehouse.spark.session import sized_for
+from lakehouse.training_sets import addresses, content, event_rows, labels, releases
+from lakehouse.training_sets import known as knowledge
+from lakehouse.training_sets.event_rows import KEY_PREFIX, Span
+from lakehouse.training_sets.releases import Release, ReleaseError, ReleaseEvent, ReleaseKind
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.contracts.training.training_set import TrainingSetContract
+    from lakehouse.settings import Settings
+    from lakehouse.training_sets.known import Knowledge
+
+
+def build(
+    spark: SparkSession,
+    settings: Settings,
+    catalog: Catalog,
+    contract: TrainingSetContract,
+    version: str,
+    *,
+    by: str,
+    notes: str,
+    labels_version: str | None = None,
+    known_at: datetime | None = None,
+) -> Release:
+    """Build a version from a release of labels and from what is known now, or was known at a time.
+
+    :param labels_version: default: the newest release.
+    :raises ReleaseError: for a version that exists with another content, without released labels, for deprecated ones, or for a
+        deprecated feature.
+    """
+    refuse_deprecated(settings, catalog, contract)
+    of_labels = _labels(settings, contract, labels_version)
+    recorded = {entry.version: entry for entry in releases.all_of(settings, ReleaseKind.TRAINING_SET, contract.name)}
+    if version in recorded:
+        return _same(recorded[version], contract, of_labels)
+    if not releases.VERSION.fullmatch(version):
+        msg = f"{version!r} is no version: write v and two numbers, such as v5.0"
+        raise ReleaseError(msg)
+    known = knowledge.now(settings, contract.sources, known_at).with_source(of_labels.name, labels.inputs_of(settings, of_labels))
+    mature_by = of_labels.known_at or known.published_until
+    path = addresses.training_set(settings, contract.name, version)
+    with sized_for(spark, settings, many=is_large(settings, contract)):
+        rows_of(spark, settings, catalog, contract, known, mature_by).write.format("delta").mode("overwrite").option(
+            "overwriteSchema", "true"
+        ).save(path)
+        written = spark.read.format("delta").load(path)
+        about = {
+            "labels": {"source": of_labels.name, "version": of_labels.version},
+            **known.recorded(settings),
+            "mature_by": mature_by.isoformat(),
+            **_counted(written, contract),
+            "features": _definitions(catalog, contract),
+            "code_version": provenance.code(),
+            "contract_version": provenance.of_definition(contract),
+            "contract": contract.model_dump(mode="json"),
+        }
+    entry = Release(
+        contract.name,
+        ReleaseKind.TRAINING_SET,
+        version,
+        ReleaseEvent.RELEASED,
+        notes,
+        by,
+        settings.clock(),
+        known.published_until,
+        about,
+    )
+    return releases.release(settings, entry)
+
+
+def rows_of(
+    spark: SparkSession,
+    settings: Settings,
+    catalog: Catalog,
+    contract: TrainingSetContract,
+    known: Knowledge,
+    mature_by: datetime,
+    keys: Any = None,
+) -> DataFrame:
+    """The rows of a set in the order of its columns; see ``set_table.read``."""
+    until = contract.until or (mature_by.date() + event_rows.DAY)
+    span = Span(contract.first_day, until)
+    events = event_rows.events(spark, settings, catalog, contract, known, span, contract.reading, keys)
+    rows = event_rows.with_labels(spark, settings, catalog, contract, events, known, mature_by)
+    split = F.lit(None).cast("string")
+    for name, first in contract.split.items():
+        split = F.when(F.col("event_date") >= F.lit(first), F.lit(name)).otherwise(split)
+    joined_by = [f"{KEY_PREFIX}{name}" for name in event_rows.key_columns(contract)]
+    return rows.select(
+        "record_key", "event_ts", split.alias("split"), *contract.features.names, "label", "label_known_at", *joined_by
+    )
+
+
+def refuse_deprecated(settings: Settings, catalog: Catalog, contract: TrainingSetContract) -> None:
+    """:raises ReleaseError: if a feature, or a metric that one is taken from, is deprecated."""
+    today = settings.clock().date()
+    for name, instead in contract.features.deprecated.items():
+        msg = f"{contract.name}: the feature {name} is deprecated: {instead}; take it out of the contract to build a new version"
+        raise ReleaseError(msg)
+    for entry in contract.features.metrics:
+        since = catalog.metrics[entry.metric].deprecated_on
+        if since is not None and since <= today:
+            msg = f"{contract.name}: {entry.metric}, which features are taken from, is deprecated since {since}; take another one"
+            raise ReleaseError(msg)
+
+
+def is_large(settings: Settings, contract: TrainingSetContract) -> bool:
+    """Whether the events are so many that Spark plans for many rows."""
+    entries = ingestions.ingested(ingestions.all_of(settings, contract.entity.source))
+    return sum(entry.rows for entry in entries.values()) > settings.local_rows
+
+
+def _labels(settings: Settings, contract: TrainingSetContract, version: str | None) -> Release:
+    source = contract.label.source
+    if version is not None:
+        release = releases.find(settings, ReleaseKind.LABELS, source, version)
+    else:
+        newest = releases.newest(settings, ReleaseKind.LABELS, source)
+        if newest is None:
+            msg = f"no labels of {source} are released: 'lakehouse dataset release {source} v1.0' freezes what is known of them"
+            raise ReleaseError(msg)
+        release = newest
+    deprecated = releases.deprecations(settings, ReleaseKind.LABELS, source).get(release.full_name)
+    if deprecated is not None:
+        msg = f"the labels {release.full_name} are deprecated: {deprecated.notes}; name another version with --labels"
+        raise ReleaseError(msg)
+    return release
+
+
+def _same(recorded: Release, contract: TrainingSetContract, of_labels: Release) -> Release:
+    """The version that is recorded, if it is the one that is wanted."""
+    if recorded.about["contract_version"] != provenance.of_definition(contract):
+        msg = f"{recorded.full_name} was built under another contract, and a version never changes; take another version"
+        raise ReleaseError(msg)
+    if recorded.about["labels"]["version"] != of_labels.version:
+        used = recorded.about["labels"]["version"]
+        msg = f"{recorded.full_name} was built from the labels {used} and not {of_labels.version}; take another version"
+        raise ReleaseError(msg)
+    return recorded
+
+
+def _counted(written: DataFrame, contract: TrainingSetContract) -> dict[str, Any]:
+    """What the rows contain: their number, time ranges, hash, and the distribution of each column."""
+    parts = written.groupBy("split").agg(F.count(F.lit(1)), F.min("event_ts"), F.max("event_ts")).collect()
+    spans = {row[0]: {"rows": row[1], "from": row[2].isoformat(), "to": row[3].isoformat()} for row in parts}
+    return {
+        "rows": sum(part["rows"] for part in spans.values()),
+        "time": {name: spans[name] for name in contract.split if name in spans},
+        "content_hash": written.agg(content.hash_of(written)).collect()[0][0],
+        "columns": content.summary(written, [*contract.features.names, "label"]),
+    }
+
+
+def _definitions(catalog: Catalog, contract: TrainingSetContract) -> dict[str, Any]:
+    """The definition of each feature, with the version of the contract that it is taken from."""
+    source = catalog.sources[contract.entity.source]
+    own = {
+        column if isinstance(column, str) else column.name: {
+            "source": source.dataset,
+            "sql": column if isinstance(column, str) else column.sql,
+            "contract_version": provenance.of_contract(source),
+        }
+        for column in contract.features.columns
+    }
+    joined = {
+        name: {
+            "dimension": join.dimension,
+            "column": column,
+            "contract_version": provenance.of_contract(catalog.sources[join.dimension]),
+        }
+        for join in contract.features.joins
+        for column, name in join.attributes
+    }
+    published = {
+        name: {
+            "metric": entry.metric,
+            "measure": measure,
+            "dataset_version": catalog.metrics[entry.metric].dataset_version,
+            "contract_version": provenance.of_contract(catalog.metrics[entry.metric]),
+        }
+        for entry in contract.features.metrics
+        for measure, name in entry.measures
+    }
+    return {**own, **joined, **published}

@@ -1,0 +1,166 @@
+"""The rows of a training set: events with their features and, if wanted, their labels. With Spark.
+
+One definition for building a set, for evaluating a model on later months, and for scoring: what a model is trained on and what it
+scores cannot differ. Writing a set belongs to ``build``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse.training_sets import as_of, histories, known_records, labels
+from lakehouse.training_sets import known as knowledge
+from lakehouse.training_sets.histories import BEGINS, ENDS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import date, datetime
+
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.contracts.training.training_set import Label, Reading, TrainingSetContract
+    from lakehouse.settings import Settings
+    from lakehouse.training_sets.known import Knowledge
+
+#: Before the name of a column of the event by which a row was joined.
+KEY_PREFIX = "key_"
+DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Span:
+    """The event days of some rows: from ``first`` until before ``until``."""
+
+    first: date
+    until: date
+
+
+def events(
+    spark: SparkSession,
+    settings: Settings,
+    catalog: Catalog,
+    contract: TrainingSetContract,
+    known: Knowledge,
+    span: Span,
+    reading: Reading,
+    keys: pa.Array | None = None,
+) -> DataFrame:
+    """The events of some days with their features: record_key, event_ts, event_date, the features, and the columns joined by.
+
+    An event without a time of day is taken at the first moment of its day in UTC.
+
+    :param keys: only the events of these keys.
+    """
+    source = catalog.sources[contract.entity.source]
+    inputs = known.sources[source.dataset]
+    rows = known_records.events(spark, settings, source, inputs, span.first, span.until, reading, keys)
+    if contract.entity.where:
+        rows = rows.where(F.expr(contract.entity.where))
+    at = F.coalesce("event_ts", F.col("event_date").cast("timestamp"))
+    own = [
+        F.col(column).alias(column)
+        if isinstance(column, str)
+        else F.expr(f"cast(({column.sql}) as {column.type})").alias(column.name)
+        for column in contract.features.columns
+    ]
+    joined_by = [F.col(name).alias(f"{KEY_PREFIX}{name}") for name in key_columns(contract)]
+    rows = rows.select("record_key", at.alias("event_ts"), "event_date", *own, *joined_by)
+    for join in contract.features.joins:
+        dimension = catalog.sources[join.dimension]
+        history = histories.of_dimension(spark, settings, dimension, join, known, reading)
+        on = {f"_of_{name}": f"{KEY_PREFIX}{column}" for name, column in zip(dimension.primary_key, join.on)}
+        rows = as_of.with_last(rows, history, on, "event_ts", BEGINS)
+        has_ended = F.col(ENDS) <= F.col("event_ts")
+        rows = _emptied_where(rows, has_ended, join.names).drop(ENDS)
+    for entry in contract.features.metrics:
+        history = histories.of_metric(spark, settings, catalog, entry, known, reading)
+        on = {f"_of_{name}": f"{KEY_PREFIX}{column}" for name, column in entry.on.items()}
+        rows = as_of.with_last(rows, history, on, "event_ts", BEGINS)
+        if entry.max_age is not None:
+            age = F.expr(f"interval {int(entry.max_age.total_seconds())} seconds")
+            rows = _emptied_where(rows, F.col(ENDS) < F.col("event_ts") - age, [name for _, name in entry.measures])
+        rows = rows.drop(ENDS)
+    return rows.select(
+        "record_key",
+        "event_ts",
+        "event_date",
+        *contract.features.names,
+        *(f"{KEY_PREFIX}{name}" for name in key_columns(contract)),
+    )
+
+
+def with_labels(
+    spark: SparkSession,
+    settings: Settings,
+    catalog: Catalog,
+    contract: TrainingSetContract,
+    rows: DataFrame,
+    known: Knowledge,
+    mature_by: datetime,
+) -> DataFrame:
+    """The events whose label is believed, with ``label`` and ``label_known_at``.
+
+    :param mature_by: events for which the maturity of the label is not over by then are left out.
+    """
+    label = contract.label
+    of_events = labels.of_events(spark, settings, catalog.sources[label.source], label, known.sources[label.source])
+    is_mature = F.col("event_ts") + F.expr(f"interval {int(label.maturity.total_seconds())} seconds") <= F.lit(mature_by)
+    key = F.col(f"{KEY_PREFIX}{label.event_key}")
+    joined = rows.where(is_mature).join(of_events, key == of_events["key"], "left").drop("key")
+    if label.default is None:
+        return joined.where(F.col("label").isNotNull())
+    return joined.withColumn("label", F.coalesce("label", _default(label)))
+
+
+def key_columns(contract: TrainingSetContract) -> list[str]:
+    """The columns of the event by which its label and its features are joined, each once."""
+    on = [*(name for join in contract.features.joins for name in join.on)]
+    on += [column for entry in contract.features.metrics for column in entry.on.values()]
+    return list(dict.fromkeys([contract.label.event_key, *on]))
+
+
+def labelled(
+    spark: SparkSession,
+    settings: Settings,
+    catalog: Catalog,
+    contract: TrainingSetContract,
+    first: date,
+    until: date,
+    reading: Reading,
+    known_at: datetime | None = None,
+) -> pa.Table:
+    """The rows of some event days for the evaluation of a model, by key, with what is known now, or was known at a time."""
+    known = knowledge.now(settings, contract.sources, known_at)
+    rows = events(spark, settings, catalog, contract, known, Span(first, until), reading)
+    found = with_labels(spark, settings, catalog, contract, rows, known, known.published_until)
+    return found.orderBy("event_ts", "record_key").toArrow()
+
+
+def unlabelled(
+    spark: SparkSession,
+    settings: Settings,
+    catalog: Catalog,
+    contract: TrainingSetContract,
+    days: Collection[date],
+    known_at: datetime | None = None,
+) -> pa.Table:
+    """The events of some days with their features as they were known then, for scoring; by key."""
+    known = knowledge.now(settings, contract.sources, known_at)
+    span = Span(min(days), max(days) + DAY)
+    rows = events(spark, settings, catalog, contract, known, span, "as_known")
+    return rows.where(F.col("event_date").isin(sorted(days))).orderBy("event_ts", "record_key").toArrow()
+
+
+def _emptied_where(rows: DataFrame, condition: Column, names: Collection[str]) -> DataFrame:
+    kept = ~F.coalesce(condition, F.lit(False))
+    return rows.withColumns({name: F.when(kept, F.col(name)) for name in names})
+
+
+def _default(label: Label) -> Column:
+    return F.lit(label.default).cast(label.type)

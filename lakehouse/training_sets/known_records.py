@@ -1,0 +1,112 @@
+"""The records of a source with the time from which each was known, and the record that a set has of each key. With Spark.
+
+A record is known when it has arrived; one that a steward has admitted, when that was decided.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse.delta.columns import ORDER
+from lakehouse.dispositions import judgement_history
+from lakehouse.dispositions.readings import frames
+from lakehouse.ledger import decisions
+from lakehouse.ledger.row_states import AdmissionStatus
+from lakehouse.silver import admitted_claims
+from lakehouse.silver import merge as silver_merge
+from lakehouse.spark import dataframes
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.contracts.training.training_set import Reading
+    from lakehouse.settings import Settings
+    from lakehouse.training_sets.known import SourceInputs
+
+_ROW_ID = ["ingestion_id", "line_number"]
+_DECIDED = pa.schema([("ingestion_id", pa.string()), ("line_number", pa.int64()), ("_decided_at", pa.timestamp("us", "UTC"))])
+
+
+def claims(
+    spark: SparkSession, settings: Settings, contract: SourceContract, inputs: SourceInputs, keys: pa.Array | None = None
+) -> DataFrame:
+    """The admitted claims of a set of inputs, each with ``known_from``.
+
+    :param keys: only those about these keys.
+    """
+    source, ids = contract.dataset, sorted(inputs.ids)
+    log = admitted_claims.key_log_of(spark, settings, source)
+    if keys is not None:
+        log = admitted_claims.about(spark, settings, source, keys)
+    log = admitted_claims.judged_as_then(spark, log, judgement_history.as_of(settings, source, inputs.ids))
+    log = log.where(F.col("ingestion_id").isin(ids))
+    if inputs.until is not None:
+        log = log.where(F.col("arrival_ts") <= F.lit(inputs.until))
+    decided = decisions.newest(settings, source, inputs.ids)
+    counting = admitted_claims.admitted(spark, log, decided)
+    times = [
+        {"ingestion_id": row[0], "line_number": row[1], "_decided_at": decision.decided_at}
+        for row, decision in decided.items()
+        if decision.admits
+    ]
+    if not times:
+        return counting.withColumn("known_from", F.col("arrival_ts"))
+    overlay = dataframes.local(spark, pa.Table.from_pylist(times, schema=_DECIDED))
+    joined = counting.join(F.broadcast(overlay), _ROW_ID, "left")
+    was_admitted = F.col("standing") == AdmissionStatus.ADMITTED.value
+    late = F.greatest("arrival_ts", "_decided_at")
+    return joined.withColumn("known_from", F.when(was_admitted, F.col("arrival_ts")).otherwise(late)).drop("_decided_at")
+
+
+def events(
+    spark: SparkSession,
+    settings: Settings,
+    contract: SourceContract,
+    inputs: SourceInputs,
+    first: date,
+    until: date,
+    reading: Reading,
+    keys: pa.Array | None = None,
+) -> DataFrame:
+    """One row for each key that lives: its first record under ``as_known``, the newest under ``as_corrected``; silver's columns.
+
+    The first record is what a request to score the event would have held: a later correction of its own columns was not known.
+
+    :param first: the first event day; ``until`` is the first that is left out.
+    """
+    known = claims(spark, settings, contract, inputs, keys)
+    # Of all claims about the keys that have one in these days: another may have moved the key here, or ended it.
+    near = known.where(_within(first, until)).select("record_key").distinct()
+    of_keys = known.join(near, "record_key", "left_semi")
+    living = silver_merge.winners(of_keys, by_sequence=contract.by_sequence).where(_has_row())
+    chosen = living
+    if reading == "as_known":
+        record = F.struct("known_from", *ORDER, "event_date", "arrival_date")
+        firsts = of_keys.where(_has_row()).groupBy("record_key").agg(F.min(record).alias("_first"))
+        chosen = firsts.join(living.select("record_key"), "record_key", "left_semi").select("record_key", "_first.*")
+    chosen = chosen.where(_within(first, until)).select("record_key", "arrival_date", *_ROW_ID).localCheckpoint()
+    arrivals = {row[0] for row in chosen.select("arrival_date").distinct().collect()}
+    rows = frames.sound_rows(spark, settings, contract, {"arrival_date": arrivals}, inputs.ids)
+    return rows.join(chosen.select("record_key", *_ROW_ID), ["record_key", *_ROW_ID], "left_semi")
+
+
+def records(spark: SparkSession, settings: Settings, contract: SourceContract, inputs: SourceInputs) -> DataFrame:
+    """Every admitted record about its own key, deletes included: silver's columns, ``kind`` and ``known_from``."""
+    own = claims(spark, settings, contract, inputs).where(F.col("kind") != "retire")
+    narrow = own.select("record_key", *_ROW_ID, "kind", "known_from")
+    rows = frames.sound_rows(spark, settings, contract, {}, inputs.ids)
+    return rows.join(narrow, ["record_key", *_ROW_ID])
+
+
+def _has_row() -> Column:
+    return F.col("kind").isin("insert", "correct")
+
+
+def _within(first: date, until: date) -> Column:
+    return (F.col("event_date") >= F.lit(first)) & (F.col("event_date") < F.lit(until))

@@ -1,0 +1,101 @@
+"""The rule of what was known of a key at a moment: from its records to the values that held by the knowledge of then.
+
+Arrow in, Arrow out.
+
+A record says what is so from its event time on, and is known from a later time on. At a moment that record counts which, of those
+known by then about times up to then, is about the latest time; of several about one time the greatest by the source's order. A
+delete takes back what was said about its time. Right for any set of records that is complete for the keys it holds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.delta.columns import ORDER
+from lakehouse.dispositions.row_groups import first_rows, groups, numpy_of, sortable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Positions = NDArray[np.int64]
+
+#: The columns that the rule reads; other columns of the records are carried along.
+READ = ("dimension_key", "kind", "event_ts", "known_from", *ORDER)
+#: In place of a record: none counts.
+_NOTHING = -1
+
+
+def known_values(records: pa.Table) -> pa.Table:
+    """From which moment on which record of a key counts.
+
+    :param records: all records of the keys, with :data:`READ`.
+    :returns: the columns of the records, and ``from_ts``; rows by key and time. In a row whose ``kind`` is NULL nothing is known
+        of the key from then on; its other columns are those of a record of the key.
+    """
+    key = groups(records["dimension_key"])
+    rank = np.empty(len(records), np.int64)
+    rank[np.lexsort([sortable(records[name]) for name in reversed(ORDER)])] = np.arange(len(records))
+    event, known = numpy_of(records["event_ts"]), numpy_of(records["known_from"])
+    usable = np.maximum(event, known)
+    is_delete = numpy_of(pc.equal(records["kind"], "delete"))
+    with_delete = np.zeros(key.max(initial=-1) + 1, bool)
+    with_delete[key[is_delete]] = True
+    plain = _greatest_so_far(np.flatnonzero(~with_delete[key]), key, usable, event, rank)
+    others = _moment_by_moment(np.flatnonzero(with_delete[key]), key, usable, event, rank, is_delete)
+    found = np.concatenate([plain, others])
+    found = found[np.lexsort((found[:, 1], found[:, 0]))]
+    changes = np.ones(len(found), bool)
+    changes[1:] = (found[1:, 0] != found[:-1, 0]) | (found[1:, 2] != found[:-1, 2])
+    return _rows(records, found[changes], first_rows(key))
+
+
+def _greatest_so_far(own: Positions, key: Positions, usable: Positions, event: Positions, rank: Positions) -> Positions:
+    """Of keys without a delete: key, moment, and the greatest record until then."""
+    by_time = own[np.lexsort((rank[own], event[own], usable[own], key[own]))]
+    by_greatness = np.lexsort((rank[by_time], event[by_time]))
+    place = np.empty(len(own), np.int64)
+    place[by_greatness] = np.arange(len(own))
+    # Keys follow each other; with the number of its key in front, no record of an earlier key is greater.
+    in_front = key[by_time] * len(own)
+    greatest = np.maximum.accumulate(in_front + place) - in_front
+    rows = np.stack([key[by_time], usable[by_time], by_time[by_greatness[greatest]]], axis=1)
+    return rows[_last_of_moment(rows)]
+
+
+def _moment_by_moment(
+    own: Positions, key: Positions, usable: Positions, event: Positions, rank: Positions, is_delete: NDArray[np.bool_]
+) -> Positions:
+    """Of keys with a delete, of which there are few: key, moment, and the record that counts, or nothing."""
+    rows = list[tuple[int, int, int]]()
+    newest: dict[int, int] = {}
+    of_key = None
+    for position in own[np.lexsort((rank[own], usable[own], key[own]))].tolist():
+        if key[position] != of_key:
+            newest, of_key = {}, key[position]
+        about = int(event[position])
+        if about not in newest or rank[newest[about]] < rank[position]:
+            newest[about] = position
+        held = [time for time, record in newest.items() if not is_delete[record]]
+        rows.append((int(key[position]), int(usable[position]), newest[max(held)] if held else _NOTHING))
+    found = np.array(rows, np.int64).reshape(-1, 3)
+    return found[_last_of_moment(found)]
+
+
+def _last_of_moment(rows: Positions) -> NDArray[np.bool_]:
+    """Whether a row is the last of its key and moment, in rows that are sorted by both."""
+    is_last = np.ones(len(rows), bool)
+    is_last[:-1] = (rows[1:, 1] != rows[:-1, 1]) | (rows[1:, 0] != rows[:-1, 0])
+    return is_last
+
+
+def _rows(records: pa.Table, found: Positions, first_of_key: Positions) -> pa.Table:
+    nothing = found[:, 2] == _NOTHING
+    positions = np.where(nothing, first_of_key[found[:, 0]], found[:, 2])
+    rows = records.take(pa.array(positions))
+    kind = pc.if_else(pa.array(nothing), pa.scalar(None, pa.string()), rows["kind"].combine_chunks())
+    rows = rows.set_column(rows.column_names.index("kind"), "kind", kind)
+    return rows.append_column("from_ts", pa.array(found[:, 1], pa.timestamp("us", "UTC")))

@@ -1,0 +1,101 @@
+"""Labels: their releases, and the label of each event by what a release contains.
+
+A release freezes what is known of a source of labels, as a named snapshot of its inputs.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from lakehouse.delta import provenance
+from lakehouse.ledger import key_log
+from lakehouse.snapshots import input_sets, known_inputs, named
+from lakehouse.snapshots.named import SnapshotError
+from lakehouse.training_sets import releases
+from lakehouse.training_sets.known import SourceInputs
+from lakehouse.training_sets.releases import Release, ReleaseError, ReleaseEvent, ReleaseKind
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.contracts.training.training_set import Label
+    from lakehouse.settings import Settings
+
+
+def release(
+    settings: Settings, contract: SourceContract, version: str, *, by: str, notes: str, known_at: datetime | None = None
+) -> Release:
+    """Freeze what is known of a source of labels, now or as of a time. The same command again changes nothing.
+
+    :raises ReleaseError: for a version of another form, or one that contains something else.
+    :raises SnapshotError: if there is nothing to release.
+    """
+    source = contract.dataset
+    if not releases.VERSION.fullmatch(version):
+        msg = f"{version!r} is no version: write v and two numbers, such as v3.0"
+        raise ReleaseError(msg)
+    recorded = {entry.version: entry for entry in releases.all_of(settings, ReleaseKind.LABELS, source)}
+    if version in recorded:
+        return _same(recorded[version], known_at)
+    snapshot = _snapshot(settings, contract, version, by=by, notes=notes, known_at=known_at)
+    entry = Release(
+        source,
+        ReleaseKind.LABELS,
+        version,
+        ReleaseEvent.RELEASED,
+        notes,
+        by,
+        settings.clock(),
+        snapshot.until or snapshot.recorded_at,
+        {
+            "snapshot": snapshot.name,
+            "inputs": snapshot.inputs,
+            "until": None if snapshot.until is None else snapshot.until.isoformat(),
+            "contract_version": provenance.of_contract(contract),
+        },
+    )
+    return releases.release(settings, entry)
+
+
+def inputs_of(settings: Settings, labels: Release) -> SourceInputs:
+    """What a release of labels contains."""
+    until = labels.about["until"]
+    ids = input_sets.ids_of(settings, labels.name, labels.about["inputs"])
+    return SourceInputs(frozenset(ids), None if until is None else datetime.fromisoformat(until))
+
+
+def of_events(spark: SparkSession, settings: Settings, contract: SourceContract, label: Label, inputs: SourceInputs) -> DataFrame:
+    """The label of each event that has a record: ``key``, ``label`` and ``label_known_at``, the arrival of its newest record."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 (a release starts no Spark)
+
+    from lakehouse.silver import merge as silver_merge  # noqa: PLC0415
+
+    days = key_log.days(settings, contract.dataset)
+    records = silver_merge.state(spark, settings, contract, days, inputs.ids, inputs.until)
+    value = F.expr(f"cast(({label.sql}) as {label.type})").alias("label")
+    return records.groupBy(F.col(label.on).alias("key")).agg(value, F.max("arrival_ts").alias("label_known_at"))
+
+
+def _snapshot(
+    settings: Settings, contract: SourceContract, version: str, *, by: str, notes: str, known_at: datetime | None
+) -> named.NamedSnapshot:
+    """The snapshot of a release; one that an earlier, stopped release has made is taken as it is."""
+    source = contract.dataset
+    try:
+        return named.find(settings, source, version)
+    except SnapshotError:
+        pass
+    if known_at is None:
+        ids, described = named.everything(settings, source), "all inputs"
+    else:
+        ids, described = known_inputs.known_at(settings, source, known_at), f"known at {known_at:%Y-%m-%d %H:%M}"
+    return named.create(settings, contract, version, ids, described, by=by, reason=notes, until=known_at)
+
+
+def _same(recorded: Release, known_at: datetime | None) -> Release:
+    if known_at is not None and recorded.known_at != known_at:
+        msg = f"{recorded.full_name} is released with what was known at {recorded.known_at:%Y-%m-%d %H:%M}; take another version"
+        raise ReleaseError(msg)
+    return recorded

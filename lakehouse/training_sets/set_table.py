@@ -1,0 +1,40 @@
+"""The table of a version of a training set, as it is read: without Spark. Writing it belongs to ``build``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakehouse.delta import table_io
+from lakehouse.errors import LakehouseError
+from lakehouse.training_sets import addresses
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from lakehouse.settings import Settings
+    from lakehouse.training_sets.releases import Release
+
+
+class MissingSetError(LakehouseError):
+    """A version of a training set whose rows are gone. The message says how they are made again."""
+
+
+def read(
+    settings: Settings, release: Release, columns: Sequence[str] | None = None, where: table_io.Where | None = None
+) -> pa.Table:
+    """Rows of a version: record_key, event_ts, split, the features, label, label_known_at, and the columns joined by.
+
+    :param columns: all by default.
+    :param where: values of columns that rows must have one of.
+    :raises MissingSetError: if the table is gone.
+    """
+    path = addresses.training_set(settings, release.name, release.version)
+    table = table_io.open_table(path, settings.storage_options)
+    if table is None:
+        name = f"{release.name} {release.version}"
+        msg = f"there is no table at {path}: 'lakehouse dataset reproduce {name}' makes the rows of {name} again"
+        raise MissingSetError(msg)
+    names = [item.name for item in table.schema().fields] if columns is None else list(columns)
+    return table_io.read_version(table, names, where or {})
