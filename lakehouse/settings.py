@@ -82,6 +82,10 @@ class Settings(BaseSettings):
         "http://127.0.0.1:3000", description="Dagster's webserver; backfills use it if it serves the same tables."
     )
 
+    mlflow_uri: str | None = Field(
+        None, description="Address of an MLflow server; default: an SQLite store below the root, <root>/mlflow/mlflow.db."
+    )
+
     spark_master: str = Field("local[2]", description="Spark master; unused where spark_remote is set.")
     spark_remote: str | None = Field(
         None, description="Spark Connect address such as sc://host:15002; auto: the one started here."

@@ -28,6 +28,7 @@ from lakehouse.cli.commands import (
     lateness,
     live,
     maintain,
+    model,
     notices,
     promote,
     quarantine,
@@ -46,6 +47,7 @@ from lakehouse.cli.commands import (
     tuning,
     views,
 )
+from lakehouse.cli.commands import promotions as commands_promotions
 from lakehouse.cli.commands import rebuild as commands_rebuild
 from lakehouse.cli.commands import reconcile as commands_reconcile
 from lakehouse.cli.commands import reparse as commands_reparse
@@ -110,10 +112,11 @@ app.command("reconcile", rich_help_panel=NUMBERS)(commands_reconcile.reconcile)
 app.command("reproduce", rich_help_panel=NUMBERS)(reproduce.reproduce)
 app.command("promote", rich_help_panel=NUMBERS)(promote.promote)
 app.command("rollback", rich_help_panel=NUMBERS)(promote.rollback)
-app.command("promotions", rich_help_panel=NUMBERS)(promote.promotions)
-app.command("moves", hidden=True)(promote.moves)
+app.command("promotions", rich_help_panel=NUMBERS)(commands_promotions.promotions)
+app.command("moves", hidden=True)(commands_promotions.moves)
 app.command("views", rich_help_panel=NUMBERS)(views.views)
 app.add_typer(dataset.app, name="dataset", rich_help_panel=MODELS)
+app.add_typer(model.app, name="model", rich_help_panel=MODELS)
 app.command("serve", rich_help_panel=OPERATE)(serve.serve)
 app.add_typer(alerts.app, name="alerts", rich_help_panel=OPERATE)
 app.command("notices", rich_help_panel=OPERATE)(notices.notices)

@@ -25,6 +25,8 @@ from lakehouse.ledger import applied_inputs, decisions, ingestions, publications
 from lakehouse.ledger.log_table import Int32, LogTable
 from lakehouse.live import batch_log as live_batches
 from lakehouse.live.reconciliation import log as reconciliations
+from lakehouse.models import backtest_log
+from lakehouse.models.promotion import promotion_log as model_promotions
 from lakehouse.operations.alerts import log as alerts
 from lakehouse.operations.backfills import log as backfills
 from lakehouse.operations.corrections import correction_log
@@ -32,6 +34,7 @@ from lakehouse.operations.notices import log as notices
 from lakehouse.serving.http import tokens
 from lakehouse.snapshots import input_sets, named
 from lakehouse.streams import gap_log
+from lakehouse.training_sets import releases
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -60,6 +63,9 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
                 correction_log,
                 live_batches,
                 reconciliations,
+                backtest_log,
+                model_promotions,
+                releases,
             ),
         )
     ]

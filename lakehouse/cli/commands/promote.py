@@ -1,4 +1,4 @@
-"""``lakehouse promote``, ``rollback`` and ``promotions``: the dataset version of a metric that its readers see."""
+"""``lakehouse promote`` and ``rollback``: the dataset version of a metric that its readers see."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def promote(
     from lakehouse.gold.promotion.promotion_log import of as moves_of  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.serving.reports import comparison_report  # noqa: PLC0415
 
-    settings, catalog, contract = _found(metric)
+    settings, catalog, contract = first_version_of(metric)
     number, limits, who = arguments.dataset_version(version), _thresholds(threshold or []), by or getpass.getuser()
 
     def written(comparison: Comparison | None) -> None:
@@ -99,7 +99,7 @@ def rollback(
     from lakehouse.gold.promotion import plan as promotion_plan  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.promotion import promotion  # noqa: PLC0415 (Arrow loads in a second)
 
-    settings, catalog, contract = _found(metric)
+    settings, catalog, contract = first_version_of(metric)
     run = _run(by or getpass.getuser(), "lakehouse rollback")
     if to is not None and (when := _time_in(to)) is not None:
         _revert_all(settings, catalog, contract, when, run, reason)
@@ -131,42 +131,18 @@ def _revert_all(settings: Settings, catalog: Catalog, metric: MetricContract, wh
     daily = served_version.daily(settings, catalog, metric)
     done = revert.revert_all(settings, catalog.sources[metric.source], daily, when, run, reason)
     out.print(
-        f"gold/{daily.name} shows the numbers of {format_moment(when)}: {_periods(len(done.published))} put back.", soft_wrap=True
+        f"gold/{daily.name} shows the numbers of {format_moment(when)}: {counted_periods(len(done.published))} put back.",
+        soft_wrap=True,
     )
     if done.first:
-        out.print(f"First published since, and left as they are: {_periods(len(done.first))}.", style="yellow", soft_wrap=True)
+        out.print(
+            f"First published since, and left as they are: {counted_periods(len(done.first))}.", style="yellow", soft_wrap=True
+        )
     if done.published:
         out.print(f"They keep these numbers until 'lakehouse gold release {daily.metric.name} PERIOD'.", soft_wrap=True)
 
 
-def moves(metric: _Metric) -> None:
-    """Deprecated: the earlier name of ``promotions``."""
-    errors.print("'lakehouse moves' is deprecated: the next release has 'lakehouse promotions' only.", style="yellow")
-    promotions(metric)
-
-
-def promotions(metric: _Metric) -> None:
-    """List each promotion and rollback of a metric, oldest first: when, by whom, and why."""
-    from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
-    from lakehouse.contracts.series import Series  # noqa: PLC0415
-    from lakehouse.gold.promotion import promotion_log as log  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.gold.promotion.plan import shown_version  # noqa: PLC0415
-
-    settings, _, contract = _found(metric)
-    log.follow(settings, contract.metric, locations.gold(settings, Series(contract, called=contract.metric)))
-    for move in log.of(settings, contract.metric):
-        out.print(
-            f"{format_moment(move.moved_at)}  {move.kind.value}: v{move.from_version} -> v{move.to_version} by {move.by}",
-            style="bold",
-            soft_wrap=True,
-        )
-        out.print(f"    {move.reason} ({_periods(move.periods)}, gold version {move.gold_version})", soft_wrap=True)
-        for accepted in move.accepted:
-            out.print(f"    accepted: {accepted}", soft_wrap=True)
-    out.print(f"gold/{contract.metric} shows v{shown_version(settings, contract)}.")
-
-
-def _found(metric: str) -> tuple[Settings, Catalog, MetricContract]:
+def first_version_of(metric: str) -> tuple[Settings, Catalog, MetricContract]:
     """The settings, the contracts, and the first version of a metric.
 
     :raises typer.Exit: for a metric that no contract describes.
@@ -215,7 +191,7 @@ def _explained(plan: PromotionPlan, *, accepted: bool) -> int:
     for objection in plan.objections:
         errors.print(f"{objection} ({'accepted' if accepted else '--accept-differences'})", highlight=False, soft_wrap=True)
     forbidden = bool(plan.problems or (plan.objections and not accepted))
-    does = "cannot be promoted" if forbidden else f"can be promoted; it would publish {_periods(len(plan.drafts))}"
+    does = "cannot be promoted" if forbidden else f"can be promoted; it would publish {counted_periods(len(plan.drafts))}"
     out.print(f"v{plan.to.metric.dataset_version} {does}. Nothing was changed.", soft_wrap=True)
     return int(forbidden)
 
@@ -254,9 +230,9 @@ def _say(done: PromotionResult) -> None:
     if done.plan is None:
         out.print(f"gold/{move.metric} shows v{move.to_version} since {format_moment(move.moved_at)}.", soft_wrap=True)
         return
-    out.print(f"gold/{move.metric} shows v{move.to_version}, in place of v{move.from_version}: {_periods(move.periods)}.")
+    out.print(f"gold/{move.metric} shows v{move.to_version}, in place of v{move.from_version}: {counted_periods(move.periods)}.")
     if done.plan.left:
-        from lakehouse.gold.promotion.compatibility import join_periods  # noqa: PLC0415
+        from lakehouse.gold.promotion.compatibility import join_periods  # noqa: PLC0415 (Arrow loads in a second)
 
         stays = f"v{move.to_version} has no number yet for {join_periods(done.plan.left)}: readers see the earlier ones there."
         out.print(stays, soft_wrap=True)
@@ -269,7 +245,8 @@ def _afterwards(settings: Settings, catalog: Catalog, metric: MetricContract, *,
     catch_up.print_pending(settings, served_version.daily(settings, catalog, metric), catalog, now=restate)
 
 
-def _periods(count: int) -> str:
+def counted_periods(count: int) -> str:
+    """A number of periods with its noun."""
     return f"{count:,} {'period' if count == 1 else 'periods'}"
 
 

@@ -1,0 +1,100 @@
+"""Everything about a version of a model in one place: what it has learned from, how good it is, and what became of it.
+
+It is read from the logs; neither Spark nor MLflow is started. How it is printed belongs to the command line and to the pages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.models import backtest_log
+from lakehouse.models.promotion import promotion_log
+from lakehouse.training_sets import releases
+from lakehouse.training_sets.releases import ReleaseKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakehouse.models.backtest_log import Backtest
+    from lakehouse.models.promotion.promotion_log import ModelPromotion
+    from lakehouse.settings import Settings
+    from lakehouse.training_sets.releases import Release
+
+#: What of a promotion and of a backtest is part of the lineage, in this order.
+_OF_PROMOTIONS = ("kind", "from_version", "to_version", "by", "notes", "recorded_at", "accepted", "sign_off", "backtest")
+_OF_BACKTESTS = ("version", "against", "first_month", "last_month", "known_at", "passed", "failed", "report", "by", "recorded_at")
+
+
+@dataclass(frozen=True)
+class ModelLineage:
+    """A version of a model and its history.
+
+    :param about: what was recorded when it was trained: ``training_set`` with its time ranges, labels and hash, ``features`` with
+        their definitions, ``function``, ``code``, ``parameters``, ``metrics`` by part of the set, ``mlflow``.
+    :param promotions: the promotions and rollbacks from or to this version, oldest first; ``backtests`` likewise.
+    :param canaries: the events of its canaries, as they were passed in.
+    :param deprecation: the record that it is deprecated; ``set_deprecation`` that the set is that it has learned from.
+    """
+
+    release: Release
+    in_use: bool
+    about: Mapping[str, Any]
+    promotions: Sequence[ModelPromotion]
+    backtests: Sequence[Backtest]
+    canaries: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    deprecation: Release | None = None
+    set_deprecation: Release | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The lineage for JSON; times are text in ISO 8601."""
+        return {
+            "model": self.release.name,
+            "version": self.release.version,
+            "in_use": self.in_use,
+            "released_at": self.release.recorded_at.isoformat(),
+            "released_by": self.release.by,
+            "notes": self.release.notes,
+            **{key: value for key, value in self.about.items() if key != "identity"},
+            "promotions": [_record(entry, _OF_PROMOTIONS) for entry in self.promotions],
+            "backtests": [_record(entry, _OF_BACKTESTS) for entry in self.backtests],
+            "canaries": [dict(event) for event in self.canaries],
+            "deprecated": _deprecation(self.deprecation),
+            "training_set_deprecated": _deprecation(self.set_deprecation),
+        }
+
+
+def of(settings: Settings, model: str, version: str, canaries: Sequence[Mapping[str, Any]] = ()) -> ModelLineage:
+    """The lineage of a version.
+
+    :param canaries: the events of its canaries, in the form in which they are to be shown.
+    :raises ReleaseError: for a version that does not exist.
+    """
+    release = releases.find(settings, ReleaseKind.MODEL, model, version)
+    of_set = release.about["training_set"]
+    promotions = promotion_log.completed(settings, model)
+    return ModelLineage(
+        release=release,
+        in_use=bool(promotions) and promotions[-1].to_version == version,
+        about=release.about,
+        promotions=[entry for entry in promotions if version in {entry.from_version, entry.to_version}],
+        backtests=[entry for entry in backtest_log.of(settings, model) if version in {entry.version, entry.against}],
+        canaries=canaries,
+        deprecation=releases.deprecations(settings, ReleaseKind.MODEL, model).get(release.full_name),
+        set_deprecation=releases.deprecations(settings, ReleaseKind.TRAINING_SET, of_set["name"]).get(of_set["full_name"]),
+    )
+
+
+def _record(entry: Any, names: Sequence[str]) -> dict[str, Any]:
+    values = {name: getattr(entry, name) for name in names}
+    return {name: _plain(value) for name, value in values.items()}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return getattr(value, "value", value)
+
+
+def _deprecation(entry: Release | None) -> dict[str, Any] | None:
+    return None if entry is None else {"at": entry.recorded_at.isoformat(), "by": entry.by, "notes": entry.notes}

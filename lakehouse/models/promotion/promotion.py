@@ -1,0 +1,208 @@
+"""Promotion and rollback of models: the alias ``champion`` in MLflow is moved in one step, with a record before and after.
+
+An interrupted promotion is settled by the next command: it is done if the alias points to the new version, else it is undone.
+What a promotion needs by the contract belongs to ``acceptance``, the records to ``promotion_log``.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from lakehouse.errors import LakehouseError
+from lakehouse.models import backtest_log, tracking
+from lakehouse.models.promotion import acceptance, promotion_log, promotion_notes
+from lakehouse.models.promotion.promotion_log import ModelPromotion, PromotionKind, PromotionStep
+from lakehouse.text import format_moment
+from lakehouse.training_sets import releases
+from lakehouse.training_sets.releases import Release, ReleaseKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakehouse.contracts import Catalog, ModelContract
+    from lakehouse.settings import Settings
+
+
+class ModelPromotionError(LakehouseError):
+    """A promotion or rollback that is not made. The message says why, what is in use, and what to do."""
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is to be recorded of a promotion. ``number`` was free before anything was looked at that the promotion rests on."""
+
+    number: int
+    kind: PromotionKind
+    release: Release
+    by: str
+    notes: str
+    accepted: Sequence[str] = ()
+    sign_off: str | None = None
+    backtest: str | None = None
+    release_notes: str = field(default="", repr=False)
+
+
+def promote(
+    settings: Settings,
+    catalog: Catalog,
+    contract: ModelContract,
+    version: str,
+    *,
+    by: str,
+    notes: str,
+    sign_off: str | None = None,
+) -> ModelPromotion:
+    """Make a version the champion. A version that is in use already is left as it is, and the record of its promotion returned.
+
+    :param notes: why, for the release notes.
+    :param sign_off: the reason for which ``by`` accepts that acceptance rules are not met; it is recorded with them.
+    :raises ModelPromotionError: for a deprecated version, one that the acceptance rules forbid, or another promotion at the time.
+    :raises ReleaseError: for a version that does not exist.
+    :raises TrackingError: if MLflow cannot be reached; then the version in use stays, or the next command settles it.
+    """
+    release = _usable(settings, contract, version)
+    number = _next_number(settings, contract)
+    alias, recorded = tracking.champion(settings, contract), promotion_log.in_use(settings, contract.name)
+    if alias == version == recorded:
+        return promotion_log.completed(settings, contract.name)[-1]
+    before = recorded if alias == version else alias
+    lacking = acceptance.objections(settings, contract, version, before)
+    if lacking and not sign_off:
+        lines = "\n".join(f"    {objection}" for objection in lacking)
+        msg = (
+            f"{contract.name} {version} is not promoted, {before} stays in use:\n{lines}\n"
+            "    or sign it off with a reason: --sign-off 'REASON'"
+        )
+        raise ModelPromotionError(msg)
+    backtest = backtest_log.newest(settings, contract.name, version, before) if before else None
+    written = promotion_notes.as_markdown(settings, catalog, release, before, by, notes, backtest, lacking, sign_off)
+    request = _Request(
+        *(number, PromotionKind.PROMOTE, release, by, notes, lacking),
+        sign_off=sign_off if lacking else None,
+        backtest=backtest.title if backtest else None,
+        release_notes=written,
+    )
+    return _move(settings, contract, before, request)
+
+
+def rollback(settings: Settings, contract: ModelContract, *, by: str, notes: str, to: str | None = None) -> ModelPromotion:
+    """Make an earlier champion the champion again, without training or Spark.
+
+    Without ``to`` it is the version before the newest promotion. A rollback that took place already is not repeated: its record
+    is returned; to go further back, name the version.
+
+    :raises ModelPromotionError: for a version that was never in use, or is deprecated, or another promotion at the time.
+    :raises TrackingError: if MLflow cannot be reached.
+    """
+    number = _next_number(settings, contract)
+    history = promotion_log.completed(settings, contract.name)
+    if not history:
+        msg = f"{contract.name} has no version in use, so there is none to go back to"
+        raise ModelPromotionError(msg)
+    newest = history[-1]
+    alias = tracking.champion(settings, contract)
+    target = to or (newest.to_version if newest.kind is PromotionKind.ROLLBACK else newest.from_version)
+    if target is None:
+        msg = f"{contract.name} {newest.to_version} is the first version in use: there is none to go back to"
+        raise ModelPromotionError(msg)
+    if alias == target == newest.to_version:
+        return newest
+    if target not in {entry.to_version for entry in history}:
+        used = ", ".join(dict.fromkeys(entry.to_version for entry in history))
+        msg = f"{contract.name} {target} was never in use ({used} were); promote it instead"
+        raise ModelPromotionError(msg)
+    before = newest.to_version if alias == target else alias
+    request = _Request(number, PromotionKind.ROLLBACK, _usable(settings, contract, target), by, notes)
+    return _move(settings, contract, before, request)
+
+
+def settle(settings: Settings, contract: ModelContract) -> ModelPromotion | None:
+    """End a promotion that was interrupted: it is done if the alias points to the new version, else it is undone.
+
+    MLflow is looked at only if there is one.
+
+    :returns: a promotion that a process may still be at work on; None if there is none.
+    :raises TrackingError: if MLflow cannot be reached.
+    """
+    open_entry = promotion_log.unended(settings, contract.name)
+    if open_entry is None or promotion_log.is_running(open_entry):
+        return open_entry
+    is_done = tracking.champion(settings, contract) == open_entry.to_version
+    promotion_log.end(settings, open_entry, done=is_done)
+    return None
+
+
+def _next_number(settings: Settings, contract: ModelContract) -> int:
+    """The number that a promotion takes which begins now; another one that takes it before is noticed.
+
+    :raises ModelPromotionError: while another process is at work on a promotion.
+    """
+    running = settle(settings, contract)
+    if running is not None:
+        raise ModelPromotionError(_meanwhile(running))
+    return promotion_log.next_number(settings, contract.name)
+
+
+def _usable(settings: Settings, contract: ModelContract, version: str) -> Release:
+    release = releases.find(settings, ReleaseKind.MODEL, contract.name, version)
+    deprecated = releases.deprecations(settings, ReleaseKind.MODEL, contract.name).get(release.full_name)
+    if deprecated is not None:
+        since = f"{deprecated.recorded_at:%Y-%m-%d}"
+        msg = f"{contract.name} {version} is deprecated since {since}: {deprecated.notes}; name another version"
+        raise ModelPromotionError(msg)
+    return release
+
+
+def _move(settings: Settings, contract: ModelContract, before: str | None, request: _Request) -> ModelPromotion:
+    """Record, move the alias, record."""
+    entry = ModelPromotion(
+        model=contract.name,
+        number=request.number,
+        step=PromotionStep.BEGUN,
+        kind=request.kind,
+        from_version=before,
+        to_version=request.release.version,
+        by=request.by,
+        notes=request.notes,
+        recorded_at=settings.clock(),
+        process=promotion_log.this_process(),
+        expires_at=datetime.now(timezone.utc) + promotion_log.PATIENCE,
+        accepted=list(request.accepted),
+        sign_off=request.sign_off,
+        backtest=request.backtest,
+        release_notes=request.release_notes,
+    )
+    if not promotion_log.begin(settings, entry):
+        others = promotion_log.unended(settings, contract.name)
+        raise ModelPromotionError(_meanwhile(others or promotion_log.completed(settings, contract.name)[-1]))
+    try:
+        tracking.set_champion(settings, request.release)
+    except Exception:
+        promotion_log.stop(settings, entry)
+        with suppress(LakehouseError):  # the next command settles it
+            settle(settings, contract)
+        done = [ended for ended in promotion_log.completed(settings, contract.name) if ended.number == entry.number]
+        if done:  # MLflow moved the alias and could not say so
+            return done[0]
+        raise
+    ended = promotion_log.end(settings, entry, done=True)
+    if ended.step is PromotionStep.UNDONE:
+        msg = (
+            f"{entry.title} took so long that another command recorded it as undone, and the alias was moved afterwards; "
+            "repeat the command"
+        )
+        raise ModelPromotionError(msg)
+    return ended
+
+
+def _meanwhile(other: ModelPromotion) -> str:
+    is_over = other.step is PromotionStep.DONE
+    what = "took place" if is_over else "has begun"
+    until = "" if is_over else f"; it has until {other.expires_at:%H:%M:%S} UTC"
+    return (
+        f"another promotion {what} at the same time: {other.title} by {other.by} at {format_moment(other.recorded_at)}{until}. "
+        f"Nothing was changed; look at it with 'lakehouse model show {other.model}' and repeat the command if it still applies"
+    )

@@ -1,0 +1,150 @@
+"""``ops/model_promotions``: the promotions and rollbacks of models, each as it was begun, and as it ended.
+
+A promotion changes MLflow and this log, which no commit can change together. It is therefore recorded before the alias is moved
+and after it. Who carries it out, and how an interrupted one ends, belongs to ``promotion``.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import psutil
+
+from lakehouse.gold.promotion.promotion_log import PromotionKind
+from lakehouse.ledger.log_table import LogTable
+from lakehouse.training_sets import addresses
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+__all__ = ["ModelPromotion", "PromotionKind", "PromotionStep"]
+
+#: How long a process may take from the first entry of a promotion to the alias. MLflow's client gives up before.
+PATIENCE = timedelta(minutes=2)
+#: The start of a process is known to a hundredth of a second.
+_SAME_START = 0.1
+
+
+class PromotionStep(str, Enum):
+    """How far a promotion is."""
+
+    BEGUN = "begun"
+    STOPPED = "stopped"
+    """It failed, and where the alias points to could not be read."""
+    DONE = "done"
+    UNDONE = "undone"
+
+
+@dataclass(frozen=True)
+class ModelPromotion:
+    """A step of a promotion or rollback.
+
+    :param number: counts the promotions of the model; the number of two that begin at once is given to one of them.
+    :param from_version: the version in use before; None for the first promotion.
+    :param accepted: what the acceptance rules lacked, which ``by`` has signed off with ``sign_off`` as the reason.
+    :param backtest: the backtest that the promotion relies on, as a person reads it.
+    :param notes: why, in words for people; ``release_notes`` is the Markdown made of it and of the lineage.
+    :param process: the process that carries it out: host, process id, start.
+    :param expires_at: by the real clock; from then on others may end it.
+    """
+
+    model: str
+    number: int
+    step: PromotionStep
+    kind: PromotionKind
+    from_version: str | None
+    to_version: str
+    by: str
+    notes: str
+    recorded_at: datetime
+    process: str
+    expires_at: datetime
+    accepted: list[str] = field(default_factory=list)
+    sign_off: str | None = None
+    backtest: str | None = None
+    release_notes: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it does, as a person reads it."""
+        return f"{self.kind.value} {self.model} {self.from_version or 'none'} -> {self.to_version}"
+
+
+def log(settings: Settings) -> LogTable[ModelPromotion]:
+    """The table."""
+    return LogTable(ModelPromotion, settings, addresses.model_promotions(settings), partition_by="model")
+
+
+def begin(settings: Settings, entry: ModelPromotion) -> bool:
+    """Record that a promotion begins; gives whether its number was free."""
+    return log(settings).append([entry], app_id=f"begun:{entry.model}", app_version=entry.number)
+
+
+def stop(settings: Settings, entry: ModelPromotion) -> None:
+    """Record that a promotion failed and that another command may end it."""
+    ended = replace(entry, step=PromotionStep.STOPPED, recorded_at=settings.clock())
+    log(settings).append([ended], app_id=f"stopped:{entry.model}:{entry.number}")
+
+
+def end(settings: Settings, entry: ModelPromotion, *, done: bool) -> ModelPromotion:
+    """Record how a promotion ended, once; gives the entry that counts, which another command may have written."""
+    step = PromotionStep.DONE if done else PromotionStep.UNDONE
+    ended = replace(entry, step=step, recorded_at=settings.clock())
+    log(settings).append([ended], app_id=f"ended:{entry.model}:{entry.number}")
+    of_number = [step for step in _steps(settings, entry.model) if step.number == entry.number]
+    return next(step for step in of_number if step.step in {PromotionStep.DONE, PromotionStep.UNDONE})
+
+
+def completed(settings: Settings, model: str | None = None) -> list[ModelPromotion]:
+    """The promotions and rollbacks that took place, those of a model oldest first."""
+    return [entry for entry in _steps(settings, model) if entry.step is PromotionStep.DONE]
+
+
+def in_use(settings: Settings, model: str) -> str | None:
+    """The version in use as the log has it; None before the first promotion. Needs no MLflow."""
+    entries = completed(settings, model)
+    return entries[-1].to_version if entries else None
+
+
+def unended(settings: Settings, model: str) -> ModelPromotion | None:
+    """The promotion that was begun and has not ended; None without one."""
+    steps = _steps(settings, model)
+    ended = {entry.number for entry in steps if entry.step in {PromotionStep.DONE, PromotionStep.UNDONE}}
+    begun = [entry for entry in steps if entry.number not in ended]
+    return begun[-1] if begun else None
+
+
+def next_number(settings: Settings, model: str) -> int:
+    """The number of the next promotion."""
+    return max((entry.number for entry in _steps(settings, model)), default=0) + 1
+
+
+def is_running(entry: ModelPromotion) -> bool:
+    """Whether the process of a promotion may still be at work on it. One on another host is believed to be until it expires."""
+    if entry.step is not PromotionStep.BEGUN or datetime.now(timezone.utc) >= entry.expires_at:
+        return False
+    host, pid, start = entry.process.rsplit(" ", 2)
+    if host != socket.gethostname():
+        return True
+    try:
+        process = psutil.Process(int(pid))
+        return process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - float(start)) < _SAME_START
+    except psutil.NoSuchProcess:
+        return False
+
+
+def this_process() -> str:
+    """The process that runs this code, as entries name it."""
+    return f"{socket.gethostname()} {os.getpid()} {psutil.Process().create_time():.2f}"
+
+
+def _steps(settings: Settings, model: str | None) -> list[ModelPromotion]:
+    """The steps of each model in the order in which they were made; the clock may stand still."""
+    order = list(PromotionStep)
+    entries = log(settings).read({"model": [model]} if model else None)
+    return sorted(entries, key=lambda entry: (entry.model, entry.number, order.index(entry.step)))

@@ -1,0 +1,273 @@
+"""What the lakehouse keeps in MLflow: runs with their parameters, metrics and data, registered versions, and the alias of the
+version in use.
+
+Nothing else talks to MLflow. When a model is trained or promoted is decided by ``training`` and ``promotion``.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.models import mlflow_connection
+from lakehouse.models.mlflow_connection import TrackingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+
+    from lakehouse.contracts import ModelContract
+    from lakehouse.settings import Settings
+    from lakehouse.training_sets.releases import Release
+
+__all__ = ["CHAMPION", "RegisteredVersion", "TrackingError", "TrainedModel"]
+
+#: The alias of the version that scores.
+CHAMPION = "champion"
+#: Tags of runs and of registered versions: our version, and a hash of what it was made from.
+_VERSION, _IDENTITY = "lakehouse.version", "lakehouse.identity"
+_LINEAGE = "lineage.json"
+_UNKNOWN = ("RESOURCE_DOES_NOT_EXIST", "NOT_FOUND")
+
+
+@dataclass(frozen=True)
+class RegisteredVersion:
+    """A version in MLflow's registry: MLflow's own number, the run that made it, and the hash of what it was made from."""
+
+    number: str
+    run_id: str
+    identity: str
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A trained model with what MLflow is to know of it.
+
+    :param frames: the rows by part of the set, with the label in the column ``label``.
+    :param roles: what each part was used for: training or evaluation.
+    :param metrics: the measures of quality by part.
+    :param about: its lineage, as it will be in the release.
+    """
+
+    name: str
+    version: str
+    notes: str
+    by: str
+    trained: Any
+    identity: str
+    about: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    tags: Mapping[str, str]
+    set_name: str
+    set_address: str
+    frames: Mapping[str, pd.DataFrame] = field(repr=False)
+    roles: Mapping[str, str]
+    metrics: Mapping[str, Mapping[str, float]]
+
+
+def champion(settings: Settings, contract: ModelContract) -> str | None:
+    """The version that the alias ``champion`` points to, such as v2.3; None without one.
+
+    A version that somebody registered past the lakehouse is named as 'MLflow version 7'.
+
+    :raises TrackingError: if MLflow cannot be read.
+    """
+    with mlflow_connection.connected(settings, f"the champion of {contract.name} could not be read") as client:
+        number = _aliases(client, contract.name).get(CHAMPION)
+        if number is None:
+            return None
+        tags = client.get_model_version(contract.name, number).tags
+        return str(tags.get(_VERSION) or f"MLflow version {number}")
+
+
+def set_champion(settings: Settings, release: Release) -> None:
+    """Move the alias ``champion`` to a released version, in one step.
+
+    :raises TrackingError: if MLflow does not know the version, or cannot be reached.
+    """
+    with mlflow_connection.connected(settings, f"{release.name} {release.version} could not be made the champion") as client:
+        client.set_registered_model_alias(release.name, CHAMPION, _number_of(settings, client, release))
+
+
+def registered(settings: Settings, name: str, version: str) -> RegisteredVersion | None:
+    """A version in MLflow's registry, by our version; None if MLflow does not know it.
+
+    :raises TrackingError: if MLflow cannot be read.
+    """
+    with mlflow_connection.connected(settings, f"{name} {version} could not be looked up") as client:
+        return _registered(client, name, version)
+
+
+def lineage_in(settings: Settings, version: RegisteredVersion) -> dict[str, Any]:
+    """The lineage that the run of a registered version recorded.
+
+    :raises TrackingError: if MLflow cannot be read.
+    """
+    purpose = f"the lineage of the run {version.run_id} could not be read"
+    with mlflow_connection.connected(settings, purpose) as client, tempfile.TemporaryDirectory() as folder:
+        lineage: dict[str, Any] = json.loads(Path(client.download_artifacts(version.run_id, _LINEAGE, folder)).read_text("utf-8"))
+        return lineage
+
+
+def register(settings: Settings, model: TrainedModel) -> RegisteredVersion:
+    """Log a model and register it. What a stopped call has left is completed, or removed and made again.
+
+    A run that had ended is registered as it is, without the model of this call; so a version is registered once.
+
+    :raises TrackingError: if MLflow refuses something or cannot be reached; then no version is registered.
+    """
+    with mlflow_connection.connected(settings, f"{model.name} {model.version} could not be logged") as client:
+        known = _registered(client, model.name, model.version)
+        if known is not None:
+            return known
+        experiment = _experiment(settings, client, model.name)
+        run_id, source = _ended_run(client, experiment, model) or _log(client, experiment, model)
+        _require_registered_model(client, model.name)
+        made = client.create_model_version(
+            model.name,
+            source=source,
+            run_id=run_id,
+            tags={_VERSION: model.version, _IDENTITY: model.identity},
+            description=model.notes,
+            model_id=source.removeprefix("models:/"),
+        )
+        return RegisteredVersion(f"{made.version}", run_id, model.identity)
+
+
+def unregister(settings: Settings, name: str, version: RegisteredVersion) -> None:
+    """Remove a registered version that another process has registered too, and whose release is the other one.
+
+    :raises TrackingError: if MLflow cannot be reached.
+    """
+    with mlflow_connection.connected(settings, f"version {version.number} of {name} could not be removed") as client:
+        client.delete_model_version(name, version.number)
+
+
+def load(settings: Settings, release: Release) -> Any:
+    """The object that the training function of a released version returned.
+
+    :raises TrackingError: if MLflow does not know the version, or its files cannot be read.
+    """
+    with mlflow_connection.connected(settings, f"{release.name} {release.version} could not be loaded") as client:
+        import mlflow  # noqa: PLC0415
+
+        source = f"models:/{release.name}/{_number_of(settings, client, release)}"
+        if "sklearn" in mlflow.models.get_model_info(source).flavors:
+            return mlflow.sklearn.load_model(source)
+        return mlflow.pyfunc.load_model(source).unwrap_python_model().trained
+
+
+def _number_of(settings: Settings, client: Any, release: Release) -> str:
+    """MLflow's number of a version, which it has to know under our version as well.
+
+    :raises TrackingError: if it does not: it is another MLflow, or somebody has removed the version there.
+    """
+    from mlflow.exceptions import MlflowException  # noqa: PLC0415
+
+    number = f"{release.about['mlflow']['version']}"
+    try:
+        tags = client.get_model_version(release.name, number).tags
+    except MlflowException as problem:
+        if problem.error_code not in _UNKNOWN:
+            raise
+        tags = {}
+    if tags.get(_VERSION) != release.version:
+        uri = mlflow_connection.shown(mlflow_connection.address(settings))
+        msg = (
+            f"{release.name} {release.version} is not registered in MLflow at {uri}; correct LAKEHOUSE_MLFLOW_URI, or train "
+            "another version there"
+        )
+        raise TrackingError(msg)
+    return number
+
+
+def _aliases(client: Any, name: str) -> dict[str, str]:
+    from mlflow.exceptions import MlflowException  # noqa: PLC0415
+
+    try:
+        aliases: dict[str, str] = client.get_registered_model(name).aliases
+    except MlflowException as problem:
+        if problem.error_code in _UNKNOWN:
+            return {}
+        raise
+    return aliases
+
+
+def _registered(client: Any, name: str, version: str) -> RegisteredVersion | None:
+    """Of several with one version, which two processes may have registered at once, the first."""
+    of_version = client.search_model_versions(f"name = '{name}' and tags.`{_VERSION}` = '{version}'")
+    if not of_version:
+        return None
+    first = min(of_version, key=lambda entry: int(entry.version))
+    return RegisteredVersion(f"{first.version}", first.run_id, first.tags.get(_IDENTITY, ""))
+
+
+def _experiment(settings: Settings, client: Any, name: str) -> str:
+    known = client.get_experiment_by_name(name)
+    if known is not None:
+        return str(known.experiment_id)
+    return str(client.create_experiment(name, artifact_location=mlflow_connection.artifact_location(settings, name)))
+
+
+def _require_registered_model(client: Any, name: str) -> None:
+    from mlflow.exceptions import MlflowException  # noqa: PLC0415
+
+    try:
+        client.create_registered_model(name)
+    except MlflowException as problem:
+        if problem.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+
+
+def _ended_run(client: Any, experiment: str, model: TrainedModel) -> tuple[str, str] | None:
+    """The run of this version that logged everything, and its model; others of this version are removed with their models."""
+    for run in client.search_runs([experiment], f"tags.`{_VERSION}` = '{model.version}'"):
+        logged = [output.model_id for output in run.outputs.model_outputs] if run.outputs else []
+        if run.info.status == "FINISHED" and run.data.tags.get(_IDENTITY) == model.identity and logged:
+            return run.info.run_id, f"models:/{logged[-1]}"
+        for model_id in logged:
+            client.delete_logged_model(model_id)
+        client.delete_run(run.info.run_id)
+    return None
+
+
+def _log(client: Any, experiment: str, model: TrainedModel) -> tuple[str, str]:
+    """Log a model and what belongs to it in a new run; gives the run, and the address of the model."""
+    import mlflow  # noqa: PLC0415
+
+    tags = {**model.tags, _VERSION: model.version, _IDENTITY: model.identity, "mlflow.note.content": model.notes}
+    run = client.create_run(
+        experiment,
+        run_name=f"{model.name}_{model.version}",
+        tags={**tags, "mlflow.user": model.by, "mlflow.source.name": "lakehouse"},
+    )
+    with mlflow.start_run(run_id=run.info.run_id):
+        mlflow.log_params(model.parameters)
+        logged = _log_model(mlflow, model)
+        for part, frame in model.frames.items():
+            data = mlflow.data.from_pandas(frame, source=model.set_address, name=model.set_name, targets="label")
+            mlflow.log_input(data, context=model.roles[part], tags={"part": part})
+            measured = {f"{part}/{measure}": value for measure, value in model.metrics[part].items()}
+            mlflow.log_metrics(measured, dataset=data, model_id=logged.model_id)
+        mlflow.log_dict(dict(model.about), _LINEAGE)
+    return run.info.run_id, str(logged.model_uri)
+
+
+def _log_model(mlflow: Any, model: TrainedModel) -> Any:
+    """Requirements are stated, because MLflow would find them out in a process of its own, which takes long."""
+    from importlib.metadata import version  # noqa: PLC0415
+
+    from sklearn.base import BaseEstimator  # noqa: PLC0415
+
+    needed = [f"{name}=={version(name)}" for name in ("mlflow", "scikit-learn", "pandas", "cloudpickle")]
+    if isinstance(model.trained, BaseEstimator):
+        return mlflow.sklearn.log_model(
+            model.trained, name=model.name, serialization_format="cloudpickle", pip_requirements=needed
+        )
+    from lakehouse.models.python_model import WrappedModel  # noqa: PLC0415
+
+    return mlflow.pyfunc.log_model(name=model.name, python_model=WrappedModel(model.trained), pip_requirements=needed)

@@ -1,0 +1,121 @@
+"""The function of a model contract that trains: found by its name, called, and its failures as sentences.
+
+What it gets, and what is done with its model, belongs to ``training``.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import importlib
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.errors import LakehouseError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import pandas as pd
+
+    from lakehouse.contracts import ModelContract
+    from lakehouse.settings import Settings
+
+_HASH_LENGTH = 12
+
+
+class TrainingError(LakehouseError):
+    """A model that cannot be trained. The message says why, and what to do; nothing was recorded."""
+
+
+@dataclass(frozen=True)
+class TrainingFunction:
+    """A function that trains, and the version of its code: a hash of its module's source."""
+
+    name: str
+    function: Callable[[pd.DataFrame, Mapping[str, Any]], Any]
+    code_version: str
+
+
+def make_importable(settings: Settings) -> None:
+    """Let modules in the current folder, as with ``python -m``, and in the folder of the contracts be imported.
+
+    They come after what is installed, and stay importable: a model may import more of them while it predicts.
+    """
+    for folder in (str(Path.cwd()), str(settings.contracts.absolute())):
+        if folder not in sys.path:
+            sys.path.append(folder)
+    importlib.invalidate_caches()
+
+
+def find(settings: Settings, contract: ModelContract) -> TrainingFunction:
+    """The function that a contract names.
+
+    :raises TrainingError: if it cannot be imported, or is no function.
+    """
+    module_name, _, function_name = contract.train.partition(":")
+    looked_in = f"modules are looked for in {Path.cwd()}, in {settings.contracts.absolute()}, and among the installed packages"
+    try:
+        make_importable(settings)
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as problem:
+        if problem.name is not None and (module_name == problem.name or module_name.startswith(f"{problem.name}.")):
+            msg = f"{contract.name}: there is no module {problem.name} for 'train: {contract.train}'; {looked_in}"
+        else:
+            msg = f"{contract.name}: {module_name} imports {problem.name}, which is not installed"
+        raise TrainingError(msg) from problem
+    except Exception as problem:
+        msg = f"{contract.name}: the module {module_name} of 'train: {contract.train}' cannot be imported: {described(problem)}"
+        raise TrainingError(msg) from problem
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        what = "is no function" if hasattr(module, function_name) else "does not exist"
+        msg = f"{contract.name}: {function_name} {what} in {module.__file__}; correct 'train: {contract.train}'"
+        raise TrainingError(msg)
+    return TrainingFunction(contract.train, function, _version_of(module))
+
+
+def call(contract: ModelContract, function: TrainingFunction, frame: pd.DataFrame, parameters: Mapping[str, Any]) -> Any:
+    """The model that the function makes of some rows.
+
+    :raises TrainingError: if it fails, or returns nothing that predicts.
+    """
+    try:
+        trained = function.function(frame, copy.deepcopy(dict(parameters)))
+    except (Exception, SystemExit) as problem:
+        msg = f"{contract.name}: {function.name} failed on {len(frame):,} rows: {described(problem)}"
+        raise TrainingError(msg) from problem
+    method = "predict_proba" if contract.predicts == "probability" else "predict"
+    if trained is None:
+        msg = f"{contract.name}: {function.name} returned nothing; it has to return the model, with '{method}'"
+        raise TrainingError(msg)
+    if not callable(getattr(trained, method, None)):
+        msg = (
+            f"{contract.name}: {function.name} returned a {type(trained).__name__} without '{method}', which "
+            f"'predicts: {contract.predicts}' needs"
+        )
+        raise TrainingError(msg)
+    return trained
+
+
+def described(problem: BaseException) -> str:
+    """An error of somebody's code: its kind, its text, and the last place in that code."""
+    text = " ".join(f"{problem}".split())
+    place = ""
+    if not isinstance(problem, SyntaxError):
+        frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if _is_of_user(frame.filename)]
+        place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(problem).__name__}: {text}{place}"
+
+
+def _is_of_user(file: str) -> bool:
+    return "site-packages" not in file and not file.startswith("<") and Path(file) != Path(__file__)
+
+
+def _version_of(module: Any) -> str:
+    file = Path(module.__file__) if getattr(module, "__file__", None) else None
+    content = file.read_bytes() if file is not None and file.is_file() else repr(module).encode()
+    return hashlib.sha256(content).hexdigest()[:_HASH_LENGTH]
