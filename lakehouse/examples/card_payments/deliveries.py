@@ -20,6 +20,8 @@ from lakehouse.examples.card_payments.payments import Payment, payments
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+#: The first day on which a file is delivered.
+HISTORY_BEGINS = date(2024, 6, 30)
 _FORTNIGHT = timedelta(days=14)
 PAYMENTS, CARDHOLDERS, CHARGEBACKS = "payments", "cardholders", "chargebacks"
 METRIC, TRAINING_SET, MODEL = "payments_by_country", "training_data", "fraud"

@@ -1,0 +1,127 @@
+"""The steps of the demo: what is done with labels, training sets and versions of the model, and when.
+
+A step that is recorded is not done again, so that a repeated demo changes nothing. What is printed of them belongs to ``report``.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from lakehouse.calendar.days import span
+from lakehouse.examples.card_payments import chargebacks, deliveries
+from lakehouse.models import backtest_log, training
+from lakehouse.models.backtests.backtest import backtest
+from lakehouse.models.promotion import promotion, promotion_log
+from lakehouse.models.promotion.promotion_log import PromotionKind
+from lakehouse.models.scoring import canary, canary_log, score, score_table
+from lakehouse.training_sets import build, labels, releases
+from lakehouse.training_sets import changes as set_changes
+from lakehouse.training_sets.releases import ReleaseKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from lakehouse.cli.models_demo.demo_lake import DemoLake
+    from lakehouse.models.backtest_log import Backtest
+    from lakehouse.models.promotion.promotion_log import ModelPromotion
+    from lakehouse.models.scoring.canary_log import CanaryEntry
+    from lakehouse.training_sets.changes import SetChanges
+    from lakehouse.training_sets.releases import Release
+
+LABELS, NEW_LABELS = "v3.0", "v3.1"
+TRAINING_SET, NEW_TRAINING_SET = "v5.0", "v5.1"
+FIRST, CHALLENGER, RETRAINED = "v2.3", "v2.4", "v2.5"
+#: What the first version looks at: it knows neither the cardholder nor how many payments a country has.
+FIRST_INPUTS = ["log_amount", "channel", "night"]
+#: The months of the backtests.
+BACKTEST_FROM, BACKTEST_TO = "2024-10", "2024-11"
+BY = "demo"
+#: The days that are scored while the canary runs.
+CANARY_FROM, CANARY_UNTIL = date(2024, 11, 1), date(2024, 12, 1)
+#: When labels are released, the challenger is trained, and the promotion is taken back.
+RELEASED = datetime(2024, 11, 1, 8, tzinfo=timezone.utc)
+COMPARED = datetime(2025, 2, 3, 8, tzinfo=timezone.utc)
+CANARY_JUDGED = COMPARED + timedelta(days=1)
+CORRECTED = chargebacks.INVESTIGATION_ARRIVES + timedelta(hours=15)
+ROLLED_BACK = CORRECTED + timedelta(hours=20)
+
+
+def release_labels(lake: DemoLake, version: str, notes: str) -> Release:
+    """Freeze the labels that are known."""
+    return labels.release(lake.settings, lake.catalog.sources[deliveries.CHARGEBACKS], version, by=BY, notes=notes)
+
+
+def build_set(lake: DemoLake, version: str, labels_version: str, notes: str) -> Release:
+    """Build a version of the training set, if it is not released yet."""
+    known = {entry.version: entry for entry in releases.all_of(lake.settings, ReleaseKind.TRAINING_SET, deliveries.TRAINING_SET)}
+    if version in known:
+        return known[version]
+    contract = lake.catalog.training_sets[deliveries.TRAINING_SET]
+    return build.build(
+        *(lake.session(), lake.settings, lake.catalog, contract, version), by=BY, notes=notes, labels_version=labels_version
+    )
+
+
+def train(lake: DemoLake, version: str, set_version: str, notes: str, parameters: Mapping[str, Any] | None = None) -> Release:
+    """Train a version of the model."""
+    return training.train(
+        *(lake.settings, lake.catalog, lake.contract, version, set_version), by=BY, notes=notes, parameters=parameters
+    )
+
+
+def compare(lake: DemoLake, version: str, against: str) -> Backtest:
+    """Compare two versions on October and November, if that has not been done."""
+    known = backtest_log.newest(lake.settings, deliveries.MODEL, version, against)
+    if known is not None:
+        return known
+    months = (BACKTEST_FROM, BACKTEST_TO)
+    return backtest(lake.session(), lake.settings, lake.catalog, lake.contract, version, against, *months, by=BY)
+
+
+def promote(lake: DemoLake, version: str, notes: str) -> ModelPromotion:
+    """Promote a version that has never been in use."""
+    known = [entry for entry in promotion_log.completed(lake.settings, deliveries.MODEL) if entry.to_version == version]
+    if known:
+        return known[0]
+    return promotion.promote(lake.settings, lake.catalog, lake.contract, version, by=BY, notes=notes)
+
+
+def roll_back(lake: DemoLake, notes: str) -> ModelPromotion:
+    """Take the newest promotion back, once."""
+    known = promotion_log.completed(lake.settings, deliveries.MODEL)[-1]
+    if known.kind is PromotionKind.ROLLBACK:
+        return known
+    return promotion.rollback(lake.settings, lake.contract, by=BY, notes=notes)
+
+
+def start_canary(lake: DemoLake, version: str) -> CanaryEntry:
+    """Start a canary of a version and score the days of :data:`CANARY_FROM`, if that has not been done."""
+    known = canary_log.of(lake.settings, deliveries.MODEL)
+    entry = (
+        known[-1].started
+        if known
+        else canary.start(lake.settings, lake.contract, version, by=BY, reason="the backtest is passed")
+    )
+    if not len(score_table.read(lake.settings, deliveries.MODEL, columns=["record_key"])):
+        days = [day for day in span(CANARY_FROM, CANARY_UNTIL) if day < CANARY_UNTIL]
+        score.score(lake.session(), lake.settings, lake.catalog, lake.contract, days, run_id="demo", by=BY)
+    return entry
+
+
+def judge_canary(lake: DemoLake) -> CanaryEntry:
+    """Judge the canary by the labels that are mature, then stop it; gives the judgement."""
+    known = canary_log.of(lake.settings, deliveries.MODEL)[-1]
+    if known.judged is None:
+        canary.judge(lake.session, lake.settings, lake.catalog, lake.contract, by=BY)
+        canary.stop(lake.settings, deliveries.MODEL, by=BY, reason="it is judged")
+        known = canary_log.of(lake.settings, deliveries.MODEL)[-1]
+    assert known.judged is not None  # noqa: S101 (it has just been recorded)
+    return known.judged
+
+
+def changes_since(lake: DemoLake, set_version: str) -> SetChanges:
+    """What of a version of the set would be different now."""
+    release = releases.find(lake.settings, ReleaseKind.TRAINING_SET, deliveries.TRAINING_SET, set_version)
+    return set_changes.since(lake.session, lake.settings, lake.catalog, release)

@@ -1,0 +1,126 @@
+"""The course of the demo: step after step, each with what it shows. The steps themselves are in ``steps``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakehouse.cli.console import errors, out
+from lakehouse.cli.models_demo import report, steps
+from lakehouse.cli.models_demo.demo_lake import DemoLake
+from lakehouse.examples.card_payments import chargebacks, deliveries
+from lakehouse.ledger import ingestions
+from lakehouse.orchestration.execution.in_process import local_instance
+from lakehouse.training_sets import affected
+from lakehouse.training_sets import changes as set_changes
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+    from lakehouse.training_sets.affected import AffectedSet
+
+
+def play(settings: Settings, seed: int) -> None:
+    """Play the demo in a lake below the root of some settings; what is there already is not done again."""
+    with local_instance() as instance:
+        lake = DemoLake(settings.root, instance)
+        new = lake.deliver(deliveries.files(seed))
+        errors.print(
+            f"Files of payments, cardholders and chargebacks in {settings.root}/landing, {new} of them new.", style="dim"
+        )
+        if new:
+            errors.print("Taking them in, training and comparing: two or three minutes.", style="dim")
+        _first_version(lake)
+        _challenger(lake)
+        _canary(lake)
+        _correction(lake, seed)
+        _rollback(lake)
+        _say_how_to_go_on(lake)
+
+
+def _first_version(lake: DemoLake) -> None:
+    lake.take_in(steps.RELEASED.date())
+    lake.at(steps.RELEASED)
+    released = steps.release_labels(lake, steps.LABELS, "what is known of July to September a month later")
+    with errors.status("building the training set"):
+        built = steps.build_set(lake, steps.TRAINING_SET, steps.LABELS, "the summer as it was known then")
+    with errors.status("training the first version"):
+        steps.train(lake, steps.FIRST, steps.TRAINING_SET, "amount, channel and hour", {"inputs": steps.FIRST_INPUTS})
+    promoted = steps.promote(lake, steps.FIRST, "the first version")
+    report.section(steps.RELEASED, "Labels are frozen, a training set is built of them, and a first version is in use")
+    report.line(f"{released.full_name}: what was known of fraud by then; a chargeback comes up to 60 days late.")
+    report.training_set(built)
+    report.in_use(promoted)
+
+
+def _challenger(lake: DemoLake) -> None:
+    lake.take_in(steps.COMPARED.date())
+    lake.at(steps.COMPARED)
+    with errors.status("training a challenger and comparing it on October and November"):
+        steps.train(lake, steps.CHALLENGER, steps.TRAINING_SET, "with the cardholder and the payments of the country")
+        compared = steps.compare(lake, steps.CHALLENGER, steps.FIRST)
+    report.section(steps.COMPARED, f"A challenger learns from the same set: backtest of {compared.title}")
+    report.versions(lake.settings)
+    report.backtest(compared)
+
+
+def _canary(lake: DemoLake) -> None:
+    with errors.status("scoring November with both versions"):
+        steps.start_canary(lake, steps.CHALLENGER)
+        lake.at(steps.CANARY_JUDGED)
+        judged = steps.judge_canary(lake)
+    promoted = steps.promote(lake, steps.CHALLENGER, "better in the backtest and in the canary")
+    report.section(steps.CANARY_JUDGED, "A canary scores a share of November's payments, and the challenger is promoted")
+    report.canary(judged)
+    report.in_use(promoted)
+
+
+def _correction(lake: DemoLake, seed: int) -> None:
+    lake.deliver({deliveries.CHARGEBACKS: deliveries.correction(seed)})
+    lake.take_in(steps.CORRECTED.date())
+    lake.at(steps.CORRECTED)
+    records = len(chargebacks.investigated(seed))
+    with errors.status("comparing the training set with what is known now"):
+        since = steps.changes_since(lake, steps.TRAINING_SET)
+    report.section(steps.CORRECTED, f"An investigation of the summer arrives: {records} labels were wrong")
+    report.impact(lake.settings, _concerned(lake, seed), since)
+    with errors.status("training again from the corrected labels"):
+        steps.release_labels(lake, steps.NEW_LABELS, "with the investigation of the summer")
+        built = steps.build_set(lake, steps.NEW_TRAINING_SET, steps.NEW_LABELS, "labels as corrected by the investigation")
+        steps.train(lake, steps.RETRAINED, steps.NEW_TRAINING_SET, "learned again from corrected labels")
+        compared = steps.compare(lake, steps.RETRAINED, steps.CHALLENGER)
+    report.section(steps.CORRECTED, f"The model learns again, and is not promoted by itself: backtest of {compared.title}")
+    report.training_set(built)
+    report.backtest(compared)
+
+
+def _concerned(lake: DemoLake, seed: int) -> list[AffectedSet]:
+    """The training sets with rows about the payments that the file of the investigation speaks of."""
+    entries = ingestions.inputs(ingestions.all_of(lake.settings, deliveries.CHARGEBACKS))
+    names = deliveries.correction(seed)
+    ids = [input_id for input_id, entry in entries.items() if entry.source_file.rpartition("/")[2] in names]
+    keys = set_changes.keys_of(lake.settings, deliveries.CHARGEBACKS, ids)
+    return affected.by_keys(lake.settings, lake.catalog.sources[deliveries.CHARGEBACKS], keys)
+
+
+def _rollback(lake: DemoLake) -> None:
+    lake.at(steps.ROLLED_BACK)
+    done = steps.roll_back(lake, f"until somebody has looked at {steps.RETRAINED}")
+    report.section(steps.ROLLED_BACK, "The promotion is taken back")
+    report.in_use(done)
+    report.versions(lake.settings)
+
+
+def _say_how_to_go_on(lake: DemoLake) -> None:
+    lines = (
+        "",
+        "The commands below need the contracts of the demo:",
+        f"  export LAKEHOUSE_CONTRACTS={lake.settings.contracts}",
+        "Show all that a version has learned from, and what became of it:",
+        f"  lakehouse model show {deliveries.MODEL} {steps.CHALLENGER}",
+        "Show the manifest of the training set, and make the set again from its recorded inputs:",
+        f"  lakehouse dataset show {deliveries.TRAINING_SET} {steps.TRAINING_SET}",
+        f"  lakehouse dataset reproduce {deliveries.TRAINING_SET} {steps.TRAINING_SET}",
+        "Look at the runs and the registered versions in MLflow:",
+        f"  mlflow ui --backend-store-uri sqlite:///{lake.settings.root}/mlflow/mlflow.db",
+    )
+    for text in lines:
+        out.print(text, soft_wrap=True)
