@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
 
 from lakehouse.contracts.training.model import ModelContract
 from lakehouse.contracts.training.training_set import TrainingSetContract
@@ -65,3 +67,22 @@ def event_days(first: date, count: int) -> Sequence[date]:
 def _moments(random: np.random.Generator, count: int, days: int) -> list[list[int]]:
     moments: list[list[int]] = np.stack([random.integers(0, days, count), random.integers(0, 86_400, count)], axis=1).tolist()
     return moments
+
+
+def events(count: int, *, days: int = 1, seed: int = 0, shift: float = 0, first: date = DAY) -> pa.Table:
+    """The same as they are scored: with their event day, and without labels."""
+    rows = payments(count, first=first, days=days, seed=seed, shift=shift).drop_columns(["label", "label_known_at"])
+    return rows.append_column("event_date", rows["event_ts"].cast(pa.date32()))
+
+
+def constant_model(score: float) -> Any:
+    """A model that gives every row the same score."""
+    rows = round(1 / min(score, 1 - score)) if 0 < score < 1 else 1
+    labels = [1] * round(score * rows) + [0] * (rows - round(score * rows))
+    return DummyClassifier(strategy="prior").fit(np.zeros((len(labels), 1)), labels)
+
+
+def linear_model(seed: int = 1) -> Any:
+    """A model that has learned from amounts."""
+    rows = payments(800, seed=seed)
+    return LogisticRegression().fit(rows.select(["amount"]).to_pandas(), rows["label"].to_numpy())

@@ -77,14 +77,7 @@ class BacktestResult:
 
     def stored(self) -> dict[str, Any]:
         """As JSON holds it: a number that could not be measured is null."""
-        readings = {
-            name: {
-                "months": {part.name: _part(part) for part in reading.comparison.months},
-                "total": _part(reading.comparison.total),
-                "rules": [{**asdict(verdict), "verdict": verdict.verdict.value} for verdict in reading.verdicts],
-            }
-            for name, reading in self.readings.items()
-        }
+        readings = {name: stored_reading(reading) for name, reading in self.readings.items()}
         stored: dict[str, Any] = _finite(
             {
                 "judged": self.judged,
@@ -117,6 +110,18 @@ def reading_result(
     """Compare two versions on some rows and judge the rules."""
     compared = comparison.compare(contract, rows, months, resamples=resamples, seed=seed)
     return ReadingResult(compared, verdicts.judge(contract, rules, rows))
+
+
+def stored_reading(reading: ReadingResult) -> dict[str, Any]:
+    """As JSON holds it: a number that could not be measured is null."""
+    stored: dict[str, Any] = _finite(
+        {
+            "months": {part.name: _part(part) for part in reading.comparison.months},
+            "total": _part(reading.comparison.total),
+            "rules": [{**asdict(verdict), "verdict": verdict.verdict.value} for verdict in reading.verdicts],
+        }
+    )
+    return stored
 
 
 def _part(part: ComparedPart) -> dict[str, Any]:

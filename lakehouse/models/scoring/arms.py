@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
 
@@ -35,12 +35,14 @@ def in_canary(entities: pa.Array | pa.ChunkedArray, salt: str, share: Decimal) -
     """
     if share >= 1:
         return np.ones(len(entities), bool)
-    return places(entities, salt) < np.uint64(int(share * 2**64))
+    chosen: NDArray[np.bool_] = places(entities, salt) < np.uint64(int(share * 2**64))
+    return chosen
 
 
 def places(entities: pa.Array | pa.ChunkedArray, salt: str) -> NDArray[np.uint64]:
     """Where each entity stands among all: numbers from 0 to 2**64 - 1, even over the entities."""
     key = hashlib.blake2b(salt.encode(), digest_size=8).hexdigest()  # the hash takes 16 characters
     keys = np.asarray(entities.to_numpy(zero_copy_only=False), dtype=object)
-    hashes: NDArray[np.uint64] = pd.util.hash_array(keys, hash_key=key)
+    # Categories would take texts for equal that differ behind a NUL character.
+    hashes: NDArray[np.uint64] = pd.util.hash_array(keys, hash_key=key, categorize=False)
     return hashes

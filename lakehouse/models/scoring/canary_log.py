@@ -99,6 +99,26 @@ def running(settings: Settings, model: str) -> CanaryEntry | None:
     return canaries[-1].started if canaries and canaries[-1].stopped is None else None
 
 
+def events_of(settings: Settings, model: str, version: str) -> list[dict[str, Any]]:
+    """The events of the canaries that a version took part in, oldest first, for its lineage."""
+    events = [
+        entry
+        for canary in of(settings, model)
+        for entry in (canary.started, canary.judged, canary.stopped)
+        if entry is not None and version in {entry.challenger, entry.champion}
+    ]
+    shown = ("challenger", "champion", "share", "labels", "by", "reason")
+    return [
+        {
+            "event": entry.event.value,
+            **{name: getattr(entry, name) for name in shown},
+            "outcome": entry.outcome.value if entry.outcome else None,
+            "recorded_at": entry.recorded_at.isoformat(),
+        }
+        for entry in events
+    ]
+
+
 def start(settings: Settings, entry: CanaryEntry) -> bool:
     """Record a start; gives False if another canary was started under the number."""
     return log(settings).append([entry], app_id=f"canary:{entry.model}", app_version=entry.number)

@@ -8,21 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.delta import partition_writer, row_writer, table_io
 from lakehouse.models.scoring import version_scores
-from lakehouse.models.scoring.arms import Arm
 from lakehouse.training_sets import addresses
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import date, datetime
 
+    import numpy as np
     from numpy.typing import NDArray
 
+    from lakehouse.models.scoring.arms import Arm
     from lakehouse.models.scoring.version_scores import LoadedVersion
     from lakehouse.settings import Settings
 
@@ -76,19 +76,26 @@ def scored_rows(rows: pa.Table, version: LoadedVersion, arm: Arm, served: NDArra
 
 
 @row_writer.retried_on_conflict
-def write(settings: Settings, model: str, days: Collection[date], scored: Sequence[pa.Table], run: ScoringRun) -> None:
+def write(
+    settings: Settings,
+    model: str,
+    days: Collection[date],
+    versions: Collection[str],
+    scored: Sequence[pa.Table],
+    run: ScoringRun,
+) -> None:
     """Put the scores of some versions in place of their earlier ones of these days, in one commit.
 
     Scores of other versions stay, and count no more.
 
-    :param scored: for each version its rows, all of these days.
+    :param scored: the rows of the versions, all of these days; at least one table, which may be empty.
     :raises CommitFailedError: when other writers win eight times in a row.
     """
     path = addresses.scores(settings, model)
     table = row_writer.open_or_create(path, SCHEMA, settings.storage_options, ["event_date"])
     new = pa.concat_tables(scored)
     older = table_io.read_version(table, SCHEMA.names, {"event_date": sorted(days)}).cast(SCHEMA)
-    older = older.filter(pc.invert(pc.is_in(older["model_version"], pc.unique(new["model_version"]).cast(pa.string()))))
+    older = older.filter(pc.invert(pc.is_in(older["model_version"], pa.array(sorted(versions)))))
     older = older.set_column(SCHEMA.get_field_index("served"), SCHEMA.field("served"), pa.repeat(False, len(older)))
     rows = pa.concat_tables([new, older]).sort_by([("event_date", "ascending"), ("record_key", "ascending")])
     why = {"scores": model, "run_id": run.run_id, "by": run.by, "days": [f"{day}" for day in sorted(days)]}

@@ -99,5 +99,9 @@ def features_hash(rows: pa.Table, features: Sequence[str]) -> NDArray[np.int64]:
     frame = trained.frame_of(rows, features)
     numbers = frame.select_dtypes("float64").columns
     frame[numbers] += 0.0  # -0.0 and 0.0 are equal
-    hashes = pd.util.hash_pandas_object(frame, index=False).to_numpy(np.uint64)
-    return hashes.view(np.int64)
+    for name in frame.select_dtypes("object").columns:
+        frame[f"{name} is NULL"] = frame[name].isna()  # the hash takes None for the text 'None'
+    # Categories would take texts for equal that differ behind a NUL character.
+    hashed = pd.util.hash_pandas_object(frame, index=False, categorize=False).to_numpy(np.uint64)
+    signed: NDArray[np.int64] = hashed.view(np.int64)  # Delta has no other integers
+    return signed

@@ -1,4 +1,4 @@
-"""A canary scores the entities whose salted hash lies below its share: the same every day, and more of them with a larger share."""
+"""A canary scores the entities whose salted hash lies below its share: the same every day, more with a larger share."""
 
 from __future__ import annotations
 
