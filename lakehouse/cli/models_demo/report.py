@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.cli.commands.model_backtest import print_parts, print_rules
 from lakehouse.cli.console import counted, data_table, number_column, out
 from lakehouse.examples.card_payments import deliveries
-from lakehouse.models.promotion import promotion_log
 from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import ReleaseKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
     from rich.table import Table
@@ -48,19 +48,19 @@ def training_set(release: Release) -> None:
     line(f"{release.full_name}: {counted(about['rows'])} ({parts}), labels {labels}, {fraud:.1%} fraud.")
 
 
-def versions(settings: Settings) -> None:
-    """The versions of the model with their sets and their quality on the part for evaluation."""
+def versions(settings: Settings, wanted: Collection[str], in_use: str | None) -> None:
+    """Some versions of the model with their sets and their quality on the part for evaluation."""
     known = releases.all_of(settings, ReleaseKind.MODEL, deliveries.MODEL)
-    out.print(versions_table(known, promotion_log.in_use(settings, deliveries.MODEL)))
+    out.print(versions_table([entry for entry in known if entry.version in wanted], in_use))
 
 
 def versions_table(known: Sequence[Release], in_use: str | None) -> Table:
     """A row for each version of the model."""
-    table = data_table()
+    table = data_table("The versions of the model")
     for heading in ("version", "training set", "labels", "inputs"):
         table.add_column(heading, no_wrap=heading != "inputs", overflow="fold")
-    quality = [f"{entry.about['metrics'][entry.about['evaluated_on']][MEASURE]:.3f}" for entry in known]
-    number_column(table, f"{MEASURE} in September", quality)
+    quality = [f"{entry.about['metrics'][entry.about['evaluated_on']][MEASURE]:.4f}" for entry in known]
+    number_column(table, f"{MEASURE.replace('_', ' ')} in September", quality)
     table.add_column("state", no_wrap=True)
     for entry, measured in zip(known, quality):
         of_set = entry.about["training_set"]
@@ -72,39 +72,25 @@ def versions_table(known: Sequence[Release], in_use: str | None) -> Table:
 
 def backtest(entry: Backtest) -> None:
     """A backtest: both versions by month, with intervals, and the verdict."""
-    judged = entry.results["judged"]
-    reading = entry.results["readings"][judged]
-    out.print(compared_table(reading, entry.against, entry.version))
+    reading = entry.results["readings"][entry.results["judged"]]
+    _parts({**reading["months"], "total": reading["total"]}, entry.against, entry.version)
     if entry.passed:
-        line(f"Every rule is met: {entry.version} may be promoted. The report is in {entry.report}.")
-        return
+        line(f"Every acceptance rule is met: {entry.version} may be promoted.")
     for rule in entry.failed:
-        line(f"Not met: {rule}.")
-    line(f"{entry.version} may not be promoted unless a person signs it off. The report is in {entry.report}.")
-
-
-def compared_table(reading: Mapping[str, Any], champion: str, challenger: str) -> Table:
-    """Two versions by month and in total, by what a backtest or a canary has recorded."""
-    parts = {**reading["months"], "total": reading["total"]} if len(reading["months"]) > 1 else {"total": reading["total"]}
-    measured = [part["measures"][MEASURE] for part in parts.values()]
-    table = data_table(f"{MEASURE}, with intervals of 95%")
-    table.add_column("events of", no_wrap=True)
-    number_column(table, "rows", [f"{part['rows']:,}" for part in parts.values()])
-    number_column(table, "fraud", [f"{part['positives']:,}" for part in parts.values()])
-    for heading, side in ((champion, "champion"), (challenger, "challenger"), ("difference", "difference")):
-        number_column(table, heading, [_interval(values[side]) for values in measured])
-    for (name, part), values in zip(parts.items(), measured):
-        sides = [_interval(values[side]) for side in ("champion", "challenger", "difference")]
-        table.add_row(name, f"{part['rows']:,}", f"{part['positives']:,}", *sides)
-    return table
+        line(f"Not met: {rule}")
+    line(f"The report: {entry.report}/report.html")
 
 
 def canary(entry: CanaryEntry) -> None:
-    """A judged canary."""
-    line(f"The {entry.title}: {entry.outcome.value if entry.outcome else 'not judged'}, by {entry.labels:,} mature labels.")
-    out.print(compared_table(entry.results, entry.champion, entry.challenger))
-    for rule in entry.results["rules"]:
-        line(f"{rule['rule']}: {rule['verdict']} ({rule['gain']:+.4f})")
+    """A judged canary: both versions on the entities that it has scored."""
+    _parts({"total": entry.results["total"]}, entry.champion, entry.challenger)
+    print_rules(entry.results["rules"])
+
+
+def _parts(parts: Mapping[str, Any], champion: str, challenger: str) -> None:
+    """One measure of some months and of all of them."""
+    of_measure = {name: {**part, "measures": {MEASURE: part["measures"][MEASURE]}} for name, part in parts.items()}
+    print_parts(f"{challenger} against {champion}, with intervals of 95%", champion, challenger, of_measure)
 
 
 def in_use(done: ModelPromotion) -> None:
@@ -113,29 +99,29 @@ def in_use(done: ModelPromotion) -> None:
     line(f"{done.model} {done.to_version} is in use{instead}: {done.notes}.")
 
 
-def impact(settings: Settings, affected: Sequence[AffectedSet], since: SetChanges) -> None:
-    """What a correction concerns: training sets, and the versions of models that have learned from them."""
-    known, current = releases.all_of(settings, ReleaseKind.MODEL), promotion_log.in_use(settings, deliveries.MODEL)
+def impact(settings: Settings, affected: Sequence[AffectedSet], since: SetChanges, in_use: str) -> None:
+    """What a correction concerns: training sets, and the versions of models that have learned from them.
+
+    :param in_use: the version that was in use when it came.
+    """
+    known = releases.all_of(settings, ReleaseKind.MODEL)
+    out.print(impact_table(known, affected, in_use))
+    line(
+        f"{since.release.full_name} would differ in {since.changed:,} of {counted(since.total)} ({since.share:.2%}), "
+        f"{since.changed_labels:,} of them in their label: by this file, and by the chargebacks that came since it was built."
+    )
+
+
+def impact_table(known: Sequence[Release], affected: Sequence[AffectedSet], in_use: str) -> Table:
+    """A row for each training set with rows that a correction concerns."""
     table = data_table("What has learned from the payments that the file speaks of")
     for heading in ("training set", "rows", "share", "learned from it"):
         table.add_column(heading, overflow="fold")
     for entry in affected:
         learned = [
-            f"{model.name} {model.version}{' (in use)' if model.version == current else ''}"
+            f"{model.name} {model.version}{' (in use)' if model.version == in_use else ''}"
             for model in known
             if model.about["training_set"]["full_name"] == entry.full_name
         ]
         table.add_row(entry.full_name, f"{entry.rows:,} of {entry.total:,}", f"{entry.share:.2%}", ", ".join(learned))
-    out.print(table)
-    line(
-        f"{since.release.full_name} would differ in {since.changed:,} of {counted(since.total)} ({since.share:.2%}), "
-        f"{since.changed_labels:,} of them in their label: with this file, and with what came late before it."
-    )
-
-
-def _interval(estimate: Mapping[str, float | None]) -> str:
-    """A number with its interval; a dash where it could not be measured."""
-    value, low, high = (estimate[key] for key in ("value", "low", "high"))
-    if value is None or low is None or high is None:
-        return "-"
-    return f"{value:.3f} [{low:.3f}, {high:.3f}]"
+    return table

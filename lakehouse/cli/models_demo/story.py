@@ -58,7 +58,7 @@ def _challenger(lake: DemoLake) -> None:
         steps.train(lake, steps.CHALLENGER, steps.TRAINING_SET, "with the cardholder and the payments of the country")
         compared = steps.compare(lake, steps.CHALLENGER, steps.FIRST)
     report.section(steps.COMPARED, f"A challenger learns from the same set: backtest of {compared.title}")
-    report.versions(lake.settings)
+    report.versions(lake.settings, (steps.FIRST, steps.CHALLENGER), steps.FIRST)
     report.backtest(compared)
 
 
@@ -69,6 +69,9 @@ def _canary(lake: DemoLake) -> None:
         judged = steps.judge_canary(lake)
     promoted = steps.promote(lake, steps.CHALLENGER, "better in the backtest and in the canary")
     report.section(steps.CANARY_JUDGED, "A canary scores a share of November's payments, and the challenger is promoted")
+    report.line(
+        f"{judged.of_entities:.0%} of the payments were scored by both; {judged.labels or 0:,} of their labels are mature."
+    )
     report.canary(judged)
     report.in_use(promoted)
 
@@ -81,7 +84,7 @@ def _correction(lake: DemoLake, seed: int) -> None:
     with errors.status("comparing the training set with what is known now"):
         since = steps.changes_since(lake, steps.TRAINING_SET)
     report.section(steps.CORRECTED, f"An investigation of the summer arrives: {records} labels were wrong")
-    report.impact(lake.settings, _concerned(lake, seed), since)
+    report.impact(lake.settings, _concerned(lake, seed), since, steps.CHALLENGER)
     with errors.status("training again from the corrected labels"):
         steps.release_labels(lake, steps.NEW_LABELS, "with the investigation of the summer")
         built = steps.build_set(lake, steps.NEW_TRAINING_SET, steps.NEW_LABELS, "labels as corrected by the investigation")
@@ -98,7 +101,8 @@ def _concerned(lake: DemoLake, seed: int) -> list[AffectedSet]:
     names = deliveries.correction(seed)
     ids = [input_id for input_id, entry in entries.items() if entry.source_file.rpartition("/")[2] in names]
     keys = set_changes.keys_of(lake.settings, deliveries.CHARGEBACKS, ids)
-    return affected.by_keys(lake.settings, lake.catalog.sources[deliveries.CHARGEBACKS], keys)
+    concerned = affected.by_keys(lake.settings, lake.catalog.sources[deliveries.CHARGEBACKS], keys)
+    return [entry for entry in concerned if entry.version != steps.NEW_TRAINING_SET]  # which a repeated demo has built already
 
 
 def _rollback(lake: DemoLake) -> None:
@@ -106,7 +110,7 @@ def _rollback(lake: DemoLake) -> None:
     done = steps.roll_back(lake, f"until somebody has looked at {steps.RETRAINED}")
     report.section(steps.ROLLED_BACK, "The promotion is taken back")
     report.in_use(done)
-    report.versions(lake.settings)
+    report.versions(lake.settings, (steps.FIRST, steps.CHALLENGER, steps.RETRAINED), done.to_version)
 
 
 def _say_how_to_go_on(lake: DemoLake) -> None:
