@@ -18,6 +18,7 @@ from lakehouse.cli.commands import (
     backfill,
     contract,
     correct,
+    dataset,
     demo,
     entry,
     gold,
@@ -59,7 +60,7 @@ START, INGEST, ROWS, NUMBERS, MODELS, OPERATE = (
     "Ingest and rebuild",
     "Rows: dispositions and decisions",
     "Published numbers",
-    "Models",
+    "Training sets and models",
     "Operate",
 )
 
@@ -114,6 +115,7 @@ app.command("rollback", rich_help_panel=NUMBERS)(promote.rollback)
 app.command("promotions", rich_help_panel=NUMBERS)(commands_promotions.promotions)
 app.command("moves", hidden=True)(commands_promotions.moves)
 app.command("views", rich_help_panel=NUMBERS)(views.views)
+app.add_typer(dataset.app, name="dataset", rich_help_panel=MODELS)
 app.add_typer(model.app, name="model", rich_help_panel=MODELS)
 app.command("serve", rich_help_panel=OPERATE)(serve.serve)
 app.add_typer(alerts.app, name="alerts", rich_help_panel=OPERATE)

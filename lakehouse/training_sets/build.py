@@ -15,8 +15,9 @@ from lakehouse.ledger import ingestions
 from lakehouse.spark.session import sized_for
 from lakehouse.training_sets import addresses, content, event_rows, labels, releases
 from lakehouse.training_sets import known as knowledge
-from lakehouse.training_sets.event_rows import KEY_PREFIX, Span
+from lakehouse.training_sets.event_rows import Span
 from lakehouse.training_sets.releases import Release, ReleaseError, ReleaseEvent, ReleaseKind
+from lakehouse.training_sets.rows.row_keys import KEY_PREFIX, key_columns
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -59,9 +60,7 @@ def build(
     mature_by = of_labels.known_at or known.published_until
     path = addresses.training_set(settings, contract.name, version)
     with sized_for(spark, settings, many=is_large(settings, contract)):
-        rows_of(spark, settings, catalog, contract, known, mature_by).write.format("delta").mode("overwrite").option(
-            "overwriteSchema", "true"
-        ).save(path)
+        write(rows_of(spark, settings, catalog, contract, known, mature_by), path)
         written = spark.read.format("delta").load(path)
         about = {
             "labels": {"source": of_labels.name, "version": of_labels.version},
@@ -104,10 +103,15 @@ def rows_of(
     split = F.lit(None).cast("string")
     for name, first in contract.split.items():
         split = F.when(F.col("event_date") >= F.lit(first), F.lit(name)).otherwise(split)
-    joined_by = [f"{KEY_PREFIX}{name}" for name in event_rows.key_columns(contract)]
+    joined_by = [f"{KEY_PREFIX}{name}" for name in key_columns(contract)]
     return rows.select(
         "record_key", "event_ts", split.alias("split"), *contract.features.names, "label", "label_known_at", *joined_by
     )
+
+
+def write(rows: DataFrame, path: str) -> None:
+    """Write the rows of a version in one commit, in place of what a stopped build may have left."""
+    rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
 
 
 def refuse_deprecated(settings: Settings, catalog: Catalog, contract: TrainingSetContract) -> None:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.training_sets import as_of, histories, known_records, labels
 from lakehouse.training_sets import known as knowledge
-from lakehouse.training_sets.histories import BEGINS, ENDS
+from lakehouse.training_sets import labels
+from lakehouse.training_sets.rows import as_of, histories, known_records
+from lakehouse.training_sets.rows.histories import BEGINS, ENDS
+from lakehouse.training_sets.rows.row_keys import KEY_PREFIX, key_columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
     from lakehouse.training_sets.known import Knowledge
 
-#: Before the name of a column of the event by which a row was joined.
-KEY_PREFIX = "key_"
 DAY = timedelta(days=1)
 
 
@@ -116,13 +116,6 @@ def with_labels(
     if label.default is None:
         return joined.where(F.col("label").isNotNull())
     return joined.withColumn("label", F.coalesce("label", _default(label)))
-
-
-def key_columns(contract: TrainingSetContract) -> list[str]:
-    """The columns of the event by which its label and its features are joined, each once."""
-    on = [*(name for join in contract.features.joins for name in join.on)]
-    on += [column for entry in contract.features.metrics for column in entry.on.values()]
-    return list(dict.fromkeys([contract.label.event_key, *on]))
 
 
 def labelled(

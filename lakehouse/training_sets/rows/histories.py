@@ -20,7 +20,7 @@ from lakehouse.dimensions import as_then, tables
 from lakehouse.dimensions.keys import TIME_LENGTH
 from lakehouse.gold.numbers import served_version
 from lakehouse.spark import dataframes
-from lakehouse.training_sets import known_records, known_values
+from lakehouse.training_sets.rows import known_records, known_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -101,13 +101,13 @@ def of_metric(
 def _every_cell(published: DataFrame, by: str, cell: list[str], measures: list[str]) -> DataFrame:
     """Each revision of a period with all cells that the period has had; a cell that the revision does not have is NULL."""
     revisions = published.select(by, "revision", "published_at").distinct()
-    rows = published.where(F.col("row_count") > 0).select(*cell, "revision", *measures)
-    of_revision = revisions.join(rows.select(*cell).distinct(), by)
-    condition = of_revision["revision"] == rows["revision"]
+    rows = published.where(F.col("row_count") > 0)
+    every = revisions.join(rows.select(*cell).distinct(), by)
+    theirs = rows.select(*(F.col(name).alias(f"_{name}") for name in (*cell, "revision")), *measures)
+    condition = F.col("revision") == F.col("_revision")
     for name in cell:
-        condition = condition & of_revision[name].eqNullSafe(rows[name])
-    joined = of_revision.join(rows, condition, "left")
-    return joined.select(*(of_revision[name] for name in (*cell, "revision", "published_at")), *(rows[name] for name in measures))
+        condition = condition & F.col(name).eqNullSafe(F.col(f"_{name}"))
+    return every.join(theirs, condition, "left").select(*cell, "revision", "published_at", *measures)
 
 
 def _without_numbers(spark: SparkSession, catalog: Catalog, entry: MetricFeatures) -> DataFrame:

@@ -1,0 +1,170 @@
+"""What the rows of a released training set would be now: the corrections that have come since, and the rows that they change.
+
+Under ``as_known`` only labels, and events that came or went, can differ: what became known later was not known at the event. So
+only the events are computed again that an input since speaks of. Under ``as_corrected`` all of them are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.ledger import decisions, ingestions
+from lakehouse.training_sets import addresses, reproduce, set_table
+from lakehouse.training_sets import known as knowledge
+from lakehouse.training_sets.rows.row_keys import KEY_PREFIX, label_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.contracts.training.training_set import TrainingSetContract
+    from lakehouse.settings import Settings
+    from lakehouse.training_sets.known import Knowledge
+    from lakehouse.training_sets.releases import Release
+
+#: So many of the rows that differ are named.
+NAMED = 1_000
+
+
+@dataclass(frozen=True)
+class SetChanges:
+    """How many rows of a version would differ now.
+
+    ``changed`` counts rows with another label or other features, ``changed_labels`` those with another label; ``added`` and
+    ``removed`` are events that came late or were withdrawn. ``inputs`` are the new ones by source; ``rows`` names some of those
+    that differ: record_key, change, and the columns that differ.
+    """
+
+    release: Release
+    total: int
+    inputs: dict[str, list[str]]
+    changed: int = 0
+    changed_labels: int = 0
+    added: int = 0
+    removed: int = 0
+    rows: list[dict[str, object]] = field(default_factory=list)
+
+    @property
+    def share(self) -> float:
+        """The share of rows that differ, of those that the version has."""
+        return (self.changed + self.added + self.removed) / self.total if self.total else 0.0
+
+    @property
+    def cause(self) -> str:
+        """What has come since, as one text: the same inputs are the same cause."""
+        text = "\n".join(f"{source}:{name}" for source, names in sorted(self.inputs.items()) for name in names)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def since(session: Callable[[], SparkSession], settings: Settings, catalog: Catalog, release: Release) -> SetChanges:
+    """What would differ now; starts Spark only if something has come since that may matter."""
+    contract, then = reproduce.contract_of(release), knowledge.stored(settings, release.about)
+    now = knowledge.now(settings, contract.sources)
+    new = {source: sorted(now.sources[source].ids - then.sources[source].ids) for source in contract.sources}
+    new = {source: ids for source, ids in new.items() if ids}
+    unchanged = SetChanges(release, release.about["rows"], new)
+    if not new and contract.reading == "as_known":
+        return unchanged
+    keys = touched_keys(settings, contract, release, new) if contract.reading == "as_known" else None
+    if keys is not None and not len(keys):
+        return unchanged
+    return _compared(session(), settings, catalog, contract, unchanged, now, keys)
+
+
+def touched_keys(
+    settings: Settings, contract: TrainingSetContract, release: Release, new: dict[str, list[str]]
+) -> pa.Array | None:
+    """The keys of the events that some inputs speak of, themselves or by their labels; None if any event may be concerned."""
+    found = [pa.array([], pa.string())]
+    for source in {contract.entity.source, contract.label.source} & new.keys():
+        keys = keys_of(settings, source, new[source])
+        if keys is None:
+            return None
+        if source == contract.entity.source:
+            found.append(keys)
+        if source == contract.label.source:
+            values = label_values(settings, contract, keys)
+            column = f"{KEY_PREFIX}{contract.label.event_key}"
+            rows = set_table.read(settings, release, ["record_key", column])
+            found.append(rows.filter(pc.is_in(rows[column], value_set=values))["record_key"].combine_chunks())
+    return pc.unique(pa.concat_arrays(found))
+
+
+def keys_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Array | None:
+    """The record keys that some files and decisions speak of; None if a rebuild is among them, which may concern any."""
+    files = ingestions.inputs(ingestions.all_of(settings, source)).keys() & set(ids)
+    of_decisions = [entry for entry in decisions.all_of(settings, source) if entry.decision_id in ids]
+    if set(ids) - files - {entry.decision_id for entry in of_decisions}:
+        return None
+    log = table_io.read(
+        locations.key_log(settings, source), ["record_key"], {"ingestion_id": sorted(files)}, settings.storage_options
+    )
+    spoken = pa.array([], pa.string()) if log is None or not files else pc.unique(log["record_key"])
+    return pc.unique(pa.concat_arrays([spoken, pa.array([entry.record_key for entry in of_decisions], pa.string())]))
+
+
+def _compared(
+    spark: SparkSession,
+    settings: Settings,
+    catalog: Catalog,
+    contract: TrainingSetContract,
+    unchanged: SetChanges,
+    now: Knowledge,
+    keys: pa.Array | None,
+) -> SetChanges:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 (what has not changed starts no Spark)
+
+    from lakehouse.spark import dataframes  # noqa: PLC0415
+    from lakehouse.training_sets import build  # noqa: PLC0415
+
+    release = unchanged.release
+    mature_by = datetime.fromisoformat(release.about["mature_by"])
+    columns = ["event_ts", "split", *contract.features.names, "label"]
+    present = build.rows_of(spark, settings, catalog, contract, now, mature_by, keys)
+    before = spark.read.format("delta").load(addresses.training_set(settings, release.name, release.version))
+    if keys is not None:
+        wanted = F.broadcast(dataframes.local(spark, pa.table({"record_key": keys})))
+        before = before.join(wanted, "record_key", "left_semi")
+    ours = before.select("record_key", F.struct(*columns).alias("_before"))
+    theirs = present.select("record_key", F.struct(*columns).alias("_after"))
+    differs = F.filter(
+        F.array(*(F.when(~F.col(f"_before.{name}").eqNullSafe(F.col(f"_after.{name}")), F.lit(name)) for name in columns)),
+        lambda name: name.isNotNull(),
+    )
+    change = (
+        F.when(F.col("_before").isNull(), "added")
+        .when(F.col("_after").isNull(), "removed")
+        .when(F.size("columns") > 0, "changed")
+    )
+    both = ours.join(theirs, "record_key", "full").withColumn("columns", differs).withColumn("change", change)
+    different = both.where("change IS NOT NULL").select("record_key", "change", "columns").persist()
+    try:
+        return _counted(unchanged, different)
+    finally:
+        different.unpersist()
+
+
+def _counted(unchanged: SetChanges, different: DataFrame) -> SetChanges:
+    counts = {row["change"]: row["count"] for row in different.groupBy("change").count().collect()}
+    labels = different.where("change = 'changed' AND array_contains(columns, 'label')").count()
+    named = [row.asDict() for row in different.orderBy("record_key").limit(NAMED).collect()]
+    return SetChanges(
+        unchanged.release,
+        unchanged.total,
+        unchanged.inputs,
+        changed=counts.get("changed", 0),
+        changed_labels=labels,
+        added=counts.get("added", 0),
+        removed=counts.get("removed", 0),
+        rows=named,
+    )

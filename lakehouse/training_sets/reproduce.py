@@ -1,0 +1,73 @@
+"""Makes a version of a training set again from what its manifest names, and compares the content (rule R10).
+
+No older version of a table is needed: the rows follow from Bronze, published revisions and the recorded sets of inputs. The
+comparison is by the hash of the content, which does not depend on files. Redactions always apply, also those made since.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from lakehouse.contracts.training.training_set import TrainingSetContract
+from lakehouse.delta import provenance, table_io
+from lakehouse.spark.session import sized_for
+from lakehouse.training_sets import addresses, build, content
+from lakehouse.training_sets import known as knowledge
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.settings import Settings
+    from lakehouse.training_sets.releases import Release
+
+
+@dataclass(frozen=True)
+class SetReproduction:
+    """The hash of a version as it was released and as it is made again; ``notes`` say what may explain a difference."""
+
+    release: Release
+    before: str
+    after: str
+    restored: bool
+    notes: list[str]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the content is the same."""
+        return self.before == self.after
+
+
+def reproduce(spark: SparkSession, settings: Settings, catalog: Catalog, release: Release) -> SetReproduction:
+    """Compute the rows of a version again; if its table is gone, write them."""
+    about, contract = release.about, contract_of(release)
+    path = addresses.training_set(settings, release.name, release.version)
+    known, mature_by = knowledge.stored(settings, about), datetime.fromisoformat(about["mature_by"])
+    is_gone = table_io.open_table(path, settings.storage_options) is None
+    with sized_for(spark, settings, many=build.is_large(settings, contract)):
+        rows = build.rows_of(spark, settings, catalog, contract, known, mature_by)
+        if is_gone:
+            build.write(rows, path)
+            rows = spark.read.format("delta").load(path)
+        made = rows.agg(content.hash_of(rows)).collect()[0][0]
+    return SetReproduction(release, about["content_hash"], made, is_gone, _notes(catalog, release))
+
+
+def contract_of(release: Release) -> TrainingSetContract:
+    """The contract under which a version was built."""
+    return TrainingSetContract.model_validate(release.about["contract"])
+
+
+def _notes(catalog: Catalog, release: Release) -> list[str]:
+    """The contracts of features that have changed since the version was built."""
+    notes = []
+    for name, feature in release.about["features"].items():
+        source = feature.get("source") or feature.get("dimension")
+        contract = catalog.sources.get(source) if source else catalog.metrics.get(feature["metric"])
+        if contract is None:
+            notes.append(f"{name}: the contract of {source or feature['metric']} is gone")
+        elif provenance.of_contract(contract) != feature["contract_version"]:
+            notes.append(f"{name}: the contract of {source or feature['metric']} has changed since; today's applies")
+    return notes

@@ -1,0 +1,100 @@
+"""A released set: made again, compared with what is known since, and found by the records that it contains."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import date
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from lakehouse import locations
+from lakehouse.ledger import ingestions
+from lakehouse.training_sets import addresses, affected, build, changes, labels, reproduce, set_table
+from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.training_lake import Said, TrainingLake, moment, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+pytestmark = pytest.mark.spark
+
+
+class Released:
+    """A lake with a released set, and corrections that came afterwards."""
+
+    def __init__(self, lake: TrainingLake) -> None:
+        self.lake = lake
+        lake.deliver(Said("customers", "c1", at=-5, arrives=-4, values=("silver",)))
+        payments = [Said("payments", f"p{number}", number, 4, ("c1", "DE", number + 1)) for number in range(4)]
+        lake.deliver(*payments)
+        lake.deliver(Said("labels", "p1", 5, 6, (1,)))
+        lake.settings.now = moment(10)
+        labels.release(lake.settings, lake.sources["labels"], "v3.0", by="anna", notes="")
+        self.release = build.build(lake.spark, lake.settings, lake.catalog, lake.contract, "v5.0", by="anna", notes="")
+        self.rows = rows_of(set_table.read(lake.settings, self.release), lake.contract)
+
+    def changes(self) -> changes.SetChanges:
+        return changes.since(self.lake.session, self.lake.settings, self.lake.catalog, self.release)
+
+    def reproduced(self) -> reproduce.SetReproduction:
+        return reproduce.reproduce(self.lake.spark, self.lake.settings, self.lake.catalog, self.release)
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Released:
+    return Released(TrainingLake(lake_settings(tmp_path_factory.mktemp("lake")), spark))
+
+
+def test_one_story_of_a_released_set(released: Released) -> None:
+    lake, release = released.lake, released.release
+    assert set(released.rows) == {"p0", "p1", "p2", "p3"}
+    assert (released.changes().share, released.changes().inputs) == (0.0, {})
+
+    lake.deliver(Said("customers", "c1", at=-3, arrives=11, values=("gold",)))
+    assert released.changes().share == 0.0, "what became known later was not known at the event"
+    lake.deliver(Said("labels", "p1", 5, 12, (), "delete"), Said("labels", "p2", 5, 12, (1,)))
+    lake.deliver(Said("payments", "p3", 3, 13, (), "delete"))
+    lake.deliver(Said("payments", "p9", 1.5, 14, ("c1", "DE", 7)))
+    found = released.changes()
+    counts = (found.changed, found.changed_labels, found.added, found.removed, found.share)
+    assert counts == (2, 2, 1, 1, 1.0)
+    assert {row["record_key"]: row["change"] for row in found.rows} == {
+        "p1": "changed",
+        "p2": "changed",
+        "p3": "removed",
+        "p9": "added",
+    }
+    assert found.cause == released.changes().cause
+
+    for path in (
+        addresses.training_set(lake.settings, release.name, release.version),
+        locations.silver(lake.settings, "payments"),
+    ):
+        shutil.rmtree(path)
+    made = released.reproduced()
+    assert (made.is_equal, made.restored, made.notes) == (True, True, [])
+    assert rows_of(set_table.read(lake.settings, release), lake.contract) == released.rows
+    again = released.reproduced()
+    assert (again.is_equal, again.restored) == (True, False)
+
+
+def test_rows_are_found_by_what_they_contain(released: Released) -> None:
+    lake = released.lake
+
+    def rows(source: str, *keys: str) -> list[tuple[str, int, int]]:
+        found = affected.by_keys(lake.settings, lake.sources[source], pa.array(keys))
+        return [(one.full_name, one.rows, one.total) for one in found]
+
+    assert rows("payments", "p0", "p1", "unknown") == [("training_data_v5.0", 2, 4)]
+    assert rows("labels", "p1") == [("training_data_v5.0", 1, 4)]
+    assert rows("customers", '["c1","2024-01-27T00:00:00.000000Z"]') == [("training_data_v5.0", 4, 4)]
+    assert rows("customers", '["c2","2024-01-27T00:00:00.000000Z"]') == []
+    days = affected.by_days(lake.settings, lake.sources["payments"], date(2024, 2, 1), date(2024, 2, 2))
+    assert [(one.full_name, one.rows) for one in days] == [("training_data_v5.0", 2)]
+    by_file = {entry.source_file: entry.ingestion_id for entry in ingestions.all_of(lake.settings, "labels")}
+    first = min(by_file)
+    assert affected.label_releases(lake.settings, "labels", [by_file[first]]) == ["labels_v3.0"]
+    assert affected.label_releases(lake.settings, "labels", ["later"]) == []
