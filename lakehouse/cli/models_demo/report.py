@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from lakehouse.contracts.training.model import RetrainingPolicy
+    from lakehouse.models.affected import AffectedReleases
     from lakehouse.models.backtest_log import Backtest
     from lakehouse.models.promotion.promotion_log import ModelPromotion
     from lakehouse.models.scoring.canary_log import CanaryEntry
     from lakehouse.settings import Settings
-    from lakehouse.training_sets.affected import AffectedSet
     from lakehouse.training_sets.changes import SetChanges
     from lakehouse.training_sets.releases import Release
 
@@ -99,29 +100,39 @@ def in_use(done: ModelPromotion) -> None:
     line(f"{done.model} {done.to_version} is in use{instead}: {done.notes}.")
 
 
-def impact(settings: Settings, affected: Sequence[AffectedSet], since: SetChanges, in_use: str) -> None:
-    """What a correction concerns: training sets, and the versions of models that have learned from them.
+def impact(concerned: AffectedReleases, in_use: str, records: int) -> None:
+    """What a file concerns: released labels, training sets, and the versions of models that have learned from them.
 
     :param in_use: the version that was in use when it came.
+    :param records: of the file.
     """
-    known = releases.all_of(settings, ReleaseKind.MODEL)
-    out.print(impact_table(known, affected, in_use))
+    known = ", ".join(concerned.labels) or "none of the released labels"
+    line(f"{records:,} records, some about chargebacks that are in {known}.")
+    out.print(impact_table(concerned, in_use))
+
+
+def impact_table(concerned: AffectedReleases, in_use: str) -> Table:
+    """A row for each training set with rows that a correction concerns."""
+    table = data_table("What has learned from the payments that it speaks of")
+    for heading in ("training set", "rows", "share", "learned from it"):
+        table.add_column(heading, overflow="fold")
+    for entry in concerned.training_sets:
+        learned = [
+            f"{model.model} {model.version}{' (in use)' if model.version == in_use else ''}"
+            for model in concerned.models
+            if model.training_set.full_name == entry.full_name
+        ]
+        table.add_row(entry.full_name, f"{entry.rows:,} of {entry.total:,}", f"{entry.share:.2%}", ", ".join(learned))
+    return table
+
+
+def changes(since: SetChanges, policy: RetrainingPolicy | None) -> None:
+    """What of a training set would be different now, and what the contract of the model says to that."""
     line(
         f"{since.release.full_name} would differ in {since.changed:,} of {counted(since.total)} ({since.share:.2%}), "
         f"{since.changed_labels:,} of them in their label: by this file, and by the chargebacks that came since it was built."
     )
-
-
-def impact_table(known: Sequence[Release], affected: Sequence[AffectedSet], in_use: str) -> Table:
-    """A row for each training set with rows that a correction concerns."""
-    table = data_table("What has learned from the payments that the file speaks of")
-    for heading in ("training set", "rows", "share", "learned from it"):
-        table.add_column(heading, overflow="fold")
-    for entry in affected:
-        learned = [
-            f"{model.name} {model.version}{' (in use)' if model.version == in_use else ''}"
-            for model in known
-            if model.about["training_set"]["full_name"] == entry.full_name
-        ]
-        table.add_row(entry.full_name, f"{entry.rows:,} of {entry.total:,}", f"{entry.share:.2%}", ", ".join(learned))
-    return table
+    if policy is not None:
+        bounds = [f"{policy.changed_rows:.1%} of the rows"] if policy.changed_rows is not None else []
+        bounds += [f"{policy.changed_labels:,} labels"] if policy.changed_labels is not None else []
+        line(f"By its contract the model learns again from {' or '.join(bounds)} on.")

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 from lakehouse.calendar.days import span
 from lakehouse.examples.card_payments import chargebacks, deliveries
-from lakehouse.models import backtest_log, training
+from lakehouse.impact import analysis
+from lakehouse.models import affected, backtest_log, training
+from lakehouse.models.affected import AffectedReleases
 from lakehouse.models.backtests.backtest import backtest
 from lakehouse.models.promotion import promotion, promotion_log
 from lakehouse.models.promotion.promotion_log import PromotionKind
 from lakehouse.models.scoring import canary, canary_log, score, score_table
+from lakehouse.training_sets import affected as affected_sets
 from lakehouse.training_sets import build, labels, releases
 from lakehouse.training_sets import changes as set_changes
 from lakehouse.training_sets.releases import ReleaseKind
@@ -119,6 +122,20 @@ def judge_canary(lake: DemoLake) -> CanaryEntry:
         known = canary_log.of(lake.settings, deliveries.MODEL)[-1]
     assert known.judged is not None  # noqa: S101 (it has just been recorded)
     return known.judged
+
+
+def concerned(lake: DemoLake, file: str) -> AffectedReleases:
+    """What a file of chargebacks in landing concerns, of all that was released before :data:`NEW_LABELS`."""
+    source = lake.catalog.sources[deliveries.CHARGEBACKS]
+    columns = affected_sets.columns_searched(lake.settings, source)
+    found = affected.of_impact(
+        lake.settings, source, analysis.of_file(lake.settings, lake.catalog, source.dataset, file, columns)
+    )
+    return AffectedReleases(
+        [name for name in found.labels if not name.endswith(NEW_LABELS)],
+        [entry for entry in found.training_sets if entry.version != NEW_TRAINING_SET],
+        [entry for entry in found.models if entry.training_set.version != NEW_TRAINING_SET],
+    )
 
 
 def changes_since(lake: DemoLake, set_version: str) -> SetChanges:

@@ -8,14 +8,10 @@ from lakehouse.cli.console import errors, out
 from lakehouse.cli.models_demo import report, steps
 from lakehouse.cli.models_demo.demo_lake import DemoLake
 from lakehouse.examples.card_payments import chargebacks, deliveries
-from lakehouse.ledger import ingestions
 from lakehouse.orchestration.execution.in_process import local_instance
-from lakehouse.training_sets import affected
-from lakehouse.training_sets import changes as set_changes
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
-    from lakehouse.training_sets.affected import AffectedSet
 
 
 def play(settings: Settings, seed: int) -> None:
@@ -33,7 +29,7 @@ def play(settings: Settings, seed: int) -> None:
         _canary(lake)
         _correction(lake, seed)
         _rollback(lake)
-        _say_how_to_go_on(lake)
+        _say_how_to_go_on(lake, seed)
 
 
 def _first_version(lake: DemoLake) -> None:
@@ -78,13 +74,15 @@ def _canary(lake: DemoLake) -> None:
 
 def _correction(lake: DemoLake, seed: int) -> None:
     lake.deliver({deliveries.CHARGEBACKS: deliveries.correction(seed)})
+    lake.at(steps.CORRECTED)
+    concerned = steps.concerned(lake, *deliveries.correction(seed))
     lake.take_in(steps.CORRECTED.date())
     lake.at(steps.CORRECTED)
-    records = len(chargebacks.investigated(seed))
     with errors.status("comparing the training set with what is known now"):
         since = steps.changes_since(lake, steps.TRAINING_SET)
-    report.section(steps.CORRECTED, f"An investigation of the summer arrives: {records} labels were wrong")
-    report.impact(lake.settings, _concerned(lake, seed), since, steps.CHALLENGER)
+    report.section(steps.CORRECTED, "The result of an investigation arrives: labels of the summer were wrong")
+    report.impact(concerned, steps.CHALLENGER, len(chargebacks.investigated(seed)))
+    report.changes(since, lake.contract.retrain_when)
     with errors.status("training again from the corrected labels"):
         steps.release_labels(lake, steps.NEW_LABELS, "with the investigation of the summer")
         built = steps.build_set(lake, steps.NEW_TRAINING_SET, steps.NEW_LABELS, "labels as corrected by the investigation")
@@ -95,16 +93,6 @@ def _correction(lake: DemoLake, seed: int) -> None:
     report.backtest(compared)
 
 
-def _concerned(lake: DemoLake, seed: int) -> list[AffectedSet]:
-    """The training sets with rows about the payments that the file of the investigation speaks of."""
-    entries = ingestions.inputs(ingestions.all_of(lake.settings, deliveries.CHARGEBACKS))
-    names = deliveries.correction(seed)
-    ids = [input_id for input_id, entry in entries.items() if entry.source_file.rpartition("/")[2] in names]
-    keys = set_changes.keys_of(lake.settings, deliveries.CHARGEBACKS, ids)
-    concerned = affected.by_keys(lake.settings, lake.catalog.sources[deliveries.CHARGEBACKS], keys)
-    return [entry for entry in concerned if entry.version != steps.NEW_TRAINING_SET]  # which a repeated demo has built already
-
-
 def _rollback(lake: DemoLake) -> None:
     lake.at(steps.ROLLED_BACK)
     done = steps.roll_back(lake, f"until somebody has looked at {steps.RETRAINED}")
@@ -113,13 +101,15 @@ def _rollback(lake: DemoLake) -> None:
     report.versions(lake.settings, (steps.FIRST, steps.CHALLENGER, steps.RETRAINED), done.to_version)
 
 
-def _say_how_to_go_on(lake: DemoLake) -> None:
+def _say_how_to_go_on(lake: DemoLake, seed: int) -> None:
     lines = (
         "",
         "The commands below need the contracts of the demo:",
         f"  export LAKEHOUSE_CONTRACTS={lake.settings.contracts}",
         "Show all that a version has learned from, and what became of it:",
         f"  lakehouse model show {deliveries.MODEL} {steps.CHALLENGER}",
+        "List what a file concerns, of numbers, training sets and models:",
+        f"  lakehouse impact {deliveries.CHARGEBACKS} --file {next(iter(deliveries.correction(seed)))}",
         "Show the manifest of the training set, and make the set again from its recorded inputs:",
         f"  lakehouse dataset show {deliveries.TRAINING_SET} {steps.TRAINING_SET}",
         f"  lakehouse dataset reproduce {deliveries.TRAINING_SET} {steps.TRAINING_SET}",

@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.cli.models_demo import report
+from lakehouse.models.affected import AffectedModel, AffectedReleases
 from lakehouse.models.backtest_log import Backtest
 from lakehouse.training_sets.affected import AffectedSet
 from lakehouse.training_sets.releases import Release, ReleaseEvent, ReleaseKind
@@ -50,9 +51,10 @@ def test_each_version_is_listed_with_its_set_its_inputs_and_whether_it_is_in_use
 
 
 def test_a_correction_concerns_a_set_and_the_versions_that_have_learned_from_it() -> None:
-    known = [model("v2.3", "v5.0", 0.1), model("v2.4", "v5.0", 0.2), model("v2.5", "v5.1", 0.3)]
-    affected = [AffectedSet("training_data", "v5.0", 51, 8_648)]
-    assert cells(report.impact_table(known, affected, "v2.4")) == [
+    of_set = AffectedSet("training_data", "v5.0", 51, 8_648)
+    models = [AffectedModel("fraud", version, of_set, is_live=False, is_challenger=False) for version in ("v2.3", "v2.4")]
+    concerned = AffectedReleases(["chargebacks_v3.0"], [of_set], models)
+    assert cells(report.impact_table(concerned, "v2.4")) == [
         ("training_data_v5.0", "51 of 8,648", "0.59%", "fraud v2.3, fraud v2.4 (in use)")
     ]
 
