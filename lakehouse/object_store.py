@@ -73,11 +73,28 @@ class S3:
 
 def remove_folder(settings: Settings, address: str) -> None:
     """Remove a folder with all that it contains, on a local disk or in a store; one that does not exist is no error."""
-    system, path = (
-        (S3.of(settings).file_system(), address.partition("://")[2]) if is_s3(address) else (fs.LocalFileSystem(), address)
-    )
+    system, path = _located(settings, address)
     if system.get_file_info(path).type is fs.FileType.Directory:
         system.delete_dir(path)
+
+
+def write_text(settings: Settings, address: str, text: str) -> None:
+    """Write a file, on a local disk with the folders above it, or in a store; one that exists is replaced."""
+    system, path = _located(settings, address)
+    if isinstance(system, fs.LocalFileSystem):
+        system.create_dir(path.rpartition("/")[0], recursive=True)
+    with system.open_output_stream(path) as stream:
+        stream.write(text.encode())
+
+
+def _located(settings: Settings, address: str) -> tuple[fs.FileSystem, str]:
+    """The file system of an address, and the path in it."""
+    if is_s3(address):
+        return S3.of(settings).file_system(), address.partition("://")[2]
+    if "://" in address:
+        located: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(address)
+        return located
+    return fs.LocalFileSystem(), address
 
 
 def is_s3(address: str) -> bool:

@@ -58,3 +58,12 @@ def test_spark_is_told_what_is_known_and_nothing_else() -> None:
 )
 def test_a_store_is_used_for_tables_or_for_landing(root: str, landing: str | None, used: bool) -> None:
     assert object_store.is_used(Settings(root=root, landing=landing)) is used
+
+
+def test_a_file_is_written_with_the_folders_above_it_and_replaced(tmp_path) -> None:
+    settings, path = Settings(root=f"{tmp_path}"), tmp_path / "models" / "fraud" / "report.md"
+    for text in ("# A longer text", "# Größe"):
+        object_store.write_text(settings, f"{path}", text)
+    assert path.read_text("utf-8") == "# Größe"
+    object_store.remove_folder(settings, f"{tmp_path / 'models'}")
+    assert not path.exists()

@@ -1,6 +1,6 @@
 """The results of a simulation of late data, as plain values.
 
-``simulation_results`` reads them from the tables; ``serving.reports.simulation_report`` writes the report.
+``simulation_results`` reads them from the tables; ``reports.simulation_report`` writes the report.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads the results of a simulation from its tables: its progress, each day's revisions, and the published versions.
 
-The events are generated in ``examples.late_events``; the report is written in ``serving.reports.simulation_report``.
+The events are generated in ``examples.late_events``; the report is written in ``reports.simulation_report``.
 """
 
 from __future__ import annotations

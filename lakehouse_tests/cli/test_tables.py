@@ -23,7 +23,7 @@ from lakehouse.operations.alerts.alert import Alert, AlertKind
 from lakehouse.operations.alerts.log import AlertRecord
 from lakehouse.operations.backfills.plan import BackfillPlan
 from lakehouse.operations.maintenance.maintain import Upkeep
-from lakehouse.serving.reports import comparison_report
+from lakehouse.reports import comparison_report
 
 if TYPE_CHECKING:
     import pytest

@@ -134,7 +134,7 @@ def compare(
     """Show two versions of a period, or of a window, side by side."""
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
     from lakehouse.gold.numbers import window_history  # noqa: PLC0415
-    from lakehouse.serving.reports import comparison_report  # noqa: PLC0415
+    from lakehouse.reports import comparison_report  # noqa: PLC0415
 
     of = arguments.about_window(metric, period)
     sides = [numbers_history.version(of.settings, of.series, of.period, arguments.asked_for(text)).version for text in (a, b)]
@@ -164,7 +164,7 @@ def diff(
     from lakehouse.calendar.periods import Kind  # noqa: PLC0415
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
     from lakehouse.gold.numbers import published_table  # noqa: PLC0415
-    from lakehouse.serving.reports import comparison_report  # noqa: PLC0415
+    from lakehouse.reports import comparison_report  # noqa: PLC0415
 
     settings, catalog, contract = arguments.metric_named(metric)
     if by not in [kind.value for kind in Kind]:

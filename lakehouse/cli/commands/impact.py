@@ -133,7 +133,7 @@ def _outcome(period: Affected) -> str:
 
 
 def _spans(days: list[date]) -> str:
-    from lakehouse.serving.reports.formatting import spans  # noqa: PLC0415
+    from lakehouse.reports.formatting import spans  # noqa: PLC0415
 
     return spans([f"{day}" for day in days])
 

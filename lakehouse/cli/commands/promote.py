@@ -50,7 +50,7 @@ def promote(
     from lakehouse.gold.promotion import plan as promotion_plan  # noqa: PLC0415
     from lakehouse.gold.promotion import promotion  # noqa: PLC0415
     from lakehouse.gold.promotion.promotion_log import of as moves_of  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.serving.reports import comparison_report  # noqa: PLC0415
+    from lakehouse.reports import comparison_report  # noqa: PLC0415
 
     settings, catalog, contract = first_version_of(metric)
     number, limits, who = arguments.dataset_version(version), _thresholds(threshold or []), by or getpass.getuser()
@@ -182,7 +182,7 @@ def _run(who: str, job: str) -> Run:
 
 def _explained(plan: PromotionPlan, *, accepted: bool) -> int:
     """Print what a promotion would do; returns the exit code."""
-    from lakehouse.serving.reports import comparison_report  # noqa: PLC0415
+    from lakehouse.reports import comparison_report  # noqa: PLC0415
 
     if plan.comparison is not None:
         out.print(comparison_report.as_terminal(plan.comparison))
@@ -199,7 +199,7 @@ def _explained(plan: PromotionPlan, *, accepted: bool) -> int:
 def _release_notes(settings: Settings, catalog: Catalog, plan: PromotionPlan, who: str, reason: str) -> str:
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
     from lakehouse.gold.promotion import compatibility  # noqa: PLC0415
-    from lakehouse.serving.reports import comparison_report  # noqa: PLC0415
+    from lakehouse.reports import comparison_report  # noqa: PLC0415
 
     if plan.comparison is None:
         return ""

@@ -1,7 +1,7 @@
 """``lakehouse simulate``: publish seeded events with late arrivals day by day, and compare provisional with final numbers.
 
 This module has the steps, the folder and the printed text. The events are generated in ``examples.late_events``, the results are
-read in ``examples.simulation_results``, and the report is written in ``serving.reports.simulation_report``.
+read in ``examples.simulation_results``, and the report is written in ``reports.simulation_report``.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _found(lake: Settings, daily: Series, options: Options, made_at: datetime) -
 
 def _reports(simulation: Simulation) -> dict[str, str]:
     """The reports: file name to text."""
-    from lakehouse.serving.reports.simulation_report import simulation_html, simulation_markdown  # noqa: PLC0415
+    from lakehouse.reports.simulation_report import simulation_html, simulation_markdown  # noqa: PLC0415
 
     log = "".join(json.dumps(asdict(line), default=str) + "\n" for line in simulation.promotions)
     return {
@@ -186,7 +186,7 @@ def _reports(simulation: Simulation) -> dict[str, str]:
 
 def _say(simulation: Simulation, options: Options, lake: Settings, reports: Path) -> None:
     from lakehouse.examples.late_events import METRIC  # noqa: PLC0415
-    from lakehouse.serving.reports.simulation_report import summary  # noqa: PLC0415
+    from lakehouse.reports.simulation_report import summary  # noqa: PLC0415
 
     parameters = ", ".join(f"{name} {value}" for name, value in options.summary().items())
     out.print(f"Simulated: {parameters}.", soft_wrap=True)

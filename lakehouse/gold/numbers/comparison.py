@@ -1,6 +1,6 @@
 """Differences between two versions of a metric, as plain values in exact arithmetic.
 
-Reading the two versions belongs to ``history``, rendering a comparison to ``serving.reports``.
+Reading the two versions belongs to ``history``, rendering a comparison to ``reports``.
 """
 
 from __future__ import annotations

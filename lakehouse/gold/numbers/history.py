@@ -1,6 +1,6 @@
 """The history of published numbers: all versions of a period, one selected version, two versions compared.
 
-This module only reads. Names of versions are parsed in ``version_selector``; comparisons are rendered in ``serving.reports``.
+This module only reads. Names of versions are parsed in ``version_selector``; comparisons are rendered in ``reports``.
 """
 
 from __future__ import annotations

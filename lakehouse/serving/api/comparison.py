@@ -14,12 +14,12 @@ from lakehouse.calendar.event_day import same_time_before
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector, choose
+from lakehouse.reports.formatting import LABELS
 from lakehouse.serving.api import models
 from lakehouse.serving.api.metrics import window
 from lakehouse.serving.http import parameters, responses
 from lakehouse.serving.http.parameters import Limit, MetricName, Moment, Offset, Parameters
 from lakehouse.serving.http.problems import Problem
-from lakehouse.serving.reports.formatting import LABELS
 
 if TYPE_CHECKING:
     from datetime import date

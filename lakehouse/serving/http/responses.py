@@ -17,7 +17,7 @@ from fastapi.responses import Response
 
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.lateness.completeness import Estimate, Unknown
-from lakehouse.serving.reports.formatting import LABELS
+from lakehouse.reports.formatting import LABELS
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from fastapi import APIRouter
 
+    from lakehouse.reports.svg import Chart
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
-    from lakehouse.serving.reports.svg import Chart
 
 #: Periods on a page, and measures that are drawn.
 _SHOWN, _DRAWN = 60, 4

@@ -14,7 +14,7 @@ from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector, choose
 from lakehouse.lateness.completeness import Estimate, Unknown
-from lakehouse.serving.reports.formatting import LABELS, counted, plain
+from lakehouse.reports.formatting import LABELS, counted, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,11 +14,11 @@ from lakehouse.dispositions.account_tables import is_overdue
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.lateness.event_watermark import BEGINNING
+from lakehouse.reports.formatting import counted
 from lakehouse.serving.api import quarantine
 from lakehouse.serving.api.data_quality import restatements
 from lakehouse.serving.http.parameters import NoParameters
 from lakehouse.serving.http.problems import Problem
-from lakehouse.serving.reports.formatting import counted
 from lakehouse.serving.web import number_views
 from lakehouse.serving.web.charts import numbers as charts
 from lakehouse.serving.web.page import respond

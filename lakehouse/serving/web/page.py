@@ -12,8 +12,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
 
+from lakehouse.reports import templates
 from lakehouse.serving.http.problems import TITLES, Problem
-from lakehouse.serving.reports import templates
 from lakehouse.serving.web.sessions import session
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse.gold.publication import attribute_changes, restatement_reports
 from lakehouse.ledger import publications
+from lakehouse.reports.formatting import LABELS
 from lakehouse.serving.api.data_quality import restatements
 from lakehouse.serving.api.lineage import PublicationId, report_of
 from lakehouse.serving.http import parameters
 from lakehouse.serving.http.parameters import Day, MetricName, NoParameters, Parameters
-from lakehouse.serving.reports.formatting import LABELS
 from lakehouse.serving.web.page import PREFIX, respond
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from lakehouse.gold.publication import attribute_changes, late_updates, reverted
 from lakehouse.impact import row_changes
 from lakehouse.impact.row_changes import Behind
 from lakehouse.ledger import publications
+from lakehouse.reports.formatting import LABELS
 from lakehouse.serving.http import parameters
 from lakehouse.serving.http.parameters import MetricName, NoParameters, WindowName
-from lakehouse.serving.reports.formatting import LABELS
 from lakehouse.serving.web import number_views
 from lakehouse.serving.web.charts import numbers as charts
 from lakehouse.serving.web.page import PREFIX, respond
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.gold.publication.reverted_periods import RevertedPeriod
+    from lakehouse.reports.svg import Chart
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
-    from lakehouse.serving.reports.svg import Chart
     from lakehouse.settings import Settings
 
 #: Rows shown with a revision, revisions whose rows are read at once, rows of one revision, versions and measures drawn.

@@ -14,8 +14,8 @@ from lakehouse.dispositions import account_tables
 from lakehouse.gold.restatement.closing import SourceState
 from lakehouse.lateness import missing_inputs
 from lakehouse.lateness.event_watermark import SourceWatermark, steps
+from lakehouse.reports import templates
 from lakehouse.serving.http.observed_source import ObservedSource
-from lakehouse.serving.reports import templates
 from lakehouse.serving.web import source as source_page
 from lakehouse_tests.support.api_client import api_client, at, catalog, write_source_rows
 from lakehouse_tests.support.lake import contract

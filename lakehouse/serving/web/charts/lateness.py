@@ -6,7 +6,7 @@ from bisect import bisect_right
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lakehouse.serving.reports.svg import COLOURS, HEIGHT, Chart, chart, frame, label, values
+from lakehouse.reports.svg import COLOURS, HEIGHT, Chart, chart, frame, label, values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from lakehouse.serving.reports.svg import COLOURS, HEIGHT, Chart, chart, frame, label, short, values
+from lakehouse.reports.svg import COLOURS, HEIGHT, Chart, chart, frame, label, short, values
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

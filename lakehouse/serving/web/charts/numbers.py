@@ -11,7 +11,7 @@ from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.serving.reports.svg import COLOURS, DOTTED, HEIGHT, Chart, chart, cut, frame, label, short, values
+from lakehouse.reports.svg import COLOURS, DOTTED, HEIGHT, Chart, chart, cut, frame, label, short, values
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -6,7 +6,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lakehouse.serving.reports.svg import COLOURS, HEIGHT, Chart, chart, frame
+from lakehouse.reports.svg import COLOURS, HEIGHT, Chart, chart, frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.serving.reports.svg import COLOURS
+from lakehouse.reports.svg import COLOURS
 from lakehouse.serving.web.charts.watermark import DeliveryPoint, thinned, watermark
 
 NOON = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)

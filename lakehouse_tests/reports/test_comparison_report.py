@@ -17,9 +17,9 @@ from rich.console import Console
 
 from lakehouse.examples.simulation_report import SimulatedDay, SimulatedPromotion, Simulation
 from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Threshold
-from lakehouse.serving.reports import formatting
-from lakehouse.serving.reports.comparison_report import MOST, as_html, as_json, as_markdown, as_terminal, release_notes
-from lakehouse.serving.reports.simulation_report import simulation_html, simulation_markdown
+from lakehouse.reports import formatting
+from lakehouse.reports.comparison_report import MOST, as_html, as_json, as_markdown, as_terminal, release_notes
+from lakehouse.reports.simulation_report import simulation_html, simulation_markdown
 from lakehouse_tests.support.parsed_page import HOSTILE_TEXT, ParsedPage
 
 NOW = datetime(2024, 2, 10, 9, 30, tzinfo=timezone.utc)
@@ -271,7 +271,7 @@ def test_a_simulation_of_nothing_is_a_page_too():
 
 def test_matplotlib_waits_until_a_chart_is_drawn():
     script = (
-        "import sys, lakehouse.serving.reports.comparison_report, "
-        "lakehouse.serving.reports.simulation_report; sys.exit('matplotlib' in sys.modules)"
+        "import sys, lakehouse.reports.comparison_report, "
+        "lakehouse.reports.simulation_report; sys.exit('matplotlib' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

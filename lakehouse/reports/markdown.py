@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lakehouse.serving.reports.formatting import plain
+from lakehouse.reports.formatting import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

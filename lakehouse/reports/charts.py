@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import TYPE_CHECKING
 
-from lakehouse.serving.reports.svg import COLOURS, DOTTED, HEIGHT, Chart, chart, cut, frame, label, short, values
+from lakehouse.reports.svg import COLOURS, DOTTED, HEIGHT, Chart, chart, cut, frame, label, short, values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

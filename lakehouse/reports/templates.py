@@ -6,16 +6,19 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from lakehouse.serving.reports import formatting, svg
+from lakehouse.reports import formatting, svg
 from lakehouse.text import format_duration
+
+#: The templates of the reports, and those of the pages, which use the style sheet of the reports.
+_FOLDERS = ("reports/html", "serving/templates")
 
 
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("lakehouse", "serving/templates"),
+        loader=ChoiceLoader([PackageLoader("lakehouse", folder) for folder in _FOLDERS]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

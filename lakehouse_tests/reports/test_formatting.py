@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from lakehouse.gold.numbers.comparison import Sides
-from lakehouse.serving.reports import formatting
-from lakehouse.serving.reports.markdown import escape
+from lakehouse.reports import formatting
+from lakehouse.reports.markdown import escape
 
 D = Decimal
 

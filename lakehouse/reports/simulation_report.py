@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.serving.reports import formatting
-from lakehouse.serving.reports.charts import PlottedSeries, before_and_after, convergence
-from lakehouse.serving.reports.markdown import escape, table
-from lakehouse.serving.reports.templates import page
+from lakehouse.reports import formatting
+from lakehouse.reports.charts import PlottedSeries, before_and_after, convergence
+from lakehouse.reports.markdown import escape, table
+from lakehouse.reports.templates import page
 
 if TYPE_CHECKING:
     from lakehouse.examples.simulation_report import SimulatedDay, SimulatedPromotion, Simulation

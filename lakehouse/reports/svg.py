@@ -15,7 +15,7 @@ from math import isfinite
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.serving.reports.formatting import plain
+from lakehouse.reports.formatting import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

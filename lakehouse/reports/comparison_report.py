@@ -15,10 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from lakehouse.gold.numbers.comparison import Sides, added
-from lakehouse.serving.reports import formatting
-from lakehouse.serving.reports.charts import PlottedSeries, before_and_after
-from lakehouse.serving.reports.markdown import escape, table
-from lakehouse.serving.reports.templates import page
+from lakehouse.reports import formatting
+from lakehouse.reports.charts import PlottedSeries, before_and_after
+from lakehouse.reports.markdown import escape, table
+from lakehouse.reports.templates import page
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:

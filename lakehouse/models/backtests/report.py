@@ -1,0 +1,154 @@
+"""The report of a backtest, as Markdown, as an HTML page with charts, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.models.backtests import charts
+from lakehouse.models.backtests.comparison import LEVEL
+from lakehouse.models.backtests.result import READINGS
+from lakehouse.reports import formatting
+from lakehouse.reports.markdown import escape, table
+from lakehouse.reports.templates import page
+
+if TYPE_CHECKING:
+    from lakehouse.models.backtests.comparison import ComparedMeasure, ComparedPart, Estimate
+    from lakehouse.models.backtests.result import BacktestResult, ReadingResult
+
+_HEADS = ("month", "rows", "labels 1", "measure")
+
+
+def verdict_sentence(result: BacktestResult) -> str:
+    """The outcome in a sentence."""
+    verdicts = result.readings[result.judged].verdicts
+    if not verdicts:
+        return f"{result.model} has no acceptance rules; the numbers are for people to judge."
+    missed = len(result.failed)
+    if not missed:
+        return f"{result.version} meets the acceptance rules against {result.against}."
+    return f"{result.version} does not meet {formatting.counted(missed, 'acceptance rule')} against {result.against}."
+
+
+def as_json(result: BacktestResult, about: dict[str, Any]) -> str:
+    """The whole result for programs.
+
+    :param about: what else is recorded of the backtest.
+    """
+    values = {"model": result.model, "version": result.version, "against": result.against, **about, **result.stored()}
+    return json.dumps(values, indent=2, default=str, allow_nan=False) + "\n"
+
+
+def as_markdown(result: BacktestResult, title: str, made: str) -> str:
+    """As Markdown, for a pull request, a wiki or a plain text mail.
+
+    :param made: a sentence about when, by whom and from which rows it was made.
+    """
+    lines = [f"# {escape(title)}", "", escape(made), "", f"**{escape(verdict_sentence(result))}**", ""]
+    lines += [line for remark in result.remarks for line in (f"Note: {escape(remark)}.", "")]
+    for name, reading in result.readings.items():
+        lines += [f"## Rows with {READINGS[name]}", ""]
+        if name == result.judged:
+            lines += ["The acceptance rules are judged on these rows.", ""]
+        lines += [f"- {escape(verdict.text)}" for verdict in reading.verdicts] + ([""] if reading.verdicts else [])
+        heads = [*_HEADS, result.against, result.version, "difference"]
+        lines += table(heads, [row for part in _parts(reading) for row in _rows(part)], right=(heads[1], heads[2], *heads[4:]))
+    lines += [escape(_about_intervals(result))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def as_html(result: BacktestResult, title: str, made: str) -> str:
+    """As a page in a single file, which loads nothing from elsewhere."""
+    judged = result.readings[result.judged]
+    drawn = [
+        {
+            "name": measure.name.replace("_", " "),
+            "chart": charts.by_month(judged.comparison.months, measure.name),
+            "alternative": f"{measure.name} by month: {_in_words(result, judged, measure.name)}.",
+        }
+        for measure in judged.comparison.total.measures
+    ]
+    readings = [
+        {"words": READINGS[name], "is_judged": name == result.judged, "verdicts": reading.verdicts, "parts": _shown(reading)}
+        for name, reading in result.readings.items()
+    ]
+    return page(
+        "backtest",
+        it=result,
+        title=title,
+        made=made,
+        sentence=verdict_sentence(result),
+        charts=drawn,
+        readings=readings,
+        about_intervals=_about_intervals(result),
+    )
+
+
+def with_interval(estimate: Estimate) -> str:
+    """A number with its interval: ``0.8123 (0.7910 to 0.8345)``."""
+    return " ".join(filter(None, _texts(estimate)))
+
+
+def _texts(estimate: Estimate, sign: str = "") -> tuple[str, str]:
+    """A number, and its interval in brackets; that is empty where there is none."""
+    if isnan(estimate.value):
+        return "none", ""
+    bounds = "" if isnan(estimate.low) else f"({estimate.low:{sign}.4f} to {estimate.high:{sign}.4f})"
+    return f"{estimate.value:{sign}.4f}", bounds
+
+
+def _parts(reading: ReadingResult) -> list[ComparedPart]:
+    return [*reading.comparison.months, reading.comparison.total]
+
+
+def _rows(part: ComparedPart) -> list[list[str]]:
+    counts = [part.name, f"{part.rows:,}", "" if part.positives is None else f"{part.positives:,}"]
+    return [
+        [
+            *(*counts, measure.name, with_interval(measure.champion), with_interval(measure.challenger)),
+            " ".join(filter(None, _texts(measure.difference, "+"))),
+        ]
+        for measure in part.measures
+    ]
+
+
+def _shown(reading: ReadingResult) -> list[dict[str, Any]]:
+    """The rows of the page's table, by part; ``better`` is True or False where the interval of the difference says so."""
+    return [
+        {
+            "part": part,
+            "measures": [
+                {
+                    "name": measure.name.replace("_", " "),
+                    "sides": [_texts(measure.champion), _texts(measure.challenger)],
+                    "difference": _texts(measure.difference, "+"),
+                    "better": _is_better(measure),
+                }
+                for measure in part.measures
+            ],
+        }
+        for part in _parts(reading)
+    ]
+
+
+def _is_better(measure: ComparedMeasure) -> bool | None:
+    apart = measure.difference
+    if isnan(apart.low) or apart.low <= 0 <= apart.high:
+        return None
+    return measure.gain > 0
+
+
+def _in_words(result: BacktestResult, reading: ReadingResult, name: str) -> str:
+    of_months = [(part.name, part.measure(name)) for part in reading.comparison.months]
+    return "; ".join(
+        f"{month} {result.against} {with_interval(measure.champion)}, {result.version} {with_interval(measure.challenger)}"
+        for month, measure in of_months
+    )
+
+
+def _about_intervals(result: BacktestResult) -> str:
+    return (
+        f"In brackets are {LEVEL:.0%} intervals from {result.resamples:,} resamples of the rows (seed {result.seed}); "
+        "those of a difference are from the same resamples of both versions."
+    )

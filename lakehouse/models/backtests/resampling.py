@@ -1,0 +1,199 @@
+"""How certain a measure of quality is: its values on resamples of the rows (a bootstrap), all resamples of a piece at once.
+
+A resample is a row of weights: how often each row was drawn. The measures are those of ``models.evaluation``, for weighted
+rows; with every weight 1 they agree. Which rows are resampled, and what follows from an interval, belongs to ``comparison``.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lakehouse.models.evaluation import THRESHOLD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+#: How many weights are in memory at a time.
+_WEIGHTS_AT_A_TIME = 2**21
+
+
+class Scored:
+    """Labels and scores of the same rows, prepared once for all resamples.
+
+    Measures of the order of scores need the weights at those scores only that some row with the label 1 has: ``ascending``
+    orders the rows by score, ``starts`` and ``ends`` are the places in that order where the rows with such a score begin and
+    end, and ``positive`` are the rows with the label 1 in that order, of which those of each such score begin at ``firsts``.
+    """
+
+    def __init__(self, labels: Floats, scores: Floats) -> None:
+        """Of arrays of one length, which is not 0."""
+        self.labels, self.scores = labels, scores
+        self.ascending = np.argsort(scores, kind="stable")
+        ordered = scores[self.ascending]
+        self.positive = self.ascending[labels[self.ascending] > 0]
+        of_positive = scores[self.positive]
+        self.firsts = np.flatnonzero(np.r_[True, of_positive[1:] != of_positive[:-1]]) if len(of_positive) else np.arange(0)
+        self.starts = np.searchsorted(ordered, of_positive[self.firsts], side="left")
+        self.ends = np.searchsorted(ordered, of_positive[self.firsts], side="right")
+
+
+class Resamples:
+    """Rows with their weights in some resamples: ``weights`` is (resamples x rows)."""
+
+    def __init__(self, rows: Scored, weights: Floats) -> None:
+        self.rows, self.weights = rows, weights
+
+    @cached_property
+    def by_score(self) -> tuple[Floats, Floats, Floats]:
+        """At each score of a label 1, the least first: the weight of the labels 1, and of all rows below it and up to it.
+
+        Each is (resamples x scores).
+        """
+        rows = self.rows
+        upto = np.zeros((len(self.weights), self.weights.shape[1] + 1))
+        np.cumsum(np.take(self.weights, rows.ascending, axis=1), axis=1, out=upto[:, 1:])
+        positive = np.take(self.weights, rows.positive, axis=1)
+        positive = np.add.reduceat(positive, rows.firsts, axis=1) if len(rows.firsts) else positive
+        return positive, np.take(upto, rows.starts, axis=1), np.take(upto, rows.ends, axis=1)
+
+    @cached_property
+    def hits(self) -> tuple[Floats, Floats, Floats]:
+        """The weights of the ones predicted as such, of all that are predicted, and of all that there are."""
+        predicted, positive = self.rows.scores >= THRESHOLD, self.rows.labels > 0
+        columns = np.stack([predicted & positive, predicted, positive], axis=1).astype(np.float64)
+        hits, of_predicted, of_positive = (self.weights @ columns).T
+        return hits, of_predicted, of_positive
+
+    @cached_property
+    def total(self) -> Floats:
+        """The weight of all rows."""
+        total: Floats = self.weights.sum(axis=1)
+        return total
+
+    def mean(self, values: Floats) -> Floats:
+        """The mean of a value of each row."""
+        return (self.weights @ values) / self.total
+
+
+def resampled(
+    labels: Floats, scores: Collection[Floats], measures: Collection[str], resamples: int, seed: int
+) -> list[dict[str, Floats]]:
+    """For each of some scores of the same rows, the values of the measures on the same resamples.
+
+    :param labels: of at least one row.
+    :param seed: the same seed gives the same resamples of as many rows.
+    :returns: for each of the scores by measure an array of ``resamples`` numbers; NaN where a resample has no value.
+    """
+    prepared = [Scored(labels, column) for column in scores]
+    values: list[dict[str, Floats]] = [{name: np.empty(resamples) for name in measures} for _ in prepared]
+    for part, weights in _weights(len(labels), resamples, seed):
+        for rows, by_measure in zip(prepared, values):
+            drawn = Resamples(rows, weights)
+            for name in measures:
+                by_measure[name][part] = MEASURES[name](drawn)
+    return values
+
+
+def _weights(rows: int, resamples: int, seed: int) -> Iterator[tuple[slice, Floats]]:
+    """How often each row is drawn in each resample, some resamples at a time: their places, and (resamples x rows)."""
+    random = np.random.default_rng(seed)
+    step = max(1, _WEIGHTS_AT_A_TIME // rows)
+    for first in range(0, resamples, step):
+        count = min(step, resamples - first)
+        drawn = random.integers(0, rows, size=(count, rows)) + np.arange(count)[:, None] * rows
+        counts = np.bincount(drawn.ravel(), minlength=count * rows).reshape(count, rows)
+        yield slice(first, first + count), counts.astype(np.float64)
+
+
+def _roc_auc(drawn: Resamples) -> Floats:
+    positive, below, upto = drawn.by_score
+    positive_below = np.cumsum(positive, axis=1) - positive
+    # Of the rows without the label 1, those below count whole and those with the same score by half.
+    lower = (below - positive_below) + (upto - below - positive) / 2
+    of_positive = positive.sum(axis=1)
+    return _ratio((positive * lower).sum(axis=1), of_positive * (drawn.total - of_positive))
+
+
+def _average_precision(drawn: Resamples) -> Floats:
+    positive, below, _ = drawn.by_score
+    of_positive = positive.sum(axis=1)
+    above = of_positive[:, None] - np.cumsum(positive, axis=1) + positive
+    rows_above = drawn.total[:, None] - below
+    precision = np.divide(above, rows_above, out=np.zeros_like(above), where=rows_above > 0)
+    both = (of_positive > 0) & (of_positive < drawn.total)
+    return np.where(both, _ratio((positive * precision).sum(axis=1), of_positive), np.nan)
+
+
+def _log_loss(drawn: Resamples) -> Floats:
+    least = np.finfo(np.float64).eps
+    scores = np.clip(drawn.rows.scores, least, 1 - least)
+    return drawn.mean(-np.where(drawn.rows.labels > 0, np.log(scores), np.log1p(-scores)))
+
+
+def _mean_squared_error(drawn: Resamples) -> Floats:
+    return drawn.mean((drawn.rows.scores - drawn.rows.labels) ** 2)
+
+
+def _accuracy(drawn: Resamples) -> Floats:
+    return drawn.mean(((drawn.rows.scores >= THRESHOLD) == (drawn.rows.labels > 0)).astype(np.float64))
+
+
+def _precision(drawn: Resamples) -> Floats:
+    hits, predicted, _ = drawn.hits
+    return _ratio(hits, predicted, 0.0)
+
+
+def _recall(drawn: Resamples) -> Floats:
+    hits, _, positive = drawn.hits
+    return _ratio(hits, positive, 0.0)
+
+
+def _f1(drawn: Resamples) -> Floats:
+    hits, predicted, positive = drawn.hits
+    return _ratio(2 * hits, predicted + positive, 0.0)
+
+
+def _mean_absolute_error(drawn: Resamples) -> Floats:
+    return drawn.mean(np.abs(drawn.rows.scores - drawn.rows.labels))
+
+
+def _root_mean_squared_error(drawn: Resamples) -> Floats:
+    return np.sqrt(_mean_squared_error(drawn))
+
+
+def _r2(drawn: Resamples) -> Floats:
+    # The label that all rows of a resample may have is compared exactly: a spread of rounding errors is none.
+    labels = drawn.rows.labels
+    away = labels - labels.mean()  # small numbers, whose squares do not cancel
+    spread = drawn.mean(away**2) - drawn.mean(away) ** 2
+    present = drawn.weights > 0
+    varied = np.where(present, labels, -np.inf).max(axis=1) > np.where(present, labels, np.inf).min(axis=1)
+    return 1 - _ratio(_mean_squared_error(drawn), np.where(varied, spread, 0.0))
+
+
+def _ratio(upper: Floats, lower: Floats, without: float = np.nan) -> Floats:
+    """The ratio, or another number where there is nothing to divide by."""
+    return np.divide(upper, lower, out=np.full_like(upper, without), where=lower > 0)
+
+
+#: For each measure its value on each resample.
+MEASURES: dict[str, Callable[[Resamples], Floats]] = {
+    "roc_auc": _roc_auc,
+    "average_precision": _average_precision,
+    "log_loss": _log_loss,
+    "brier_score": _mean_squared_error,
+    "accuracy": _accuracy,
+    "precision": _precision,
+    "recall": _recall,
+    "f1": _f1,
+    "mean_absolute_error": _mean_absolute_error,
+    "root_mean_squared_error": _root_mean_squared_error,
+    "r2": _r2,
+}

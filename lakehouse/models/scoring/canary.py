@@ -1,0 +1,264 @@
+"""A canary of a model: a challenger scores a share of the entities, until enough of their labels are mature to judge it.
+
+Which entities those are is decided in ``arms``; a canary is judged as a backtest is, see ``backtests.comparison``. Whether a
+challenger that meets its criteria is promoted is for people to decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.contracts.training.model import Canary as CanaryRules
+from lakehouse.errors import LakehouseError
+from lakehouse.models.backtests.comparison import scored_pair
+from lakehouse.models.backtests.result import reading_result, stored_reading
+from lakehouse.models.backtests.verdicts import failed
+from lakehouse.models.scoring import canary_log, score, score_table
+from lakehouse.models.scoring.arms import Arm
+from lakehouse.models.scoring.canary_log import CanaryEntry, CanaryEvent, CanaryOutcome
+from lakehouse.training_sets import releases
+from lakehouse.training_sets.releases import ReleaseKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+    from decimal import Decimal
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts import Catalog, ModelContract
+    from lakehouse.models.backtests.result import ReadingResult
+    from lakehouse.settings import Settings
+
+#: Resamples and seed of a judgement: the same labels give the same intervals.
+_RESAMPLES, _SEED = 500, 20_242
+_KEYS = ["record_key", "event_ts"]
+
+
+class CanaryError(LakehouseError):
+    """A canary that cannot be started, judged or stopped. The message says what to do."""
+
+
+@dataclass(frozen=True)
+class CanaryStatus:
+    """How far a canary is.
+
+    :param scored: the entities that both versions have scored; ``labels`` those of them whose label is mature.
+    :param needs_labels: with fewer labels nothing is judged.
+    :param result: what was measured on them; None without any.
+    """
+
+    entry: CanaryEntry
+    scored: int
+    labels: int
+    needs_labels: int
+    outcome: CanaryOutcome
+    result: ReadingResult | None = None
+
+
+def start(
+    settings: Settings,
+    contract: ModelContract,
+    challenger: str,
+    *,
+    by: str,
+    reason: str,
+    share: Decimal | None = None,
+    salt: str | None = None,
+) -> CanaryEntry:
+    """Start a canary, from the next scoring on.
+
+    :param share: of the entities; default: that of the contract; ``salt`` likewise.
+    :raises CanaryError: if one is running, for a version that is in use or deprecated, or if nothing says how to judge it.
+    :raises NoChampionError: if no version is in use.
+    :raises ReleaseError: for a version that does not exist.
+    """
+    share = share if share is not None else contract.canary.share if contract.canary else None
+    if share is None or not 0 < share <= 1:
+        shown = "" if share is None else f" ({share} is none)"
+        msg = (
+            f"{contract.name}: a canary needs a share of the entities{shown}; give --share 10%, or 'canary.share' in its contract"
+        )
+        raise CanaryError(msg)
+    if not contract.canary_rules:
+        msg = f"{contract.name} has no rules to judge a canary by; add 'canary.success' or 'acceptance' to its contract"
+        raise CanaryError(msg)
+    release = releases.find(settings, ReleaseKind.MODEL, contract.name, challenger)
+    deprecated = releases.deprecations(settings, ReleaseKind.MODEL, contract.name).get(release.full_name)
+    if deprecated is not None:
+        msg = f"{contract.name} {challenger} is deprecated: {deprecated.notes}; start a canary of another version"
+        raise CanaryError(msg)
+    champion = score.champion_of(settings, contract)
+    if champion == challenger:
+        msg = f"{contract.name} {challenger} is in use already; a canary compares another version with it"
+        raise CanaryError(msg)
+    own_salt = salt if salt is not None else contract.canary.salt if contract.canary else ""
+    entry = CanaryEntry(
+        model=contract.name,
+        number=0,
+        event=CanaryEvent.STARTED,
+        challenger=challenger,
+        champion=champion,
+        share=f"{share.normalize():f}",
+        salt=f"{contract.name}:{own_salt}",
+        by=by,
+        reason=reason,
+        recorded_at=settings.clock(),
+    )
+    return begin(settings, entry)
+
+
+def begin(settings: Settings, entry: CanaryEntry) -> CanaryEntry:
+    """Record the start of a canary under the next number; of two that are started at once, one is.
+
+    :raises CanaryError: if another one is running.
+    """
+    canaries = canary_log.of(settings, entry.model)
+    numbered = replace(entry, number=len(canaries) + 1)
+    if (not canaries or canaries[-1].stopped is not None) and canary_log.start(settings, numbered):
+        return numbered
+    other = canary_log.of(settings, entry.model)[-1].started
+    msg = (
+        f"the {other.title}, started by {other.by}, is running, and a model has one canary at a time; "
+        f"'lakehouse model canary stop {entry.model}' ends it"
+    )
+    raise CanaryError(msg)
+
+
+def stop(settings: Settings, model: str, *, by: str, reason: str) -> CanaryEntry:
+    """End the running canary: from the next scoring on the champion scores alone.
+
+    :raises CanaryError: if none is running.
+    """
+    canaries = canary_log.of(settings, model)
+    if not canaries or canaries[-1].stopped is not None:
+        msg = f"no canary of {model} is running; 'lakehouse model canary start {model} VERSION' starts one"
+        raise CanaryError(msg)
+    newest = canaries[-1].judged
+    ended = replace(
+        canaries[-1].started,
+        event=CanaryEvent.STOPPED,
+        by=by,
+        reason=reason,
+        recorded_at=settings.clock(),
+        outcome=newest.outcome if newest else None,
+        labels=newest.labels if newest else None,
+    )
+    return canary_log.stop(settings, ended)
+
+
+def judge(
+    session: Callable[[], SparkSession],
+    settings: Settings,
+    catalog: Catalog,
+    contract: ModelContract,
+    *,
+    by: str,
+    known_at: datetime | None = None,
+) -> CanaryStatus:
+    """Judge the running canary, or the newest one that ran, by the labels that are mature, and record what is new.
+
+    :param session: gives Spark, which is needed once there are scores.
+    :raises CanaryError: if the model has never had a canary.
+    """
+    from lakehouse.training_sets import event_rows  # noqa: PLC0415 (Spark loads in a second)
+
+    canaries = canary_log.of(settings, contract.name)
+    if not canaries:
+        msg = f"{contract.name} has had no canary; 'lakehouse model canary start {contract.name} VERSION' starts one"
+        raise CanaryError(msg)
+    newest = canaries[-1]
+    until = newest.stopped.recorded_at if newest.stopped else None
+    scores = scores_of_both(settings, newest.started, until)
+    labelled = None
+    if len(scores):
+        of_set = catalog.training_sets[contract.training_set]
+        days = pc.min_max(scores["event_date"]).as_py()
+        labelled = event_rows.labelled(
+            session(), settings, catalog, of_set, days["min"], days["max"] + timedelta(days=1), "as_known", known_at
+        )
+    status = judged(catalog, contract, newest.started, scores, labelled)
+    record(settings, status, by=by)
+    return status
+
+
+def scores_of_both(settings: Settings, entry: CanaryEntry, until: datetime | None = None) -> pa.Table:
+    """The entities of a canary that both versions have scored: record_key, event_ts, event_date, champion, challenger.
+
+    :param until: when the canary was stopped; None while it runs.
+    """
+    columns = ["record_key", "event_ts", "event_date", "score", "scored_at", "arm"]
+    of_challenger = score_table.read(settings, entry.model, {"model_version": [entry.challenger]}, columns)
+    within = pc.and_(
+        pc.equal(of_challenger["arm"], Arm.CHALLENGER.value),
+        pc.greater_equal(of_challenger["scored_at"], pa.scalar(entry.recorded_at, of_challenger["scored_at"].type)),
+    )
+    if until is not None:
+        within = pc.and_(within, pc.less_equal(of_challenger["scored_at"], pa.scalar(until, of_challenger["scored_at"].type)))
+    ours = of_challenger.filter(within).select(["record_key", "event_ts", "event_date", "score"])
+    where = {"model_version": [entry.champion], "event_date": pc.unique(ours["event_date"]).to_pylist()}
+    theirs = score_table.read(settings, entry.model, where, ["record_key", "event_ts", "score"])
+    both = ours.rename_columns(["record_key", "event_ts", "event_date", "challenger"])
+    return both.join(theirs.rename_columns(["record_key", "event_ts", "champion"]), _KEYS, join_type="inner")
+
+
+def judged(
+    catalog: Catalog, contract: ModelContract, entry: CanaryEntry, scores: pa.Table, labelled: pa.Table | None
+) -> CanaryStatus:
+    """Judge a canary by the labels that are there.
+
+    :param scores: as :func:`scores_of_both` gives them.
+    :param labelled: the events with mature labels and their features, as ``event_rows.labelled`` gives them.
+    """
+    needed = (contract.canary or CanaryRules(share=entry.of_entities)).needs_labels
+    if labelled is None or not len(labelled):
+        return CanaryStatus(entry, len(scores), 0, needed, CanaryOutcome.TOO_FEW_LABELS)
+    features = [rule.by for rule in contract.canary_rules if rule.by is not None]
+    wanted = labelled.select([*_KEYS, "label", *dict.fromkeys(features)])
+    own_names = {"champion": "champion_score", "challenger": "challenger_score"}  # a feature may be called so
+    renamed = scores.drop_columns(["event_date"]).rename_columns(
+        [own_names.get(name, name) for name in scores.column_names if name != "event_date"]
+    )
+    rows = wanted.cast(_with_times_of(scores, wanted)).join(renamed, _KEYS, join_type="inner")
+    if not len(rows):
+        return CanaryStatus(entry, len(scores), 0, needed, CanaryOutcome.TOO_FEW_LABELS)
+    of_set = catalog.training_sets[contract.training_set]
+    zone = catalog.sources[of_set.entity.source].clocks.timezone
+    champion, challenger = (rows[f"{side}_score"].to_numpy() for side in ("champion", "challenger"))
+    pair = scored_pair(rows, champion, challenger, zone, features)
+    result = reading_result(contract, contract.canary_rules, pair, [], resamples=_RESAMPLES, seed=_SEED)
+    if len(rows) < needed:
+        outcome = CanaryOutcome.TOO_FEW_LABELS
+    else:
+        outcome = CanaryOutcome.NOT_MET if failed(result.verdicts) else CanaryOutcome.MET
+    return CanaryStatus(entry, len(scores), len(rows), needed, outcome, result)
+
+
+def record(settings: Settings, status: CanaryStatus, *, by: str) -> None:
+    """Record a judgement of a running canary; nothing if the newest one says the same, or if the canary was stopped."""
+    running = canary_log.running(settings, status.entry.model)
+    if running is None or running.number != status.entry.number:
+        return
+    results: dict[str, Any] = {} if status.result is None else stored_reading(status.result)
+    entry = replace(
+        status.entry,
+        event=CanaryEvent.JUDGED,
+        by=by,
+        reason="",
+        recorded_at=settings.clock(),
+        outcome=status.outcome,
+        labels=status.labels,
+        results=results,
+    )
+    canary_log.judge(settings, entry)
+
+
+def _with_times_of(scores: pa.Table, rows: pa.Table) -> pa.Schema:
+    """The schema of some rows with event times of the type that scores have, so that they can be joined."""
+    place = rows.schema.get_field_index("event_ts")
+    return rows.schema.set(place, pa.field("event_ts", scores.schema.field("event_ts").type))

@@ -1,0 +1,151 @@
+"""``ops/canaries``: the canaries of models, each as it was started, judged and stopped.
+
+What a canary may do and how it is judged belongs to ``canary``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.ledger.log_table import LogTable
+from lakehouse.training_sets import addresses
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from lakehouse.settings import Settings
+
+
+class CanaryEvent(str, Enum):
+    """What happened to a canary."""
+
+    STARTED = "started"
+    JUDGED = "judged"
+    STOPPED = "stopped"
+
+
+class CanaryOutcome(str, Enum):
+    """What the labels say that are mature."""
+
+    MET = "met"
+    NOT_MET = "not met"
+    TOO_FEW_LABELS = "not enough labels yet"
+
+
+@dataclass(frozen=True)
+class CanaryEntry:
+    """An event of a canary: ``challenger`` scores a share of the entities in place of ``champion``.
+
+    :param number: counts the canaries of a model.
+    :param share: as text, so that it is exact; ``salt`` is the whole text that selects the entities.
+    :param outcome: of the judgement; of a stop the last one before it, None if it was never judged.
+    :param results: the measures and verdicts of a judgement.
+    """
+
+    model: str
+    number: int
+    event: CanaryEvent
+    challenger: str
+    champion: str
+    share: str
+    salt: str
+    by: str
+    reason: str
+    recorded_at: datetime
+    outcome: CanaryOutcome | None = None
+    labels: int | None = None
+    results: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def of_entities(self) -> Decimal:
+        """The share as a number."""
+        return Decimal(self.share)
+
+    @property
+    def title(self) -> str:
+        """The canary as a person reads it."""
+        return f"canary of {self.model} {self.challenger} against {self.champion} on {self.of_entities:.4%} of the entities"
+
+
+@dataclass(frozen=True)
+class RecordedCanary:
+    """A canary with its events; ``judged`` is the newest judgement, ``stopped`` is None while it runs."""
+
+    started: CanaryEntry
+    judged: CanaryEntry | None
+    stopped: CanaryEntry | None
+
+
+def log(settings: Settings) -> LogTable[CanaryEntry]:
+    """The table."""
+    return LogTable(CanaryEntry, settings, addresses.canaries(settings), partition_by="model")
+
+
+def of(settings: Settings, model: str) -> list[RecordedCanary]:
+    """The canaries of a model, oldest first."""
+    entries = log(settings).read({"model": [model]})
+    return [_recorded([entry for entry in entries if entry.number == number]) for number in sorted({e.number for e in entries})]
+
+
+def running(settings: Settings, model: str) -> CanaryEntry | None:
+    """The canary of a model that has been started and not stopped; None without one."""
+    canaries = of(settings, model)
+    return canaries[-1].started if canaries and canaries[-1].stopped is None else None
+
+
+def events_of(settings: Settings, model: str, version: str) -> list[dict[str, Any]]:
+    """The events of the canaries that a version took part in, oldest first, for its lineage."""
+    events = [
+        entry
+        for canary in of(settings, model)
+        for entry in (canary.started, canary.judged, canary.stopped)
+        if entry is not None and version in {entry.challenger, entry.champion}
+    ]
+    shown = ("challenger", "champion", "share", "labels", "by", "reason")
+    return [
+        {
+            "event": entry.event.value,
+            **{name: getattr(entry, name) for name in shown},
+            "outcome": entry.outcome.value if entry.outcome else None,
+            "recorded_at": entry.recorded_at.isoformat(),
+        }
+        for entry in events
+    ]
+
+
+def start(settings: Settings, entry: CanaryEntry) -> bool:
+    """Record a start; gives False if another canary was started under the number."""
+    return log(settings).append([entry], app_id=f"canary:{entry.model}", app_version=entry.number)
+
+
+def judge(settings: Settings, entry: CanaryEntry) -> None:
+    """Record a judgement, unless the newest one says the same."""
+    of_number = next(canary for canary in of(settings, entry.model) if canary.started.number == entry.number)
+    newest = of_number.judged
+    if newest is not None and (newest.outcome, newest.labels, newest.results) == (entry.outcome, entry.labels, entry.results):
+        return
+    content = hashlib.sha256(json.dumps([entry.labels, entry.results], sort_keys=True, default=str).encode()).hexdigest()[:16]
+    since = newest.recorded_at.isoformat() if newest else "first"
+    log(settings).append([entry], app_id=f"judgement:{entry.model}:{entry.number}:{since}:{content}")
+
+
+def stop(settings: Settings, entry: CanaryEntry) -> CanaryEntry:
+    """Record the end of a canary, once; gives the entry that counts, which another process may have written."""
+    log(settings).append([replace(entry, event=CanaryEvent.STOPPED)], app_id=f"canary-stop:{entry.model}:{entry.number}")
+    stopped = next(canary.stopped for canary in of(settings, entry.model) if canary.started.number == entry.number)
+    return stopped or entry
+
+
+def _recorded(entries: list[CanaryEntry]) -> RecordedCanary:
+    by_event = {
+        event: sorted((entry for entry in entries if entry.event is event), key=lambda entry: entry.recorded_at)
+        for event in CanaryEvent
+    }
+    judged, stopped = by_event[CanaryEvent.JUDGED], by_event[CanaryEvent.STOPPED]
+    return RecordedCanary(by_event[CanaryEvent.STARTED][0], judged[-1] if judged else None, stopped[0] if stopped else None)

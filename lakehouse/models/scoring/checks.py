@@ -1,0 +1,203 @@
+"""The checks of a day of scores, against the set that the champion has learned from. Their bounds are in the model's contract.
+
+Each is a function of tables in memory; which rows it gets, and how Dagster shows it, is decided by the caller.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.models.scoring import drift, version_scores
+from lakehouse.quality.check_result import CheckResult
+from lakehouse.text import join_limited
+from lakehouse.training_sets import releases, set_table
+from lakehouse.training_sets.releases import ReleaseKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import date, datetime
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from lakehouse.contracts.training.model import ModelContract
+    from lakehouse.contracts.training.training_set import TrainingSetContract
+    from lakehouse.models.scoring.version_scores import LoadedVersion
+    from lakehouse.settings import Settings
+    from lakehouse.training_sets.releases import Release
+
+#: How many features a message names.
+_NAMED = 5
+_DIGITS = 4
+
+
+def set_of(settings: Settings, contract: ModelContract, version: str) -> Release:
+    """The version of the training set that a version of a model has learned from; its manifest is in ``about``.
+
+    :raises ReleaseError: if the version, or its set, does not exist.
+    """
+    of_set = releases.find(settings, ReleaseKind.MODEL, contract.name, version).about["training_set"]
+    return releases.find(settings, ReleaseKind.TRAINING_SET, of_set["name"], of_set["version"])
+
+
+def reference_scores(settings: Settings, contract: ModelContract, champion: LoadedVersion) -> NDArray[np.float64]:
+    """The scores of a version on that part of its own set that it was evaluated on and not trained on.
+
+    :raises MissingSetError: if the rows of the set are gone.
+    """
+    release = releases.find(settings, ReleaseKind.MODEL, contract.name, champion.version)
+    part = release.about.get("evaluated_on")
+    where = None if part is None else {"split": [part]}
+    rows = set_table.read(settings, set_of(settings, contract, champion.version), list(champion.features), where)
+    return champion.scores(rows)
+
+
+def row_count(contract: ModelContract, day: date, scores: pa.Table, events: pa.Table) -> CheckResult:
+    """Whether each event of the day has exactly one score that counts, and no score counts without an event.
+
+    :param scores: the rows of the day; ``events`` likewise, with ``record_key``.
+    """
+    served = scores.filter(scores["served"])["record_key"]
+    keys = events["record_key"]
+    missing = len(keys) - _among(keys, served)
+    surplus = len(served) - _among(pc.unique(served), keys)
+    numbers = {"events": len(keys), "served": len(served), "without_score": missing, "surplus": surplus}
+    explanation = (
+        f"{missing:,} of {len(keys):,} events have no score that counts, and {surplus:,} scores are of no event or one too many; "
+        f"'lakehouse model score {contract.name} --from {day}' scores the day again"
+    )
+    return _result("row_count", day, not missing and not surplus, numbers, explanation)
+
+
+def null_shares(contract: ModelContract, day: date, rows: pa.Table, of_set: Release) -> CheckResult:
+    """Whether a feature is NULL more often than in the champion's set.
+
+    :param rows: the events of the day with their features.
+    """
+    bound = float(contract.checks.null_share)
+    columns = _described(rows, of_set)
+    if len(rows) < contract.checks.needs_rows:
+        return _too_few("null_shares", day, len(rows))
+    beyond = {name: rows[name].null_count / len(rows) - float(about.get("nulls", 0)) for name, about in columns.items()}
+    return _bounded("null_shares", day, beyond, bound, f"NULL more often than in {of_set.full_name}", len(rows))
+
+
+def feature_drift(contract: ModelContract, day: date, rows: pa.Table, of_set: Release) -> CheckResult:
+    """Whether the values of a feature are distributed otherwise than in the champion's set; see ``drift``."""
+    if len(rows) < contract.checks.needs_rows:
+        return _too_few("feature_drift", day, len(rows))
+    described = int(of_set.about.get("rows", 0))
+    distances = {name: drift.from_summary(rows[name], about, described) for name, about in _described(rows, of_set).items()}
+    known = {name: distance for name, distance in distances.items() if distance is not None}
+    bound = float(contract.checks.feature_drift)
+    return _bounded("feature_drift", day, known, bound, f"distributed otherwise than in {of_set.full_name}", len(rows))
+
+
+def prediction_drift(
+    contract: ModelContract, day: date, scores: pa.Table, champion: str, reference: NDArray[np.float64]
+) -> CheckResult:
+    """Whether the champion's scores of the day are distributed otherwise than those on its own set.
+
+    :param champion: its version; the scores of others are left out.
+    :param reference: see :func:`reference_scores`.
+    """
+    ours = scores.filter(pc.equal(scores["model_version"], champion))["score"].to_numpy()
+    if len(ours) < contract.checks.needs_rows or not len(reference):
+        return _too_few("prediction_drift", day, len(ours))
+    bound, distance = float(contract.checks.prediction_drift), drift.of_samples(ours, reference)
+    numbers = {
+        "rows": len(ours),
+        "distance": round(distance, _DIGITS),
+        "bound": bound,
+        "mean": round(float(ours.mean()), _DIGITS),
+        "mean_on_its_set": round(float(reference.mean()), _DIGITS),
+    }
+    explanation = (
+        f"the scores of {champion} are {distance:.3f} away from those on its own set (bound {bound:g}; mean {ours.mean():.4f}, "
+        f"was {reference.mean():.4f}); see feature_drift for the cause, and train on newer events if the world has changed"
+    )
+    return _result("prediction_drift", day, distance <= bound, numbers, explanation, warns=True)
+
+
+def label_maturity(of_set: TrainingSetContract, day: date, scores: pa.Table, labelled: pa.Table, now: datetime) -> CheckResult:
+    """Whether the events of a day have a label once it should be believed; before that, how many will get one.
+
+    :param scores: the rows of the day.
+    :param labelled: the events of the day with mature labels.
+    """
+    served = scores.filter(scores["served"])
+    mature_from = pa.scalar(now - of_set.label.maturity, served["event_ts"].type)
+    mature = served.filter(pc.less_equal(served["event_ts"], mature_from))["record_key"]
+    missing = len(mature) - _among(mature, labelled["record_key"])
+    numbers = {"rows": len(served), "mature": len(mature), "labelled": len(mature) - missing, "missing": missing}
+    explanation = (
+        f"{missing:,} of {len(mature):,} events are older than {of_set.label.maturity.days} days and have no label; ask the "
+        f"owner of {of_set.label.source}, or give the label a default if no record means none"
+    )
+    return _result("label_maturity", day, not missing, numbers, explanation, warns=True)
+
+
+def training_serving_skew(
+    contract: ModelContract, day: date, scores: pa.Table, version: LoadedVersion, rows: pa.Table
+) -> CheckResult:
+    """Whether the features that were scored are those that a set which is built now has for the same events.
+
+    :param scores: the rows of the day; of other versions than ``version`` they are left out.
+    :param rows: the events of the day with features as known then, built after the scoring; an event that is gone is left out.
+    """
+    scored = scores.filter(pc.equal(scores["model_version"], version.version))
+    places = pc.index_in(scored["record_key"], value_set=rows["record_key"].combine_chunks())
+    is_there = pc.is_valid(places).to_numpy()
+    hashes = version_scores.features_hash(rows, version.features)
+    now = hashes[places.drop_null().to_numpy()]
+    then = scored["features_hash"].to_numpy()[is_there]
+    differing = int((now != then).sum())
+    share, bound = differing / len(then) if len(then) else 0.0, float(contract.checks.skew)
+    numbers = {"rows": len(then), "differing": differing, "share": round(share, _DIGITS), "bound": bound}
+    numbers["gone"] = len(scored) - len(then)
+    explanation = (
+        f"{differing:,} of {len(then):,} events were scored with other features than a training set has for them now "
+        f"({share:.2%}, bound {bound:.2%}): they arrived, or were published, after the scoring; score a day later, or score again"
+    )
+    return _result("training_serving_skew", day, share <= bound, numbers, explanation)
+
+
+def _described(rows: pa.Table, of_set: Release) -> dict[str, Mapping[str, Any]]:
+    """The features that both the rows and the manifest have, with what the manifest says of each."""
+    columns: Mapping[str, Mapping[str, Any]] = of_set.about.get("columns", {})
+    return {name: about for name, about in columns.items() if name in rows.column_names and name != "label"}
+
+
+def _bounded(check: str, day: date, values: Mapping[str, float], bound: float, how: str, rows: int) -> CheckResult:
+    """A check of a number of each feature against one bound."""
+    beyond = sorted((name for name, value in values.items() if value > bound), key=lambda name: -values[name])
+    named: Sequence[str] = [f"{name} ({values[name]:.3f})" for name in beyond]
+    explanation = f"{join_limited(named, _NAMED, 'features')}: {how}, by more than {bound:g}; look at what arrived on the day"
+    numbers = {"rows": rows, "bound": bound, **{name: round(value, _DIGITS) for name, value in values.items()}}
+    return _result(check, day, not beyond, numbers, explanation, warns=True)
+
+
+def _too_few(check: str, day: date, rows: int) -> CheckResult:
+    return CheckResult(check, day, passed=True, numbers={"rows": rows, "judged": False})
+
+
+def _result(
+    check: str,
+    day: date,
+    passed: bool,  # noqa: FBT001 (as the class has it)
+    numbers: Mapping[str, Any],
+    explanation: str,
+    *,
+    warns: bool = False,
+) -> CheckResult:
+    """A result, with the explanation and the severity of a failure only where it failed."""
+    return CheckResult(check, day, passed, dict(numbers), None if passed else explanation, warns=warns and not passed)
+
+
+def _among(keys: pa.Array | pa.ChunkedArray, others: pa.Array | pa.ChunkedArray) -> int:
+    """How many of the keys are among the others."""
+    value_set = others.combine_chunks() if isinstance(others, pa.ChunkedArray) else others
+    return pc.sum(pc.is_in(keys, value_set=value_set)).as_py() or 0

@@ -1,1 +1,0 @@
-"""Reports as HTML, Markdown, JSON and terminal text, with their charts."""
