@@ -58,7 +58,7 @@ def label_releases(settings: Settings, source: str, ids: Collection[str]) -> lis
 
 def by_keys(settings: Settings, source: SourceContract, keys: pa.Array) -> list[AffectedSet]:
     """The sets with rows that records under some keys of a source concern."""
-    found = list[AffectedSet]()
+    affected = list[AffectedSet]()
     for release in releases.all_of(settings, ReleaseKind.TRAINING_SET):
         contract = reproduce.contract_of(release)
         if source.dataset not in contract.sources:
@@ -66,26 +66,26 @@ def by_keys(settings: Settings, source: SourceContract, keys: pa.Array) -> list[
         columns = ["record_key", *(f"{KEY_PREFIX}{name}" for name in key_columns(contract))]
         rows = set_table.read(settings, release, columns)
         concerned = _concerned(settings, contract, source, rows, keys)
-        _add(found, release, int(pc.sum(pc.cast(concerned, pa.int64())).as_py() or 0))
-    return found
+        _add(affected, release, int(pc.sum(pc.cast(concerned, pa.int64())).as_py() or 0))
+    return affected
 
 
 def by_days(settings: Settings, source: SourceContract, first: date, last: date) -> list[AffectedSet]:
     """The sets with rows about events of a source on some days, in UTC."""
     begins = datetime(first.year, first.month, first.day, tzinfo=timezone.utc)
     ends = datetime(last.year, last.month, last.day, tzinfo=timezone.utc) + timedelta(days=1)
-    found = list[AffectedSet]()
+    affected = list[AffectedSet]()
     for release in releases.all_of(settings, ReleaseKind.TRAINING_SET):
         if reproduce.contract_of(release).entity.source == source.dataset:
             times = set_table.read(settings, release, ["event_ts"])["event_ts"]
             within = pc.and_(pc.greater_equal(times, begins), pc.less(times, ends))
-            _add(found, release, int(pc.sum(pc.cast(within, pa.int64())).as_py() or 0))
-    return found
+            _add(affected, release, int(pc.sum(pc.cast(within, pa.int64())).as_py() or 0))
+    return affected
 
 
-def _add(found: list[AffectedSet], release: Release, rows: int) -> None:
+def _add(affected: list[AffectedSet], release: Release, rows: int) -> None:
     if rows:
-        found.append(AffectedSet(release.name, release.version, rows, release.about["rows"]))
+        affected.append(AffectedSet(release.name, release.version, rows, release.about["rows"]))
 
 
 def _concerned(

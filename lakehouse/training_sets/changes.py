@@ -85,19 +85,19 @@ def touched_keys(
     settings: Settings, contract: TrainingSetContract, release: Release, new: dict[str, list[str]]
 ) -> pa.Array | None:
     """The keys of the events that some inputs speak of, themselves or by their labels; None if any event may be concerned."""
-    found = [pa.array([], pa.string())]
+    touched = [pa.array([], pa.string())]
     for source in {contract.entity.source, contract.label.source} & new.keys():
         keys = keys_of(settings, source, new[source])
         if keys is None:
             return None
         if source == contract.entity.source:
-            found.append(keys)
+            touched.append(keys)
         if source == contract.label.source:
             values = label_values(settings, contract, keys)
             column = f"{KEY_PREFIX}{contract.label.event_key}"
             rows = set_table.read(settings, release, ["record_key", column])
-            found.append(rows.filter(pc.is_in(rows[column], value_set=values))["record_key"].combine_chunks())
-    return pc.unique(pa.concat_arrays(found))
+            touched.append(rows.filter(pc.is_in(rows[column], value_set=values))["record_key"].combine_chunks())
+    return pc.unique(pa.concat_arrays(touched))
 
 
 def keys_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Array | None:
