@@ -100,6 +100,9 @@ class Settings(BaseSettings):
     kafka_options: dict[str, str] = Field(
         default_factory=dict, description="Options for Kafka's client, as a JSON object; they replace those of contracts."
     )
+    schema_registry_options: dict[str, str] = Field(
+        default_factory=dict, description="Options for the client of a schema registry, as a JSON object."
+    )
     jars: Path | None = Field(None, description="Folder that holds the two Delta JARs; default: a per-user cache.")
     ivy_settings: Path | None = Field(None, description="Ivy settings file for a Maven mirror.")
     storage_options: dict[str, str] = Field(default_factory=dict, description="delta-rs options for an object store.")

@@ -37,8 +37,9 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
     """A hash of a contract without the keys that change no published number, such as owners, alerts and approvals.
 
     ``rows`` counts where a metric reads the newest rows only, ``joins``, ``sources`` and ``late_events`` where it has some,
-    ``from`` where it is derived, ``inputs.window`` where an input has windows, ``source.envelope`` and ``source.kafka`` where a
-    source has one, and the keys of dimensions where it is one: other contracts have the hash of before there were such keys.
+    ``from`` where it is derived, ``inputs.window`` where an input has windows, ``source.envelope``, ``source.kafka`` and its
+    ``values`` where a source has one, and the keys of dimensions where it is one: other contracts have the hash of before there
+    were such keys.
     """
     without: dict[str, Any] = dict.fromkeys(_CHANGE_NO_NUMBER, True)
     if getattr(contract, "rows", None) != "newest":
@@ -56,8 +57,9 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
     if getattr(contract, "late_events", None) is None:
         without["late_events"] = True
     of_source: dict[str, Any] = {name: True for name in ("envelope", "kafka") if getattr(contract.source, name, "") is None}
-    if getattr(contract.source, "kafka", None):
-        of_source["kafka"] = {"servers", "options"}  # where the topic is read changes no number
+    if kafka := getattr(contract.source, "kafka", None):
+        # Where the topic and its schemas are read changes no number.
+        of_source["kafka"] = {"servers": True, "options": True, "values": {"registry"} if kafka.values else True}
     if of_source:
         without["source"] = of_source
     content = contract.model_dump_json(exclude=without | {"publication": {"approvals"}})

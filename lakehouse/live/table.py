@@ -42,6 +42,12 @@ def read(settings: Settings, metric: MetricContract, days: Collection[date] | No
     return table_io.read(locations.live(settings, metric.name), None, where, settings.storage_options)
 
 
+def days(settings: Settings, metric: MetricContract) -> list[date]:
+    """The days that have live numbers, in order; read from the table's log alone."""
+    table = table_io.open_table(locations.live(settings, metric.name), settings.storage_options)
+    return [] if table is None else sorted(pc.unique(table_io.files_with(table, {})["partition.event_date"]).to_pylist())
+
+
 @row_writer.retried_on_conflict
 def write(settings: Settings, metric: MetricContract, query: str, batch: int, numbers: pa.Table) -> bool:
     """Put the numbers of a batch in place of those with the same window and grain, in one commit.

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _NOT_TEXT = r"^(?:not valid UTF-8|holds a NUL)"
 _BROKEN_QUOTES = r"^(?:a quote is opened|not CSV|holds a stray quote)"
 _BROKEN = r"^(?:not JSON|a quote is opened|not CSV|holds a stray quote|has [0-9]+ fields)"
+#: What the reason begins with of a message whose bytes Bronze holds as base64, as ``streams.wire_format`` gives it.
+_NOT_DECODED = "^not decoded: "
 #: How Bronze writes a byte that is no text.
 _ESCAPED_BYTE = r"\\x[0-9a-f]{2}"
 #: Longer than the calendar, and short enough for a duration of Arrow.
@@ -77,8 +79,9 @@ def _is_kept(contract: SourceContract, rows: pa.Table) -> pa.ChunkedArray:
     reason, raw = pc.fill_null(rows["malformed_reason"], ""), pc.fill_null(rows["raw_payload"], "")
     has_bytes = pc.and_(pc.match_substring_regex(reason, _BROKEN), pc.match_substring_regex(raw, _ESCAPED_BYTE))
     kept = pc.or_(pc.match_substring_regex(reason, _NOT_TEXT), pc.or_(has_bytes, pc.is_null(rows["raw_payload"])))
-    if contract.source.kafka:  # an empty message
-        kept = pc.or_(kept, pc.equal(pc.ascii_trim_whitespace(raw), ""))
+    if contract.source.kafka:  # also an empty message
+        is_base64 = pc.match_substring_regex(reason, _NOT_DECODED)
+        kept = pc.or_(kept, pc.or_(is_base64, pc.equal(pc.ascii_trim_whitespace(raw), "")))
     if contract.source.format != "csv":
         return kept
     quoted = pc.match_substring(raw, contract.source.quote)

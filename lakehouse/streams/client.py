@@ -44,7 +44,8 @@ class OffsetGoneError(StreamProblem):
 class MessageColumns:
     """Messages of a partition, by offset. ``end`` is the offset behind all that was read, also where no message was.
 
-    ``milliseconds`` are the timestamps since 1970, None for a message without one.
+    ``milliseconds`` are the timestamps since 1970, None for a message without one. ``problems`` are the reasons why values could
+    not be decoded, by their positions; such a value is text that stands for the bytes of the message.
     """
 
     end: int
@@ -53,6 +54,7 @@ class MessageColumns:
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     headers: list[list[tuple[str, bytes | None]] | None] = field(default_factory=list)
+    problems: dict[int, str] = field(default_factory=dict)
 
     def add(self, messages: list[Message]) -> None:
         """Add messages that follow."""

@@ -25,6 +25,7 @@ from lakehouse.ledger.row_ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
 from lakehouse.streams import gap_log, message_ranges, message_rows, positions, reading_plan
 from lakehouse.streams.client import OffsetGoneError
+from lakehouse.streams.wire_format import avro
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -105,6 +106,8 @@ class StreamIngest:
         self._settings, self._contract, self._session = settings, contract, session
         self._source, self._run_id, self._reader = contract.dataset, run_id, reader
         self._path = locations.bronze(settings, contract.dataset)
+        kafka = contract.source.kafka
+        self._decoder = avro.AvroDecoder(settings, kafka.values) if kafka and kafka.values else None
         self._is_settled = False
         self._logs: set[PartitionLog] = set()
 
@@ -113,7 +116,7 @@ class StreamIngest:
     def micro_batch(self, limits: StreamLimits | None = None) -> MicroBatch:
         """Take what the topic has, up to the limits, in one commit.
 
-        :raises StreamProblem: when the topic cannot be read.
+        :raises StreamProblem: when the topic or the schema registry cannot be read.
         :raises StreamSchemaError: when the contract and Bronze do not fit.
         """
         limits = StreamLimits() if limits is None else limits
@@ -149,12 +152,15 @@ class StreamIngest:
         return MicroBatch(taken, resumed, gaps, remarks, at_end)
 
     def _taken(self, state: TopicState, plan: ReadingPlan, read: Mapping[int, MessageColumns], version: int) -> list[Ingestion]:
-        """Append what was read by one commit, and make the entries of the ledger follow."""
+        """Append what was read by one commit, and make the entries of the ledger follow.
+
+        :raises SchemaRegistryError: if a schema cannot be fetched; then nothing was committed.
+        """
         now, schema = self._settings.clock(), arrow_schema(bronze_columns(self._contract))
         delivered: list[message_rows.DeliveredMessages] = []
         batches: list[pa.RecordBatch] = []
         for log, begin in plan.begin.items():
-            messages = read[log.partition]
+            messages = read[log.partition] if self._decoder is None else self._decoder.decoded(read[log.partition])
             of_log = message_rows.deliveries(self._contract, state.cluster_id, log, begin, messages, now)
             batches += [batch for each in of_log for batch in message_rows.rows(self._contract, each, messages)]
             delivered += of_log

@@ -30,7 +30,7 @@ from lakehouse.ledger.row_ids import DeliveredFile
 from lakehouse.streams.message_ranges import MessageRange, PartitionLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -104,7 +104,8 @@ def rows(contract: SourceContract, delivered: DeliveredMessages, messages: Messa
         values = [messages.values[position] for position in positions]
         received = delivered.received_at.slice(begin, len(positions))
         keys = [messages.keys[position] for position in positions]
-        batch = _parsed(contract, delivered.delivery, values, keys, received)
+        problems = {place: messages.problems[each] for place, each in enumerate(positions) if each in messages.problems}
+        batch = _parsed(contract, delivered.delivery, values, keys, received, problems)
         if len(batch) != len(positions):
             msg = f"{len(positions)} messages of {delivered.range} became {len(batch)} rows"
             raise RuntimeError(msg)
@@ -117,14 +118,16 @@ def _parsed(
     values: list[bytes | None],
     keys: list[bytes | None],
     received: pa.TimestampArray,
+    problems: Mapping[int, str],
 ) -> pa.RecordBatch:
     """The rows of some messages; ``line_number`` is the position of a message among them, from 0."""
-    blank = {place: _record_without_value(contract, place, values[place], keys[place]) for place in _blank(values)}
-    contents = [b"" if value is None or place in blank else value for place, value in enumerate(values)]
+    unread = {place: _record_without_value(contract, place, values[place], keys[place]) for place in _blank(values)}
+    unread |= {place: Record(place, readable_text(values[place] or b""), None, problem) for place, problem in problems.items()}
+    contents = [b"" if value is None or place in unread else value for place, value in enumerate(values)]
     schema = arrow_schema(bronze_columns(contract))
     if can_read_by_columns(contract):
         block = block_of_lines(Lines(0, contents), contract.source, contract.columns_read)
-        exact = [replace(record, received_at=received[record.line_number].as_py()) for record in (*block.exact, *blank.values())]
+        exact = [replace(record, received_at=received[record.line_number].as_py()) for record in (*block.exact, *unread.values())]
         split = block.exactly
 
         def exactly(row: int) -> Record:
@@ -135,7 +138,7 @@ def _parsed(
         batches = list(rows_of_blocks(contract, delivery, [block]))
     else:
         moments = received.to_pylist()
-        read = sorted([*json_records(enumerate(contents)), *blank.values()], key=lambda record: record.line_number)
+        read = sorted([*json_records(enumerate(contents)), *unread.values()], key=lambda record: record.line_number)
         records = (replace(record, received_at=moments[record.line_number]) for record in read)
         parsed = RowParser(contract, delivery).rows(records)
         batches = []

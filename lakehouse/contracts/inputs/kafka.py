@@ -25,6 +25,27 @@ _OWN_OPTIONS = {
 _SECRET_WORDS = ("password", "secret", "key.pem", "username", "oauthbearer.config")
 
 
+class RegisteredValues(Strict):
+    """The values of messages that name a schema of a registry: a zero byte, four bytes with the schema's id, and the body."""
+
+    format: Literal["avro"] = Field(description="What the body is.")
+    registry: str = Field(
+        pattern="^https?://",
+        description="The address of the schema registry; its credentials are in LAKEHOUSE_SCHEMA_REGISTRY_OPTIONS.",
+    )
+
+    @field_validator("registry")
+    @classmethod
+    def _without_credentials(cls, value: str) -> str:
+        if "@" in value:
+            msg = (
+                "registry: credentials are secret and have no place in a contract; set "
+                'LAKEHOUSE_SCHEMA_REGISTRY_OPTIONS={"basic.auth.user.info": "user:password"}'
+            )
+            raise ValueError(msg)
+        return value.rstrip("/")
+
+
 class KafkaTopic(Strict):
     """The topic of a source, and how its messages become records."""
 
@@ -33,6 +54,9 @@ class KafkaTopic(Strict):
     options: dict[str, str | int | bool] = Field(
         default_factory=dict,
         description="Options of the consumer, as librdkafka names them; those that are secret are in LAKEHOUSE_KAFKA_OPTIONS.",
+    )
+    values: RegisteredValues | None = Field(
+        None, description="The format of values that have a registered schema; default: the value is the text of a record."
     )
     tombstones: Literal["malformed", "delete"] = Field(
         "malformed",

@@ -14,7 +14,10 @@ from lakehouse.contracts.windows.event_window import WINDOW_START
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import window_history
 from lakehouse.gold.numbers.version_selector import VersionSelector, choose
+from lakehouse.live.layers import NumberLayer
 from lakehouse.serving.api import models
+from lakehouse.serving.api.live import numbers as live_numbers
+from lakehouse.serving.api.live.numbers import LiveNumberModel, LivePointsModel
 from lakehouse.serving.http import parameters, responses
 from lakehouse.serving.http.parameters import Day, Flag, Limit, MetricName, NoParameters, Offset, Parameters
 from lakehouse.serving.http.problems import Problem
@@ -29,13 +32,17 @@ if TYPE_CHECKING:
 #: The most versions that are returned with a number (its history has all), and the most rows of a number that is converted in
 #: the event loop; larger ones are converted in a thread.
 _HISTORY, _FEW_ROWS = 100, 100
+_BOOKS = {"layer": NumberLayer.BOOKS.value}
+_ByLayer = Field(discriminator="layer")
+_NumberOfLayer = Annotated[models.NumberModel | LiveNumberModel, _ByLayer]
+_PointsOfLayer = Annotated[models.PointsModel | LivePointsModel, _ByLayer]
 
 
 class NumberParameters(Parameters):
     """The number to return, and how much of it."""
 
     window: parameters.PeriodOrWindow
-    version: parameters.Version = "latest"
+    version: parameters.VersionOrLive = "latest"
     include_history: Flag = False
     row_offset: Annotated[int, Field(ge=0, le=10_000_000, description="The number of rows of the grain to skip.")] = 0
 
@@ -53,7 +60,7 @@ class SeriesParameters(Parameters):
 
     start: Day
     end: Day
-    version: parameters.Version = "latest"
+    version: parameters.VersionOrLive = "latest"
     by: Annotated[Kind, Query(description="The length of period.")] = Kind.DAY
     limit: Limit = 400
 
@@ -67,16 +74,22 @@ def routes(cache: PublishedCache) -> APIRouter:
         listed = [await _described(cache, cache.catalog.metrics[name]) for name in sorted(cache.catalog.metrics)]
         return responses.respond(request, {"metrics": listed, "total": len(listed)})
 
-    @router.get("/{name}", response_model=models.NumberModel, summary="A published number")
+    @router.get("/{name}", response_model=_NumberOfLayer, summary="A published number, or a live one")
     async def number(request: Request, name: MetricName, wanted: Annotated[NumberParameters, Query()]) -> Response:
         """One version of a number with its state, its age and its completeness.
 
         Before the close, `version=final` returns the newest number, and `note` reports it. The ETag begins with the version's
-        name; a request with `If-None-Match` gets 304 for an unchanged number.
+        name; a request with `If-None-Match` gets 304 for an unchanged number. With `version=live`, the numbers of the stream
+        for a day or a window: `layer` says where the answer is from.
         """
         metric = cache.metric(name)
         period, start = parameters.period_or_window(metric, wanted.window)
         published = await cache.published(metric, period.kind)
+        if wanted.version == live_numbers.LIVE:
+            if wanted.include_history:
+                raise Problem(400, "makes-no-sense", "live numbers have no history; leave include_history out")
+            live = await run_in_threadpool(live_numbers.number, cache.settings, metric, period, start, wanted.row_offset)
+            return responses.respond(request, window(published, period, start) | live, tag=live_numbers.LIVE)
         period_versions = published.versions_of(period)
         version = parameters.version_of(wanted.version)
         summary, note = parameters.chosen(published, period, period_versions, version)
@@ -84,7 +97,7 @@ def routes(cache: PublishedCache) -> APIRouter:
         def with_content() -> tuple[PublishedVersion, dict[str, Any]]:
             content = period_versions.version(published.series, summary)
             content = content if start is None else window_history.narrowed(content, start)
-            return content, window(published, period, start) | responses.version(content, wanted.row_offset)
+            return content, window(published, period, start) | _BOOKS | responses.version(content, wanted.row_offset)
 
         content, body = with_content() if summary.rows <= _FEW_ROWS else await run_in_threadpool(with_content)
         more, rows = wanted.row_offset + responses.MOST_ROWS, summary.rows if start is None else len(content.rows)
@@ -121,21 +134,32 @@ def routes(cache: PublishedCache) -> APIRouter:
         }
         return responses.respond(request, window(published, period, start) | {"versions": page} | following)
 
-    @router.get("/{name}/series", response_model=models.PointsModel, summary="The numbers of consecutive periods")
+    _add_series(router, cache)
+    return router
+
+
+def _add_series(router: APIRouter, cache: PublishedCache) -> None:
+    @router.get("/{name}/series", response_model=_PointsOfLayer, summary="The numbers of consecutive periods")
     async def series(request: Request, name: MetricName, wanted: Annotated[SeriesParameters, Query()]) -> Response:
-        """The requested version of each period from one day through another, all read at the same moment."""
+        """The requested version of each period from one day through another, all read at the same moment.
+
+        With `version=live`, the days of the stream, each read as a whole.
+        """
         metric = cache.metric(name)
         start, end = parameters.span(wanted.start, wanted.end)
-        version = parameters.version_of(wanted.version)
         published = await cache.published(metric, wanted.by)
+        head = {"metric": published.series.metric.metric, "series": published.series.name}
+        if wanted.version == live_numbers.LIVE:
+            span = (start, end)
+            live = await run_in_threadpool(live_numbers.points, cache.settings, metric, span, wanted.by, wanted.limit)
+            return responses.respond(request, head | live)
+        version = parameters.version_of(wanted.version)
         if version.series not in (None, published.series.name):
             detail = f"{version.text} is a version of {version.series}, and not of {published.series.name}"
             raise Problem(404, "unknown-version", detail)
         points, more = await run_in_threadpool(_points, published, (start, end), version, wanted.limit)
-        body = {"metric": published.series.metric.metric, "series": published.series.name, "version": wanted.version}
+        body = head | _BOOKS | {"version": wanted.version}
         return responses.respond(request, body | {"points": points, "next_start": more})
-
-    return router
 
 
 def window(published: PublishedSeries, period: Period, start: datetime | None = None) -> dict[str, Any]:

@@ -15,6 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 MODEL = "Model"
 State = Literal["live", "preliminary", "final"]
 Label = Literal["Live (updating)", "Preliminary", "Final"]
+Books = Annotated[
+    Literal["books"], Field(description="The published numbers; numbers of the stream have the layer live.", examples=["books"])
+]
 Reason = Literal["initial", "late_data", "correction", "backfill", "bug_replay", "daily_finalization", "rollback", "manual"]
 Value = Annotated[
     int | float | str | bool | None,
@@ -122,6 +125,7 @@ class WindowModel(Shape):
 class NumberModel(WindowModel, VersionModel):
     """A published number."""
 
+    layer: Books
     staleness: StalenessModel
     completeness: CompletenessModel
     waiting_for: list[str] = Field(description="What is missing before it becomes final; empty for a final or an older version.")
@@ -247,6 +251,7 @@ class PointsModel(Shape):
 
     metric: str
     series: str
+    layer: Books
     version: str
     points: list[PointModel]
     next_start: date | None = Field(description="The start that returns the next periods; null at the end.")

@@ -9,6 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.serving.api.live import numbers as live_numbers
 from lakehouse.serving.api.models import MODEL
 from lakehouse.serving.api.openapi_examples import ANSWERS
 from lakehouse.serving.api.quality_models import ProblemModel
@@ -50,13 +51,20 @@ def problem_responses(meanings: dict[int, str]) -> dict[int | str, dict[str, Any
     return {status: {"description": text, "content": content} for status, text in meanings.items()}
 
 
+def _examples(path: str) -> dict[str, Any]:
+    """The example of a response; of one that the books or the stream may give, one of each."""
+    if path not in live_numbers.EXAMPLES:
+        return {"example": ANSWERS[path]}
+    return {"examples": {"books": {"value": ANSWERS[path]}, "live": {"value": live_numbers.EXAMPLES[path]}}}
+
+
 def complete(app: FastAPI) -> None:
     """Add the parts that FastAPI omits to the application's OpenAPI document."""
     document = json.loads(_MODEL_REFERENCE.sub(r'\1"', json.dumps(app.openapi())))
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             if path in ANSWERS:
-                operation["responses"]["200"]["content"]["application/json"]["example"] = ANSWERS[path]
+                operation["responses"]["200"]["content"]["application/json"] |= _examples(path)
             if method == "get":
                 operation["responses"]["304"] = {"description": "The response named by If-None-Match is still current."}
     schemas = {name.removesuffix(MODEL): schema for name, schema in document["components"]["schemas"].items()}

@@ -54,7 +54,7 @@ _SIDE: dict[str, Any] = {
 }
 _POINT = ("window", "first_day", "last_day", "version", "state", "label", "is_final", "revision", "event_count", "computed_at")
 _CHANGED = ("version", "version_name", "state", "reason", "restatement_reason", "changed_rows", "booked_on", "signed_off_by")
-_NUMBER: dict[str, Any] = _WINDOW | _VERSION
+_NUMBER: dict[str, Any] = _WINDOW | {"layer": "books"} | _VERSION
 _KNOWN: dict[str, Any] = {"window": "2024-11-07", "at": "2024-11-08T13:00:00Z", "number": _VERSION, "note": None}
 _ADVICE: dict[str, Any] = {
     "verdict": "raise",
@@ -114,6 +114,7 @@ ANSWERS: dict[str, Any] = {
     "/metrics/{name}/series": {
         "metric": "revenue",
         "series": "revenue",
+        "layer": "books",
         "version": "latest",
         "points": [{name: _NUMBER[name] for name in (*_POINT, "result", "total_rows")}],
         "next_start": None,

@@ -32,6 +32,8 @@ _NAMED = r"[a-z][a-z0-9_]{0,99}_v(FY)?[0-9]{4}[-0-9QW]{0,6}[.]r[0-9]{1,9}([.]a[0
 #: A day, or a time with or without a time zone.
 MOMENT = "[0-9]{4}-[0-9]{2}-[0-9]{2}" + _TIME
 VERSION = "^(latest|final|first|r?[0-9]{1,9}([.]a[0-9]{1,9})?|v[0-9]{1,9}|" + MOMENT + "|" + _NAMED + ")$"
+#: The same, or ``live``: the numbers of the speed layer, which are no versions of published numbers.
+VERSION_OR_LIVE = VERSION.replace("^(", "^(live|", 1)
 #: A plus sign in a URL is decoded as a space.
 _EATEN_PLUS = re.compile(r"(?<=\d) (?=\d\d:\d\d$)")
 #: The range of days; days outside it are moved to its nearest end.
@@ -87,6 +89,15 @@ Version = Annotated[
         description="latest, final, first, r3, v2, a version's name, or an ISO time: what readers saw then (a day: at its end).",
         pattern=VERSION,
         examples=["latest", "r1", "2024-11-08T06:00:00Z"],
+    ),
+]
+VersionOrLive = Annotated[
+    str,
+    Field(
+        description="latest, final, first, r3, v2, a version's name, or an ISO time: what readers saw then (a day: at its end); "
+        "or live: the numbers of the stream, which are not in the books.",
+        pattern=VERSION_OR_LIVE,
+        examples=["latest", "live", "r1", "2024-11-08T06:00:00Z"],
     ),
 ]
 Limit = Annotated[int, Field(ge=1, le=1000, description="The maximum number of entries.")]

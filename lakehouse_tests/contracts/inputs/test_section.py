@@ -19,9 +19,14 @@ def test_a_source_of_files_has_the_columns_and_the_version_of_before_there_were_
 
 def test_where_a_topic_is_read_is_not_part_of_the_version_of_a_contract() -> None:
     version = provenance.of_contract(kafka_lake.contract("t", "a:1"))
+    assert version == "9cb293399c0e", "a contract keeps the version of before there were registered schemas"
     assert provenance.of_contract(kafka_lake.contract("t", "b:1", {"options": {"fetch.wait.max.ms": 10}})) == version
     assert provenance.of_contract(kafka_lake.contract("t", "a:1", {"tombstones": "delete"})) != version
     assert provenance.of_contract(kafka_lake.contract("u", "a:1")) != version
+    avro, moved = ({"values": {"format": "avro", "registry": f"http://{host}"}} for host in ("a", "b"))
+    of_avro = provenance.of_contract(kafka_lake.contract("t", "a:1", avro))
+    assert of_avro != version
+    assert provenance.of_contract(kafka_lake.contract("t", "a:1", moved)) == of_avro
 
 
 @pytest.mark.parametrize(
@@ -30,6 +35,9 @@ def test_where_a_topic_is_read_is_not_part_of_the_version_of_a_contract() -> Non
         ({"options": {"group.id": "x"}}, {}, "group.id: leave it out, because the offsets are kept in Bronze"),
         ({"options": {"sasl.password": "x"}}, {}, "sasl.password: is secret and has no place in a contract"),
         ({"topic": "a*"}, {}, "is no name of a topic"),
+        ({"values": {"format": "avro", "registry": "registry:8081"}}, {}, "should match pattern '^https?://'"),
+        ({"values": {"format": "avro", "registry": "http://u:p@registry"}}, {}, "set LAKEHOUSE_SCHEMA_REGISTRY_OPTIONS"),
+        ({"values": {"format": "json", "registry": "http://registry"}}, {}, "should be 'avro'"),
         (
             {},
             {"materialization": {"reprocess_policy": "overwrite_all"}, "changes": {}},

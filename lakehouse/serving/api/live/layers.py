@@ -16,6 +16,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.live import layers
 from lakehouse.live.layers import LayerChoice, NumberLayer
 from lakehouse.live.reconciliation import log
+from lakehouse.serving.api.live import numbers
 from lakehouse.serving.api.models import Row, Shape, State
 from lakehouse.serving.http import responses
 from lakehouse.serving.http.parameters import Day, MetricName, Parameters
@@ -137,8 +138,8 @@ def routes(cache: PublishedCache) -> APIRouter:
         from the stream until then. Use `/metrics/{name}` for earlier versions of what is published.
         """
         metric = cache.metric(name)
-        if metric.live is None and wanted.layer is LayerChoice.LIVE:
-            raise Problem(404, "not-live", f"{name} has no speed layer; its contract does not have 'live: true'")
+        if wanted.layer is LayerChoice.LIVE:
+            numbers.check_live(metric)
         published = await cache.published(metric, Kind.DAY)
         body = await run_in_threadpool(_day, cache, metric, published, wanted)
         return responses.respond(request, body)
