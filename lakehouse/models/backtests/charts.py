@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from lakehouse.models.backtests.comparison import ComparedPart, Estimate
 
 #: How far the two versions are drawn from the middle of their month, in months.
-_APART = 0.12
+_APART = 0.06
+#: How much room there is beside the first and the last month, in months.
+_MARGIN = 0.6
 
 
 def by_month(parts: Sequence[ComparedPart], measure: str) -> Chart:
@@ -29,6 +31,7 @@ def by_month(parts: Sequence[ComparedPart], measure: str) -> Chart:
         axes.yaxis.set_major_formatter(short)
         frame(axes)
         label(axes, [part.name for part in parts], labels)
+        axes.set_xlim(-_MARGIN, len(parts) - 1 + _MARGIN)  # two months fill the chart as well as twelve
 
     return chart(draw, height=HEIGHT)
 
