@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.ledger import decisions, ingestions
-from lakehouse.training_sets import addresses, reproduce, set_table
+from lakehouse.training_sets import addresses, set_table
 from lakehouse.training_sets import known as knowledge
 from lakehouse.training_sets.rows.row_keys import KEY_PREFIX, label_values
 
@@ -68,7 +68,7 @@ class SetChanges:
 
 def since(session: Callable[[], SparkSession], settings: Settings, catalog: Catalog, release: Release) -> SetChanges:
     """What would differ now; starts Spark only if something has come since that may matter."""
-    contract, then = reproduce.contract_of(release), knowledge.stored(settings, release.about)
+    contract, then = set_table.contract_of(release), knowledge.stored(settings, release.about)
     now = knowledge.now(settings, contract.sources)
     new = {source: sorted(now.sources[source].ids - then.sources[source].ids) for source in contract.sources}
     new = {source: ids for source, ids in new.items() if ids}
