@@ -142,7 +142,7 @@ def _same(recorded: Release, task: _Task) -> Release:
     about = recorded.about
     if about["identity"] == task.identity:
         return recorded
-    there = {
+    recorded_terms = {
         "training set": about["training_set"]["full_name"],
         "parameters": about["parameters"],
         "function": about["function"],
@@ -154,11 +154,10 @@ def _same(recorded: Release, task: _Task) -> Release:
         "function": task.function.name,
         "code": task.function.code_version,
     }
-    differs = [f"the {name} was {there[name]} and is {wanted[name]}" for name in there if there[name] != wanted[name]]
+    differs = [f"{name}: {value}, now {wanted[name]}" for name, value in recorded_terms.items() if value != wanted[name]]
     msg = (
-        f"{recorded.name} {recorded.version} exists and was made from something else: "
-        f"{'; '.join(differs) or 'the part to fit on or to evaluate on is another one'}; a version never changes, take "
-        f"another one"
+        f"{recorded.name} {recorded.version} exists and was made otherwise "
+        f"({'; '.join(differs) or 'it was fitted or evaluated on other parts'}); a version never changes: take another one"
     )
     raise TrainingError(msg)
 

@@ -94,7 +94,7 @@ def call(contract: ModelContract, function: TrainingFunction, frame: pd.DataFram
         raise TrainingError(msg)
     if not callable(getattr(trained, method, None)):
         msg = (
-            f"{contract.name}: {function.name} returned a {type(trained).__name__} without '{method}', which "
+            f"{contract.name}: {function.name} returned an object of type {type(trained).__name__} without '{method}', which "
             f"'predicts: {contract.predicts}' needs"
         )
         raise TrainingError(msg)

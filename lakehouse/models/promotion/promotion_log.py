@@ -129,7 +129,7 @@ def is_running(entry: ModelPromotion) -> bool:
     if entry.step is not PromotionStep.BEGUN or datetime.now(timezone.utc) >= entry.expires_at:
         return False
     host, pid, start = entry.process.rsplit(" ", 2)
-    if host != socket.gethostname():
+    if host != this_host():
         return True
     try:
         process = psutil.Process(int(pid))
@@ -140,7 +140,12 @@ def is_running(entry: ModelPromotion) -> bool:
 
 def this_process() -> str:
     """The process that runs this code, as entries name it."""
-    return f"{socket.gethostname()} {os.getpid()} {psutil.Process().create_time():.2f}"
+    return f"{this_host()} {os.getpid()} {psutil.Process().create_time():.2f}"
+
+
+def this_host() -> str:
+    """The machine that runs this code, as entries name it."""
+    return socket.gethostname()
 
 
 def _steps(settings: Settings, model: str | None) -> list[ModelPromotion]:

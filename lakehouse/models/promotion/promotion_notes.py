@@ -61,17 +61,17 @@ def _release_of(settings: Settings, model: str, version: str | None) -> Release 
         return None
 
 
-def _changed(what: str, about: Mapping[str, Any], replaced: Release | None, key: str) -> list[str]:
+def _changed(noun: str, about: Mapping[str, Any], replaced: Release | None, key: str) -> list[str]:
     """What is new, gone or otherwise since the replaced version."""
     if replaced is None:
         return []
     new, old = about.get(key, {}), replaced.about.get(key, {})
-    sentences = [f"The {what} {name} is new." for name in new if name not in old]
-    sentences += [f"The {what} {name} is gone." for name in old if name not in new]
+    sentences = [f"The {noun} {name} is new." for name in new if name not in old]
+    sentences += [f"The {noun} {name} is gone." for name in old if name not in new]
     differing = [name for name in new if name in old and new[name] != old[name]]
-    if what == "parameter":
-        return sentences + [f"The {what} {name} was {old[name]} and is {new[name]}." for name in differing]
-    return sentences + [f"The {what} {name} is defined otherwise." for name in differing]
+    if noun == "parameter":
+        return sentences + [f"The {noun} {name} was {old[name]} and is {new[name]}." for name in differing]
+    return sentences + [f"The {noun} {name} is defined otherwise." for name in differing]
 
 
 def _quality(release: Release, replaced: Release | None) -> list[str]:

@@ -1,0 +1,128 @@
+"""A real MLflow server gives the same as the embedded store; one that is down, and processes that are killed, leave nothing half."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mlflow import MlflowClient
+
+from lakehouse.models import mlflow_connection, tracking, trained
+from lakehouse.models.promotion import promotion, promotion_log
+from lakehouse.training_sets import releases, set_table
+from lakehouse.training_sets.releases import ReleaseKind
+from lakehouse_tests.support import trained_lake
+from lakehouse_tests.support.mlflow_server import mlflow_server
+from lakehouse_tests.support.trained_lake import CATALOG, MODEL, SET
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.acceptance
+
+
+def promote(settings: Settings, version: str) -> str:
+    done = promotion.promote(settings, CATALOG, MODEL, version, by="ana", notes="better", sign_off="no months yet")
+    return done.to_version
+
+
+def everything(settings: Settings) -> dict[str, Any]:
+    """What MLflow holds, without names that it makes up, and how the models score."""
+    uri = mlflow_connection.address(settings)
+    client = MlflowClient(uri, uri)
+    experiment = client.get_experiment_by_name("fraud")
+    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    versions = {entry.tags["lakehouse.version"]: entry for entry in client.search_model_versions("name = 'fraud'")}
+    rows = set_table.read(settings, releases.find(settings, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
+    frame = trained.features_frame(SET, rows)
+    own_tags = ("lakehouse.", "mlflow.note", "mlflow.user", "mlflow.source")
+    return {
+        "runs": {
+            name: {
+                "status": run.info.status,
+                "params": run.data.params,
+                "metrics": run.data.metrics,
+                "tags": {key: value for key, value in run.data.tags.items() if key.startswith(own_tags)},
+                "inputs": sorted((entry.dataset.name, entry.dataset.digest) for entry in run.inputs.dataset_inputs),
+            }
+            for name, run in runs.items()
+        },
+        "versions": {version: (f"{entry.version}", entry.description) for version, entry in versions.items()},
+        "aliases": {alias: f"{number}" for alias, number in client.get_registered_model("fraud").aliases.items()},
+        "scores": {version: trained.load(settings, MODEL, version).predict_proba(frame).tolist() for version in versions},
+    }
+
+
+def test_a_server_and_the_embedded_store_give_the_same_and_nothing_is_half_done_when_it_is_down(tmp_path: Path) -> None:
+    with trained_lake.own_modules():
+        (tmp_path / "server").mkdir()
+        embedded = trained_lake.settings_of(tmp_path)
+        trained_lake.fill(embedded)
+        (tmp_path / "server" / "lake").mkdir()
+        with mlflow_server(tmp_path / "server") as address:
+            remote = embedded.model_copy(update={"root": str(tmp_path / "server" / "lake"), "mlflow_uri": address})
+            trained_lake.fill(remote)
+            for settings in (embedded, remote):
+                trained_lake.train(settings, "v2.3")
+                trained_lake.train(settings, "v2.4", "v5.1", parameters={"strength": 0.5})
+                assert [promote(settings, "v2.3"), promote(settings, "v2.4")] == ["v2.3", "v2.4"]
+            assert everything(remote) == everything(embedded)
+            begun = time.monotonic()
+            assert promotion.rollback(remote, MODEL, by="bo", notes="too many alarms").to_version == "v2.3"
+            assert time.monotonic() - begun < 10
+            assert tracking.champion(remote, MODEL) == "v2.3"
+            steps = promotion_log.log(remote).read()
+        begun = time.monotonic()
+        for step in (lambda: promote(remote, "v2.4"), lambda: trained_lake.train(remote, "v2.5")):
+            with pytest.raises(mlflow_connection.MlflowUnavailableError, match="does not answer"):
+                step()
+        assert time.monotonic() - begun < 10
+        assert len(promotion_log.log(remote).read()) == len(steps)
+        assert [entry.version for entry in releases.all_of(remote, ReleaseKind.MODEL)] == ["v2.3", "v2.4"]
+
+
+KILLED = """\
+import os, signal, sys
+from pathlib import Path
+from lakehouse.models import tracking
+from lakehouse.models.promotion import promotion
+from lakehouse.settings import Settings
+from lakehouse_tests.support.trained_lake import CATALOG, MODEL
+
+settings, move = Settings(), tracking.set_champion
+
+
+def killed(settings, release):
+    if sys.argv[1] == "behind":
+        move(settings, release)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+tracking.set_champion = killed
+promotion.promote(settings, CATALOG, MODEL, "v2.4", by="ana", notes="better", sign_off="no months yet")
+"""
+
+
+def test_a_process_that_is_killed_around_the_alias_is_settled_by_the_next_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with trained_lake.own_modules():
+        settings = trained_lake.settings_of(tmp_path)
+        trained_lake.fill(settings)
+        trained_lake.train(settings, "v2.3")
+        trained_lake.train(settings, "v2.4", "v5.1")
+        promote(settings, "v2.3")
+        monkeypatch.setenv("LAKEHOUSE_ROOT", settings.root)
+        for moment, shown in (("before", "v2.3"), ("behind", "v2.4")):
+            ended = subprocess.run([sys.executable, "-c", KILLED, moment], check=False)
+            assert ended.returncode == -signal.SIGKILL
+            assert promotion_log.unended(settings, "fraud") is not None
+            assert promotion.settle(settings, MODEL) is None
+            assert promotion_log.unended(settings, "fraud") is None
+            assert (tracking.champion(settings, MODEL), promotion_log.in_use(settings, "fraud")) == (shown, shown)
