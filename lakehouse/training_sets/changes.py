@@ -81,7 +81,7 @@ def since(session: Callable[[], SparkSession], settings: Settings, catalog: Cata
 
 def new_inputs(settings: Settings, release: Release, now: Knowledge | None = None) -> SetChanges:
     """What has come since a version was built, before any row is compared; without Spark."""
-    contract, then = reproduce.contract_of(release), knowledge.stored(settings, release.about)
+    contract, then = set_table.contract_of(release), knowledge.stored(settings, release.about)
     now = now or knowledge.now(settings, contract.sources)
     new = {source: sorted(now.sources[source].ids - then.sources[source].ids) for source in contract.sources}
     return SetChanges(release, release.about["rows"], {source: ids for source, ids in new.items() if ids})
@@ -95,7 +95,7 @@ def at_most(settings: Settings, news: SetChanges) -> int | None:
     :param news: as :func:`new_inputs` gives it.
     :raises MissingSetError: if the rows of the version are gone.
     """
-    release, contract = news.release, reproduce.contract_of(news.release)
+    release, contract = news.release, set_table.contract_of(news.release)
     keys = touched_keys(settings, contract, release, news.inputs) if contract.reading == "as_known" else None
     if keys is None or not len(keys):
         return None if keys is None else 0
