@@ -26,7 +26,8 @@ def shown(column: Mapping[str, Any]) -> ShownDistribution:
         quantiles = [float(value) for value in column["quantiles"]]
         words = f"{column['min']:,.6g} to {column['max']:,.6g}, mean {column['mean']:,.4g}"
         return ShownDistribution(_bars(histogram(quantiles)), words)
-    frequent: Mapping[str, int] = column.get("frequent") or {}
+    counts: Mapping[str, int] = column.get("frequent") or {}
+    frequent = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
     if not frequent:
         return ShownDistribution("", "no values")
     first = [f"{value} {count:,}" for value, count in list(frequent.items())[:_NAMED]]

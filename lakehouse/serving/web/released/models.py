@@ -13,7 +13,7 @@ from lakehouse.serving.api.released.datasets import ReleasedVersion
 from lakehouse.serving.api.released.model_versions import ModelName, details, lineage_of, summaries
 from lakehouse.serving.http.parameters import NoParameters
 from lakehouse.serving.web.page import PREFIX, respond
-from lakehouse.serving.web.released.datasets import definition
+from lakehouse.serving.web.released.datasets import definition, in_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +71,7 @@ def _feature(name: str, feature: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _parts(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The parts of the set, each with its time range, and what it was used for."""
-    times = body["training_set"].get("time") or {}
+    times = in_time(body["training_set"].get("time"))
     uses = {body["fit_on"]: ["learned from"]}
     uses.setdefault(body["evaluated_on"], []).append("measured on")
     names = list(dict.fromkeys([*times, *body["part_rows"]]))
