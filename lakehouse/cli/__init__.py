@@ -29,6 +29,8 @@ from lakehouse.cli.commands import (
     live,
     maintain,
     model,
+    model_backtest,
+    model_canary,
     notices,
     promote,
     quarantine,
@@ -116,6 +118,9 @@ app.command("promotions", rich_help_panel=NUMBERS)(commands_promotions.promotion
 app.command("moves", hidden=True)(commands_promotions.moves)
 app.command("views", rich_help_panel=NUMBERS)(views.views)
 app.add_typer(dataset.app, name="dataset", rich_help_panel=MODELS)
+model.app.command("backtest")(model_backtest.backtest)
+model.app.command("score")(model_canary.score)
+model.app.add_typer(model_canary.app, name="canary")
 app.add_typer(model.app, name="model", rich_help_panel=MODELS)
 app.command("serve", rich_help_panel=OPERATE)(serve.serve)
 app.add_typer(alerts.app, name="alerts", rich_help_panel=OPERATE)

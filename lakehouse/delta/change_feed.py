@@ -136,7 +136,9 @@ def _feed(
     columns: Sequence[str] | None = None,
     at_most: int | None = None,
 ) -> pa.Table | None:
-    options: dict[str, Any] = {"starting_version": first, "ending_version": last, "predicate": predicate, "columns": columns}
+    # delta-rs makes SQL of the names: "limit" would be a keyword.
+    quoted = None if columns is None else [f'"{name}"' for name in columns]
+    options: dict[str, Any] = {"starting_version": first, "ending_version": last, "predicate": predicate, "columns": quoted}
     try:
         reader = table.load_cdf(**options, allow_out_of_range=True)
         feed = pa.table(reader.read_all()) if at_most is None else _rows_at_most(reader, at_most)

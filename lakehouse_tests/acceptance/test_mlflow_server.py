@@ -1,4 +1,4 @@
-"""A real MLflow server gives the same as the embedded store; one that is down, and processes that are killed, leave nothing half."""
+"""An MLflow server gives the same as the embedded store. A server that is down and killed processes leave nothing half done."""
 
 from __future__ import annotations
 

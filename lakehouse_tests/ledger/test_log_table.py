@@ -27,6 +27,7 @@ from lakehouse.live import batch_log as live_batches
 from lakehouse.live.reconciliation import log as reconciliations
 from lakehouse.models import backtest_log, retraining_log
 from lakehouse.models.promotion import promotion_log as model_promotions
+from lakehouse.models.scoring import canary_log
 from lakehouse.operations.alerts import log as alerts
 from lakehouse.operations.backfills import log as backfills
 from lakehouse.operations.corrections import correction_log
@@ -64,6 +65,7 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
                 live_batches,
                 reconciliations,
                 backtest_log,
+                canary_log,
                 model_promotions,
                 releases,
                 retraining_log,

@@ -10,6 +10,8 @@ import pyarrow as pa
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
+from lakehouse.contracts import Catalog
+from lakehouse.contracts.source import SourceContract
 from lakehouse.contracts.training.model import ModelContract
 from lakehouse.contracts.training.training_set import TrainingSetContract
 
@@ -86,3 +88,18 @@ def linear_model(seed: int = 1) -> Any:
     """A model that has learned from amounts."""
     rows = payments(800, seed=seed)
     return LogisticRegression().fit(rows.select(["amount"]).to_pandas(), rows["label"].to_numpy())
+
+
+def catalog(contract: ModelContract, of_set: TrainingSetContract | None = None, zone: str = "UTC") -> Catalog:
+    """The contracts of a model, its set, and the source of its events."""
+    source = SourceContract.model_validate(
+        {
+            "dataset": "events",
+            "primary_key": ["id"],
+            "model": {"fields": [{"name": "id", "type": "string"}, {"name": "amount", "type": "double"}]},
+            "source": {"landing": "arrival_date={arrival_date}*", "start_date": "2024-01-01"},
+            "clocks": {"event": "event_time", "arrival": "arrived_at", "timezone": zone},
+        }
+    )
+    of_set = of_set or set_contract()
+    return Catalog({"events": source}, {}, {of_set.name: of_set}, {contract.name: contract})

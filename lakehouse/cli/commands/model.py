@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lakehouse.models.promotion.promotion_log import ModelPromotion
     from lakehouse.settings import Settings
 
-app = typer.Typer(help="Models: train, list, show, promote, roll back, deprecate.", no_args_is_help=True)
+app = typer.Typer(help="Models: train, list, show, backtest, score, promote, roll back, deprecate.", no_args_is_help=True)
 
 Model = Annotated[str, typer.Argument(help="The name of a model contract.")]
 Version = Annotated[str, typer.Argument(help="A version of the model, such as v2.4.")]
@@ -92,6 +92,7 @@ def show(
     """Show all about a version: data and time ranges, features, code, parameters, quality, promotions, backtests."""
     from lakehouse.models import lineage  # noqa: PLC0415
     from lakehouse.models.promotion import promotion_log  # noqa: PLC0415
+    from lakehouse.models.scoring import canary_log  # noqa: PLC0415
     from lakehouse.training_sets import releases  # noqa: PLC0415
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
 
@@ -103,7 +104,7 @@ def show(
     if version is None:
         out.print(f"{model} has no version yet: 'lakehouse model train' makes one.")
         return
-    shown = lineage.of(settings, model, version)
+    shown = lineage.of(settings, model, version, canary_log.events_of(settings, model, version))
     if as_json:
         out.print(json.dumps(shown.as_json(), ensure_ascii=False), soft_wrap=True)
     else:

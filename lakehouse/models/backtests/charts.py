@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from lakehouse.models.backtests.comparison import ComparedPart, Estimate
+    from lakehouse.models.backtests.comparison import ComparedPart, IntervalEstimate
 
 #: How far the two versions are drawn from the middle of their month, in months.
-_APART = 0.12
+_APART = 0.06
+#: How much room there is beside the first and the last month, in months.
+_MARGIN = 0.6
 
 
 def by_month(parts: Sequence[ComparedPart], measure: str) -> Chart:
@@ -29,11 +31,12 @@ def by_month(parts: Sequence[ComparedPart], measure: str) -> Chart:
         axes.yaxis.set_major_formatter(short)
         frame(axes)
         label(axes, [part.name for part in parts], labels)
+        axes.set_xlim(-_MARGIN, len(parts) - 1 + _MARGIN)  # two months fill the chart as well as twelve
 
     return chart(draw, height=HEIGHT)
 
 
-def _points(axes: Axes, estimates: Sequence[Estimate], apart: float, colour: str, marker: str) -> None:
+def _points(axes: Axes, estimates: Sequence[IntervalEstimate], apart: float, colour: str, marker: str) -> None:
     at = [place + apart for place in range(len(estimates))]
     middle, low, high = (values([getattr(entry, side) for entry in estimates]) for side in ("value", "low", "high"))
     # An interval of resamples need not contain the number that was measured on all rows.

@@ -14,7 +14,7 @@ from lakehouse.reports.markdown import escape, table
 from lakehouse.reports.templates import page
 
 if TYPE_CHECKING:
-    from lakehouse.models.backtests.comparison import ComparedMeasure, ComparedPart, Estimate
+    from lakehouse.models.backtests.comparison import ComparedMeasure, ComparedPart, IntervalEstimate
     from lakehouse.models.backtests.result import BacktestResult, ReadingResult
 
 _HEADS = ("month", "rows", "labels 1", "measure")
@@ -85,21 +85,17 @@ def as_html(result: BacktestResult, title: str, made: str) -> str:
     )
 
 
-def with_interval(estimate: Estimate) -> str:
+def with_interval(estimate: IntervalEstimate) -> str:
     """A number with its interval: ``0.8123 (0.7910 to 0.8345)``."""
+    return " ".join(filter(None, _texts(estimate)))
+
+
+def _texts(estimate: IntervalEstimate, sign: str = "") -> tuple[str, str]:
+    """A number, and its interval in brackets; that is empty where there is none."""
     if isnan(estimate.value):
-        return "none"
-    bounds = "" if isnan(estimate.low) else f" ({estimate.low:.4f} to {estimate.high:.4f})"
-    return f"{estimate.value:.4f}{bounds}"
-
-
-def difference(measure: ComparedMeasure) -> str:
-    """The difference with its sign and its interval."""
-    apart = measure.difference
-    if isnan(apart.value):
-        return "none"
-    bounds = "" if isnan(apart.low) else f" ({apart.low:+.4f} to {apart.high:+.4f})"
-    return f"{apart.value:+.4f}{bounds}"
+        return "none", ""
+    bounds = "" if isnan(estimate.low) else f"({estimate.low:{sign}.4f} to {estimate.high:{sign}.4f})"
+    return f"{estimate.value:{sign}.4f}", bounds
 
 
 def _parts(reading: ReadingResult) -> list[ComparedPart]:
@@ -109,7 +105,10 @@ def _parts(reading: ReadingResult) -> list[ComparedPart]:
 def _rows(part: ComparedPart) -> list[list[str]]:
     counts = [part.name, f"{part.rows:,}", "" if part.positives is None else f"{part.positives:,}"]
     return [
-        [*counts, measure.name, with_interval(measure.champion), with_interval(measure.challenger), difference(measure)]
+        [
+            *(*counts, measure.name, with_interval(measure.champion), with_interval(measure.challenger)),
+            " ".join(filter(None, _texts(measure.difference, "+"))),
+        ]
         for measure in part.measures
     ]
 
@@ -122,9 +121,8 @@ def _shown(reading: ReadingResult) -> list[dict[str, Any]]:
             "measures": [
                 {
                     "name": measure.name.replace("_", " "),
-                    "champion": with_interval(measure.champion),
-                    "challenger": with_interval(measure.challenger),
-                    "difference": difference(measure),
+                    "sides": [_texts(measure.champion), _texts(measure.challenger)],
+                    "difference": _texts(measure.difference, "+"),
                     "better": _is_better(measure),
                 }
                 for measure in part.measures

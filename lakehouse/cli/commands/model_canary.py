@@ -1,0 +1,198 @@
+"""``lakehouse model score`` and ``lakehouse model canary``: score events, and have a challenger score a share of the entities."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakehouse.cli import arguments
+from lakehouse.cli.commands.model import By, Model, Version, model_named
+from lakehouse.cli.commands.model_backtest import print_parts, print_rules
+from lakehouse.cli.console import counted, data_table, errors, number_column, out
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.models.scoring.canary import CanaryStatus
+    from lakehouse.models.scoring.day_comparison import DayComparison
+
+app = typer.Typer(help="Canaries of models: start, status, compare, stop.", no_args_is_help=True)
+
+_Reason = Annotated[str, typer.Option(help="Why, in words for people.")]
+
+
+def score(
+    model: Model,
+    first: Annotated[datetime, typer.Option("--from", formats=arguments.DAY, help="The first event day.")],
+    last: Annotated[
+        datetime | None, typer.Option("--to", formats=arguments.DAY, help="The last event day; default: the first one.")
+    ] = None,
+    by: By = "",
+) -> None:
+    """Score the events of some days with the champion, and those of a running canary with its challenger too. Starts Spark."""
+    from lakehouse.calendar.days import span  # noqa: PLC0415
+    from lakehouse.models.scoring import score as scoring  # noqa: PLC0415 (scikit-learn loads in seconds)
+
+    settings, catalog, contract = model_named(model)
+    days = list(span(first.date(), (last or first).date()))
+    if not days:
+        msg = "the days end before they begin; exchange --from and --to"
+        raise typer.BadParameter(msg)
+    scoring.champion_of(settings, contract)  # a mistake is reported before Spark starts
+    who = by or getpass.getuser()
+    with errors.status(f"scoring {len(days):,} days"):
+        done = scoring.score(_session(), settings, catalog, contract, days, run_id=f"cli:{who}", by=who)
+    table = data_table()
+    table.add_column("event day", no_wrap=True)
+    number_column(table, "events", [f"{day.events:,}" for day in done])
+    number_column(table, "in the canary", [f"{day.in_canary:,}" for day in done])
+    for day in done:
+        table.add_row(f"{day.day}", f"{day.events:,}", f"{day.in_canary:,}")
+    out.print(table)
+    total = sum(day.events for day in done)
+    challenger = done[-1].challenger
+    canary = f"; {sum(day.in_canary for day in done):,} of them are served by {challenger}" if challenger else ""
+    out.print(f"{counted(total)} scored by {done[-1].champion}{canary}.", soft_wrap=True)
+
+
+@app.command()
+def start(
+    model: Model,
+    version: Version,
+    reason: _Reason,
+    by: By = "",
+    share: Annotated[
+        str | None, typer.Option(metavar="SHARE", help="Of the entities, such as 10%; default: that of the contract.")
+    ] = None,
+    salt: Annotated[str | None, typer.Option(help="Another text selects other entities; default: that of the contract.")] = None,
+) -> None:
+    """Have a version score a share of the entities in place of the champion, from the next scoring on."""
+    from lakehouse.models.scoring import canary  # noqa: PLC0415 (scikit-learn loads in seconds)
+
+    settings, _, contract = model_named(model)
+    wanted = None if share is None else _share(share)
+    entry = canary.start(settings, contract, version, by=by or getpass.getuser(), reason=reason, share=wanted, salt=salt)
+    out.print(f"Started: {entry.title}.", soft_wrap=True)
+    out.print(f"'lakehouse model canary status {model}' judges it by the labels that are mature.", soft_wrap=True)
+
+
+@app.command()
+def status(model: Model, by: By = "", as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
+    """Judge the canary by the labels that are mature. Starts Spark where there are scores."""
+    from lakehouse.models.backtests.result import stored_reading  # noqa: PLC0415 (scikit-learn loads in seconds)
+    from lakehouse.models.scoring import canary  # noqa: PLC0415
+
+    settings, catalog, contract = model_named(model)
+    with errors.status("comparing both versions on mature labels"):
+        done = canary.judge(_session, settings, catalog, contract, by=by or getpass.getuser())
+    if not as_json:
+        _print_status(done)
+        return
+    values = {
+        "canary": {name: value for name, value in vars(done.entry).items() if name != "results"},
+        "outcome": done.outcome.value,
+        "scored": done.scored,
+        "labels": done.labels,
+        "needs_labels": done.needs_labels,
+        "results": None if done.result is None else stored_reading(done.result),
+    }
+    out.print(json.dumps(values, default=str, ensure_ascii=False), soft_wrap=True)
+
+
+@app.command()
+def stop(model: Model, reason: _Reason, by: By = "") -> None:
+    """End the canary: from the next scoring on the champion scores alone."""
+    from lakehouse.models.scoring import canary  # noqa: PLC0415 (scikit-learn loads in seconds)
+
+    settings, _, _ = model_named(model)
+    ended = canary.stop(settings, model, by=by or getpass.getuser(), reason=reason)
+    judged = f"it was judged: {ended.outcome.value} on {ended.labels:,} labels" if ended.outcome else "it was never judged"
+    out.print(f"Stopped: {ended.title}; {judged}.", soft_wrap=True)
+
+
+@app.command()
+def compare(
+    model: Model,
+    day: Annotated[datetime, typer.Option("--date", formats=arguments.DAY, help="An event day that was scored by both.")],
+    as_json: arguments.AsJson = False,  # noqa: FBT002
+) -> None:
+    """Show both versions' scores of a day of the newest canary side by side; needs no labels and no Spark."""
+    from lakehouse.models.scoring import canary, canary_log, day_comparison  # noqa: PLC0415 (scikit-learn loads in seconds)
+
+    settings, _, _ = model_named(model)
+    canaries = canary_log.of(settings, model)
+    if not canaries:
+        errors.print(f"{model} has had no canary.", style="red", highlight=False)
+        raise typer.Exit(1)
+    newest = canaries[-1]
+    until = newest.stopped.recorded_at if newest.stopped else None
+    done = day_comparison.compare_day(day.date(), canary.scores_of_both(settings, newest.started, until))
+    if done is None:
+        how = f"'lakehouse model score {model} --from {day.date()}' scores it"
+        out.print(f"No entity of the {newest.started.title} has both scores on {day.date()}; {how}.", soft_wrap=True)
+    elif as_json:
+        from dataclasses import asdict  # noqa: PLC0415
+
+        out.print(json.dumps(asdict(done), default=str, ensure_ascii=False), soft_wrap=True)
+    else:
+        _print_day(done, newest.started.champion, newest.started.challenger)
+
+
+def _print_status(done: CanaryStatus) -> None:
+    from lakehouse.models.backtests.result import stored_reading  # noqa: PLC0415
+
+    entry = done.entry
+    out.print(f"{entry.title}, started by {entry.by} on {entry.recorded_at:%Y-%m-%d}: {entry.reason}", soft_wrap=True)
+    if done.result is not None:
+        stored = stored_reading(done.result)
+        parts = {**stored["months"], "total": stored["total"]}
+        print_parts(f"{counted(done.labels)} with a mature label", entry.champion, entry.challenger, parts)
+        print_rules(stored["rules"])
+    labels = f"{done.labels:,} mature labels of {done.scored:,} scored entities; {done.needs_labels:,} are needed"
+    out.print(f"Success criteria: {done.outcome.value} ({labels}).", soft_wrap=True)
+
+
+def _print_day(done: DayComparison, champion: str, challenger: str) -> None:
+    correlation = "" if done.correlation is None else f", correlation {done.correlation:.4f}"
+    out.print(
+        f"{done.day}: {done.entities:,} entities were scored by both. Mean {champion} {done.champion_mean:.4f}, "
+        f"{challenger} {done.challenger_mean:.4f}; mean distance of the scores {done.mean_difference:.4f}, greatest distance of "
+        f"their distributions {done.distance:.4f}{correlation}; {done.decisions:,} predictions differ.",
+        soft_wrap=True,
+    )
+    table = data_table("Furthest apart")
+    table.add_column("record key", overflow="fold")
+    number_column(table, champion, [f"{entity.champion:.4f}" for entity in done.furthest])
+    number_column(table, challenger, [f"{entity.challenger:.4f}" for entity in done.furthest])
+    for entity in done.furthest:
+        table.add_row(entity.record_key, f"{entity.champion:.4f}", f"{entity.challenger:.4f}")
+    out.print(table)
+
+
+def _share(text: str) -> Decimal:
+    """A share as a contract has it: 10%, or 0.1.
+
+    :raises typer.BadParameter: for anything else.
+    """
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415
+
+    from lakehouse.contracts.training.model import Percentage  # noqa: PLC0415
+
+    try:
+        share: Decimal = TypeAdapter(Percentage).validate_python(text)
+    except ValidationError:
+        msg = f"{text!r} is no share; write 10% or 0.1"
+        raise typer.BadParameter(msg) from None
+    return share
+
+
+def _session() -> SparkSession:
+    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster loads in a second)
+
+    return LakeSpark().spark_session
