@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from lakehouse.models import retraining_log, training
+from lakehouse.models import backtest_log, retraining_log, training
 from lakehouse.models.promotion import promotion_log
 from lakehouse.models.retraining_log import Retraining, RetrainingError, RetrainingStep
 from lakehouse.training_sets import build, changes, labels, releases
@@ -245,6 +245,9 @@ def _backtest(
     release = releases.find(settings, ReleaseKind.MODEL, contract.name, entry.new_version)
     entity = catalog.training_sets[contract.training_set].entity.source
     first, last = months_of_evaluation(release, catalog.sources[entity].clocks.timezone)
+    recorded = backtest_log.newest(settings, contract.name, entry.new_version, entry.champion)
+    if recorded is not None and (recorded.first_month, recorded.last_month) == (first, last):
+        return recorded  # of a run that was stopped behind it; a model that scores at random would not give the same again
     return backtest.backtest(
         *(session(), settings, catalog, contract, entry.new_version, entry.champion, first, last), by=entry.by
     )
