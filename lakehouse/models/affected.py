@@ -43,6 +43,16 @@ class AffectedModel:
         """What it is used for, as a person reads it; empty if for nothing."""
         return "in use" if self.is_live else "challenger in a canary" if self.is_challenger else ""
 
+    def as_json(self) -> dict[str, Any]:
+        """A dictionary for JSON; the set by its full name."""
+        return {
+            "model": self.model,
+            "version": self.version,
+            "training_set": self.training_set.full_name,
+            "is_live": self.is_live,
+            "is_challenger": self.is_challenger,
+        }
+
 
 @dataclass(frozen=True)
 class AffectedReleases:
@@ -57,16 +67,7 @@ class AffectedReleases:
         return {
             "labels": list(self.labels),
             "training_sets": [_set_as_json(entry) for entry in self.training_sets],
-            "models": [
-                {
-                    "model": entry.model,
-                    "version": entry.version,
-                    "training_set": entry.training_set.full_name,
-                    "is_live": entry.is_live,
-                    "is_challenger": entry.is_challenger,
-                }
-                for entry in self.models
-            ],
+            "models": [entry.as_json() for entry in self.models],
         }
 
 

@@ -156,9 +156,16 @@ def load(settings: Settings, release: Release) -> Any:
         import mlflow  # noqa: PLC0415
 
         source = f"models:/{release.name}/{_number_of(settings, client, release)}"
-        if "sklearn" in mlflow.models.get_model_info(source).flavors:
-            return mlflow.sklearn.load_model(source)
-        return mlflow.pyfunc.load_model(source).unwrap_python_model().trained
+        try:
+            if "sklearn" in mlflow.models.get_model_info(source).flavors:
+                return mlflow.sklearn.load_model(source)
+            return mlflow.pyfunc.load_model(source).unwrap_python_model().trained
+        except (ImportError, AttributeError, OSError) as problem:
+            msg = (
+                f"{release.name} {release.version} could not be loaded: {type(problem).__name__}: {problem}; the code of "
+                f"'{release.about['function']}' and its libraries have to be as they were when it was trained"
+            )
+            raise TrackingError(msg) from problem
 
 
 def _number_of(settings: Settings, client: Any, release: Release) -> str:
@@ -207,10 +214,17 @@ def _registered(client: Any, name: str, version: str) -> RegisteredVersion | Non
 
 
 def _experiment(settings: Settings, client: Any, name: str) -> str:
+    from mlflow.exceptions import MlflowException  # noqa: PLC0415
+
     known = client.get_experiment_by_name(name)
-    if known is not None:
-        return str(known.experiment_id)
-    return str(client.create_experiment(name, artifact_location=mlflow_connection.artifact_location(settings, name)))
+    if known is None:
+        try:
+            return str(client.create_experiment(name, artifact_location=mlflow_connection.artifact_location(settings, name)))
+        except MlflowException as problem:
+            if problem.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+            known = client.get_experiment_by_name(name)  # another process has created it at this moment
+    return str(known.experiment_id)
 
 
 def _require_registered_model(client: Any, name: str) -> None:

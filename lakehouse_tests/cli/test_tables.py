@@ -16,6 +16,7 @@ from lakehouse.cli.commands import account
 from lakehouse.cli.commands.alerts import alerts_table
 from lakehouse.cli.commands.demo import revenue_table
 from lakehouse.cli.commands.maintain import work_table
+from lakehouse.cli.commands.model_backtest import parts_table
 from lakehouse.dispositions.verdicts import Disposition
 from lakehouse.gold.numbers.history import PublishedVersion
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
@@ -135,3 +136,15 @@ def test_a_comparison() -> None:
     text = printed(comparison_report._table(heads, [row], names=1))
     for whole in ("2024-11-05", *numbers):
         assert whole in text
+
+
+def test_the_months_of_a_backtest() -> None:
+    estimate = {"value": -0.1234, "low": -0.2, "high": -0.1}
+    sides = {"champion": estimate, "challenger": estimate, "difference": estimate}
+    unknown = {side: {"value": None, "low": None, "high": None} for side in sides}
+    measures = {"root_mean_squared_error": sides, "average_precision": unknown}
+    parts = {name: {"rows": 1_234_567, "positives": 123_456, "measures": measures} for name in ("2024-10", "total")}
+    text = printed(parts_table("fraud v12.14 against v12.13 on 2024-10 to 2024-11", "v12.13", "v12.14", parts))
+    assert text.count("-0.200, -0.100") == 6
+    assert "1,234,567 rows" in text
+    assert "123,456 with 1" in text

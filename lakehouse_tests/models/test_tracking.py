@@ -2,67 +2,73 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pandas as pd
 import pyarrow as pa
 import pytest
-from sklearn.linear_model import LogisticRegression
 
-from lakehouse.contracts import ModelContract
-from lakehouse.models import mlflow_connection, tracking, trained
+from lakehouse.models import mlflow_connection, tracking, trained, training
+from lakehouse.training_sets import releases, set_table
+from lakehouse.training_sets.releases import ReleaseKind
+from lakehouse_tests.support import trained_lake
 from lakehouse_tests.support.free_port import free_port
+from lakehouse_tests.support.trained_lake import CATALOG, MODEL, SET
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
-CONTRACT = ModelContract(model="fraud", training_set="training_data", train="fraud:train")
-FRAME = pd.DataFrame({"amount": [1.0, 2.0, 3.0, 4.0], "label": [0, 0, 1, 1]})
+#: A model of no library.
+THRESHOLD = """\
+class Threshold:
+    def __init__(self, amount):
+        self.amount = amount
+
+    def predict_proba(self, frame):
+        return (frame["amount"] > self.amount).astype(float).to_numpy()
 
 
-class AlwaysOne:
-    """A model of no library."""
-
-    def predict(self, frame: pd.DataFrame) -> list[float]:
-        return [1.0] * len(frame)
+def train(frame, params):
+    return Threshold(frame.loc[frame["label"] == 1, "amount"].min())
+"""
 
 
-def _model(version: str, model: object) -> tracking.TrainedModel:
-    return tracking.TrainedModel(
-        name="fraud",
-        version=version,
-        notes="first",
-        by="ana",
-        trained=model,
-        identity="abc",
-        about={"a": 1},
-        parameters={"depth": 3},
-        tags={},
-        set_name="training_data_v5.0",
-        set_address="/lake/datasets/training_data_v5.0",
-        frames={"train": FRAME, "test": FRAME.iloc[:2]},
-        roles={"train": "training", "test": "evaluation"},
-        metrics={"train": {"roc_auc": 1.0}, "test": {"roc_auc": float("nan")}},
-    )
+def test_a_model_loads_as_the_object_that_it_was_and_one_version_is_the_champion(lake: Settings) -> None:
+    (lake.contracts / "threshold.py").write_text(THRESHOLD, encoding="utf-8")
+    of_own_class = MODEL.model_copy(update={"train": "threshold:train"})
+    by_version = {
+        "v1.0": trained_lake.train(lake, "v1.0"),
+        "v1.1": training.train(lake, CATALOG, of_own_class, "v1.1", "v5.0", by="ana", notes="by a rule"),
+    }
+    rows = set_table.read(lake, releases.find(lake, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
+    frame = trained.features_frame(SET, rows)
+    pipeline, rule = (trained.load(lake, MODEL, version) for version in by_version)
+    assert type(pipeline).__name__ == "Pipeline"
+    assert type(rule) is sys.modules["threshold"].Threshold
+    assert rule.predict_proba(frame).tolist() == (frame["amount"] > rule.amount).astype(float).tolist()
+
+    assert tracking.champion(lake, MODEL) is None
+    for version, release in reversed(by_version.items()):
+        tracking.set_champion(lake, release)
+        assert tracking.champion(lake, MODEL) == version
+    elsewhere = replace(by_version["v1.0"], version="v9.0")
+    with pytest.raises(
+        tracking.TrackingError, match=r"fraud v9.0 is not registered in MLflow at sqlite.*; correct LAKEHOUSE_MLFLOW"
+    ):
+        tracking.set_champion(lake, elsewhere)
+    assert tracking.champion(lake, MODEL) == "v1.0"
 
 
-def test_a_model_is_registered_once_and_loads_as_the_object_that_it_was(settings: Settings) -> None:
-    estimator = LogisticRegression().fit(FRAME[["amount"]], FRAME["label"])
-    first = tracking.register(settings, _model("v1.0", estimator))
-    assert tracking.register(settings, _model("v1.0", estimator)) == first == tracking.registered(settings, "fraud", "v1.0")
-    assert tracking.lineage_in(settings, first) == {"a": 1}
-    tracking.register(settings, _model("v1.1", AlwaysOne()))
-    loaded = trained.load(settings, CONTRACT, "v1.0")
-    assert type(loaded) is LogisticRegression
-    assert loaded.predict_proba(FRAME[["amount"]]).tolist() == estimator.predict_proba(FRAME[["amount"]]).tolist()
-    assert type(trained.load(settings, CONTRACT, "v1.1")) is AlwaysOne
-    assert tracking.champion(settings, CONTRACT) is None
-    for version in ("v1.1", "v1.0"):
-        tracking.set_champion(settings, "fraud", version)
-        assert tracking.champion(settings, CONTRACT) == version
-    with pytest.raises(tracking.TrackingError, match=r"fraud v9.0 is not registered in MLflow at sqlite"):
-        tracking.set_champion(settings, "fraud", "v9.0")
+def test_a_model_whose_code_is_gone_is_reported(lake: Settings) -> None:
+    (lake.contracts / "threshold.py").write_text(THRESHOLD, encoding="utf-8")
+    of_own_class = MODEL.model_copy(update={"train": "threshold:train"})
+    training.train(lake, CATALOG, of_own_class, "v1.1", "v5.0", by="ana", notes="by a rule")
+    (lake.contracts / "threshold.py").unlink()
+    del sys.modules["threshold"]
+    with pytest.raises(tracking.TrackingError, match=r"fraud v1.1 could not be loaded: .*the code of 'threshold:train'"):
+        trained.load(lake, MODEL, "v1.1")
 
 
 def test_a_server_that_is_down_is_reported_within_seconds(settings: Settings) -> None:
@@ -71,14 +77,14 @@ def test_a_server_that_is_down_is_reported_within_seconds(settings: Settings) ->
     with pytest.raises(
         mlflow_connection.MlflowUnavailableError, match=r"does not answer; start it, or correct LAKEHOUSE"
     ) as refused:
-        tracking.champion(away, CONTRACT)
+        tracking.champion(away, MODEL)
     assert time.monotonic() - begun < 5
     assert "secret" not in str(refused.value)
 
 
 def test_a_root_in_an_object_store_needs_a_server(settings: Settings) -> None:
     with pytest.raises(tracking.TrackingError, match="set LAKEHOUSE_MLFLOW_URI"):
-        tracking.champion(settings.model_copy(update={"root": "s3://bucket/lake"}), CONTRACT)
+        tracking.champion(settings.model_copy(update={"root": "s3://bucket/lake"}), MODEL)
 
 
 def test_a_column_has_the_same_type_in_every_frame() -> None:

@@ -17,6 +17,8 @@ from lakehouse.cli.console import counted, data_table, errors, number_column, ou
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rich.table import Table
+
     from lakehouse.models.backtest_log import Backtest
 
 
@@ -38,7 +40,8 @@ def backtest(
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
 
     settings, catalog, contract = model_named(model)
-    backtests.months_between(first_month, last_month)  # a mistake is reported before Spark starts
+    # A mistake is reported before Spark starts.
+    backtests.checked_request(settings, contract, version, against, first_month, last_month)
     with errors.status(f"comparing {model} {version} with {against}"):
         done = backtests.backtest(
             *(LakeSpark().spark_session, settings, catalog, contract, version, against, first_month, last_month),
@@ -68,28 +71,33 @@ def print_backtest(done: Backtest) -> None:
 
 
 def print_parts(title: str, champion: str, challenger: str, parts: Mapping[str, Any]) -> None:
-    """A table of the measures of some parts, as a comparison is stored: both versions and the difference, with intervals."""
+    """Print the measures of some parts, as a comparison is stored: both versions and the difference, with intervals."""
+    out.print(parts_table(title, champion, challenger, parts))
+
+
+def parts_table(title: str, champion: str, challenger: str, parts: Mapping[str, Any]) -> Table:
+    """The same as a table."""
     rows = [
-        (
-            (name, f"{part['rows']:,}", "" if part["positives"] is None else f"{part['positives']:,}", measure.replace("_", " ")),
-            (_number(sides["champion"]), _number(sides["challenger"]), _number(sides["difference"], sign="+")),
-        )
+        (name, measure, [_number(sides["champion"]), _number(sides["challenger"]), _number(sides["difference"], sign="+")])
         for name, part in parts.items()
         for measure, sides in part["measures"].items()
     ]
     table = data_table(title)
     table.add_column("month", no_wrap=True)
-    number_column(table, "rows", [labels[1] for labels, _ in rows])
-    number_column(table, "labels 1", [labels[2] for labels, _ in rows])
     table.add_column("measure", overflow="fold")
     for place, heading in enumerate((champion, challenger, "difference")):
-        number_column(table, heading, [numbers[place] for _, numbers in rows])
+        number_column(table, heading, [line for _, _, numbers in rows for line in numbers[place].splitlines()])
     before = None
-    for labels, numbers in rows:
-        shown = labels if labels[0] != before else ("", "", "", labels[3])
-        table.add_row(*shown, *numbers)
-        before = labels[0]
-    out.print(table)
+    for name, measure, numbers in rows:
+        table.add_row("" if name == before else _about(name, parts[name]), measure.replace("_", " "), *numbers)
+        before = name
+    return table
+
+
+def _about(name: str, part: Mapping[str, Any]) -> str:
+    """A part with its rows and, of probabilities, how many of them have the label 1."""
+    positives = "" if part["positives"] is None else f"\n{part['positives']:,} with 1"
+    return f"{name}\n{counted(part['rows'])}{positives}"
 
 
 def print_rules(rules: list[Mapping[str, Any]]) -> None:
@@ -105,4 +113,4 @@ def _number(estimate: Mapping[str, float | None], sign: str = "") -> str:
     if estimate["value"] is None:
         return "-"
     value = f"{estimate['value']:{sign}.4f}"
-    return value if estimate["low"] is None else f"{value} [{estimate['low']:{sign}.4f}, {estimate['high']:{sign}.4f}]"
+    return value if estimate["low"] is None else f"{value}\n{estimate['low']:{sign}.3f}, {estimate['high']:{sign}.3f}"

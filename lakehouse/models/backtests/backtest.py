@@ -20,7 +20,8 @@ from lakehouse.models.backtests.comparison import RESAMPLES, scored_pair
 from lakehouse.models.backtests.result import READINGS, BacktestResult, reading_result
 from lakehouse.models.scoring import version_scores
 from lakehouse.text import format_moment
-from lakehouse.training_sets import addresses
+from lakehouse.training_sets import addresses, releases
+from lakehouse.training_sets.releases import ReleaseKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,10 +67,7 @@ def backtest(
     """
     from lakehouse.training_sets import event_rows  # noqa: PLC0415 (Spark loads in a second)
 
-    months = months_between(first_month, last_month)
-    if version == against:
-        msg = f"{version} cannot be compared with itself; name another version with --against"
-        raise BacktestError(msg)
+    months = checked_request(settings, contract, version, against, first_month, last_month)
     versions = [version_scores.load(settings, catalog, contract, name) for name in (against, version)]
     of_set = catalog.training_sets[contract.training_set]
     first, until = _first_day(first_month), _day_after(last_month)
@@ -79,6 +77,23 @@ def backtest(
     }
     result = compared(catalog, contract, rows, versions[0], versions[1], months)
     return recorded(settings, result, months, by=by, known_at=known_at or settings.clock())
+
+
+def checked_request(
+    settings: Settings, contract: ModelContract, version: str, against: str, first_month: str, last_month: str
+) -> list[str]:
+    """The months of a backtest, if it can be made; without Spark and without MLflow.
+
+    :raises BacktestError: for text that is no month, or twice the same version.
+    :raises ReleaseError: for a version that does not exist.
+    """
+    months = months_between(first_month, last_month)
+    if version == against:
+        msg = f"{version} cannot be compared with itself; name another version with --against"
+        raise BacktestError(msg)
+    for name in (version, against):
+        releases.find(settings, ReleaseKind.MODEL, contract.name, name)
+    return months
 
 
 def compared(

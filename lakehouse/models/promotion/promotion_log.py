@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ModelPromotion", "PromotionKind", "PromotionStep"]
 
 #: How long a process may take from the first entry of a promotion to the alias. MLflow's client gives up before.
-PATIENCE = timedelta(minutes=2)
+PATIENCE = timedelta(minutes=5)
 #: The start of a process is known to a hundredth of a second.
 _SAME_START = 0.1
 

@@ -134,6 +134,25 @@ def test_of_two_at_once_one_wins_and_the_other_is_refused(
     assert f"fraud none -> {winner} by ana" in str(refused)
 
 
+def test_one_that_rests_on_what_another_one_has_changed_meanwhile_is_refused(
+    trained_lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, objections = trained_lake_settings, acceptance.objections
+
+    def look(*arguments: Any) -> list[str]:
+        """While this one looks at its backtest, another one takes place."""
+        monkeypatch.setattr(acceptance, "objections", objections)
+        promote(lake, "v2.3")
+        return objections(*arguments)
+
+    monkeypatch.setattr(acceptance, "objections", look)
+    with pytest.raises(
+        ModelPromotionError, match=r"another promotion took place at the same time: promote fraud none -> v2.3 by ana"
+    ):
+        promote(lake, "v2.4")
+    assert (moves(lake), in_use(lake)) == ([(None, "v2.3")], ("v2.3", "v2.3"))
+
+
 @pytest.mark.parametrize("is_moved", [False, True])
 def test_one_that_mlflow_fails_is_undone_unless_the_alias_was_moved(
     trained_lake_settings: Settings, monkeypatch: pytest.MonkeyPatch, is_moved: bool
