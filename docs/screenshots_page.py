@@ -4,8 +4,9 @@ python docs/screenshots_page.py [http://127.0.0.1:8321] [--only PICTURE] [--all 
 
 The demo's numbers are of November 2024: set ``LAKEHOUSE_NOW=2024-11-16T23:59:59+00:00`` for the server, and its week is this one.
 The day of the late tier needs the evening of November 17, and ``LAKEHOUSE_CONTRACTS`` as the demo prints it: take its picture
-with ``--only page-tier``. The lineage of a model needs a lake with models: ``--only page-model``. With a steward's token in ``LAKEHOUSE_TOKEN`` the row is shown as a steward sees it. ``--all`` writes
-every page wide and as on a phone, light and dark, into a folder.
+with ``--only page-tier``. The lineage of a model needs a lake with models: ``--only page-model``. With a steward's token in
+``LAKEHOUSE_TOKEN`` the row is shown as a steward sees it. ``--all`` writes every page wide and as on a phone, light and dark,
+into a folder.
 """
 
 from __future__ import annotations
