@@ -9,7 +9,7 @@ import dagster as dg
 
 from lakehouse.contracts.series import Series
 from lakehouse.orchestration.assets import checks as assets_checks
-from lakehouse.orchestration.assets import metric_assets, source_assets
+from lakehouse.orchestration.assets import metric_assets, model_assets, source_assets
 from lakehouse.orchestration.automation import (
     alert_sensor,
     close_schedules,
@@ -18,6 +18,7 @@ from lakehouse.orchestration.automation import (
     live_runs,
     maintenance_job,
     notice_sensor,
+    retraining_sensor,
     source_schedules,
     stream_sensor,
 )
@@ -66,6 +67,14 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
                 all_checks.append(assets_checks.rollup_checks(settings, catalog, metric, rollup, longer))
                 all_sensors.append(follow_sensors.rollup_sensor(settings, catalog, metric, rollup))
                 all_schedules.append(close_schedules.period_close(settings, catalog.sources[metric.source], rollup))
+        all_sensors += [
+            retraining_sensor.sensor(settings, catalog, model) for model in catalog.models.values() if model.retrain_when
+        ]
+        assets += [model_assets.set_asset(settings, catalog, contract) for contract in catalog.training_sets.values()]
+        for model in catalog.models.values():
+            scores = model_assets.scores_asset(settings, catalog, model)
+            assets += [model_assets.model_asset(settings, catalog, model), scores]
+            all_checks.append(assets_checks.checks_of_scores(settings, catalog, model, scores))
         if catalog.sources:
             all_sensors += [follow_sensors.automation(settings, catalog), notice_sensor.notices_sensor(settings, catalog)]
         all_sensors.append(alert_sensor.alerts_sensor(settings, catalog))

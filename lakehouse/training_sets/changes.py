@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -68,36 +68,60 @@ class SetChanges:
 
 def since(session: Callable[[], SparkSession], settings: Settings, catalog: Catalog, release: Release) -> SetChanges:
     """What would differ now; starts Spark only if something has come since that may matter."""
-    contract, then = set_table.contract_of(release), knowledge.stored(settings, release.about)
+    contract = set_table.contract_of(release)
     now = knowledge.now(settings, contract.sources)
-    new = {source: sorted(now.sources[source].ids - then.sources[source].ids) for source in contract.sources}
-    new = {source: ids for source, ids in new.items() if ids}
-    unchanged = SetChanges(release, release.about["rows"], new)
-    if not new and contract.reading == "as_known":
+    unchanged = new_inputs(settings, release, now)
+    if not unchanged.inputs and contract.reading == "as_known":
         return unchanged
-    keys = touched_keys(settings, contract, release, new) if contract.reading == "as_known" else None
+    keys = touched_keys(settings, contract, release, unchanged.inputs) if contract.reading == "as_known" else None
     if keys is not None and not len(keys):
         return unchanged
     return _compared(session(), settings, catalog, contract, unchanged, now, keys)
+
+
+def new_inputs(settings: Settings, release: Release, now: Knowledge | None = None) -> SetChanges:
+    """What has come since a version was built, before any row is compared; without Spark."""
+    contract, then = set_table.contract_of(release), knowledge.stored(settings, release.about)
+    now = now or knowledge.now(settings, contract.sources)
+    new = {source: sorted(now.sources[source].ids - then.sources[source].ids) for source in contract.sources}
+    return SetChanges(release, release.about["rows"], {source: ids for source, ids in new.items() if ids})
+
+
+def at_most(settings: Settings, news: SetChanges) -> int | None:
+    """How many rows may differ at most by new inputs, from the keys that they speak of; None for any number. Without Spark.
+
+    Of the keys that the version does not contain only those count whose event may lie in its time.
+
+    :param news: as :func:`new_inputs` gives it.
+    :raises MissingSetError: if the rows of the version are gone.
+    """
+    release, contract = news.release, set_table.contract_of(news.release)
+    keys = touched_keys(settings, contract, release, news.inputs) if contract.reading == "as_known" else None
+    if keys is None or not len(keys):
+        return None if keys is None else 0
+    contained = set_table.read(settings, release, ["record_key"])["record_key"].combine_chunks()
+    elsewhere = _keys_of_other_days(settings, contract, release, news.inputs.get(contract.entity.source, []))
+    counts = pc.or_(pc.is_in(keys, value_set=contained), pc.invert(pc.is_in(keys, value_set=elsewhere)))
+    return pc.sum(counts).as_py() or 0
 
 
 def touched_keys(
     settings: Settings, contract: TrainingSetContract, release: Release, new: dict[str, list[str]]
 ) -> pa.Array | None:
     """The keys of the events that some inputs speak of, themselves or by their labels; None if any event may be concerned."""
-    found = [pa.array([], pa.string())]
+    touched = [pa.array([], pa.string())]
     for source in {contract.entity.source, contract.label.source} & new.keys():
         keys = keys_of(settings, source, new[source])
         if keys is None:
             return None
         if source == contract.entity.source:
-            found.append(keys)
+            touched.append(keys)
         if source == contract.label.source:
             values = label_values(settings, contract, keys)
             column = f"{KEY_PREFIX}{contract.label.event_key}"
             rows = set_table.read(settings, release, ["record_key", column])
-            found.append(rows.filter(pc.is_in(rows[column], value_set=values))["record_key"].combine_chunks())
-    return pc.unique(pa.concat_arrays(found))
+            touched.append(rows.filter(pc.is_in(rows[column], value_set=values))["record_key"].combine_chunks())
+    return pc.unique(pa.concat_arrays(touched))
 
 
 def keys_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Array | None:
@@ -111,6 +135,21 @@ def keys_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Array |
     )
     spoken = pa.array([], pa.string()) if log is None or not files else pc.unique(log["record_key"])
     return pc.unique(pa.concat_arrays([spoken, pa.array([entry.record_key for entry in of_decisions], pa.string())]))
+
+
+def _keys_of_other_days(settings: Settings, contract: TrainingSetContract, release: Release, ids: Collection[str]) -> pa.Array:
+    """The keys of events that some files place outside of the days of a version, and nowhere else."""
+    columns = ["record_key", "event_date"]
+    address = locations.key_log(settings, contract.entity.source)
+    claims = table_io.read(address, columns, {"ingestion_id": sorted(ids)}, settings.storage_options) if ids else None
+    if claims is None:
+        return pa.array([], pa.string())
+    mature = datetime.fromisoformat(release.about["mature_by"]) - contract.label.maturity
+    last = mature.date() + timedelta(days=1)  # the event day of a time zone may be the next one
+    within = pc.and_(pc.greater_equal(claims["event_date"], contract.first_day), pc.less_equal(claims["event_date"], last))
+    of_set = claims.filter(pc.fill_null(within, fill_value=True))["record_key"]
+    keys = pc.unique(claims["record_key"])
+    return keys.filter(pc.invert(pc.is_in(keys, value_set=of_set.combine_chunks())))
 
 
 def _compared(

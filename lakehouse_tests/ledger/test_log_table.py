@@ -25,7 +25,7 @@ from lakehouse.ledger import applied_inputs, decisions, ingestions, publications
 from lakehouse.ledger.log_table import Int32, LogTable
 from lakehouse.live import batch_log as live_batches
 from lakehouse.live.reconciliation import log as reconciliations
-from lakehouse.models import backtest_log
+from lakehouse.models import backtest_log, retraining_log
 from lakehouse.models.promotion import promotion_log as model_promotions
 from lakehouse.models.scoring import canary_log
 from lakehouse.operations.alerts import log as alerts
@@ -68,6 +68,7 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
                 canary_log,
                 model_promotions,
                 releases,
+                retraining_log,
             ),
         )
     ]

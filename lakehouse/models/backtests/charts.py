@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from lakehouse.models.backtests.comparison import ComparedPart, Estimate
+    from lakehouse.models.backtests.comparison import ComparedPart, IntervalEstimate
 
 #: How far the two versions are drawn from the middle of their month, in months.
 _APART = 0.06
@@ -36,7 +36,7 @@ def by_month(parts: Sequence[ComparedPart], measure: str) -> Chart:
     return chart(draw, height=HEIGHT)
 
 
-def _points(axes: Axes, estimates: Sequence[Estimate], apart: float, colour: str, marker: str) -> None:
+def _points(axes: Axes, estimates: Sequence[IntervalEstimate], apart: float, colour: str, marker: str) -> None:
     at = [place + apart for place in range(len(estimates))]
     middle, low, high = (values([getattr(entry, side) for entry in estimates]) for side in ("value", "low", "high"))
     # An interval of resamples need not contain the number that was measured on all rows.

@@ -63,7 +63,7 @@ class ScoredPair:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class IntervalEstimate:
     """A number and the interval that contains it with a confidence of :data:`LEVEL`; NaN where it cannot be measured."""
 
     value: float
@@ -76,9 +76,9 @@ class ComparedMeasure:
     """A measure for both versions; ``difference`` is challenger - champion, its interval from the same resamples of both."""
 
     name: str
-    champion: Estimate
-    challenger: Estimate
-    difference: Estimate
+    champion: IntervalEstimate
+    challenger: IntervalEstimate
+    difference: IntervalEstimate
 
     @property
     def gain(self) -> float:
@@ -167,7 +167,7 @@ def compared_part(contract: ModelContract, name: str, rows: ScoredPair, resample
 def _measures(contract: ModelContract, rows: ScoredPair, resamples: int, seed: int) -> list[ComparedMeasure]:
     champion, challenger = (evaluation.quality(contract, rows.labels, scores) for scores in (rows.champion, rows.challenger))
     if not len(rows.labels):
-        unknown = Estimate(float("nan"), float("nan"), float("nan"))
+        unknown = IntervalEstimate(float("nan"), float("nan"), float("nan"))
         return [ComparedMeasure(name, unknown, unknown, unknown) for name in contract.measures]
     of_champion, of_challenger = resampled(
         rows.labels, [rows.champion, rows.challenger], list(contract.measures), resamples, seed
@@ -183,13 +183,13 @@ def _measures(contract: ModelContract, rows: ScoredPair, resamples: int, seed: i
     ]
 
 
-def _estimate(value: float, drawn: NDArray[np.float64]) -> Estimate:
+def _estimate(value: float, drawn: NDArray[np.float64]) -> IntervalEstimate:
     """A number with the percentiles of those resamples that have a value."""
     known = drawn[~np.isnan(drawn)]
     if not len(known):
-        return Estimate(value, float("nan"), float("nan"))
+        return IntervalEstimate(value, float("nan"), float("nan"))
     low, high = np.percentile(known, [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
-    return Estimate(value, float(low), float(high))
+    return IntervalEstimate(value, float(low), float(high))
 
 
 def _texts(values: pa.Array) -> pa.Array:

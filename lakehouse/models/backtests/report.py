@@ -14,7 +14,7 @@ from lakehouse.reports.markdown import escape, table
 from lakehouse.reports.templates import page
 
 if TYPE_CHECKING:
-    from lakehouse.models.backtests.comparison import ComparedMeasure, ComparedPart, Estimate
+    from lakehouse.models.backtests.comparison import ComparedMeasure, ComparedPart, IntervalEstimate
     from lakehouse.models.backtests.result import BacktestResult, ReadingResult
 
 _HEADS = ("month", "rows", "labels 1", "measure")
@@ -85,12 +85,12 @@ def as_html(result: BacktestResult, title: str, made: str) -> str:
     )
 
 
-def with_interval(estimate: Estimate) -> str:
+def with_interval(estimate: IntervalEstimate) -> str:
     """A number with its interval: ``0.8123 (0.7910 to 0.8345)``."""
     return " ".join(filter(None, _texts(estimate)))
 
 
-def _texts(estimate: Estimate, sign: str = "") -> tuple[str, str]:
+def _texts(estimate: IntervalEstimate, sign: str = "") -> tuple[str, str]:
     """A number, and its interval in brackets; that is empty where there is none."""
     if isnan(estimate.value):
         return "none", ""

@@ -6,12 +6,13 @@ from datetime import date
 import dagster as dg
 
 from lakehouse.bronze import checks as bronze_checks
-from lakehouse.contracts import Catalog, MetricContract, SourceContract
+from lakehouse.contracts import Catalog, MetricContract, ModelContract, SourceContract
 from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.live.reconciliation import closing as live_closing
+from lakehouse.orchestration.assets import score_checks
 from lakehouse.orchestration.assets.source_assets import keys as source_keys
 from lakehouse.orchestration.common import run_events
 from lakehouse.orchestration.common.resources import LakeSpark, LakeTables
@@ -35,6 +36,7 @@ def check_names(catalog: Catalog) -> dict[dg.AssetKey, list[str]]:
         daily = Series(metric)
         names[dg.AssetKey(["gold", daily.name])] = list(_day_check_names(metric))
         names |= {dg.AssetKey(["gold", rollup.name]): list(_rollup_check_names(rollup)) for rollup in daily.rollups}
+    names |= {dg.AssetKey(["scores", model]): list(score_checks.NAMES) for model in catalog.models}
     deprecated = publication_checks.deprecated_names()
     return {key: [name for name in of_asset if name not in deprecated] for key, of_asset in names.items()}
 
@@ -98,6 +100,17 @@ def _rollup_check_names(rollup: Series) -> dict[str, str]:
     names = publication_checks.names(rollup.checks) | publication_checks.deprecated_names()
     del names["totals_equal_silver"]  # a roll-up is computed from published days
     return names
+
+
+def checks_of_scores(
+    settings: Settings, catalog: Catalog, model: ModelContract, scores: dg.AssetsDefinition
+) -> dg.AssetChecksDefinition:
+    """The checks of the scores of a model per event day."""
+
+    def judge(settings: Settings, days: Collection[date], _names: Collection[str], spark: LakeSpark) -> list[CheckResult]:
+        return score_checks.judge(settings, catalog, model, spark.session, days)
+
+    return _checks_of(settings, scores, score_checks.NAMES, judge)
 
 
 def _checks_of(

@@ -46,12 +46,17 @@ def report(
     scattered = DAYS_TAG in context.run.tags
     if scattered:
         materialized(context, key, days)
-    if scattered or context.run.asset_check_selection == frozenset():
+    if reports_checks(context):
         checked(context, key, with_deprecated_names(outcomes))
     if not scattered:
         for day, metadata in sorted(days.items()):
             context.add_asset_metadata(dict(metadata), asset_key=key, partition_key=day.isoformat())
         yield dg.MaterializeResult(asset_key=key)
+
+
+def reports_checks(context: dg.AssetExecutionContext) -> bool:
+    """Whether a run reports the outcomes of checks itself, because no check step follows."""
+    return DAYS_TAG in context.run.tags or context.run.asset_check_selection == frozenset()
 
 
 def materialized(context: dg.AssetExecutionContext, key: dg.AssetKey, days: Mapping[date, Mapping[str, Any]]) -> None:

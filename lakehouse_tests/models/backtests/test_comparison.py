@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from lakehouse.models.backtests.comparison import Estimate, ScoredPair, compare, numbers, scored_pair
+from lakehouse.models.backtests.comparison import IntervalEstimate, ScoredPair, compare, numbers, scored_pair
 from lakehouse.models.evaluation import scores_of
 from lakehouse_tests.support.scored_rows import model_contract, payments
 
@@ -112,7 +112,7 @@ def test_a_month_without_rows_is_shown_without_numbers() -> None:
     comparison = compare(CONTRACT, scored_pair(rows, guesses, scores, "UTC"), ["2024-12"], resamples=2)
     empty = comparison.months[-1]
     assert (empty.name, empty.rows, empty.positives) == ("2024-12", 0, 0)
-    assert f"{empty.measure('roc_auc').difference}" == f"{Estimate(float('nan'), float('nan'), float('nan'))}"
+    assert f"{empty.measure('roc_auc').difference}" == f"{IntervalEstimate(float('nan'), float('nan'), float('nan'))}"
 
 
 def test_a_month_with_one_class_has_those_measures_that_need_no_other() -> None:

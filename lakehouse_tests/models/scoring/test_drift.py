@@ -40,12 +40,12 @@ _texts = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=40)
 
 @given(_texts, _texts, st.integers(1, 6))
 def test_frequent_values_tell_at_most_the_exact_distance(ours, theirs, named) -> None:
-    counts, own = Counter(theirs), Counter(ours)
-    exact = sum(abs(own[name] / len(ours) - counts[name] / len(theirs)) for name in {*own, *counts}) / 2
+    counts, others = Counter(theirs), Counter(ours)
+    exact = sum(abs(others[name] / len(ours) - counts[name] / len(theirs)) for name in {*others, *counts}) / 2
     frequent = dict(counts.most_common(named))
     distance = drift.from_frequent(pa.chunked_array([ours]), frequent, len(theirs))
     assert distance <= exact + 1e-9
-    if named >= len({*own, *counts}):
+    if named >= len({*others, *counts}):
         assert distance == pytest.approx(exact)
 
 

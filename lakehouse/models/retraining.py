@@ -1,0 +1,258 @@
+"""Retrains a model after corrections of what it has learned from: labels, set, model and backtest, each in a new version.
+
+A retraining is due when the rows that differ reach the model's policy, once per cause. It promotes nothing. What it has done is
+in ``retraining_log``; a run that was stopped is continued by the next one, with the same versions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from lakehouse.models import backtest_log, retraining_log, training
+from lakehouse.models.promotion import promotion_log
+from lakehouse.models.retraining_log import Retraining, RetrainingError, RetrainingStep
+from lakehouse.training_sets import build, changes, labels, releases
+from lakehouse.training_sets.releases import ReleaseKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts import Catalog, ModelContract
+    from lakehouse.contracts.training.model import RetrainingPolicy
+    from lakehouse.models.backtest_log import Backtest
+    from lakehouse.settings import Settings
+    from lakehouse.training_sets.changes import SetChanges
+    from lakehouse.training_sets.releases import Release
+
+__all__ = ["PossibleRetraining", "Retraining", "RetrainingError", "carry_out", "due", "possible"]
+
+
+@dataclass(frozen=True)
+class PossibleRetraining:
+    """A retraining that is begun, or that new inputs may call for.
+
+    :param is_begun: whether it is in the log and has steps left.
+    :param text: why, as a person reads it.
+    """
+
+    cause: str
+    is_begun: bool
+    text: str
+
+
+def possible(settings: Settings, contract: ModelContract) -> PossibleRetraining | None:
+    """Whether a run may have something to retrain, from the logs and the keys of what has come: without Spark and MLflow.
+
+    The rows that differ are at most those that new inputs speak of; only :func:`due` knows how many do.
+
+    :raises MissingSetError: if the rows of the set are gone.
+    """
+    begun = retraining_log.unfinished(settings, contract.name)
+    if begun is not None and contract.retrain_when is not None:
+        return PossibleRetraining(begun.cause, is_begun=True, text=f"the retraining to {begun.new_version} has steps left")
+    compared = _compared_set(settings, contract)
+    if contract.retrain_when is None or compared is None:
+        return None
+    _, of_set = compared
+    news = changes.new_inputs(settings, of_set)
+    if not news.inputs or retraining_log.of_cause(settings, contract.name, news.cause) is not None:
+        return None
+    most = changes.at_most(settings, news)
+    if most is not None and not is_reached(contract.retrain_when, rows=most, labels=most, total=news.total):
+        return None
+    rows = "any number of rows" if most is None else f"up to {most:,} of {news.total:,} rows"
+    return PossibleRetraining(news.cause, is_begun=False, text=f"{rows} of {of_set.full_name} may have changed")
+
+
+def due(session: Callable[[], SparkSession], settings: Settings, catalog: Catalog, contract: ModelContract) -> Retraining | None:
+    """The retraining to carry out: one that was begun and has steps left, or else one that the model's policy calls for."""
+    begun = retraining_log.unfinished(settings, contract.name)
+    if contract.retrain_when is None or begun is not None:
+        return begun if contract.retrain_when is not None else None
+    compared = _compared_set(settings, contract)
+    if compared is None:
+        return None
+    champion, of_set = compared
+    return called_for(settings, catalog, contract, champion, changes.since(session, settings, catalog, of_set))
+
+
+def called_for(
+    settings: Settings, catalog: Catalog, contract: ModelContract, champion: str, changed: SetChanges
+) -> Retraining | None:
+    """The retraining that changes call for by the policy, with the versions that it will make; None if their cause had one.
+
+    :param changed: how the rows of a version of the model's set differ now.
+    """
+    policy = contract.retrain_when
+    rows = changed.changed + changed.added + changed.removed
+    if (
+        policy is None
+        or not changed.inputs
+        or not is_reached(policy, rows=rows, labels=changed.changed_labels, total=changed.total)
+    ):
+        return None
+    if retraining_log.of_cause(settings, contract.name, changed.cause) is not None:
+        return None
+    of_set = catalog.training_sets[contract.training_set]
+    numbers = [entry.number for entry in retraining_log.of(settings, contract.name)]
+    proposed = Retraining(
+        model=contract.name,
+        number=max(numbers, default=0) + 1,
+        step=RetrainingStep.QUEUED,
+        cause=changed.cause,
+        champion=champion,
+        training_set=of_set.name,
+        set_version=changed.release.version,
+        changed_rows=rows,
+        changed_labels=changed.changed_labels,
+        share=f"{changed.share:.4%}",
+        new_labels=releases.next_version(settings, ReleaseKind.LABELS, of_set.label.source),
+        new_set=releases.next_version(settings, ReleaseKind.TRAINING_SET, of_set.name),
+        new_version=releases.next_version(settings, ReleaseKind.MODEL, contract.name),
+        by="",
+        recorded_at=settings.clock(),
+    )
+    return _sharing(settings, proposed)
+
+
+def is_reached(policy: RetrainingPolicy, *, rows: int, labels: int, total: int) -> bool:
+    """Whether so many rows that differ, and so many labels among them, reach one of the bounds of a policy.
+
+    :param total: the rows of the set; a share of none is reached by any row.
+    """
+    by_rows = policy.changed_rows is not None and rows > 0 and rows >= policy.changed_rows * total
+    return by_rows or (policy.changed_labels is not None and labels >= policy.changed_labels)
+
+
+def carry_out(
+    session: Callable[[], SparkSession],
+    settings: Settings,
+    catalog: Catalog,
+    contract: ModelContract,
+    retraining: Retraining,
+    *,
+    by: str,
+) -> Retraining:
+    """Release labels, build the set, train and backtest, as far as that is not done yet. The new version is not promoted.
+
+    :param retraining: as :func:`due` gives it.
+    :returns: the retraining after its last step.
+    :raises RetrainingError: if somebody else has taken one of its versions meanwhile.
+    :raises LakehouseError: as each of the steps does; the next call goes on with the step that failed.
+    """
+    entry = retraining_log.queue(settings, replace(retraining, by=by))
+    of_set = catalog.training_sets[contract.training_set]
+    source = of_set.label.source
+
+    def release_labels() -> str:
+        labels.release(settings, catalog.sources[source], entry.new_labels, by=entry.by, notes=entry.notes)
+        return f"{source}_{entry.new_labels}"
+
+    def build_set() -> str:
+        made = build.build(
+            *(session(), settings, catalog, of_set, entry.new_set),
+            by=entry.by,
+            notes=entry.notes,
+            labels_version=entry.new_labels,
+        )
+        return made.full_name
+
+    def train() -> str:
+        parameters = releases.find(settings, ReleaseKind.MODEL, contract.name, entry.champion).about["parameters"]
+        made = training.train(
+            *(settings, catalog, contract, entry.new_version, entry.new_set),
+            by=entry.by,
+            notes=entry.notes,
+            parameters=parameters,
+        )
+        return made.full_name
+
+    making = (
+        (RetrainingStep.LABELS_RELEASED, ReleaseKind.LABELS, source, entry.new_labels, release_labels),
+        (RetrainingStep.SET_BUILT, ReleaseKind.TRAINING_SET, of_set.name, entry.new_set, build_set),
+        (RetrainingStep.TRAINED, ReleaseKind.MODEL, contract.name, entry.new_version, train),
+    )
+    for step, kind, name, version, make in making:
+        if entry.has_passed(step):
+            continue
+        _require_ours(settings, entry, kind, name, version)
+        detail = make()
+        _require_ours(settings, entry, kind, name, version)  # of two at once the first counts
+        entry = retraining_log.record(settings, entry, step, detail)
+    if not entry.has_passed(RetrainingStep.BACKTESTED):
+        tested = _backtest(session, settings, catalog, contract, entry)
+        verdict = "the acceptance rules are met" if tested.passed else "; ".join(tested.failed)
+        entry = retraining_log.record(settings, entry, RetrainingStep.BACKTESTED, f"{tested.title}: {verdict}")
+    return entry
+
+
+def months_of_evaluation(release: Release, zone: str) -> tuple[str, str]:
+    """The first and the last month of the part of its set that a version was evaluated on, such as 2024-10 and 2024-11.
+
+    :param zone: the time zone of the event days.
+    """
+    of_part = release.about["training_set"]["time"][release.about["evaluated_on"]]
+    first, last = (_in_zone(of_part[end], zone) for end in ("from", "to"))
+    return f"{first:%Y-%m}", f"{last:%Y-%m}"
+
+
+def _compared_set(settings: Settings, contract: ModelContract) -> tuple[str, Release] | None:
+    """The champion, and the version of the set that new inputs are compared with; None without a champion.
+
+    It is the set of the champion, or the one that its newest retraining has built: what that one contains calls for no other.
+    """
+    champion = promotion_log.in_use(settings, contract.name)
+    if champion is None:
+        return None
+    learned = releases.find(settings, ReleaseKind.MODEL, contract.name, champion).about["training_set"]
+    retrained = [entry for entry in retraining_log.of(settings, contract.name) if entry.step is RetrainingStep.BACKTESTED]
+    versions = [entry.new_set for entry in retrained if entry.champion == champion]
+    version = versions[-1] if versions else learned["version"]
+    return champion, releases.find(settings, ReleaseKind.TRAINING_SET, learned["name"], version)
+
+
+def _sharing(settings: Settings, proposed: Retraining) -> Retraining:
+    """The same with the labels and the set of another model's retraining for the same cause."""
+    for other in retraining_log.of(settings):
+        of_both = [(entry.cause, entry.training_set, entry.set_version) for entry in (other, proposed)]
+        if of_both[0] == of_both[1] and other.step is not RetrainingStep.GIVEN_UP:
+            return replace(proposed, new_labels=other.new_labels, new_set=other.new_set)
+    return proposed
+
+
+def _require_ours(settings: Settings, entry: Retraining, kind: ReleaseKind, name: str, version: str) -> None:
+    """:raises RetrainingError: if a version is released with something else than this retraining makes."""
+    of_version = (release for release in releases.all_of(settings, kind, name) if release.version == version)
+    taken = next((release for release in of_version if release.notes != entry.notes), None)
+    if taken is None:
+        return
+    reason = f"{taken.full_name} was released by {taken.by} meanwhile"
+    retraining_log.record(settings, entry, RetrainingStep.GIVEN_UP, reason)
+    msg = f"{entry.model}: {reason}, and contains something else; the next run retrains under other versions"
+    raise RetrainingError(msg)
+
+
+def _backtest(
+    session: Callable[[], SparkSession], settings: Settings, catalog: Catalog, contract: ModelContract, entry: Retraining
+) -> Backtest:
+    from lakehouse.models.backtests import backtest  # noqa: PLC0415 (scikit-learn loads in seconds)
+
+    release = releases.find(settings, ReleaseKind.MODEL, contract.name, entry.new_version)
+    entity = catalog.training_sets[contract.training_set].entity.source
+    first, last = months_of_evaluation(release, catalog.sources[entity].clocks.timezone)
+    recorded = backtest_log.newest(settings, contract.name, entry.new_version, entry.champion)
+    if recorded is not None and (recorded.first_month, recorded.last_month) == (first, last):
+        return recorded  # of a run that was stopped behind it; a model that scores at random would not give the same again
+    return backtest.backtest(
+        *(session(), settings, catalog, contract, entry.new_version, entry.champion, first, last), by=entry.by
+    )
+
+
+def _in_zone(text: str, zone: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).astimezone(ZoneInfo(zone))

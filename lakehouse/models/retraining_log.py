@@ -1,0 +1,139 @@
+"""``ops/retrainings``: the versions that corrections have called for, each as it was queued and after every step.
+
+The versions that a retraining makes are named in its first entry, so that one that was stopped makes no others. When a model is
+retrained, and what the steps do, belongs to ``retraining``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from lakehouse.errors import LakehouseError
+from lakehouse.ledger.log_table import LogTable
+from lakehouse.training_sets import addresses
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from lakehouse.settings import Settings
+
+
+class RetrainingError(LakehouseError):
+    """A retraining that does not go on. The message says why, and what to do."""
+
+
+class RetrainingStep(str, Enum):
+    """How far a retraining is, in the order of the steps."""
+
+    QUEUED = "queued"
+    LABELS_RELEASED = "labels released"
+    SET_BUILT = "set built"
+    TRAINED = "trained"
+    BACKTESTED = "backtested"
+    GIVEN_UP = "given up"
+    """Somebody else took one of its versions meanwhile: the cause may be queued again."""
+
+
+_ORDER = list(RetrainingStep)
+
+
+@dataclass(frozen=True)
+class Retraining:
+    """A retraining after a step.
+
+    :param number: counts the retrainings of the model.
+    :param cause: names the inputs that have come since ``set_version``, see :attr:`SetChanges.cause`.
+    :param champion: the version in use, whose parameters are taken and which the new version is compared with.
+    :param set_version: the version of the training set whose rows differ now.
+    :param changed_rows: how many of its rows differ, came or went; ``changed_labels`` those with another label.
+    :param share: ``changed_rows`` as a share of the rows of the set, as text.
+    :param new_labels: the version of the labels that is released; ``new_set`` and ``new_version`` are those of set and model.
+    :param detail: what a step reports: the result of the backtest, or why the retraining was given up.
+    """
+
+    model: str
+    number: int
+    step: RetrainingStep
+    cause: str
+    champion: str
+    training_set: str
+    set_version: str
+    changed_rows: int
+    changed_labels: int
+    share: str
+    new_labels: str
+    new_set: str
+    new_version: str
+    by: str
+    recorded_at: datetime
+    detail: str = ""
+
+    @property
+    def notes(self) -> str:
+        """The notes of everything that it releases, by which it is known: two models with one cause share labels and set."""
+        return (
+            f"retraining: {self.changed_rows:,} rows of {self.training_set}_{self.set_version} ({self.share}) and "
+            f"{self.changed_labels:,} labels have changed (cause {self.cause})"
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no step is left."""
+        return self.step in {RetrainingStep.BACKTESTED, RetrainingStep.GIVEN_UP}
+
+    def has_passed(self, step: RetrainingStep) -> bool:
+        """Whether a step has been recorded."""
+        return _ORDER.index(self.step) >= _ORDER.index(step)
+
+
+def log(settings: Settings) -> LogTable[Retraining]:
+    """The table."""
+    return LogTable(Retraining, settings, addresses.retrainings(settings), partition_by="model")
+
+
+def of(settings: Settings, model: str | None = None) -> list[Retraining]:
+    """The retrainings of a model, or of all, each as it is after its newest step; those of a model oldest first."""
+    newest: dict[tuple[str, int], Retraining] = {}
+    entries = log(settings).read({"model": [model]} if model else None)
+    for entry in sorted(entries, key=lambda entry: (entry.model, entry.number, _ORDER.index(entry.step))):
+        newest[entry.model, entry.number] = entry
+    return list(newest.values())
+
+
+def unfinished(settings: Settings, model: str) -> Retraining | None:
+    """The retraining that was begun and has steps left; None without one."""
+    return next((entry for entry in of(settings, model) if not entry.is_over), None)
+
+
+def of_cause(settings: Settings, model: str, cause: str) -> Retraining | None:
+    """The retraining of a cause that was not given up; None without one."""
+    of_model = of(settings, model)
+    return next((entry for entry in of_model if entry.cause == cause and entry.step is not RetrainingStep.GIVEN_UP), None)
+
+
+def queue(settings: Settings, entry: Retraining) -> Retraining:
+    """Record that a retraining begins, once per cause; gives the entry that counts, whose versions are the ones to make.
+
+    :raises RetrainingError: if one with another cause has begun at the same time.
+    """
+    known = of_cause(settings, entry.model, entry.cause)
+    if known is not None:
+        return known
+    log(settings).append([entry], app_id=f"retraining:{entry.model}", app_version=entry.number)
+    recorded = next(other for other in of(settings, entry.model) if other.number == entry.number)
+    if recorded.cause != entry.cause:
+        msg = (
+            f"another retraining of {entry.model} to {recorded.new_version} was begun by {recorded.by} at the same time; "
+            "repeat the run when it has ended"
+        )
+        raise RetrainingError(msg)
+    return recorded
+
+
+def record(settings: Settings, entry: Retraining, step: RetrainingStep, detail: str = "") -> Retraining:
+    """Record a step, once; gives the retraining after it."""
+    done = replace(entry, step=step, detail=detail, recorded_at=settings.clock())
+    log(settings).append([done], app_id=f"retraining:{entry.model}:{entry.number}:{step.name}")
+    return done

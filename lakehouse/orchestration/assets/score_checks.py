@@ -1,0 +1,69 @@
+"""The checks of a model's scores: their names, and the rows that they judge. The checks themselves are in ``models.scoring``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from datetime import date
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts import Catalog, ModelContract
+    from lakehouse.quality.check_result import CheckResult
+    from lakehouse.settings import Settings
+
+#: The checks of each day of scores, with their descriptions.
+NAMES = {
+    "row_count": "Each event of the day has exactly one score that counts.",
+    "null_shares": "No feature is NULL much more often than in the set that the champion has learned from.",
+    "feature_drift": "The features are distributed as in the set that the champion has learned from.",
+    "prediction_drift": "The champion's scores are distributed as those on its own set.",
+    "label_maturity": "Events that are old enough have a label.",
+    "training_serving_skew": "The features that were scored are those that a training set has for the same events.",
+}
+
+
+def judge(
+    settings: Settings,
+    catalog: Catalog,
+    contract: ModelContract,
+    session: Callable[[], SparkSession],
+    days: Collection[date],
+) -> list[CheckResult]:
+    """Evaluate every check for each of some days; the events are computed once for all of them.
+
+    :raises NoChampionError: if no version is in use.
+    :raises TrackingError: if MLflow cannot be reached.
+    """
+    from lakehouse.models.scoring import checks, score, score_table, version_scores  # noqa: PLC0415 (scikit-learn loads in seconds)
+    from lakehouse.training_sets import event_rows  # noqa: PLC0415
+
+    if not days:
+        return []
+    champion = version_scores.load(settings, catalog, contract, score.champion_of(settings, contract))
+    learned, reference = (
+        checks.set_of(settings, contract, champion.version),
+        checks.reference_scores(settings, contract, champion),
+    )
+    of_set, now = catalog.training_sets[contract.training_set], settings.clock()
+    first, until = min(days), max(days) + timedelta(days=1)
+    events = event_rows.unlabelled(session(), settings, catalog, of_set, days)
+    labelled = event_rows.labelled(session(), settings, catalog, of_set, first, until, of_set.reading)
+    scores = score_table.read(settings, contract.name, {"event_date": sorted(days)})
+    results = []
+    for day in sorted(days):
+        ours, rows = (table.filter(pc.equal(table["event_date"], day)) for table in (scores, events))
+        results += [
+            checks.row_count(contract, day, ours, rows),
+            checks.null_shares(contract, day, rows, learned),
+            checks.feature_drift(contract, day, rows, learned),
+            checks.prediction_drift(contract, day, ours, champion.version, reference),
+            checks.label_maturity(of_set, day, ours, labelled, now),
+            checks.training_serving_skew(contract, day, ours, champion, rows),
+        ]
+    return results
