@@ -4,8 +4,9 @@ python docs/screenshots_page.py [http://127.0.0.1:8321] [--only PICTURE] [--all 
 
 The demo's numbers are of November 2024: set ``LAKEHOUSE_NOW=2024-11-16T23:59:59+00:00`` for the server, and its week is this one.
 The day of the late tier needs the evening of November 17, and ``LAKEHOUSE_CONTRACTS`` as the demo prints it: take its picture
-with ``--only page-tier``. With a steward's token in ``LAKEHOUSE_TOKEN`` the row is shown as a steward sees it. ``--all`` writes
-every page wide and as on a phone, light and dark, into a folder.
+with ``--only page-tier``. The lineage of a model needs a lake with models: ``--only page-model``. With a steward's token in
+``LAKEHOUSE_TOKEN`` the row is shown as a steward sees it. ``--all`` writes every page wide and as on a phone, light and dark,
+into a folder.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ PAGES = {
     "lateness": "/page/lateness?source=sales",
     "quarantine": "/page/quarantine",
     "row": "",
+    "model": "/page/models/fraud/v2.4",
     "sign-in": "/page/sign-in",
     "empty": "/page/quarantine?status=rejected",
     "missing": "/page/metrics/nothing",
@@ -54,6 +56,7 @@ SHOWN = {
     "page-lateness": ("lateness", WIDE, "dark"),
     "page-quarantine": ("quarantine", WIDE, "light"),
     "page-row": ("row", WIDE, "light"),
+    "page-model": ("model", WIDE, "light"),
     "page-phone": ("story", PHONE, "dark"),
 }
 HIGHEST, COLOURS = 2600, 96

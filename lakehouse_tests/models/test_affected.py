@@ -9,15 +9,23 @@ from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehouse.contracts import Catalog
+from lakehouse.impact import analysis
+from lakehouse.impact.analysis import UnknownSubjectError
 from lakehouse.impact.result import ConcernedRecords, Impact
+from lakehouse.ledger import decisions
+from lakehouse.ledger.decisions import Decision
+from lakehouse.ledger.row_states import StewardVerdict
 from lakehouse.models import affected
 from lakehouse.settings import Settings
 from lakehouse.training_sets import addresses
+from lakehouse.training_sets.affected import columns_searched
 from lakehouse_tests.support.hypothesis_settings import derandomized
-from lakehouse_tests.support.released_history import KEYS, HistorySet, ReleasedHistory, histories, source
+from lakehouse_tests.support.released_history import KEYS, HistoryRecord, HistorySet, ReleasedHistory, histories, source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +55,38 @@ def test_impact_agrees_with_a_scan_over_all_sets_and_models(history: ReleasedHis
             brought = {record.key for record in history.records if record.file == file}
             by_file = Impact(name, "", applied=True, days=[], records=ConcernedRecords(ingestions=frozenset({file})))
             assert affected.of_impact(settings, source(name), by_file).as_json() == history.search(name, brought)
+
+
+def test_a_new_chargeback_in_a_file_and_a_decision_reach_the_model(tmp_path: Path) -> None:
+    rows = (("p0", 1, "a"), ("p1", 30, "b"))
+    history = ReleasedHistory(
+        [HistoryRecord("chargebacks", "c1", 60, 61, "cb", "p1")],
+        {"v1.0": (frozenset({"cb"}), None)},
+        [HistorySet("large", "v1.0", False, rows)],
+        {("fraud", "v1.0"): "large_v1.0"},
+    )
+    settings = Settings(root=f"{tmp_path / 'lake'}", bundled_contracts=False, now=datetime(2024, 6, 1, tzinfo=timezone.utc))
+    history.write(settings)
+    chargebacks = source("chargebacks")
+    catalog = Catalog({"chargebacks": chargebacks})
+    file = tmp_path / "new.csv"
+    file.write_text("chargeback_id,payment_id,at,arrived_at\nc9,p0,2024-02-20T00:00:00Z,2024-02-21T00:00:00Z\n")
+    columns = columns_searched(settings, chargebacks)
+    assert columns == ["payment_id"]
+    of_file = analysis.of_file(settings, catalog, "chargebacks", f"{file}", columns)
+    assert "records" not in of_file.as_json()
+    released = affected.of_impact(settings, chargebacks, of_file).as_json()
+    assert (released["labels"], [entry["rows"] for entry in released["training_sets"]]) == ([], [1])
+    assert [entry["version"] for entry in released["models"]] == ["v1.0"]
+
+    decided = Decision("cb", 0, "c1", StewardVerdict.REJECT, "anna", "no receipt", settings.clock(), touched_days=[DAYS[3]])
+    decision_id = decisions.record(settings, "chargebacks", [decided])
+    of_decision = analysis.of_decision(settings, catalog, "chargebacks", decision_id)
+    assert (of_decision.days, of_decision.waiting) == ([DAYS[3]], [DAYS[3]])
+    released = affected.of_impact(settings, chargebacks, of_decision).as_json()
+    assert (released["labels"], [entry["rows"] for entry in released["training_sets"]]) == (["chargebacks_v1.0"], [1])
+    with pytest.raises(UnknownSubjectError, match=f"its newest are {decision_id}"):
+        analysis.of_decision(settings, catalog, "chargebacks", "decision:0")
 
 
 def test_a_set_whose_rows_are_gone_is_listed_with_its_models(tmp_path: Path) -> None:

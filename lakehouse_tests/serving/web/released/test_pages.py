@@ -11,7 +11,7 @@ from lakehouse.serving.web.released import distributions
 from lakehouse_tests.support import released_models
 from lakehouse_tests.support.api_client import api_client
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.page_client import page
+from lakehouse_tests.support.page_client import HtmlPage, page
 from lakehouse_tests.support.parsed_page import HOSTILE_TEXT, words
 
 if TYPE_CHECKING:
@@ -32,18 +32,28 @@ PATHS = (
 
 @pytest.fixture(name="client", scope="module")
 def _client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    settings = released_models.released_models(tmp_path_factory.mktemp("models"), text=HOSTILE_TEXT)
+    settings = released_models.released_models(tmp_path_factory.mktemp("models"))
     with api_client(settings, released_models.CATALOG) as client:
         yield client
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_each_page_is_sound_whatever_people_have_written(client: TestClient, path: str) -> None:
+def test_each_page_is_sound_and_its_links_lead_somewhere(client: TestClient, path: str) -> None:
     html = page(client.get(path))
     links = {link.get("href") or "" for link in html.all("a")}
     for link in sorted(links):
         if link.startswith(("/page/models", "/page/datasets", "/models", "/datasets")):
             assert client.get(link.partition("#")[0]).status_code == 200, link
+
+
+def test_what_people_have_written_stays_text(tmp_path: Path) -> None:
+    settings = released_models.released_models(tmp_path, text=HOSTILE_TEXT)
+    with api_client(settings, released_models.CATALOG) as client:
+        for path in PATHS[1:]:
+            answer = client.get(path)
+            html = HtmlPage(answer.text)
+            assert (answer.status_code, html.all("script"), html.all("img")) == (200, [], []), path
+            assert "alert(1)" in html.text, path
 
 
 def test_the_page_of_a_version_has_its_lineage_in_one_place(client: TestClient) -> None:
