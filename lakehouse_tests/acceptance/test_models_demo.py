@@ -15,8 +15,9 @@ from lakehouse.contracts import load_catalog
 from lakehouse.delta import table_io
 from lakehouse.examples.card_payments import chargebacks, deliveries
 from lakehouse.examples.card_payments.payments import payments
-from lakehouse.models import backtest_log, tracking
+from lakehouse.models import backtest_log, retraining_log, tracking
 from lakehouse.models.promotion import promotion_log
+from lakehouse.models.retraining_log import RetrainingStep
 from lakehouse.settings import Settings
 from lakehouse.training_sets import releases, set_table
 from lakehouse.training_sets.releases import Release, ReleaseKind
@@ -121,10 +122,7 @@ def test_the_impact_is_that_of_a_comparison_of_all_labels(demo: ModelsDemo) -> N
     records = len(chargebacks.investigated(SEED))
     assert f"{records} records, some about chargebacks that are in chargebacks_v3.0." in demo.printed
     assert f"{records} of {len(rows):,}" in demo.printed
-    assert (
-        f"would differ in {turned} of {len(rows):,} rows ({turned / len(rows):.2%}), {turned} of them in their label"
-        in demo.printed
-    )
+    assert f"{turned} rows of training_data_v5.0 ({turned / len(rows):.4%}) and {turned} labels differ now" in demo.printed
     assert turned > records, "chargebacks came late before the investigation, too"
 
 
@@ -140,7 +138,10 @@ def test_the_challenger_met_every_rule_in_its_backtest_on_both_months(demo: Mode
     assert all(Path(f"{compared.report}/report.{form}").stat().st_size for form in ("md", "html", "json"))
 
 
-def test_the_retrained_version_was_compared_and_not_promoted(demo: ModelsDemo) -> None:
+def test_the_policy_made_a_version_that_was_compared_and_not_promoted(demo: ModelsDemo) -> None:
+    [retrained] = retraining_log.of(demo.settings, deliveries.MODEL)
+    assert (retrained.step, retrained.champion) == (RetrainingStep.BACKTESTED, "v2.4")
+    assert (retrained.new_labels, retrained.new_set, retrained.new_version) == ("v3.1", "v5.1", "v2.5")
     assert backtest_log.newest(demo.settings, deliveries.MODEL, "v2.5", "v2.4") is not None
     moves = [(entry.kind.value, entry.to_version) for entry in promotion_log.completed(demo.settings, deliveries.MODEL)]
     assert moves == [("promote", "v2.3"), ("promote", "v2.4"), ("rollback", "v2.3")]

@@ -16,13 +16,12 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from lakehouse.contracts.training.model import RetrainingPolicy
     from lakehouse.models.affected import AffectedReleases
     from lakehouse.models.backtest_log import Backtest
     from lakehouse.models.promotion.promotion_log import ModelPromotion
+    from lakehouse.models.retraining_log import Retraining
     from lakehouse.models.scoring.canary_log import CanaryEntry
     from lakehouse.settings import Settings
-    from lakehouse.training_sets.changes import SetChanges
     from lakehouse.training_sets.releases import Release
 
 #: The measure that the tables show.
@@ -49,10 +48,13 @@ def training_set(release: Release) -> None:
     line(f"{release.full_name}: {counted(about['rows'])} ({parts}), labels {labels}, {fraud:.1%} fraud.")
 
 
-def versions(settings: Settings, wanted: Collection[str], in_use: str | None) -> None:
-    """Some versions of the model with their sets and their quality on the part for evaluation."""
+def versions(settings: Settings, wanted: Collection[str] | None, in_use: str | None) -> None:
+    """Versions of the model with their sets and their quality on the part for evaluation.
+
+    :param wanted: default: all.
+    """
     known = releases.all_of(settings, ReleaseKind.MODEL, deliveries.MODEL)
-    out.print(versions_table([entry for entry in known if entry.version in wanted], in_use))
+    out.print(versions_table([entry for entry in known if wanted is None or entry.version in wanted], in_use))
 
 
 def versions_table(known: Sequence[Release], in_use: str | None) -> Table:
@@ -74,7 +76,8 @@ def versions_table(known: Sequence[Release], in_use: str | None) -> Table:
 def backtest(entry: Backtest) -> None:
     """A backtest: both versions by month, with intervals, and the verdict."""
     reading = entry.results["readings"][entry.results["judged"]]
-    _parts({**reading["months"], "total": reading["total"]}, entry.against, entry.version)
+    months = reading["months"]
+    _parts({**months, "total": reading["total"]} if len(months) > 1 else months, entry.against, entry.version)
     if entry.passed:
         line(f"Every acceptance rule is met: {entry.version} may be promoted.")
     for rule in entry.failed:
@@ -126,13 +129,9 @@ def impact_table(concerned: AffectedReleases, in_use: str) -> Table:
     return table
 
 
-def changes(since: SetChanges, policy: RetrainingPolicy | None) -> None:
-    """What of a training set would be different now, and what the contract of the model says to that."""
+def retraining(done: Retraining) -> None:
+    """Why a model has learned again."""
     line(
-        f"{since.release.full_name} would differ in {since.changed:,} of {counted(since.total)} ({since.share:.2%}), "
-        f"{since.changed_labels:,} of them in their label: by this file, and by the chargebacks that came since it was built."
+        f"{done.changed_rows:,} rows of {done.training_set}_{done.set_version} ({done.share}) and {done.changed_labels:,} labels "
+        "differ now, by this file and by the chargebacks that came since: the model learns again, with the same parameters."
     )
-    if policy is not None:
-        bounds = [f"{policy.changed_rows:.1%} of the rows"] if policy.changed_rows is not None else []
-        bounds += [f"{policy.changed_labels:,} labels"] if policy.changed_labels is not None else []
-        line(f"By its contract the model learns again from {' or '.join(bounds)} on.")

@@ -9,9 +9,10 @@ from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from lakehouse.calendar.days import span
+from lakehouse.errors import LakehouseError
 from lakehouse.examples.card_payments import chargebacks, deliveries
 from lakehouse.impact import analysis
-from lakehouse.models import affected, backtest_log, training
+from lakehouse.models import affected, backtest_log, retraining, retraining_log, training
 from lakehouse.models.affected import AffectedReleases
 from lakehouse.models.backtests.backtest import backtest
 from lakehouse.models.promotion import promotion, promotion_log
@@ -19,7 +20,6 @@ from lakehouse.models.promotion.promotion_log import PromotionKind
 from lakehouse.models.scoring import canary, canary_log, score, score_table
 from lakehouse.training_sets import affected as affected_sets
 from lakehouse.training_sets import build, labels, releases
-from lakehouse.training_sets import changes as set_changes
 from lakehouse.training_sets.releases import ReleaseKind
 
 if TYPE_CHECKING:
@@ -29,13 +29,11 @@ if TYPE_CHECKING:
     from lakehouse.cli.models_demo.demo_lake import DemoLake
     from lakehouse.models.backtest_log import Backtest
     from lakehouse.models.promotion.promotion_log import ModelPromotion
+    from lakehouse.models.retraining_log import Retraining
     from lakehouse.models.scoring.canary_log import CanaryEntry
-    from lakehouse.training_sets.changes import SetChanges
     from lakehouse.training_sets.releases import Release
 
-LABELS, NEW_LABELS = "v3.0", "v3.1"
-TRAINING_SET, NEW_TRAINING_SET = "v5.0", "v5.1"
-FIRST, CHALLENGER, RETRAINED = "v2.3", "v2.4", "v2.5"
+LABELS, TRAINING_SET, FIRST, CHALLENGER = "v3.0", "v5.0", "v2.3", "v2.4"
 #: What the first version looks at: it knows neither the cardholder nor how many payments a country has.
 FIRST_INPUTS = ["log_amount", "channel", "night"]
 #: The months of the backtests.
@@ -75,7 +73,7 @@ def train(lake: DemoLake, version: str, set_version: str, notes: str, parameters
 
 
 def compare(lake: DemoLake, version: str, against: str) -> Backtest:
-    """Compare two versions on October and November, if that has not been done."""
+    """Compare two versions on October and November, if they have not been compared."""
     known = backtest_log.newest(lake.settings, deliveries.MODEL, version, against)
     if known is not None:
         return known
@@ -125,20 +123,26 @@ def judge_canary(lake: DemoLake) -> CanaryEntry:
 
 
 def concerned(lake: DemoLake, file: str) -> AffectedReleases:
-    """What a file of chargebacks in landing concerns, of all that was released before :data:`NEW_LABELS`."""
+    """What a file of chargebacks concerns, of all that the demo has released before it came."""
     source = lake.catalog.sources[deliveries.CHARGEBACKS]
     columns = affected_sets.columns_searched(lake.settings, source)
     found = affected.of_impact(
         lake.settings, source, analysis.of_file(lake.settings, lake.catalog, source.dataset, file, columns)
     )
     return AffectedReleases(
-        [name for name in found.labels if not name.endswith(NEW_LABELS)],
-        [entry for entry in found.training_sets if entry.version != NEW_TRAINING_SET],
-        [entry for entry in found.models if entry.training_set.version != NEW_TRAINING_SET],
+        [name for name in found.labels if name.endswith(LABELS)],
+        [entry for entry in found.training_sets if entry.version == TRAINING_SET],
+        [entry for entry in found.models if entry.training_set.version == TRAINING_SET],
     )
 
 
-def changes_since(lake: DemoLake, set_version: str) -> SetChanges:
-    """What of a version of the set would be different now."""
-    release = releases.find(lake.settings, ReleaseKind.TRAINING_SET, deliveries.TRAINING_SET, set_version)
-    return set_changes.since(lake.session, lake.settings, lake.catalog, release)
+def learn_again(lake: DemoLake) -> Retraining:
+    """Carry out the retraining that the policy of the model calls for, once."""
+    known = retraining_log.of(lake.settings, deliveries.MODEL)
+    if known and known[-1].is_over:
+        return known[-1]
+    wanted = retraining.due(lake.session, lake.settings, lake.catalog, lake.contract)
+    if wanted is None:
+        msg = f"the correction does not reach 'retrain_when' of {deliveries.MODEL}; use another seed"
+        raise LakehouseError(msg)
+    return retraining.carry_out(lake.session, lake.settings, lake.catalog, lake.contract, wanted, by=BY)

@@ -9,6 +9,8 @@ from lakehouse.cli.models_demo import report, steps
 from lakehouse.cli.models_demo.demo_lake import DemoLake
 from lakehouse.examples.card_payments import chargebacks, deliveries
 from lakehouse.orchestration.execution.in_process import local_instance
+from lakehouse.training_sets import releases
+from lakehouse.training_sets.releases import ReleaseKind
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -78,27 +80,24 @@ def _correction(lake: DemoLake, seed: int) -> None:
     concerned = steps.concerned(lake, *deliveries.correction(seed))
     lake.take_in(steps.CORRECTED.date())
     lake.at(steps.CORRECTED)
-    with errors.status("comparing the training set with what is known now"):
-        since = steps.changes_since(lake, steps.TRAINING_SET)
     report.section(steps.CORRECTED, "The result of an investigation arrives: labels of the summer were wrong")
     report.impact(concerned, steps.CHALLENGER, len(chargebacks.investigated(seed)))
-    report.changes(since, lake.contract.retrain_when)
-    with errors.status("training again from the corrected labels"):
-        steps.release_labels(lake, steps.NEW_LABELS, "with the investigation of the summer")
-        built = steps.build_set(lake, steps.NEW_TRAINING_SET, steps.NEW_LABELS, "labels as corrected by the investigation")
-        steps.train(lake, steps.RETRAINED, steps.NEW_TRAINING_SET, "learned again from corrected labels")
-        compared = steps.compare(lake, steps.RETRAINED, steps.CHALLENGER)
-    report.section(steps.CORRECTED, f"The model learns again, and is not promoted by itself: backtest of {compared.title}")
-    report.training_set(built)
+    with errors.status("learning again from the corrected labels"):
+        retrained = steps.learn_again(lake)
+        compared = steps.compare(lake, retrained.new_version, retrained.champion)
+    report.section(steps.CORRECTED, f"The model learns again: backtest of {compared.title}")
+    report.retraining(retrained)
+    report.training_set(releases.find(lake.settings, ReleaseKind.TRAINING_SET, retrained.training_set, retrained.new_set))
     report.backtest(compared)
+    report.line(f"{retrained.new_version} is not promoted by itself, whatever its backtest says.")
 
 
 def _rollback(lake: DemoLake) -> None:
     lake.at(steps.ROLLED_BACK)
-    done = steps.roll_back(lake, f"until somebody has looked at {steps.RETRAINED}")
+    done = steps.roll_back(lake, f"good customers are declined; {steps.FIRST} until that is understood")
     report.section(steps.ROLLED_BACK, "The promotion is taken back")
     report.in_use(done)
-    report.versions(lake.settings, (steps.FIRST, steps.CHALLENGER, steps.RETRAINED), done.to_version)
+    report.versions(lake.settings, None, done.to_version)
 
 
 def _say_how_to_go_on(lake: DemoLake, seed: int) -> None:
