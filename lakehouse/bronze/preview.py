@@ -6,7 +6,7 @@ Row rules are left out, because they are evaluated by Spark. Which published num
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from lakehouse.ledger.row_ids import DeliveredFile
 from lakehouse.ledger.row_states import AdmissionStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from datetime import date
 
     from lakehouse.bronze.landing import Fingerprint, LandingFile
@@ -33,18 +34,28 @@ _NO_DAY = "without an event day"
 class Preview:
     """The rows of a file that may contend for their keys, by event day, and these keys.
 
-    ``out`` counts the other rows, by the reason why they may not.
+    ``out`` counts the other rows, by the reason why they may not; ``values`` has by column those of well-formed rows.
     """
 
     rows: dict[date, int]
     keys: pa.Array
     out: dict[str, int]
+    values: dict[str, pa.Array] = field(default_factory=dict)
 
 
-def preview_file(settings: Settings, contract: SourceContract, file: LandingFile, fingerprint: Fingerprint) -> Preview:
-    """Read a file that has not been ingested, as if it arrived now."""
+def preview_file(
+    settings: Settings,
+    contract: SourceContract,
+    file: LandingFile,
+    fingerprint: Fingerprint,
+    values_of: Collection[str] = (),
+) -> Preview:
+    """Read a file that has not been ingested, as if it arrived now.
+
+    :param values_of: columns whose values are wanted.
+    """
     delivery = DeliveredFile(file.name, fingerprint.ingestion_id, file.arrival_date, settings.clock())
-    columns = judged_rows.columns_to_judge(contract)
+    columns = {*judged_rows.columns_to_judge(contract), *values_of}
     schema = arrow_schema(tuple(column for column in bronze_columns(contract) if column[0] in columns))
     batches = delivery_reader.delivery_rows(settings, contract, delivery, file.path)
     rows = pa.Table.from_batches((batch.select(schema.names) for batch in batches), schema)
@@ -57,4 +68,6 @@ def preview_file(settings: Settings, contract: SourceContract, file: LandingFile
     out.update(dict(zip(standings.field("values").to_pylist(), standings.field("counts").to_pylist())))
     del out[AdmissionStatus.ADMITTED.value]
     by_day = {day: count for day, count in sorted(days.items()) if day is not None}
-    return Preview(by_day, pc.unique(admitted["record_key"]), {reason: count for reason, count in out.items() if count})
+    sound = rows.filter(pc.is_null(rows["malformed_reason"])) if values_of else rows
+    values = {name: pc.unique(sound[name]).drop_null() for name in values_of}
+    return Preview(by_day, pc.unique(admitted["record_key"]), {reason: count for reason, count in out.items() if count}, values)

@@ -1,16 +1,17 @@
-"""The impact of a correction: from a file, a key or days to Silver days, published periods, roll-ups and their readers.
+"""The impact of a correction: from a file, a key, days or a decision to Silver days, published periods, roll-ups and readers.
 
 This module only reads. A file that is not in Bronze yet is parsed like a delivery but not stored; the predicted
-publications follow the rules of ``gold.restatement``.
+publications follow the rules of ``gold.restatement``. Training sets and models are found from ``ConcernedRecords`` in
+``models.affected``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,67 +29,51 @@ from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import served_version
 from lakehouse.impact import affected_periods, joined_facts, key_history
 from lakehouse.impact.affected_periods import PublicationCause
-from lakehouse.ledger import applied_inputs, ingestions, key_log
+from lakehouse.impact.result import ConcernedRecords, Impact
+from lakehouse.ledger import applied_inputs, decisions, ingestions, key_log
+from lakehouse.text import format_moment, join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.contracts.series import Series
-    from lakehouse.impact.affected_periods import Affected, PublishedRevision
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
 
 
+#: So many decisions are named where one is unknown.
+_NAMED = 5
+
+
 class UnknownSubjectError(LakehouseError):
-    """No record of the file or key exists. The message lists the places that were searched."""
+    """No record of the file, key or decision exists. The message lists the places that were searched."""
 
 
-@dataclass(frozen=True)
-class Impact:
-    """What a file, a key or a range of days affects; ``applied`` is false if it has not had this effect yet.
-
-    ``rows`` counts the rows of a file by event day; ``out`` counts the rows that change nothing, by reason. ``waiting`` lists
-    the days on which silver does not contain the file yet, ``lives_on`` the days on which a key is now. ``readers`` lists the
-    consumers of each metric, ``models`` the metrics that are computed from one of these.
-    """
-
-    source: str
-    about: str
-    applied: bool
-    days: list[date]
-    rows: dict[date, int] = field(default_factory=dict)
-    out: dict[str, int] = field(default_factory=dict)
-    waiting: list[date] = field(default_factory=list)
-    lives_on: list[date] = field(default_factory=list)
-    periods: list[Affected] = field(default_factory=list)
-    moved: list[PublishedRevision] = field(default_factory=list)
-    readers: dict[str, list[str]] = field(default_factory=dict)
-    models: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def as_json(self) -> dict[str, Any]:
-        """A dictionary for JSON; days that are keys are written as text."""
-        return asdict(self) | {"rows": {f"{day}": count for day, count in sorted(self.rows.items())}}
-
-
-def of_file(settings: Settings, catalog: Catalog, source: str, name: str) -> Impact:
+def of_file(settings: Settings, catalog: Catalog, source: str, name: str, values_of: Collection[str] = ()) -> Impact:
     """The impact of a local file, a file in the landing folder, or an ingested file, by its name or path.
 
+    :param values_of: columns whose values are wanted in ``records``, if the file is not in Bronze yet.
     :raises UnknownSubjectError: if there is no such file.
     """
+    local = Path(name).expanduser()
+    if not local.is_file():
+        return of_delivered_file(settings, catalog, source, name, values_of)
+    contract, known = catalog.sources[source], ingestions.all_of(settings, source)
+    where = settings.model_copy(update={"landing": f"{local.absolute().parent}"})
+    return _of_content(settings, catalog, contract, _local(settings, local.absolute()), where, known, values_of)
+
+
+def of_delivered_file(settings: Settings, catalog: Catalog, source: str, name: str, values_of: Collection[str] = ()) -> Impact:
+    """The same without local files, for requests of others."""
     contract = catalog.sources[source]
     known = ingestions.all_of(settings, source)
-    local = Path(name).expanduser()
-    if local.is_file():
-        where = settings.model_copy(update={"landing": f"{local.absolute().parent}"})
-        return _of_content(settings, catalog, contract, _local(settings, local.absolute()), where, known)
     ids = {entry.ingestion_id for entry in known if entry.status != "held" and _is_named(entry.source_file, name)}
     if ids:
         return _of_ingestions(settings, catalog, contract, name, ids, known)
     lying = [file for file in bronze_landing.landing_files(settings, contract)[0] if _is_named(file.name, name)]
     if lying:
-        return _of_content(settings, catalog, contract, lying[-1], settings, known)
+        return _of_content(settings, catalog, contract, lying[-1], settings, known, values_of)
     msg = (
         f"{name} is unknown: there is no such local file, none in {settings.landing_of(source)}, and no ingested file of "
         f"{source} has that name"
@@ -118,7 +103,34 @@ def of_key(settings: Settings, catalog: Catalog, source: str, key: str) -> Impac
     rows = table_io.read(locations.silver(settings, source), ["event_date"], where, settings.storage_options)
     lives_on = [] if rows is None else sorted(rows["event_date"].to_pylist())
     result = Impact(source, f"key {key}", applied=True, days=sorted(days), lives_on=lives_on)
+    result = replace(result, records=ConcernedRecords(pa.array([key], pa.string())))
     return _through_gold(settings, catalog, result, cause, pa.array([key]))
+
+
+def of_decision(settings: Settings, catalog: Catalog, source: str, decision_id: str) -> Impact:
+    """The impact of a steward's decision: of the keys of its rows, on the days that it touches.
+
+    :raises UnknownSubjectError: if the source has no such decision.
+    """
+    decided = [entry for entry in decisions.all_of(settings, source) if entry.decision_id == decision_id]
+    if not decided:
+        newest = list(dict.fromkeys(entry.decision_id for entry in reversed(decisions.all_of(settings, source))))
+        msg = f"{source} has no decision {decision_id}; its newest are {join_limited(newest, _NAMED) or 'none'}"
+        raise UnknownSubjectError(msg)
+    keys = pa.array(sorted({entry.record_key for entry in decided if entry.record_key is not None}), pa.string())
+    waiting = {day for day, lacking in applied_inputs.pending(settings, source).items() if decision_id in lacking}
+    verdicts = Counter(entry.verdict.value for entry in decided)
+    counts = ", ".join(f"{count:,} {verdict}" for verdict, count in sorted(verdicts.items()))
+    result = Impact(
+        source=source,
+        about=f"decision {decision_id}",
+        applied=True,
+        days=sorted({day for entry in decided for day in entry.touched_days}),
+        waiting=sorted(waiting),
+        notes=[f"by {decided[0].by} at {format_moment(decided[0].decided_at)}: {decided[0].reason} ({counts})"],
+        records=ConcernedRecords(keys),
+    )
+    return _through_gold(settings, catalog, result, PublicationCause(ingestions=frozenset({decision_id})), keys)
 
 
 def of_days(settings: Settings, catalog: Catalog, source: str, first: date, last: date) -> Impact:
@@ -135,6 +147,7 @@ def _of_content(
     file: LandingFile,
     where: Settings,
     entries: Collection[Ingestion],
+    values_of: Collection[str],
 ) -> Impact:
     """The impact of a readable file; it is identified by its content and not by its name (R1).
 
@@ -146,8 +159,9 @@ def _of_content(
     about = f"file {file.name}"
     if fingerprint.problem:
         notes = [f"the file would be held and change nothing: {fingerprint.problem}"]
-        return Impact(contract.dataset, about, applied=False, days=[], notes=notes)
-    content = preview.preview_file(where, contract, file, fingerprint)
+        nothing = ConcernedRecords(pa.array([], pa.string()))
+        return Impact(contract.dataset, about, applied=False, days=[], notes=notes, records=nothing)
+    content = preview.preview_file(where, contract, file, fingerprint, values_of)
     days = claims.affected_event_days(settings, contract, set(content.rows), content.keys)
     notes = []
     if contract.quality.named_rules:
@@ -155,7 +169,16 @@ def _of_content(
     policy = policy_of(contract)
     if policy.chooses_deliveries:
         notes.append(f"under {policy.name}, the other arrivals decide whether the file changes anything")
-    result = Impact(contract.dataset, about, applied=False, days=sorted(days), rows=content.rows, out=content.out, notes=notes)
+    result = Impact(
+        contract.dataset,
+        about,
+        applied=False,
+        days=sorted(days),
+        rows=content.rows,
+        out=content.out,
+        notes=notes,
+        records=ConcernedRecords(content.keys, values=content.values),
+    )
     return _through_gold(settings, catalog, result, PublicationCause(), content.keys)
 
 
@@ -167,6 +190,7 @@ def _of_ingestions(
     malformed = sum(entry.malformed for entry in entries)
     other = sum(entry.rows for entry in entries) - malformed - rows.total()
     waiting = {day for day, lacking in applied_inputs.pending(settings, contract.dataset).items() if lacking & ids}
+    keys = keys_of(settings, contract.dataset, ids) if contract.is_dimension else None
     notes = [f"ingested on {entry.arrival_date} as {entry.ingestion_id}, {entry.source_file}" for entry in entries]
     result = Impact(
         source=contract.dataset,
@@ -179,12 +203,12 @@ def _of_ingestions(
         },
         waiting=sorted(waiting),
         notes=notes,
+        records=ConcernedRecords(keys, frozenset(ids)),
     )
-    keys = _keys_of(settings, contract.dataset, ids) if contract.is_dimension else None
     return _through_gold(settings, catalog, result, PublicationCause(ingestions=frozenset(ids)), keys)
 
 
-def _keys_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Array:
+def keys_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Array:
     """The record keys that some ingestions brought."""
     path, where = locations.key_log(settings, source), {"ingestion_id": sorted(ids)}
     log = table_io.read(path, ["record_key"], where, settings.storage_options)

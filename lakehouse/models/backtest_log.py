@@ -49,6 +49,13 @@ class Backtest:
         months = self.first_month if self.first_month == self.last_month else f"{self.first_month} to {self.last_month}"
         return f"{self.version} against {self.against} on {months}"
 
+    @property
+    def measures(self) -> Mapping[str, Any]:
+        """By measure the champion's, the challenger's and their difference, each with its interval; on all rows that count."""
+        judged = self.results.get("readings", {}).get(self.results.get("judged"), {})
+        measures: Mapping[str, Any] = judged.get("total", {}).get("measures", {})
+        return measures
+
 
 def log(settings: Settings) -> LogTable[Backtest]:
     """The table."""

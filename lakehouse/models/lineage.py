@@ -57,7 +57,7 @@ class ModelLineage:
             "notes": self.release.notes,
             **{key: value for key, value in self.about.items() if key != "identity"},
             "promotions": [_record(entry, _OF_PROMOTIONS) for entry in self.promotions],
-            "backtests": [_record(entry, _OF_BACKTESTS) for entry in self.backtests],
+            "backtests": [_record(entry, _OF_BACKTESTS) | {"measures": entry.measures} for entry in self.backtests],
             "canaries": [dict(event) for event in self.canaries],
             "deprecated": _deprecation(self.deprecation),
             "training_set_deprecated": _deprecation(self.set_deprecation),

@@ -20,6 +20,7 @@ from lakehouse.serving.api import comparison, data_quality, health, lineage, met
 from lakehouse.serving.api.late_events import resource as late_events
 from lakehouse.serving.api.live import layers, stream
 from lakehouse.serving.api.openapi import ERRORS, STEWARD_ERRORS, TOKEN_ERRORS, WRITE_ERRORS, problem_responses
+from lakehouse.serving.api.released import datasets, impact, model_versions, promotions
 from lakehouse.serving.http import problems
 from lakehouse.serving.http.authentication import Authenticator
 from lakehouse.serving.http.problems import Problem
@@ -86,7 +87,8 @@ def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = N
     app.add_exception_handler(RequestValidationError, problems.on_invalid)
     reading = [Depends(authenticator.reader)] if policy.reading_needs_token else []
     errors = problem_responses(ERRORS | (TOKEN_ERRORS if policy.reading_needs_token else {}))
-    for resource in (comparison, metrics, layers, stream, data_quality, watermarks, late_events, lineage):
+    of_numbers = (comparison, metrics, layers, stream, data_quality, watermarks, late_events, lineage)
+    for resource in (*of_numbers, impact, datasets, model_versions, promotions):
         app.include_router(resource.routes(cache), dependencies=reading, responses=errors)
     app.include_router(quarantine.reading(cache), dependencies=reading, responses=errors)
     app.include_router(rows.routes(cache, authenticator.steward), responses=problem_responses(ERRORS | STEWARD_ERRORS))

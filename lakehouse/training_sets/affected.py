@@ -1,27 +1,36 @@
-"""Which released labels and training sets contain what a file, a key, some days or a decision is about. Reads start no Spark.
+"""Which released labels and training sets contain what some keys or days of a source are about. Reads start no Spark.
 
 A row of a set is affected if it is about the event of a record, was labelled by it, or was joined with the key of a dimension
-that it is about. How many of them would differ now is computed in ``changes``.
+that it is about. How many of them would differ now is computed in ``changes``; the models trained on a set are found in
+``models.affected``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
+from lakehouse.calendar import event_day
+from lakehouse.calendar.days import span
+from lakehouse.delta import table_io
 from lakehouse.dimensions import keys as dimension_keys
 from lakehouse.dimensions.joins import join_keys
+from lakehouse.ledger import key_log
 from lakehouse.snapshots import input_sets
-from lakehouse.training_sets import releases, reproduce, set_table
+from lakehouse.training_sets import releases, set_table
 from lakehouse.training_sets.releases import ReleaseKind
 from lakehouse.training_sets.rows.row_keys import KEY_PREFIX, key_columns, label_values
+from lakehouse.training_sets.set_table import MissingSetError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Mapping
+    from datetime import date
 
     from lakehouse.contracts import SourceContract
     from lakehouse.contracts.training.training_set import TrainingSetContract
@@ -31,12 +40,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AffectedSet:
-    """A training set with the number of its rows that are affected, of all that it has."""
+    """A training set with the number of its rows that are affected, of all that it has.
+
+    :param is_gone: whether its table is gone, so that its rows cannot be counted; ``rows`` is 0 then.
+    """
 
     name: str
     version: str
     rows: int
     total: int
+    is_gone: bool = False
 
     @property
     def full_name(self) -> str:
@@ -49,56 +62,119 @@ class AffectedSet:
         return self.rows / self.total if self.total else 0.0
 
 
-def label_releases(settings: Settings, source: str, ids: Collection[str]) -> list[str]:
-    """The released labels of a source that contain one of some files or decisions, by full name."""
-    known = releases.all_of(settings, ReleaseKind.LABELS, source)
-    wanted = set(ids)
-    return [entry.full_name for entry in known if wanted & input_sets.ids_of(settings, source, entry.about["inputs"])]
+def columns_searched(settings: Settings, source: SourceContract) -> list[str]:
+    """The columns of a source by whose values sets are searched for its records, besides their keys: those of labels."""
+    contracts = map(set_table.contract_of, releases.all_of(settings, ReleaseKind.TRAINING_SET))
+    columns = {contract.label.on for contract in contracts if contract.label.source == source.dataset}
+    return sorted(columns & {entry.name for entry in source.model.fields})
 
 
-def by_keys(settings: Settings, source: SourceContract, keys: pa.Array) -> list[AffectedSet]:
-    """The sets with rows that records under some keys of a source concern."""
-    found = list[AffectedSet]()
-    for release in releases.all_of(settings, ReleaseKind.TRAINING_SET):
-        contract = reproduce.contract_of(release)
-        if source.dataset not in contract.sources:
-            continue
-        columns = ["record_key", *(f"{KEY_PREFIX}{name}" for name in key_columns(contract))]
-        rows = set_table.read(settings, release, columns)
-        concerned = _concerned(settings, contract, source, rows, keys)
-        _add(found, release, int(pc.sum(pc.cast(concerned, pa.int64())).as_py() or 0))
-    return found
+def labels_by_keys(settings: Settings, source: SourceContract, keys: pa.Array) -> list[str]:
+    """The released labels of a source that contain a record under one of some keys, by full name."""
+    return _labels_with(settings, source, lambda columns: key_log.about(settings, source.dataset, columns, keys))
+
+
+def labels_by_days(settings: Settings, source: SourceContract, first: date, last: date) -> list[str]:
+    """The released labels of a source that contain a record of some event days, by full name."""
+    return _labels_with(settings, source, lambda columns: _claims_of_days(settings, source, columns, first, last))
+
+
+def by_keys(
+    settings: Settings, source: SourceContract, keys: pa.Array, values: Mapping[str, pa.Array] | None = None
+) -> list[AffectedSet]:
+    """The sets with rows that records under some keys of a source concern.
+
+    :param values: by column the values of records that Bronze does not hold yet, see :func:`columns_searched`.
+    """
+    return _sets_with(settings, source, lambda contract, rows: _concerned(settings, contract, source, rows, keys, values or {}))
 
 
 def by_days(settings: Settings, source: SourceContract, first: date, last: date) -> list[AffectedSet]:
-    """The sets with rows about events of a source on some days, in UTC."""
-    begins = datetime(first.year, first.month, first.day, tzinfo=timezone.utc)
-    ends = datetime(last.year, last.month, last.day, tzinfo=timezone.utc) + timedelta(days=1)
-    found = list[AffectedSet]()
+    """The sets with rows that records of a source on some event days concern, in the time zone of the source."""
+    claims = _claims_of_days(settings, source, ["record_key"], first, last)
+    keys = pa.array([], pa.string()) if claims is None else pc.unique(claims["record_key"])
+    zone = ZoneInfo(source.clocks.timezone)
+    begins, ends = event_day.start_of_day(first, zone), event_day.end_of_day(last, zone)
+
+    def concerned(contract: TrainingSetContract, rows: pa.Table) -> pa.ChunkedArray:
+        by_key = _concerned(settings, contract, source, rows, keys, {})
+        if contract.entity.source != source.dataset:
+            return by_key
+        times = rows["event_ts"]
+        within = pc.and_(pc.greater_equal(times, _utc(begins)), pc.less(times, _utc(ends)))
+        return pc.or_(by_key, within)
+
+    return _sets_with(settings, source, concerned)
+
+
+def _labels_with(settings: Settings, source: SourceContract, claims_of: Callable[[list[str]], pa.Table | None]) -> list[str]:
+    known = releases.all_of(settings, ReleaseKind.LABELS, source.dataset)
+    claims = claims_of(["ingestion_id", "arrival_ts"]) if known else None
+    if claims is None or not len(claims):
+        return []
+    return [entry.full_name for entry in known if _contains(settings, entry, claims)]
+
+
+def _contains(settings: Settings, labels: Release, claims: pa.Table) -> bool:
+    """Whether released labels contain one of some claims."""
+    ids = pa.array(sorted(input_sets.ids_of(settings, labels.name, labels.about["inputs"])), pa.string())
+    held = pc.is_in(claims["ingestion_id"], value_set=ids)
+    until = labels.about["until"]
+    if until is not None:
+        held = pc.and_(held, pc.less_equal(claims["arrival_ts"], _utc(datetime.fromisoformat(until))))
+    return bool(pc.any(held, min_count=0).as_py())
+
+
+def _claims_of_days(settings: Settings, source: SourceContract, columns: list[str], first: date, last: date) -> pa.Table | None:
+    path, days = locations.key_log(settings, source.dataset), list(span(first, last))
+    return table_io.read(path, columns, {"event_date": days}, settings.storage_options)
+
+
+def _utc(moment: datetime) -> pa.Scalar:
+    return pa.scalar(moment, pa.timestamp("us", "UTC"))
+
+
+def _sets_with(
+    settings: Settings,
+    source: SourceContract,
+    concerned: Callable[[TrainingSetContract, pa.Table], pa.ChunkedArray],
+) -> list[AffectedSet]:
+    """The sets that read a source and have rows that are concerned, or whose rows are gone."""
+    sets = list[AffectedSet]()
     for release in releases.all_of(settings, ReleaseKind.TRAINING_SET):
-        if reproduce.contract_of(release).entity.source == source.dataset:
-            times = set_table.read(settings, release, ["event_ts"])["event_ts"]
-            within = pc.and_(pc.greater_equal(times, begins), pc.less(times, ends))
-            _add(found, release, int(pc.sum(pc.cast(within, pa.int64())).as_py() or 0))
-    return found
-
-
-def _add(found: list[AffectedSet], release: Release, rows: int) -> None:
-    if rows:
-        found.append(AffectedSet(release.name, release.version, rows, release.about["rows"]))
+        contract = set_table.contract_of(release)
+        if source.dataset not in contract.sources:
+            continue
+        columns = ["record_key", "event_ts", *(f"{KEY_PREFIX}{name}" for name in key_columns(contract))]
+        try:
+            rows = set_table.read(settings, release, columns)
+        except MissingSetError:
+            sets.append(AffectedSet(release.name, release.version, 0, release.about["rows"], is_gone=True))
+            continue
+        count = int(pc.sum(pc.cast(concerned(contract, rows), pa.int64())).as_py() or 0)
+        if count:
+            sets.append(AffectedSet(release.name, release.version, count, release.about["rows"]))
+    return sets
 
 
 def _concerned(
-    settings: Settings, contract: TrainingSetContract, source: SourceContract, rows: pa.Table, keys: pa.Array
+    settings: Settings,
+    contract: TrainingSetContract,
+    source: SourceContract,
+    rows: pa.Table,
+    keys: pa.Array,
+    values: Mapping[str, pa.Array],
 ) -> pa.ChunkedArray:
     """Whether each row of a set is about a key of a source, labelled by it, or joined with it."""
     concerned = pc.is_in(rows["record_key"], value_set=pa.array([], pa.string()))
     if contract.entity.source == source.dataset:
         concerned = pc.or_(concerned, pc.is_in(rows["record_key"], value_set=keys))
     if contract.label.source == source.dataset:
-        values = label_values(settings, contract, keys)
         column = rows[f"{KEY_PREFIX}{contract.label.event_key}"]
-        concerned = pc.or_(concerned, pc.is_in(column, value_set=values.cast(column.type)))
+        named = label_values(settings, contract, keys).cast(column.type)
+        if contract.label.on in values:
+            named = pa.concat_arrays([named, values[contract.label.on].cast(column.type)])
+        concerned = pc.or_(concerned, pc.is_in(column, value_set=pc.unique(named)))
     if source.is_dimension:
         wanted = pc.unique(dimension_keys.dimension_keys(keys).drop_null())
         for join in contract.features.joins:

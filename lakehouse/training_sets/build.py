@@ -177,7 +177,7 @@ def _counted(written: DataFrame, contract: TrainingSetContract) -> dict[str, Any
 def _definitions(catalog: Catalog, contract: TrainingSetContract) -> dict[str, Any]:
     """The definition of each feature, with the version of the contract that it is taken from."""
     source = catalog.sources[contract.entity.source]
-    own = {
+    of_event = {
         column if isinstance(column, str) else column.name: {
             "source": source.dataset,
             "sql": column if isinstance(column, str) else column.sql,
@@ -204,4 +204,4 @@ def _definitions(catalog: Catalog, contract: TrainingSetContract) -> dict[str, A
         for entry in contract.features.metrics
         for measure, name in entry.measures
     }
-    return {**own, **joined, **published}
+    return {**of_event, **joined, **published}

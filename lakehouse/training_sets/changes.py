@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.ledger import decisions, ingestions
-from lakehouse.training_sets import addresses, reproduce, set_table
+from lakehouse.training_sets import addresses, set_table
 from lakehouse.training_sets import known as knowledge
 from lakehouse.training_sets.rows.row_keys import KEY_PREFIX, label_values
 
@@ -68,7 +68,7 @@ class SetChanges:
 
 def since(session: Callable[[], SparkSession], settings: Settings, catalog: Catalog, release: Release) -> SetChanges:
     """What would differ now; starts Spark only if something has come since that may matter."""
-    contract = reproduce.contract_of(release)
+    contract = set_table.contract_of(release)
     now = knowledge.now(settings, contract.sources)
     unchanged = new_inputs(settings, release, now)
     if not unchanged.inputs and contract.reading == "as_known":
@@ -81,7 +81,7 @@ def since(session: Callable[[], SparkSession], settings: Settings, catalog: Cata
 
 def new_inputs(settings: Settings, release: Release, now: Knowledge | None = None) -> SetChanges:
     """What has come since a version was built, before any row is compared; without Spark."""
-    contract, then = reproduce.contract_of(release), knowledge.stored(settings, release.about)
+    contract, then = set_table.contract_of(release), knowledge.stored(settings, release.about)
     now = now or knowledge.now(settings, contract.sources)
     new = {source: sorted(now.sources[source].ids - then.sources[source].ids) for source in contract.sources}
     return SetChanges(release, release.about["rows"], {source: ids for source, ids in new.items() if ids})
@@ -95,7 +95,7 @@ def at_most(settings: Settings, news: SetChanges) -> int | None:
     :param news: as :func:`new_inputs` gives it.
     :raises MissingSetError: if the rows of the version are gone.
     """
-    release, contract = news.release, reproduce.contract_of(news.release)
+    release, contract = news.release, set_table.contract_of(news.release)
     keys = touched_keys(settings, contract, release, news.inputs) if contract.reading == "as_known" else None
     if keys is None or not len(keys):
         return None if keys is None else 0
@@ -109,19 +109,19 @@ def touched_keys(
     settings: Settings, contract: TrainingSetContract, release: Release, new: dict[str, list[str]]
 ) -> pa.Array | None:
     """The keys of the events that some inputs speak of, themselves or by their labels; None if any event may be concerned."""
-    found = [pa.array([], pa.string())]
+    touched = [pa.array([], pa.string())]
     for source in {contract.entity.source, contract.label.source} & new.keys():
         keys = keys_of(settings, source, new[source])
         if keys is None:
             return None
         if source == contract.entity.source:
-            found.append(keys)
+            touched.append(keys)
         if source == contract.label.source:
             values = label_values(settings, contract, keys)
             column = f"{KEY_PREFIX}{contract.label.event_key}"
             rows = set_table.read(settings, release, ["record_key", column])
-            found.append(rows.filter(pc.is_in(rows[column], value_set=values))["record_key"].combine_chunks())
-    return pc.unique(pa.concat_arrays(found))
+            touched.append(rows.filter(pc.is_in(rows[column], value_set=values))["record_key"].combine_chunks())
+    return pc.unique(pa.concat_arrays(touched))
 
 
 def keys_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Array | None:

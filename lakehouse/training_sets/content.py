@@ -47,12 +47,12 @@ def summary(rows: DataFrame, columns: Sequence[str]) -> dict[str, dict[str, Any]
         aggregates.append(F.percentile_approx(value, list(QUANTILES), _ACCURACY).alias(f"{name}_quantiles"))
     counted = rows.agg(*aggregates).collect()[0].asDict()
     total = counted["_rows"]
-    found = {name: {"nulls": 1 - counted[f"{name}_count"] / total if total else 0.0} for name in columns}
+    summaries = {name: {"nulls": 1 - counted[f"{name}_count"] / total if total else 0.0} for name in columns}
     for name in numbers:
-        found[name] |= {key: counted[f"{name}_{key}"] for key in ("min", "max", "mean", "deviation", "quantiles")}
+        summaries[name] |= {key: counted[f"{name}_{key}"] for key in ("min", "max", "mean", "deviation", "quantiles")}
     for name, values in _frequent(rows, texts).items():
-        found[name] |= values
-    return found
+        summaries[name] |= values
+    return summaries
 
 
 def _frequent(rows: DataFrame, texts: Sequence[str]) -> dict[str, dict[str, Any]]:

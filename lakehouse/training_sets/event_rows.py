@@ -63,14 +63,14 @@ def events(
     if contract.entity.where:
         rows = rows.where(F.expr(contract.entity.where))
     at = F.coalesce("event_ts", F.col("event_date").cast("timestamp"))
-    own = [
+    of_event = [
         F.col(column).alias(column)
         if isinstance(column, str)
         else F.expr(f"cast(({column.sql}) as {column.type})").alias(column.name)
         for column in contract.features.columns
     ]
     joined_by = [F.col(name).alias(f"{KEY_PREFIX}{name}") for name in key_columns(contract)]
-    rows = rows.select("record_key", at.alias("event_ts"), "event_date", *own, *joined_by)
+    rows = rows.select("record_key", at.alias("event_ts"), "event_date", *of_event, *joined_by)
     for join in contract.features.joins:
         dimension = catalog.sources[join.dimension]
         history = histories.of_dimension(spark, settings, dimension, join, known, reading)

@@ -69,7 +69,8 @@ class Release:
 
 def log(settings: Settings) -> LogTable[Release]:
     """The table."""
-    return LogTable(Release, settings, addresses.releases(settings), partition_by="name")
+    # The parts of a split are in the order of time: a manifest keeps the order in which it was written.
+    return LogTable(Release, settings, addresses.releases(settings), partition_by="name", sort_keys=False)
 
 
 def release(settings: Settings, entry: Release) -> Release:

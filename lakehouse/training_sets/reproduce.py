@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from lakehouse.contracts.training.training_set import TrainingSetContract
 from lakehouse.delta import provenance, table_io
 from lakehouse.spark.session import sized_for
-from lakehouse.training_sets import addresses, build, content
+from lakehouse.training_sets import addresses, build, content, set_table
 from lakehouse.training_sets import known as knowledge
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class SetReproduction:
 
 def reproduce(spark: SparkSession, settings: Settings, catalog: Catalog, release: Release) -> SetReproduction:
     """Compute the rows of a version again; if its table is gone, write them."""
-    about, contract = release.about, contract_of(release)
+    about, contract = release.about, set_table.contract_of(release)
     path = addresses.training_set(settings, release.name, release.version)
     known, mature_by = knowledge.stored(settings, about), datetime.fromisoformat(about["mature_by"])
     is_gone = table_io.open_table(path, settings.storage_options) is None
@@ -53,11 +52,6 @@ def reproduce(spark: SparkSession, settings: Settings, catalog: Catalog, release
             rows = spark.read.format("delta").load(path)
         made = rows.agg(content.hash_of(rows)).collect()[0][0]
     return SetReproduction(release, about["content_hash"], made, is_gone, _notes(catalog, release))
-
-
-def contract_of(release: Release) -> TrainingSetContract:
-    """The contract under which a version was built."""
-    return TrainingSetContract.model_validate(release.about["contract"])
 
 
 def _notes(catalog: Catalog, release: Release) -> list[str]:

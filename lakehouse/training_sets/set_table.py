@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakehouse.contracts.training.training_set import TrainingSetContract
 from lakehouse.delta import table_io
 from lakehouse.errors import LakehouseError
 from lakehouse.training_sets import addresses
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
 class MissingSetError(LakehouseError):
     """A version of a training set whose rows are gone. The message says how they are made again."""
+
+
+def contract_of(release: Release) -> TrainingSetContract:
+    """The contract under which a version was built."""
+    return TrainingSetContract.model_validate(release.about["contract"])
 
 
 def read(

@@ -28,10 +28,10 @@ def test_a_source_whose_fields_are_words_of_sql_is_merged_and_audited(settings: 
         lake.deliver(arrival, "".join(f"{line}\n" for line in (header, *rows)).encode())
         lake.ingest(arrival)
         lake.update()
-    found = table_io.read(locations.silver(settings, "events"), ["record_key", *WORDS]).to_pylist()
-    assert {row["record_key"]: row["limit"] for row in found} == {"a": 2, "b0": 0, "b1": 1, "b2": 2}
+    held = table_io.read(locations.silver(settings, "events"), ["record_key", *WORDS]).to_pylist()
+    assert {row["record_key"]: row["limit"] for row in held} == {"a": 2, "b0": 0, "b1": 1, "b2": 2}
     audit = table_io.read(locations.audit_log(settings), ["event_id"])
     assert "a" in audit["event_id"].to_pylist()
     lake.update([date(2024, 1, 31)])  # with nothing pending the day is rebuilt, by Spark
     again = table_io.read(locations.silver(settings, "events"), ["record_key", *WORDS])
-    assert sorted(again.to_pylist(), key=str) == sorted(found, key=str)
+    assert sorted(again.to_pylist(), key=str) == sorted(held, key=str)

@@ -95,7 +95,7 @@ class TrainingLake:
     settings: Settings
     spark: Any
     contract: TrainingSetContract = field(default_factory=training_set)
-    said: list[Said] = field(default_factory=list)
+    records: list[Said] = field(default_factory=list)
     published: list[tuple[datetime, dict[date, dict[str, int]]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -117,9 +117,9 @@ class TrainingLake:
         for record in records:
             values = [f"{value}" for value in record.values] or [""] * (len(COLUMNS[name]) - 1)
             lines.append(",".join([record.key, *values, moment(record.at).isoformat(), arrives.isoformat(), record.op]))
-        path = Path(str(self.settings.landing), f"{name}.arrival_date={arrives.date()}.{len(self.said)}.csv")
+        path = Path(str(self.settings.landing), f"{name}.arrival_date={arrives.date()}.{len(self.records)}.csv")
         path.write_text("".join(f"{line}\n" for line in lines))
-        self.said.extend(records)
+        self.records.extend(records)
         contract = self.sources[name]
         Ingest(self.settings, contract, self.session, "run").day(arrives.date())
         waiting = applied_inputs.pending(self.settings, name)
@@ -141,7 +141,7 @@ class TrainingLake:
 
     def of(self, name: str) -> list[tuple[int, Said]]:
         """The records of a source with their places in the order of arrival."""
-        return [(place, record) for place, record in enumerate(self.said) if record.source == name]
+        return [(place, record) for place, record in enumerate(self.records) if record.source == name]
 
     def expected(self, known_at: datetime) -> dict[str, tuple[Any, ...]]:
         """The set by the model: of each payment the time, the part, the features and the label."""

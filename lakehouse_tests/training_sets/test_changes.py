@@ -58,16 +58,16 @@ def test_one_story_of_a_released_set(released: Released) -> None:
     lake.deliver(Said("labels", "p1", 5, 12, (), "delete"), Said("labels", "p2", 5, 12, (1,)))
     lake.deliver(Said("payments", "p3", 3, 13, (), "delete"))
     lake.deliver(Said("payments", "p9", 1.5, 14, ("c1", "DE", 7)))
-    found = released.changes()
-    counts = (found.changed, found.changed_labels, found.added, found.removed, found.share)
+    compared = released.changes()
+    counts = (compared.changed, compared.changed_labels, compared.added, compared.removed, compared.share)
     assert counts == (2, 2, 1, 1, 1.0)
-    assert {row["record_key"]: row["change"] for row in found.rows} == {
+    assert {row["record_key"]: row["change"] for row in compared.rows} == {
         "p1": "changed",
         "p2": "changed",
         "p3": "removed",
         "p9": "added",
     }
-    assert found.cause == released.changes().cause
+    assert compared.cause == released.changes().cause
 
     for path in (
         addresses.training_set(lake.settings, release.name, release.version),
@@ -85,8 +85,8 @@ def test_rows_are_found_by_what_they_contain(released: Released) -> None:
     lake = released.lake
 
     def rows(source: str, *keys: str) -> list[tuple[str, int, int]]:
-        found = affected.by_keys(lake.settings, lake.sources[source], pa.array(keys))
-        return [(one.full_name, one.rows, one.total) for one in found]
+        compared = affected.by_keys(lake.settings, lake.sources[source], pa.array(keys))
+        return [(one.full_name, one.rows, one.total) for one in compared]
 
     assert rows("payments", "p0", "p1", "unknown") == [("training_data_v5.0", 2, 4)]
     assert rows("labels", "p1") == [("training_data_v5.0", 1, 4)]

@@ -114,12 +114,12 @@ def show(name: _Name, version: _Version, as_json: arguments.AsJson = False) -> N
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
 
     settings, _ = deployment()
-    found = releases.find(settings, ReleaseKind.TRAINING_SET, name, version)
-    ended = releases.deprecations(settings, ReleaseKind.TRAINING_SET, name).get(found.full_name)
+    version_of_set = releases.find(settings, ReleaseKind.TRAINING_SET, name, version)
+    ended = releases.deprecations(settings, ReleaseKind.TRAINING_SET, name).get(version_of_set.full_name)
     if as_json:
-        out.print(_as_json(found, ended), soft_wrap=True)
+        out.print(_as_json(version_of_set, ended), soft_wrap=True)
         return
-    _print_set(found)
+    _print_set(version_of_set)
     if ended is not None:
         out.print(f"deprecated on {ended.recorded_at:%Y-%m-%d} by {ended.by}: {ended.notes}", style="yellow", soft_wrap=True)
 
@@ -133,14 +133,14 @@ def changes(name: _Name, version: _Version, as_json: arguments.AsJson = False) -
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
 
     settings, catalog, _ = _contract(name)
-    found = releases.find(settings, ReleaseKind.TRAINING_SET, name, version)
+    version_of_set = releases.find(settings, ReleaseKind.TRAINING_SET, name, version)
     with errors.status("comparing with what is known now"):
-        since = set_changes.since(LakeSpark().session, settings, catalog, found)
+        since = set_changes.since(LakeSpark().session, settings, catalog, version_of_set)
     if as_json:
         counts = {
             key: getattr(since, key) for key in ("total", "changed", "changed_labels", "added", "removed", "share", "inputs")
         }
-        out.print(json.dumps({"version": found.full_name, **counts, "rows": since.rows}, default=str), soft_wrap=True)
+        out.print(json.dumps({"version": version_of_set.full_name, **counts, "rows": since.rows}, default=str), soft_wrap=True)
     else:
         _print_changes(since)
 
@@ -154,14 +154,17 @@ def reproduce(name: _Name, version: _Version) -> None:
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
 
     settings, catalog = deployment()
-    found = releases.find(settings, ReleaseKind.TRAINING_SET, name, version)
+    version_of_set = releases.find(settings, ReleaseKind.TRAINING_SET, name, version)
     with errors.status("computing the rows again"):
-        made = set_reproduce.reproduce(LakeSpark().session(), settings, catalog, found)
+        made = set_reproduce.reproduce(LakeSpark().session(), settings, catalog, version_of_set)
     if made.is_equal:
         written = "; its table was gone and is written again" if made.restored else ""
-        out.print(f"{found.full_name} is the same: {counted(found.about['rows'])}, hash {made.after}{written}.", soft_wrap=True)
+        out.print(
+            f"{version_of_set.full_name} is the same: {counted(version_of_set.about['rows'])}, hash {made.after}{written}.",
+            soft_wrap=True,
+        )
         return
-    out.print(f"{found.full_name} differs: hash {made.after} instead of {made.before}.", style="red", soft_wrap=True)
+    out.print(f"{version_of_set.full_name} differs: hash {made.after} instead of {made.before}.", style="red", soft_wrap=True)
     for note in made.notes:
         out.print(f"    {note}", soft_wrap=True)
     raise typer.Exit(1)

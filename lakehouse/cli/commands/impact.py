@@ -1,4 +1,4 @@
-"""``lakehouse impact``: what a correction changed or, before it is ingested, would change."""
+"""``lakehouse impact``: what a correction changed or, before it is ingested, would change, in numbers and in models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from lakehouse.cli.console import catalog_with, counted, deployment, errors, out
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.impact.affected_periods import Affected
-    from lakehouse.impact.analysis import Impact
+    from lakehouse.impact.result import Impact
+    from lakehouse.models.affected import AffectedReleases
     from lakehouse.settings import Settings
 
 #: Lines of one table, and versions of the log, in a terminal.
@@ -28,6 +29,7 @@ def impact(
         str | None, typer.Option(help="A local file, or the name of a file in landing or of an ingested one.")
     ] = None,
     key: Annotated[str | None, typer.Option(help="The record key, as the column record_key shows it.")] = None,
+    decision: Annotated[str | None, typer.Option(metavar="ID", help="The id of a steward's decision.")] = None,
     start_date: Annotated[
         datetime | None, typer.Option("--start-date", "--from", formats=["%Y-%m-%d"], help="The first event day.")
     ] = None,
@@ -36,26 +38,33 @@ def impact(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,  # noqa: FBT002
 ) -> None:
-    """List the days, published numbers, roll-ups and readers that a file, a key or some days affect. Writes nothing."""
-    if sum(asked is not None for asked in (file, key, start_date)) != 1:
-        msg = "pass one of --file, --key and --start-date"
+    """List the days, numbers, readers, training sets and models that a file, a key, a decision or days affect. Writes nothing."""
+    if sum(asked is not None for asked in (file, key, decision, start_date)) != 1:
+        msg = "pass one of --file, --key, --decision and --start-date"
         raise typer.BadParameter(msg)
     if end_date is not None and (start_date is None or end_date < start_date):
         msg = "--end-date needs a --start-date that is not after it"
         raise typer.BadParameter(msg)
-    from lakehouse.impact.analysis import UnknownSubjectError  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.delta.table_cache import with_table_cache  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.impact.analysis import UnknownSubjectError  # noqa: PLC0415
+    from lakehouse.models import affected  # noqa: PLC0415
 
     source = named or source or _only_source()
     settings, catalog = catalog_with(source)
+    settings = with_table_cache(settings)
+    days = None if start_date is None else (start_date.date(), (end_date or start_date).date())
     try:
-        result = _found(settings, catalog, source, file, key, start_date, end_date)
+        result = _analysed(settings, catalog, source, file, key, decision, days)
     except UnknownSubjectError as problem:
         errors.print(f"{problem}.", style="yellow", soft_wrap=True)
         raise typer.Exit(1) from None
+    released = affected.of_impact(settings, catalog.sources[source], result)
     if as_json:
-        out.print(json.dumps(result.as_json(), default=str, ensure_ascii=False), soft_wrap=True)
+        values = result.as_json() | {"released": released.as_json()}
+        out.print(json.dumps(values, default=str, ensure_ascii=False), soft_wrap=True)
         return
     _print(result)
+    _print_releases(released)
 
 
 def _only_source() -> str:
@@ -67,24 +76,25 @@ def _only_source() -> str:
     return next(iter(catalog.sources))
 
 
-def _found(
+def _analysed(
     settings: Settings,
     catalog: Catalog,
     source: str,
     file: str | None,
     key: str | None,
-    start: datetime | None,
-    end: datetime | None,
+    decision: str | None,
+    days: tuple[date, date] | None,
 ) -> Impact:
-    from lakehouse.delta.table_cache import with_table_cache  # noqa: PLC0415
-    from lakehouse.impact import analysis as tables  # noqa: PLC0415
+    from lakehouse.impact import analysis  # noqa: PLC0415
+    from lakehouse.training_sets.affected import columns_searched  # noqa: PLC0415
 
-    settings = with_table_cache(settings)
     if file is not None:
-        return tables.of_file(settings, catalog, source, file)
-    if start is not None:
-        return tables.of_days(settings, catalog, source, start.date(), (end or start).date())
-    return tables.of_key(settings, catalog, source, key or "")
+        return analysis.of_file(settings, catalog, source, file, columns_searched(settings, catalog.sources[source]))
+    if days is not None:
+        return analysis.of_days(settings, catalog, source, *days)
+    if decision is not None:
+        return analysis.of_decision(settings, catalog, source, decision)
+    return analysis.of_key(settings, catalog, source, key or "")
 
 
 def _print(result: Impact) -> None:
@@ -111,6 +121,24 @@ def _print(result: Impact) -> None:
     for period in result.moved[:_SHOWN]:
         _say(f"{period.published_at:%Y-%m-%d %H:%M}  {period.version}  {period.state}, {period.reason}")
     _left(len(result.moved))
+
+
+def _print_releases(released: AffectedReleases) -> None:
+    if released.labels:
+        _section(f"Released labels: {', '.join(released.labels)}")
+    if released.training_sets:
+        _section("Training sets")
+    for entry in released.training_sets:
+        if entry.is_gone:
+            again = f"'lakehouse dataset reproduce {entry.name} {entry.version}' writes them again"
+            _say(f"{entry.full_name}  its rows are gone and cannot be counted: {again}")
+        else:
+            _say(f"{entry.full_name}  {entry.rows:,} of {counted(entry.total)}, {entry.share:.2%}")
+    if released.models:
+        _section("Models trained on them")
+    for model in released.models:
+        role = f"  {model.role}" if model.role else ""
+        _say(f"{model.model} {model.version}  from {model.training_set.full_name}{role}")
 
 
 def _print_periods(series: str, periods: list[Affected]) -> None:

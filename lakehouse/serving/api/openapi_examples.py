@@ -7,6 +7,7 @@ from typing import Any
 from lakehouse.serving.api import lineage, rows
 from lakehouse.serving.api.late_events import examples as late_events
 from lakehouse.serving.api.live import layers, stream
+from lakehouse.serving.api.released import examples as released
 
 _WINDOW: dict[str, Any] = {
     "metric": "revenue",
@@ -81,6 +82,7 @@ ANSWERS: dict[str, Any] = {
     "/metrics/{name}/publications/{publication_id}": lineage.REPORT_EXAMPLE,
     **layers.EXAMPLES,
     **stream.EXAMPLES,
+    **released.EXAMPLES,
     "/metrics/{name}": _NUMBER
     | {
         "staleness": {"seconds": 5_400, "behind": False, "newest_arrival": "2024-11-08T05:58:12Z"},

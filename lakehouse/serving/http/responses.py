@@ -41,18 +41,32 @@ def respond(request: Request, body: JsonObject, ticking: JsonObject | None = Non
     :param tag: the readable beginning of the ETag.
     """
     text = json.dumps(body, default=_plain)
-    etag = f'W/"{tag}{"-" if tag else ""}{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"'
+    etag = f'W/"{tag}{"-" if tag else ""}{_digest(text)}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
-    cached = request.headers.get("if-none-match")
-    if (
-        request.method == "GET"
-        and cached is not None
-        and (cached.strip() == "*" or etag in [value.strip() for value in cached.split(",")])
-    ):
+    if _is_cached(request, etag):
         return Response(status_code=304, headers=headers)
     if ticking:
         text = json.dumps(body | ticking, default=_plain)
     return Response(text, headers=headers, media_type="application/json")
+
+
+def respond_with_text(request: Request, text: str, media_type: str) -> Response:
+    """A text of another media type, or 304 if the client has it already."""
+    etag = f'W/"{_digest(text)}"'
+    headers = {"ETag": etag, "Cache-Control": "no-cache"}
+    return Response(status_code=304, headers=headers) if _is_cached(request, etag) else Response(text, 200, headers, media_type)
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _is_cached(request: Request, etag: str) -> bool:
+    """Whether the client has the response with that ETag."""
+    cached = request.headers.get("if-none-match")
+    if request.method != "GET" or cached is None:
+        return False
+    return cached.strip() == "*" or etag in [value.strip() for value in cached.split(",")]
 
 
 def fitting(sizes: Iterable[int]) -> int:

@@ -1,8 +1,9 @@
 """The pages for people, in the same process as the API: ``serving.app`` mounts ``routes``.
 
 Server-rendered HTML, without scripts but for the page of live numbers. There is one module per page (``overview``, ``metric``,
-``live``, ``story``, ``source``, ``restated``, ``lateness``, ``quarantine``, ``sign_in``). They share ``page`` (responses),
-``sessions``, ``number_views`` (a number at a glance) and ``charts``. Code that the API also needs belongs in ``http``.
+``live``, ``story``, ``source``, ``restated``, ``lateness``, ``quarantine``, ``sign_in``); those of training sets and models are
+in ``released``. They share ``page`` (responses), ``sessions``, ``number_views`` (a number at a glance) and ``charts``. Code that
+the API also needs belongs in ``http``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from fastapi import APIRouter, Depends
 
 from lakehouse.serving.web import lateness, live, metric, overview, quarantine, restated, sign_in, source, story
 from lakehouse.serving.web.page import PageRoute, owns, problem_page
+from lakehouse.serving.web.released import datasets, models
 from lakehouse.serving.web.sessions import Sessions
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ def routes(cache: PublishedCache, authenticator: Authenticator, *, reading_needs
     """
     sessions = Sessions(authenticator, reading_needs_token=reading_needs_token)
     router = APIRouter(include_in_schema=False)
-    for page in (overview, metric, live, story, source, restated, lateness, quarantine):
+    for page in (overview, metric, live, story, source, restated, lateness, quarantine, models, datasets):
         pages = APIRouter(route_class=PageRoute, dependencies=[Depends(sessions.visitor)])
         page.add(pages, cache)
         router.include_router(pages)

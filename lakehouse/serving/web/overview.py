@@ -1,4 +1,4 @@
-"""``/``: each metric's newest number with its state and caveats, what it waits for, the sources, and what needs attention."""
+"""``/``: each metric's newest number with its state and caveats, what it waits for, sources, models, and what needs attention."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from lakehouse.lateness.event_watermark import BEGINNING
 from lakehouse.reports.formatting import counted
 from lakehouse.serving.api import quarantine
 from lakehouse.serving.api.data_quality import restatements
+from lakehouse.serving.api.released.model_versions import summaries
 from lakehouse.serving.http.parameters import NoParameters
 from lakehouse.serving.http.problems import Problem
 from lakehouse.serving.web import number_views
@@ -51,8 +52,10 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
         published = await cache.all_published(sorted(cache.catalog.metrics))
         restated = await run_in_threadpool(restatements, published, today - timedelta(days=_WEEK - 1), today)
         waiting = await run_in_threadpool(_waiting, cache)
+        models = await run_in_threadpool(summaries, cache)
         overdue = sum(card["overdue"].total for card in cards if card["overdue"])
         shown = {"cards": cards, "groups": [] if in_cards else _groups(cards), "sources": sources, "overdue": overdue}
+        shown["models"] = models
         return respond(request, "overview", "overview", shown | {"restated": len(restated), "waiting": waiting})
 
 

@@ -46,34 +46,34 @@ def known_values(records: pa.Table) -> pa.Table:
     with_delete[key[is_delete]] = True
     plain = _greatest_so_far(np.flatnonzero(~with_delete[key]), key, usable, event, rank)
     others = _moment_by_moment(np.flatnonzero(with_delete[key]), key, usable, event, rank, is_delete)
-    found = np.concatenate([plain, others])
-    found = found[np.lexsort((found[:, 1], found[:, 0]))]
-    changes = np.ones(len(found), bool)
-    changes[1:] = (found[1:, 0] != found[:-1, 0]) | (found[1:, 2] != found[:-1, 2])
-    return _rows(records, found[changes], first_rows(key))
+    moments = np.concatenate([plain, others])
+    moments = moments[np.lexsort((moments[:, 1], moments[:, 0]))]
+    changes = np.ones(len(moments), bool)
+    changes[1:] = (moments[1:, 0] != moments[:-1, 0]) | (moments[1:, 2] != moments[:-1, 2])
+    return _rows(records, moments[changes], first_rows(key))
 
 
-def _greatest_so_far(own: Positions, key: Positions, usable: Positions, event: Positions, rank: Positions) -> Positions:
+def _greatest_so_far(positions: Positions, key: Positions, usable: Positions, event: Positions, rank: Positions) -> Positions:
     """Of keys without a delete: key, moment, and the greatest record until then."""
-    by_time = own[np.lexsort((rank[own], event[own], usable[own], key[own]))]
+    by_time = positions[np.lexsort((rank[positions], event[positions], usable[positions], key[positions]))]
     by_greatness = np.lexsort((rank[by_time], event[by_time]))
-    place = np.empty(len(own), np.int64)
-    place[by_greatness] = np.arange(len(own))
+    place = np.empty(len(positions), np.int64)
+    place[by_greatness] = np.arange(len(positions))
     # Keys follow each other; with the number of its key in front, no record of an earlier key is greater.
-    in_front = key[by_time] * len(own)
+    in_front = key[by_time] * len(positions)
     greatest = np.maximum.accumulate(in_front + place) - in_front
     rows = np.stack([key[by_time], usable[by_time], by_time[by_greatness[greatest]]], axis=1)
     return rows[_last_of_moment(rows)]
 
 
 def _moment_by_moment(
-    own: Positions, key: Positions, usable: Positions, event: Positions, rank: Positions, is_delete: NDArray[np.bool_]
+    positions: Positions, key: Positions, usable: Positions, event: Positions, rank: Positions, is_delete: NDArray[np.bool_]
 ) -> Positions:
     """Of keys with a delete, of which there are few: key, moment, and the record that counts, or nothing."""
     rows = list[tuple[int, int, int]]()
     newest: dict[int, int] = {}
     of_key = None
-    for position in own[np.lexsort((rank[own], usable[own], key[own]))].tolist():
+    for position in positions[np.lexsort((rank[positions], usable[positions], key[positions]))].tolist():
         if key[position] != of_key:
             newest, of_key = {}, key[position]
         about = int(event[position])
@@ -81,8 +81,8 @@ def _moment_by_moment(
             newest[about] = position
         held = [time for time, record in newest.items() if not is_delete[record]]
         rows.append((int(key[position]), int(usable[position]), newest[max(held)] if held else _NOTHING))
-    found = np.array(rows, np.int64).reshape(-1, 3)
-    return found[_last_of_moment(found)]
+    moments = np.array(rows, np.int64).reshape(-1, 3)
+    return moments[_last_of_moment(moments)]
 
 
 def _last_of_moment(rows: Positions) -> NDArray[np.bool_]:
@@ -92,10 +92,10 @@ def _last_of_moment(rows: Positions) -> NDArray[np.bool_]:
     return is_last
 
 
-def _rows(records: pa.Table, found: Positions, first_of_key: Positions) -> pa.Table:
-    nothing = found[:, 2] == _NOTHING
-    positions = np.where(nothing, first_of_key[found[:, 0]], found[:, 2])
+def _rows(records: pa.Table, moments: Positions, first_of_key: Positions) -> pa.Table:
+    nothing = moments[:, 2] == _NOTHING
+    positions = np.where(nothing, first_of_key[moments[:, 0]], moments[:, 2])
     rows = records.take(pa.array(positions))
     kind = pc.if_else(pa.array(nothing), pa.scalar(None, pa.string()), rows["kind"].combine_chunks())
     rows = rows.set_column(rows.column_names.index("kind"), "kind", kind)
-    return rows.append_column("from_ts", pa.array(found[:, 1], pa.timestamp("us", "UTC")))
+    return rows.append_column("from_ts", pa.array(moments[:, 1], pa.timestamp("us", "UTC")))

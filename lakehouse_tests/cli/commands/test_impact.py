@@ -58,8 +58,8 @@ def test_the_same_for_programs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ((), 2, "pass one of --file, --key and --start-date"),
-        (("--key", "1", "--file", "x"), 2, "pass one of --file, --key and --start-date"),
+        ((), 2, "pass one of --file, --key, --decision and --start-date"),
+        (("--key", "1", "--file", "x"), 2, "pass one of --file, --key, --decision and --start-date"),
         (("--start-date", "2024-11-05", "--end-date", "2024-11-04"), 2, "--end-date needs a --start-date"),
         (("--key", "1", "--end-date", "2024-11-04"), 2, "--end-date needs a --start-date"),
         (("--file", "x.csv"), 1, "x.csv is unknown: there is no such local file, none in"),

@@ -61,9 +61,9 @@ def records(draw: st.DrawFn) -> list[Record]:
     ]
 
 
-def by_model(said: list[Record], key: str, moment: datetime) -> str | None:
+def by_model(history: list[Record], key: str, moment: datetime) -> str | None:
     about: dict[datetime, Record] = {}
-    for record in said:
+    for record in history:
         if record["dimension_key"] == key and record["known_from"] <= moment and record["event_ts"] <= moment:
             newest = about.get(record["event_ts"])
             order = (record["arrival_ts"], record["line_number"])
@@ -73,23 +73,23 @@ def by_model(said: list[Record], key: str, moment: datetime) -> str | None:
     return max(held, key=lambda record: record["event_ts"])["tier"] if held else None
 
 
-@given(said=records())
+@given(history=records())
 @pytest.mark.parametrize("deletes", [True, False])
-def test_at_each_moment_the_value_is_that_of_the_model(said: list[Record], deletes: bool) -> None:
-    said = [record for record in said if deletes or record["kind"] != "delete"]
-    found = known_values(pa.Table.from_pylist(said, schema=SCHEMA)).to_pylist()
+def test_at_each_moment_the_value_is_that_of_the_model(history: list[Record], deletes: bool) -> None:
+    history = [record for record in history if deletes or record["kind"] != "delete"]
+    moments = known_values(pa.Table.from_pylist(history, schema=SCHEMA)).to_pylist()
     for key in "ab":
         for hour in range(7):
-            begun = [row for row in found if row["dimension_key"] == key and row["from_ts"] <= at(hour)]
+            begun = [row for row in moments if row["dimension_key"] == key and row["from_ts"] <= at(hour)]
             last = max(begun, key=lambda row: row["from_ts"], default=None)
             value = last["tier"] if last is not None and last["kind"] is not None else None
-            assert value == by_model(said, key, at(hour))
+            assert value == by_model(history, key, at(hour))
 
 
-@given(said=records())
-def test_moments_of_a_key_differ_and_follow_each_other(said: list[Record]) -> None:
-    found = known_values(pa.Table.from_pylist(said, schema=SCHEMA))
-    pairs = list(zip(found["dimension_key"].to_pylist(), found["from_ts"].to_pylist()))
+@given(history=records())
+def test_moments_of_a_key_differ_and_follow_each_other(history: list[Record]) -> None:
+    moments = known_values(pa.Table.from_pylist(history, schema=SCHEMA))
+    pairs = list(zip(moments["dimension_key"].to_pylist(), moments["from_ts"].to_pylist()))
     assert len(pairs) == len(set(pairs))
     for key in "ab":
         moments = [moment for other, moment in pairs if other == key]

@@ -1,0 +1,67 @@
+"""Small drawings of the distribution of a column, as SVG without a style: the page has the numbers in words beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_WIDTH, _HEIGHT, _GAP, _BARS, _NAMED = 160, 28, 2, 16, 3
+
+
+@dataclass(frozen=True)
+class ShownDistribution:
+    """A column at a glance: a drawing, which may be empty, and the same in words."""
+
+    drawing: str
+    words: str
+
+
+def shown(column: Mapping[str, Any]) -> ShownDistribution:
+    """The distribution of a column as the manifest of a training set has it."""
+    if column.get("quantiles"):
+        quantiles = [float(value) for value in column["quantiles"]]
+        words = f"{column['min']:,.6g} to {column['max']:,.6g}, mean {column['mean']:,.4g}"
+        return ShownDistribution(_bars(histogram(quantiles)), words)
+    counts: Mapping[str, int] = column.get("frequent") or {}
+    frequent = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    if not frequent:
+        return ShownDistribution("", "no values")
+    first = [f"{value} {count:,}" for value, count in list(frequent.items())[:_NAMED]]
+    more = int(column.get("distinct", len(frequent))) - len(first)
+    words = ", ".join(first) + (f" and {more:,} more" if more > 0 else "")
+    return ShownDistribution(_bars(list(frequent.values())[:_BARS]), words)
+
+
+def histogram(quantiles: Sequence[float], bars: int = _BARS) -> list[float]:
+    """The share of values in intervals of one width, between the second and the last but one of equally spaced quantiles.
+
+    Between two quantiles values count as spread evenly. Outliers, beyond these two, would squeeze all others into one bar.
+    """
+    inner = quantiles[1:-1] if len(quantiles) > len("min, max, and one between") - 1 else list(quantiles)
+    low, high = inner[0], inner[-1]
+    if low == high:
+        return [1.0]
+    width, shares = (high - low) / bars, [0.0] * bars
+    for first, last in pairwise(inner):
+        begin, end = (min(int((value - low) / width), bars - 1) for value in (first, last))
+        for place in range(begin, end + 1):
+            left, right = low + place * width, low + (place + 1) * width
+            overlap = 1.0 if first == last else (min(last, right) - max(first, left)) / (last - first)
+            shares[place] += max(overlap, 0.0) / (len(inner) - 1)
+    return shares
+
+
+def _bars(heights: Sequence[float]) -> str:
+    most = max(heights) or 1.0
+    width = min(_WIDTH / len(heights), _HEIGHT)
+    drawn = []
+    for place, height in enumerate(heights):
+        tall = max(round(_HEIGHT * height / most, 1), 0.5 if height else 0.0)
+        drawn.append(f'<rect x="{place * width:.1f}" y="{_HEIGHT - tall:.1f}" width="{width - _GAP:.1f}" height="{tall:.1f}"/>')
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" aria-hidden="true" focusable="false" fill="var(--after)">{"".join(drawn)}</svg>'
+    )
