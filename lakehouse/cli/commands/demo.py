@@ -46,10 +46,15 @@ _CONTRACTS = "demo_contracts"
 
 def demo(
     seed: Annotated[int, typer.Option(help="Another seed generates other sales; use a separate LAKEHOUSE_ROOT for it.")] = 7,
+    models: Annotated[  # noqa: FBT002 (typer's form)
+        bool,
+        typer.Option("--models", help="Card payments and late chargebacks in place of sales: labels, training sets, models."),
+    ] = False,
 ) -> None:
     """Generate two weeks of late, corrected, moved and withdrawn sales, process them, and show what changed.
 
-    At the end a customer's tier is known late: the numbers by tier are restated on the days of this customer's sales.
+    At the end a customer's tier is known late: the numbers by tier are restated on the days of this customer's sales. With
+    ``--models`` chargebacks turn the labels of card payments: a model is trained, compared, promoted, trained again, taken back.
     """
     from lakehouse.contracts import load_catalog  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.examples import late_tier_results  # noqa: PLC0415
@@ -62,6 +67,9 @@ def demo(
     if "://" in settings.root:
         errors.print(f"The demo writes files: set LAKEHOUSE_ROOT to a local folder, not to {settings.root}.", style="red")
         raise typer.Exit(2)
+    if models:
+        _play_models(settings, seed)
+        return
     settings = Settings(landing=f"{settings.root}/landing/sales")
     files = stream.files(seed)
     tiers = Settings(landing=f"{settings.root}/landing/{late_tier.SOURCE}", contracts=Path(settings.root, _CONTRACTS))
@@ -69,7 +77,7 @@ def demo(
     landing = {settings.landing_of("sales"): files, **texts}
     if not all(Path(folder, name).is_file() for folder, names in landing.items() for name in names):
         require_java(settings)  # before anything is written; a demo that is complete needs no Spark again
-    written = _write_files(Path(settings.landing_of("sales")), files)
+    written = write_files(Path(settings.landing_of("sales")), files)
     errors.print(f"{len(files)} files of sales in {settings.landing}, {written} of them new.", style="dim", soft_wrap=True)
     if written:
         errors.print(
@@ -79,7 +87,7 @@ def demo(
         run = Replay(settings, load_catalog(None), "sales", instance)
         with_progress(run, run.arrival_days()[0])
         for folder, names in texts.items():
-            _write_files(Path(folder), names)
+            write_files(Path(folder), names)
         catalog = load_catalog(tiers.contracts)
         with_tiers = Replay(tiers, catalog, late_tier.SOURCE, instance)
         with_progress(with_tiers, with_tiers.arrival_days()[0])
@@ -90,7 +98,24 @@ def demo(
     _say_how_to_go_on(tiers, key, [day.day for day in effects.restated])
 
 
-def _write_files(folder: Path, files: Mapping[str, str]) -> int:
+def _play_models(settings: Settings, seed: int) -> None:
+    """:raises typer.Exit: where the packages for models are not installed."""
+    from importlib.util import find_spec  # noqa: PLC0415
+
+    from lakehouse.spark.jars import require_java  # noqa: PLC0415 (Dagster and Spark load in seconds)
+
+    missing = [name for name in ("mlflow", "sklearn") if find_spec(name) is None]
+    if missing:
+        text = f"The demo of models needs {' and '.join(missing)}: install the extra with 'pip install lakehouse[ml]'."
+        errors.print(text, style="red", highlight=False, soft_wrap=True)
+        raise typer.Exit(2)
+    from lakehouse.cli.models_demo import story  # noqa: PLC0415
+
+    require_java(settings)
+    story.play(settings, seed)
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> int:
     """Write new and changed files only: an unchanged file keeps its modification time and does not look new."""
     folder.mkdir(parents=True, exist_ok=True)
     new = {name: text.encode() for name, text in files.items()}
