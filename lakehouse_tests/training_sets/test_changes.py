@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from lakehouse import locations
-from lakehouse.ledger import ingestions
 from lakehouse.training_sets import addresses, affected, build, changes, labels, reproduce, set_table
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.training_lake import Said, TrainingLake, moment, rows_of
@@ -94,7 +93,5 @@ def test_rows_are_found_by_what_they_contain(released: Released) -> None:
     assert rows("customers", '["c2","2024-01-27T00:00:00.000000Z"]') == []
     days = affected.by_days(lake.settings, lake.sources["payments"], date(2024, 2, 1), date(2024, 2, 2))
     assert [(one.full_name, one.rows) for one in days] == [("training_data_v5.0", 2)]
-    by_file = {entry.source_file: entry.ingestion_id for entry in ingestions.all_of(lake.settings, "labels")}
-    first = min(by_file)
-    assert affected.label_releases(lake.settings, "labels", [by_file[first]]) == ["labels_v3.0"]
-    assert affected.label_releases(lake.settings, "labels", ["later"]) == []
+    assert affected.labels_by_keys(lake.settings, lake.sources["labels"], pa.array(["p1"])) == ["labels_v3.0"]
+    assert affected.labels_by_keys(lake.settings, lake.sources["labels"], pa.array(["p9"])) == []
