@@ -63,7 +63,7 @@ def versions_table(known: Sequence[Release], in_use: str | None) -> Table:
     for heading in ("version", "training set", "labels", "inputs"):
         table.add_column(heading, no_wrap=heading != "inputs", overflow="fold")
     quality = [f"{entry.about['metrics'][entry.about['evaluated_on']][MEASURE]:.4f}" for entry in known]
-    number_column(table, f"{MEASURE.replace('_', ' ')} in September", quality)
+    number_column(table, f"{MEASURE.replace('_', ' ')} in September, by its own labels", quality)
     table.add_column("state", no_wrap=True)
     for entry, measured in zip(known, quality):
         of_set = entry.about["training_set"]

@@ -126,13 +126,13 @@ def concerned(lake: DemoLake, file: str) -> AffectedReleases:
     """What a file of chargebacks concerns, of all that the demo has released before it came."""
     source = lake.catalog.sources[deliveries.CHARGEBACKS]
     columns = affected_sets.columns_searched(lake.settings, source)
-    all_of_them = affected.of_impact(
+    of_file = affected.of_impact(
         lake.settings, source, analysis.of_file(lake.settings, lake.catalog, source.dataset, file, columns)
     )
     return AffectedReleases(
-        [name for name in all_of_them.labels if name.endswith(LABELS)],
-        [entry for entry in all_of_them.training_sets if entry.version == TRAINING_SET],
-        [entry for entry in all_of_them.models if entry.training_set.version == TRAINING_SET],
+        [name for name in of_file.labels if name.endswith(LABELS)],
+        [entry for entry in of_file.training_sets if entry.version == TRAINING_SET],
+        [entry for entry in of_file.models if entry.training_set.version == TRAINING_SET],
     )
 
 
