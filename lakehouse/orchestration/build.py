@@ -81,7 +81,7 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
         all_schedules.append(maintenance_job.schedule(settings, catalog))
         tables = [(layer, name) for name in catalog.sources for layer in ("bronze", "silver")]
         tables += [("gold", one.name) for metric in catalog.metrics.values() for one in (Series(metric), *Series(metric).rollups)]
-        return dg.Definitions(
+        definitions = dg.Definitions(
             assets=assets,
             asset_checks=all_checks,
             sensors=all_sensors,
@@ -94,3 +94,5 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
                 **readers(settings, tables),
             },
         )
+        definitions.get_repository_def()  # copies sensors, which warns as well; it is kept for whoever needs it next
+        return definitions

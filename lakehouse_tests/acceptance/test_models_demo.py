@@ -49,6 +49,7 @@ class ModelsDemo:
         done = lakehouse_command(self.home, *arguments, LAKEHOUSE_CONTRACTS=contracts)
         assert done.returncode == 0, done.stderr
         assert "Traceback" not in done.stderr
+        assert "Warning:" not in done.stderr
         return done
 
     def released(self, kind: ReleaseKind) -> dict[str, Release]:

@@ -25,7 +25,7 @@ def play(settings: Settings, seed: int) -> None:
             f"Files of payments, cardholders and chargebacks in {settings.root}/landing, {new} of them new.", style="dim"
         )
         if new:
-            errors.print("Taking them in, training and comparing: two or three minutes.", style="dim")
+            errors.print("Taking them in, training and comparing: a few minutes.", style="dim")
         _first_version(lake)
         _challenger(lake)
         _canary(lake)
