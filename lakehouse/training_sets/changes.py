@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.training.training_set import TrainingSetContract
     from lakehouse.settings import Settings
-    from lakehouse.training_sets.known import Knowledge
+    from lakehouse.training_sets.known import Knowledge, SourceInputs
     from lakehouse.training_sets.releases import Release
 
 #: So many of the rows that differ are named.
@@ -83,8 +83,17 @@ def new_inputs(settings: Settings, release: Release, now: Knowledge | None = Non
     """What has come since a version was built, before any row is compared; without Spark."""
     contract, then = set_table.contract_of(release), knowledge.stored(settings, release.about)
     now = now or knowledge.now(settings, contract.sources)
-    new = {source: sorted(now.sources[source].ids - then.sources[source].ids) for source in contract.sources}
+    new = {source: sorted(_since(settings, source, then.sources[source], now.sources[source])) for source in contract.sources}
     return SetChanges(release, release.about["rows"], {source: ids for source, ids in new.items() if ids})
+
+
+def _since(settings: Settings, source: str, then: SourceInputs, now: SourceInputs) -> set[str]:
+    """The inputs that are new, and the files of which rows may have arrived after the time that a version was built for."""
+    new = set(now.ids - then.ids)
+    if then.until is not None:
+        files = ingestions.inputs(ingestions.all_of(settings, source))
+        new |= {name for name in then.ids & files.keys() if files[name].arrival_date >= then.until.date()}
+    return new
 
 
 def at_most(settings: Settings, news: SetChanges) -> int | None:

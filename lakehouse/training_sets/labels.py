@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lakehouse.delta import provenance
+from lakehouse.delta.columns import arrow_schema
 from lakehouse.ledger import key_log
 from lakehouse.snapshots import input_sets, known_inputs, named
 from lakehouse.snapshots.named import SnapshotError
@@ -71,8 +72,13 @@ def of_events(spark: SparkSession, settings: Settings, contract: SourceContract,
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 (a release starts no Spark)
 
     from lakehouse.silver import merge as silver_merge  # noqa: PLC0415
+    from lakehouse.spark import dataframes  # noqa: PLC0415
 
     days = key_log.days(settings, contract.dataset)
+    if not days:
+        kinds = {field.name: field.type for field in contract.typed_fields}
+        columns = (("key", kinds[label.on]), ("label", label.type), ("label_known_at", "timestamp"))
+        return dataframes.local(spark, arrow_schema(columns).empty_table())
     records = silver_merge.state(spark, settings, contract, days, inputs.ids, inputs.until)
     value = F.expr(f"cast(({label.sql}) as {label.type})").alias("label")
     return records.groupBy(F.col(label.on).alias("key")).agg(value, F.max("arrival_ts").alias("label_known_at"))

@@ -17,6 +17,8 @@ from lakehouse_tests.support.training_lake import Said, TrainingLake, moment, ro
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from lakehouse.settings import Settings
+
 
 pytestmark = pytest.mark.spark
 
@@ -95,3 +97,16 @@ def test_rows_are_found_by_what_they_contain(released: Released) -> None:
     assert [(one.full_name, one.rows) for one in days] == [("training_data_v5.0", 2)]
     assert affected.labels_by_keys(lake.settings, lake.sources["labels"], pa.array(["p1"])) == ["labels_v3.0"]
     assert affected.labels_by_keys(lake.settings, lake.sources["labels"], pa.array(["p9"])) == []
+
+
+def test_a_set_of_an_earlier_time_differs_by_what_came_after_it(settings: Settings, spark: SparkSession) -> None:
+    lake = TrainingLake(settings, spark)
+    lake.deliver(Said("payments", "p0", 0, 1, ("c1", "DE", 1)), Said("payments", "p1", 1, 1, ("c1", "DE", 2)))
+    lake.deliver(Said("labels", "p0", 2, 3, (0,)))
+    lake.deliver(Said("labels", "p0", 2, 9, (1,)))
+    lake.settings.now = moment(12)
+    labels.release(lake.settings, lake.sources["labels"], "v1.0", by="anna", notes="", known_at=moment(8))
+    early = build.build(lake.spark, lake.settings, lake.catalog, lake.contract, "v1.0", by="anna", notes="", known_at=moment(8))
+    assert rows_of(set_table.read(lake.settings, early), lake.contract)["p0"][-1] == 0
+    since = changes.since(lake.session, lake.settings, lake.catalog, early)
+    assert (since.changed_labels, since.changed, since.added) == (1, 1, 0)

@@ -48,6 +48,8 @@ def of_dimension(
 
     An untracked attribute has the value that the change said, too.
     """
+    if table_io.open_table(locations.key_log(settings, contract.dataset), settings.storage_options) is None:
+        return _without_records(spark, contract, join)
     inputs = known.sources[contract.dataset]
     names = [F.col(column).alias(name) for column, name in join.attributes]
     key = [F.col(name).alias(f"_of_{name}") for name in contract.primary_key]
@@ -108,6 +110,14 @@ def _every_cell(published: DataFrame, by: str, cell: list[str], measures: list[s
     for name in cell:
         condition = condition & F.col(name).eqNullSafe(F.col(f"_{name}"))
     return every.join(theirs, condition, "left").select(*cell, "revision", "published_at", *measures)
+
+
+def _without_records(spark: SparkSession, contract: SourceContract, join: Join) -> DataFrame:
+    """The history of a dimension of which nothing has come."""
+    kinds = dict(tables.attributes(contract))
+    keys = tuple((f"_of_{name}", kinds[name]) for name in contract.primary_key)
+    values = tuple((name, kinds[column]) for column, name in join.attributes)
+    return dataframes.local(spark, arrow_schema((*keys, *values, (BEGINS, "timestamp"), (ENDS, "timestamp"))).empty_table())
 
 
 def _without_numbers(spark: SparkSession, catalog: Catalog, entry: MetricFeatures) -> DataFrame:
