@@ -109,6 +109,7 @@ promotion.promote(settings, CATALOG, MODEL, "v2.4", by="ana", notes="better", si
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_around_the_alias_is_settled_by_the_next_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,7 +144,7 @@ def law(history: list[Said], tmp_path: Path, spark: SparkSession) -> None:
     as_the_model(lake, built(lake))
 
 
-_EXAMPLES = hypothesis_settings(max_examples=3, suppress_health_check=list(HealthCheck), derandomize=True)
+_EXAMPLES = hypothesis_settings(max_examples=2, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
 @_EXAMPLES

@@ -24,7 +24,7 @@ def test_damaged_files_give_the_rows_of_the_exact_reader(file_format: str, block
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_generated_files_give_the_rows_of_the_exact_reader(data: st.DataObject) -> None:
     source = SourceContract.model_validate(data.draw(contracts()))
     content = data.draw(files(source))
