@@ -116,7 +116,7 @@ def test_a_model_is_trained_promoted_taken_back_and_looked_at(shell: Shell) -> N
         "data: training_data_v5.0 (400 rows, labels chargebacks v3.0, content hash of v5.0)\n",
         " rows from 2024-01-01 to 2024-02-29\n",
         "parameters: strength=1.0\n",
-        "    amount: contract_version abc, source payments, sql amount\n",
+        "    amount: source payments, sql amount, contract_version abc\n",
         "rollback fraud v2.4 -> v2.3 by bo: too many alarms\n",
     ):
         assert part in shown
