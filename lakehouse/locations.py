@@ -1,7 +1,7 @@
 """The address of every table of the lakehouse, and the list of all of them.
 
 The content of a table and how it is written are defined by its writer. This module contains only addresses, so that a reader
-need not import the writer.
+need not import the writer. Those of training sets and models are in ``training_sets.addresses``.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
@@ -190,7 +189,7 @@ def _of_ingestions(
     malformed = sum(entry.malformed for entry in entries)
     other = sum(entry.rows for entry in entries) - malformed - rows.total()
     waiting = {day for day, lacking in applied_inputs.pending(settings, contract.dataset).items() if lacking & ids}
-    keys = keys_of(settings, contract.dataset, ids) if contract.is_dimension else None
+    keys = key_log.keys_of(settings, contract.dataset, ids) if contract.is_dimension else None
     notes = [f"ingested on {entry.arrival_date} as {entry.ingestion_id}, {entry.source_file}" for entry in entries]
     result = Impact(
         source=contract.dataset,
@@ -206,13 +205,6 @@ def _of_ingestions(
         records=ConcernedRecords(keys, frozenset(ids)),
     )
     return _through_gold(settings, catalog, result, PublicationCause(ingestions=frozenset(ids)), keys)
-
-
-def keys_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Array:
-    """The record keys that some ingestions brought."""
-    path, where = locations.key_log(settings, source), {"ingestion_id": sorted(ids)}
-    log = table_io.read(path, ["record_key"], where, settings.storage_options)
-    return pa.array([], pa.string()) if log is None else pc.unique(log["record_key"])
 
 
 def _through_gold(

@@ -110,6 +110,11 @@ def ingested(entries: Iterable[Ingestion]) -> dict[str, Ingestion]:
     return {entry.ingestion_id: entry for entry in entries if entry.status == "ingested"}
 
 
+def row_count(settings: Settings, source: str) -> int:
+    """How many rows Bronze has of a source."""
+    return sum(entry.rows for entry in ingested(all_of(settings, source)).values())
+
+
 def only_in(settings: Settings, other: Settings, source: str) -> list[str]:
     """The ingestions of one lake whose content another one does not have."""
     here, there = (ingested(all_of(lake, source)).keys() for lake in (settings, other))

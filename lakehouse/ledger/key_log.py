@@ -235,6 +235,13 @@ def keys_and_days(
     return pc.unique(log["record_key"]), {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
 
 
+def keys_of(settings: Settings, source: str, ingestion_ids: Collection[str]) -> pa.Array:
+    """The keys about which some ingestions make claims."""
+    where = {"ingestion_id": sorted(ingestion_ids)}
+    log = table_io.read(locations.key_log(settings, source), ["record_key"], where, settings.storage_options)
+    return pa.array([], pa.string()) if log is None else pc.unique(log["record_key"])
+
+
 def retired_arrival_days(settings: Settings, source: str, ingestion_ids: set[str]) -> set[date]:
     """The arrival days of all claims about the keys of these ingestions that some record has retired.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.impact import analysis
+from lakehouse.ledger import key_log
 from lakehouse.models.promotion import promotion_log
 from lakehouse.models.scoring import canary_log
 from lakehouse.training_sets import affected as affected_sets
@@ -81,7 +81,7 @@ def of_impact(settings: Settings, source: SourceContract, impact: Impact) -> Aff
     else:
         keys = records.keys
         if keys is None:
-            keys = analysis.keys_of(settings, source.dataset, records.ingestions)
+            keys = key_log.keys_of(settings, source.dataset, records.ingestions)
         labels = affected_sets.labels_by_keys(settings, source, keys)
         sets = affected_sets.by_keys(settings, source, keys, records.values)
     return AffectedReleases(labels, sets, of_sets(settings, sets))

@@ -51,6 +51,20 @@ def key_log_of(spark: SparkSession, settings: Settings, source: str) -> DataFram
     return log.withColumns({item.name: F.lit(None).cast(from_arrow_type(item.type)) for item in new})
 
 
+def of_inputs(
+    spark: SparkSession, settings: Settings, source: str, ids: Collection[str] | None, keys: pa.Array | None = None
+) -> DataFrame:
+    """The claims of some ingestions with the judgement that their rows had then (R10); of all recorded ones, that of now.
+
+    :param ids: of ingestions, decisions and rebuild requests; None for all.
+    :param keys: only the claims about these keys.
+    """
+    log = key_log_of(spark, settings, source) if keys is None else about(spark, settings, source, keys)
+    if ids is not None:
+        log = judged_as_then(spark, log, judgement_history.as_of(settings, source, ids))
+    return log.where(F.col("ingestion_id").isin(sorted(recorded(settings, source) if ids is None else ids)))
+
+
 def about(spark: SparkSession, settings: Settings, source: str, keys: pa.Array) -> DataFrame:
     """All claims of recorded ingestions about some keys, read by this process."""
     found = key_log.about(settings, source, key_log.SCHEMA.names, keys)

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import ORDER, silver_columns
-from lakehouse.dispositions import claims, judgement_history
+from lakehouse.dispositions import claims
 from lakehouse.dispositions.readings import frames
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import decisions, key_log
@@ -81,14 +81,7 @@ def state(
     :param keys: only the rows of these keys.
     """
     source = contract.dataset
-    log = admitted_claims.key_log_of(spark, settings, source)
-    if keys is not None:
-        log = admitted_claims.about(spark, settings, source, keys)
-    if ids is not None:
-        log = admitted_claims.judged_as_then(spark, log, judgement_history.as_of(settings, contract.dataset, ids))
-    log = log.where(
-        F.col("ingestion_id").isin(sorted(admitted_claims.recorded(settings, contract.dataset) if ids is None else ids))
-    )
+    log = admitted_claims.of_inputs(spark, settings, source, ids, keys)
     if staged is not None:
         log = admitted_claims.with_staged(spark, log, settings, staged, contract.dataset)
     if until is not None:

@@ -86,5 +86,4 @@ def computed(
 
 def _is_large(settings: Settings, contract: SourceContract) -> bool:
     """Whether Bronze is large enough for Spark to plan for many rows."""
-    entries = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
-    return sum(entry.rows for entry in entries.values()) > settings.local_rows
+    return ingestions.row_count(settings, contract.dataset) > settings.local_rows

@@ -89,7 +89,8 @@ def compute(
         return _merged(settings, stage, contract, days, seed)
     kinds = dict(silver_columns(contract))
     columns = list(kinds)
-    with sized_for(spark, settings, many=_rows_of(settings, contract) + _rows_of(stage, contract) > settings.local_rows):
+    row_count = sum(ingestions.row_count(lake, contract.dataset) for lake in (settings, stage))
+    with sized_for(spark, settings, many=row_count > settings.local_rows):
         wanted = silver_merge.state(spark, settings, contract, days, staged=stage).select(*columns).persist()
         try:
             current = spark.read.format("delta").load(live).where(_on(days))
@@ -161,10 +162,6 @@ def _samples(keys: list[str], before: list[dict[str, Any]], after: list[dict[str
             texts[row["record_key"]].append(json.dumps(plain, default=str, ensure_ascii=False))
         sides.append(texts)
     return [SampledRow(record_key=key, before=sorted(sides[0][key]), after=sorted(sides[1][key])) for key in keys]
-
-
-def _rows_of(settings: Settings, contract: SourceContract) -> int:
-    return sum(entry.rows for entry in ingestions.ingested(ingestions.all_of(settings, contract.dataset)).values())
 
 
 def _on(days: Collection[date]) -> str:

@@ -129,8 +129,7 @@ def refuse_deprecated(settings: Settings, catalog: Catalog, contract: TrainingSe
 
 def is_large(settings: Settings, contract: TrainingSetContract) -> bool:
     """Whether the events are so many that Spark plans for many rows."""
-    entries = ingestions.ingested(ingestions.all_of(settings, contract.entity.source))
-    return sum(entry.rows for entry in entries.values()) > settings.local_rows
+    return ingestions.row_count(settings, contract.entity.source) > settings.local_rows
 
 
 def _labels(settings: Settings, contract: TrainingSetContract, version: str | None) -> Release:

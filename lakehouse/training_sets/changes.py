@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.ledger import decisions, ingestions
+from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.training_sets import addresses, set_table
 from lakehouse.training_sets import known as knowledge
 from lakehouse.training_sets.rows.row_keys import KEY_PREFIX, label_values
@@ -139,10 +139,7 @@ def keys_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Array |
     of_decisions = [entry for entry in decisions.all_of(settings, source) if entry.decision_id in ids]
     if set(ids) - files - {entry.decision_id for entry in of_decisions}:
         return None
-    log = table_io.read(
-        locations.key_log(settings, source), ["record_key"], {"ingestion_id": sorted(files)}, settings.storage_options
-    )
-    spoken = pa.array([], pa.string()) if log is None or not files else pc.unique(log["record_key"])
+    spoken = key_log.keys_of(settings, source, files) if files else pa.array([], pa.string())
     return pc.unique(pa.concat_arrays([spoken, pa.array([entry.record_key for entry in of_decisions], pa.string())]))
 
 

@@ -20,7 +20,7 @@ QUANTILES = tuple(number / 40 for number in range(41))
 _ACCURACY = 2_000
 #: So many of the most frequent values of a column of text are named.
 MOST_FREQUENT = 20
-#: Two hashes of 64 bits: rows that differ have the same in none of 10^19 sets.
+#: The sum of a hash of 64 bits may be the same by chance; that of a second one with another seed is then not.
 _SEEDS = ("first", "second")
 
 

@@ -65,10 +65,11 @@ def misfits_of_model(model: ModelContract, sets: Mapping[str, TrainingSetContrac
         part = getattr(model, key)
         if part is not None and part not in contract.split:
             yield (key,), f"{contract.name} has no part {part}; its split has {', '.join(contract.split)}"
-    rules = [("acceptance", position, rule) for position, rule in enumerate(model.acceptance)]
-    for section, position, rule in rules:
-        if rule.by is not None and rule.by not in contract.features.names:
-            yield (section, position, "by"), f"{rule.by} is no feature of {contract.name}"
+    of_canary = model.canary.success if model.canary else []
+    for section, rules in ((("acceptance",), model.acceptance), (("canary", "success"), of_canary)):
+        for position, rule in enumerate(rules):
+            if rule.by is not None and rule.by not in contract.features.names:
+                yield (*section, position, "by"), f"{rule.by} is no feature of {contract.name}"
 
 
 def _unread(contract: TrainingSetContract, sources: Mapping[str, SourceContract]) -> Iterator[_Misfit]:

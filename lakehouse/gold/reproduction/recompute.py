@@ -170,5 +170,4 @@ def _with_others(
 
 def is_large(settings: Settings, contract: SourceContract) -> bool:
     """Whether Bronze is large enough for Spark to plan for many rows."""
-    known = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
-    return sum(entry.rows for entry in known.values()) > settings.local_rows
+    return ingestions.row_count(settings, contract.dataset) > settings.local_rows

@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.delta.columns import ORDER
-from lakehouse.dispositions import judgement_history
 from lakehouse.dispositions.readings import frames
 from lakehouse.ledger import decisions
 from lakehouse.ledger.row_states import AdmissionStatus
@@ -40,12 +39,8 @@ def claims(
 
     :param keys: only those about these keys.
     """
-    source, ids = contract.dataset, sorted(inputs.ids)
-    log = admitted_claims.key_log_of(spark, settings, source)
-    if keys is not None:
-        log = admitted_claims.about(spark, settings, source, keys)
-    log = admitted_claims.judged_as_then(spark, log, judgement_history.as_of(settings, source, inputs.ids))
-    log = log.where(F.col("ingestion_id").isin(ids))
+    source = contract.dataset
+    log = admitted_claims.of_inputs(spark, settings, source, inputs.ids, keys)
     if inputs.until is not None:
         log = log.where(F.col("arrival_ts") <= F.lit(inputs.until))
     decided = decisions.newest(settings, source, inputs.ids)
