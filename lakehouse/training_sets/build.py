@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.delta import provenance
-from lakehouse.ledger import ingestions
 from lakehouse.spark.session import sized_for
 from lakehouse.training_sets import addresses, content, event_rows, labels, releases
 from lakehouse.training_sets import known as knowledge
@@ -59,7 +58,7 @@ def build(
     known = knowledge.now(settings, contract.sources, known_at).with_source(of_labels.name, labels.inputs_of(settings, of_labels))
     mature_by = of_labels.known_at or known.published_until
     path = addresses.training_set(settings, contract.name, version)
-    with sized_for(spark, settings, many=is_large(settings, contract)):
+    with sized_for(spark, settings, many=event_rows.is_large(settings, contract)):
         write(rows_of(spark, settings, catalog, contract, known, mature_by), path)
         written = spark.read.format("delta").load(path)
         about = {
@@ -127,11 +126,6 @@ def refuse_deprecated(settings: Settings, catalog: Catalog, contract: TrainingSe
             raise ReleaseError(msg)
 
 
-def is_large(settings: Settings, contract: TrainingSetContract) -> bool:
-    """Whether the events are so many that Spark plans for many rows."""
-    return ingestions.row_count(settings, contract.entity.source) > settings.local_rows
-
-
 def _labels(settings: Settings, contract: TrainingSetContract, version: str | None) -> Release:
     source = contract.label.source
     if version is not None:
@@ -165,11 +159,12 @@ def _counted(written: DataFrame, contract: TrainingSetContract) -> dict[str, Any
     """What the rows contain: their number, time ranges, hash, and the distribution of each column."""
     parts = written.groupBy("split").agg(F.count(F.lit(1)), F.min("event_ts"), F.max("event_ts")).collect()
     spans = {row[0]: {"rows": row[1], "from": row[2].isoformat(), "to": row[3].isoformat()} for row in parts}
+    content_hash, columns = content.described(written, [*contract.features.names, "label"])
     return {
         "rows": sum(part["rows"] for part in spans.values()),
         "time": {name: spans[name] for name in contract.split if name in spans},
-        "content_hash": written.agg(content.hash_of(written)).collect()[0][0],
-        "columns": content.summary(written, [*contract.features.names, "label"]),
+        "content_hash": content_hash,
+        "columns": columns,
     }
 
 

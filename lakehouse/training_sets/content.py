@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 if TYPE_CHECKING:
@@ -31,15 +32,18 @@ def hash_of(rows: DataFrame) -> Column:
     return F.concat_ws("-", F.count(F.lit(1)), *(F.coalesce(total, F.lit(0)).cast("string") for total in sums))
 
 
-def summary(rows: DataFrame, columns: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Of each column the share of NULLs and its distribution: of numbers quantiles, of other values the most frequent ones.
+def described(rows: DataFrame, columns: Sequence[str]) -> tuple[str, dict[str, dict[str, Any]]]:
+    """The hash of the content of rows and, of each of some columns, the share of NULLs and the distribution, in one pass.
+
+    The distribution of numbers is their quantiles, that of other values the most frequent ones, in a pass of their own.
 
     Quantiles are approximate, by less than a thousandth of the rows.
     """
     kinds = dict(rows.dtypes)
     numbers = [name for name in columns if _is_number(kinds[name])]
     texts = [name for name in columns if name not in numbers]
-    aggregates = [F.count(F.lit(1)).alias("_rows"), *(F.count(name).alias(f"{name}_count") for name in columns)]
+    aggregates = [hash_of(rows).alias("_hash"), F.count(F.lit(1)).alias("_rows")]
+    aggregates += (F.count(name).alias(f"{name}_count") for name in columns)
     for name in numbers:
         value = F.col(name).cast("double")
         aggregates += [F.min(value).alias(f"{name}_min"), F.max(value).alias(f"{name}_max"), F.avg(value).alias(f"{name}_mean")]
@@ -52,7 +56,7 @@ def summary(rows: DataFrame, columns: Sequence[str]) -> dict[str, dict[str, Any]
         summaries[name] |= {key: counted[f"{name}_{key}"] for key in ("min", "max", "mean", "deviation", "quantiles")}
     for name, values in _frequent(rows, texts).items():
         summaries[name] |= values
-    return summaries
+    return counted["_hash"], summaries
 
 
 def _frequent(rows: DataFrame, texts: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -63,7 +67,7 @@ def _frequent(rows: DataFrame, texts: Sequence[str]) -> dict[str, dict[str, Any]
     counts = reduce(lambda one, other: one.unionByName(other), each).groupBy("_name", "_value").count()
     of_column: dict[str, list[tuple[str, int]]] = {name: [] for name in texts}
     distinct = dict.fromkeys(texts, 0)
-    place = F.row_number().over(_by_frequency())
+    place = F.row_number().over(Window.partitionBy("_name").orderBy(F.desc("count"), "_value"))
     for row in counts.where("_value IS NOT NULL").withColumn("_place", place).where(F.col("_place") <= MOST_FREQUENT).collect():
         of_column[row["_name"]].append((row["_value"], row["count"]))
     for row in counts.where("_value IS NOT NULL").groupBy("_name").count().collect():
@@ -72,12 +76,6 @@ def _frequent(rows: DataFrame, texts: Sequence[str]) -> dict[str, dict[str, Any]
         name: {"distinct": distinct[name], "frequent": dict(sorted(values, key=lambda pair: (-pair[1], pair[0])))}
         for name, values in of_column.items()
     }
-
-
-def _by_frequency() -> Any:
-    from pyspark.sql import Window  # noqa: PLC0415 (used here only)
-
-    return Window.partitionBy("_name").orderBy(F.desc("count"), "_value")
 
 
 def _is_number(kind: str) -> bool:

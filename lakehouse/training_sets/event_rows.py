@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse.ledger import ingestions
+from lakehouse.spark.session import sized_for
 from lakehouse.training_sets import known as knowledge
 from lakehouse.training_sets import labels
 from lakehouse.training_sets.rows import as_of, histories, known_records
@@ -57,20 +59,7 @@ def events(
 
     :param keys: only the events of these keys.
     """
-    source = catalog.sources[contract.entity.source]
-    inputs = known.sources[source.dataset]
-    rows = known_records.events(spark, settings, source, inputs, span.first, span.until, reading, keys)
-    if contract.entity.where:
-        rows = rows.where(F.expr(contract.entity.where))
-    at = F.coalesce("event_ts", F.col("event_date").cast("timestamp"))
-    of_event = [
-        F.col(column).alias(column)
-        if isinstance(column, str)
-        else F.expr(f"cast(({column.sql}) as {column.type})").alias(column.name)
-        for column in contract.features.columns
-    ]
-    joined_by = [F.col(name).alias(f"{KEY_PREFIX}{name}") for name in key_columns(contract)]
-    rows = rows.select("record_key", at.alias("event_ts"), "event_date", *of_event, *joined_by)
+    rows = _by_themselves(spark, settings, catalog, contract, known, span, reading, keys)
     for join in contract.features.joins:
         dimension = catalog.sources[join.dimension]
         history = histories.of_dimension(spark, settings, dimension, join, known, reading)
@@ -93,6 +82,33 @@ def events(
         *contract.features.names,
         *(f"{KEY_PREFIX}{name}" for name in key_columns(contract)),
     )
+
+
+def _by_themselves(
+    spark: SparkSession,
+    settings: Settings,
+    catalog: Catalog,
+    contract: TrainingSetContract,
+    known: Knowledge,
+    span: Span,
+    reading: Reading,
+    keys: pa.Array | None = None,
+) -> DataFrame:
+    """The events with the features that are columns of their own, and the columns that others are joined by."""
+    source = catalog.sources[contract.entity.source]
+    inputs = known.sources[source.dataset]
+    rows = known_records.events(spark, settings, source, inputs, span.first, span.until, reading, keys)
+    if contract.entity.where:
+        rows = rows.where(F.expr(contract.entity.where))
+    at = F.coalesce("event_ts", F.col("event_date").cast("timestamp"))
+    of_event = [
+        F.col(column).alias(column)
+        if isinstance(column, str)
+        else F.expr(f"cast(({column.sql}) as {column.type})").alias(column.name)
+        for column in contract.features.columns
+    ]
+    joined_by = [F.col(name).alias(f"{KEY_PREFIX}{name}") for name in key_columns(contract)]
+    return rows.select("record_key", at.alias("event_ts"), "event_date", *of_event, *joined_by)
 
 
 def with_labels(
@@ -130,9 +146,25 @@ def labelled(
 ) -> pa.Table:
     """The rows of some event days for the evaluation of a model, by key, with what is known now, or was known at a time."""
     known = knowledge.now(settings, contract.sources, known_at)
-    rows = events(spark, settings, catalog, contract, known, Span(first, until), reading)
-    found = with_labels(spark, settings, catalog, contract, rows, known, known.published_until)
-    return found.orderBy("event_ts", "record_key").toArrow()
+    with sized_for(spark, settings, many=is_large(settings, contract)):
+        rows = events(spark, settings, catalog, contract, known, Span(first, until), reading)
+        mature = with_labels(spark, settings, catalog, contract, rows, known, known.published_until)
+        return mature.orderBy("event_ts", "record_key").toArrow()
+
+
+def keys_with_label(
+    spark: SparkSession,
+    settings: Settings,
+    catalog: Catalog,
+    contract: TrainingSetContract,
+    first: date,
+    until: date,
+) -> pa.Table:
+    """The keys (record_key) of the events of some days whose label is believed now; no feature is computed for it."""
+    known = knowledge.now(settings, contract.sources)
+    with sized_for(spark, settings, many=is_large(settings, contract)):
+        rows = _by_themselves(spark, settings, catalog, contract, known, Span(first, until), contract.reading)
+        return with_labels(spark, settings, catalog, contract, rows, known, known.published_until).select("record_key").toArrow()
 
 
 def unlabelled(
@@ -146,8 +178,14 @@ def unlabelled(
     """The events of some days with their features as they were known then, for scoring; by key."""
     known = knowledge.now(settings, contract.sources, known_at)
     span = Span(min(days), max(days) + DAY)
-    rows = events(spark, settings, catalog, contract, known, span, "as_known")
-    return rows.where(F.col("event_date").isin(sorted(days))).orderBy("event_ts", "record_key").toArrow()
+    with sized_for(spark, settings, many=is_large(settings, contract)):
+        rows = events(spark, settings, catalog, contract, known, span, "as_known")
+        return rows.where(F.col("event_date").isin(sorted(days))).orderBy("event_ts", "record_key").toArrow()
+
+
+def is_large(settings: Settings, contract: TrainingSetContract) -> bool:
+    """Whether the events are so many that Spark plans for many rows."""
+    return ingestions.row_count(settings, contract.entity.source) > settings.local_rows
 
 
 def _emptied_where(rows: DataFrame, condition: Column, names: Collection[str]) -> DataFrame:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse.delta import provenance, table_io
 from lakehouse.spark.session import sized_for
-from lakehouse.training_sets import addresses, build, content, set_table
+from lakehouse.training_sets import addresses, build, content, event_rows, set_table
 from lakehouse.training_sets import known as knowledge
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def reproduce(spark: SparkSession, settings: Settings, catalog: Catalog, release
     path = addresses.training_set(settings, release.name, release.version)
     known, mature_by = knowledge.stored(settings, about), datetime.fromisoformat(about["mature_by"])
     is_gone = table_io.open_table(path, settings.storage_options) is None
-    with sized_for(spark, settings, many=build.is_large(settings, contract)):
+    with sized_for(spark, settings, many=event_rows.is_large(settings, contract)):
         rows = build.rows_of(spark, settings, catalog, contract, known, mature_by)
         if is_gone:
             build.write(rows, path)

@@ -53,7 +53,7 @@ def judge(
     of_set, now = catalog.training_sets[contract.training_set], settings.clock()
     first, until = min(days), max(days) + timedelta(days=1)
     events = event_rows.unlabelled(session(), settings, catalog, of_set, days)
-    labelled = event_rows.labelled(session(), settings, catalog, of_set, first, until, of_set.reading)
+    labelled = event_rows.keys_with_label(session(), settings, catalog, of_set, first, until)
     scores = score_table.read(settings, contract.name, {"event_date": sorted(days)})
     results = []
     for day in sorted(days):

@@ -78,14 +78,17 @@ def events(
     known = claims(spark, settings, contract, inputs, keys)
     # Of all claims about the keys that have one in these days: another may have moved the key here, or ended it.
     near = known.where(_within(first, until)).select("record_key").distinct()
-    of_keys = known.join(near, "record_key", "left_semi")
+    of_keys = known.join(near, "record_key", "left_semi").persist()
     living = silver_merge.winners(of_keys, by_sequence=contract.by_sequence).where(_has_row())
     chosen = living
     if reading == "as_known":
         record = F.struct("known_from", *ORDER, "event_date", "arrival_date")
         firsts = of_keys.where(_has_row()).groupBy("record_key").agg(F.min(record).alias("_first"))
         chosen = firsts.join(living.select("record_key"), "record_key", "left_semi").select("record_key", "_first.*")
-    chosen = chosen.where(_within(first, until)).select("record_key", "arrival_date", *_ROW_ID).localCheckpoint()
+    try:
+        chosen = chosen.where(_within(first, until)).select("record_key", "arrival_date", *_ROW_ID).localCheckpoint()
+    finally:
+        of_keys.unpersist()
     arrivals = {row[0] for row in chosen.select("arrival_date").distinct().collect()}
     rows = frames.sound_rows(spark, settings, contract, {"arrival_date": arrivals}, inputs.ids)
     return rows.join(chosen.select("record_key", *_ROW_ID), ["record_key", *_ROW_ID], "left_semi")
