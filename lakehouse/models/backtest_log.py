@@ -26,7 +26,7 @@ class Backtest:
     :param known_at: the time whose knowledge the rows contain.
     :param passed: whether every acceptance rule of the contract was met.
     :param failed: the rules that were not, each as a sentence with its numbers.
-    :param results: the measures of both, by month and in total.
+    :param results: the measures of both, by month and in total, and the rules that were judged.
     :param report: the address of the report.
     """
 
@@ -48,6 +48,12 @@ class Backtest:
         """What was compared, as a person reads it."""
         months = self.first_month if self.first_month == self.last_month else f"{self.first_month} to {self.last_month}"
         return f"{self.version} against {self.against} on {months}"
+
+    @property
+    def rules(self) -> list[str]:
+        """The acceptance rules that the contract had at the time, as a person reads them."""
+        rules: list[str] = self.results.get("rules", [])
+        return rules
 
     @property
     def measures(self) -> Mapping[str, Any]:

@@ -187,7 +187,9 @@ def _backtest(settings: Settings, version: str, against: str, gain: float) -> Ba
     champion, challenger = (_scores(random, labels, 1.4 + more) for more in (0.0, gain))
     pair = comparison.scored_pair(rows, champion, challenger, "UTC")
     reading = reading_result(MODEL, MODEL.acceptance, pair, ["2024-10", "2024-11"], resamples=200, seed=1)
-    result = BacktestResult("fraud", version, against, "as_known", {"as_known": reading}, resamples=200, seed=1)
+    result = BacktestResult(
+        "fraud", version, against, "as_known", {"as_known": reading}, resamples=200, seed=1, rules=MODEL.rules
+    )
     entry = Backtest(
         model="fraud",
         version=version,
@@ -227,7 +229,8 @@ def _canary(
     if outcome is not None:
         later: Any = {"recorded_at": settings.clock() + timedelta(days=12), "outcome": outcome, "labels": labels}
         canary_log.judge(settings, CanaryEntry(**{**vars(started), **later, "event": CanaryEvent.JUDGED, "reason": ""}))
-        canary_log.stop(settings, CanaryEntry(**{**vars(started), **later, "reason": reason}))
+        at_its_end = settings.model_copy(update={"now": later["recorded_at"]})
+        canary_log.stop_running(at_its_end, "fraud", by="anna", reason=reason)
 
 
 def _promote(settings: Settings, number: int, before: str | None, version: str, notes: str, backtest: str | None = None) -> None:

@@ -111,6 +111,11 @@ class ModelContract(Documented):
         return {name: better for name, better in fitting.items() if not self.metrics or name in self.metrics}
 
     @property
+    def rules(self) -> list[str]:
+        """Its acceptance rules, as a person reads them."""
+        return [rule.text for rule in self.acceptance]
+
+    @property
     def canary_rules(self) -> list[AcceptanceRule]:
         """What a challenger must reach in its canary."""
         return (self.canary.success if self.canary else []) or self.acceptance

@@ -136,6 +136,7 @@ def compared(
         readings=readings,
         resamples=resamples,
         seed=seed,
+        rules=contract.rules,
         seen={version: count for version, count in seen.items() if count},
     )
 

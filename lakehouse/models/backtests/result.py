@@ -40,6 +40,7 @@ class BacktestResult:
 
     :param judged: the reading whose verdicts count: that of the training set.
     :param readings: the results by reading.
+    :param rules: the acceptance rules that were judged, as a person reads them.
     :param seen: for each version that was trained on some of these rows, how many; its measures are too good.
     """
 
@@ -50,6 +51,7 @@ class BacktestResult:
     readings: Mapping[str, ReadingResult]
     resamples: int
     seed: int
+    rules: Sequence[str] = ()
     seen: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -81,6 +83,7 @@ class BacktestResult:
         stored: dict[str, Any] = _finite(
             {
                 "judged": self.judged,
+                "rules": list(self.rules),
                 "readings": readings,
                 "seen": dict(self.seen),
                 "remarks": self.remarks,

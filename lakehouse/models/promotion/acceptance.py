@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def accepted_by_backtest(settings: Settings, contract: ModelContract, version: str, against: str) -> Backtest | None:
-    """The newest backtest of a version against another one, if it met every acceptance rule; else None."""
+    """The newest backtest of a version against another one, if it met every acceptance rule of the contract; else None."""
     newest = backtest_log.newest(settings, contract.name, version, against)
-    return newest if newest is not None and newest.passed else None
+    return newest if newest is not None and newest.passed and newest.rules == contract.rules else None
 
 
 def objections(settings: Settings, contract: ModelContract, version: str, against: str | None) -> list[str]:
@@ -26,10 +26,14 @@ def objections(settings: Settings, contract: ModelContract, version: str, agains
     if against is None or not contract.acceptance:
         return []
     newest = backtest_log.newest(settings, contract.name, version, against)
+    rules = "; ".join(contract.rules)
+    command = f"lakehouse model backtest {contract.name} {version} --against {against}"
     if newest is None:
-        rules = "; ".join(rule.text for rule in contract.acceptance)
-        command = f"lakehouse model backtest {contract.name} {version} --against {against}"
         return [f"no backtest compares {version} with {against}, the version in use, by the rules ({rules}): run '{command}'"]
+    if newest.rules != contract.rules:
+        then = "; ".join(newest.rules) or "none"
+        judged = f"the backtest of {newest.title} was judged by other rules ({then}) than the contract has now ({rules})"
+        return [f"{judged}: run '{command}'"]
     if newest.passed:
         return []
     return [f"the backtest of {newest.title} did not meet: {rule}" for rule in newest.failed] or [

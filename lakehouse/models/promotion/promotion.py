@@ -1,7 +1,8 @@
 """Promotion and rollback of models: the alias ``champion`` in MLflow is moved in one step, with a record before and after.
 
 An interrupted promotion is settled by the next command: it is done if the alias points to the new version, else it is undone.
-What a promotion needs by the contract belongs to ``acceptance``, the records to ``promotion_log``.
+A canary ends with it: it compares a version with the one that was in use. What a promotion needs by the contract belongs to
+``acceptance``, the records to ``promotion_log``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from lakehouse.errors import LakehouseError
 from lakehouse.models import backtest_log, tracking
 from lakehouse.models.promotion import acceptance, promotion_log, promotion_notes
 from lakehouse.models.promotion.promotion_log import ModelPromotion, PromotionKind, PromotionStep
+from lakehouse.models.scoring import canary_log
 from lakehouse.text import format_moment
 from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import Release, ReleaseKind
@@ -195,6 +197,7 @@ def _move(settings: Settings, contract: ModelContract, before: str | None, reque
             "repeat the command"
         )
         raise ModelPromotionError(msg)
+    canary_log.stop_running(settings, contract.name, by=request.by, reason=ended.title)
     return ended
 
 

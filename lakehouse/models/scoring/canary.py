@@ -135,21 +135,11 @@ def stop(settings: Settings, model: str, *, by: str, reason: str) -> CanaryEntry
 
     :raises CanaryError: if none is running.
     """
-    canaries = canary_log.of(settings, model)
-    if not canaries or canaries[-1].stopped is not None:
+    ended = canary_log.stop_running(settings, model, by=by, reason=reason)
+    if ended is None:
         msg = f"no canary of {model} is running; 'lakehouse model canary start {model} VERSION' starts one"
         raise CanaryError(msg)
-    newest = canaries[-1].judged
-    ended = replace(
-        canaries[-1].started,
-        event=CanaryEvent.STOPPED,
-        by=by,
-        reason=reason,
-        recorded_at=settings.clock(),
-        outcome=newest.outcome if newest else None,
-        labels=newest.labels if newest else None,
-    )
-    return canary_log.stop(settings, ended)
+    return ended
 
 
 def judge(

@@ -135,11 +135,26 @@ def judge(settings: Settings, entry: CanaryEntry) -> None:
     log(settings).append([entry], app_id=f"judgement:{entry.model}:{entry.number}:{since}:{content}")
 
 
-def stop(settings: Settings, entry: CanaryEntry) -> CanaryEntry:
-    """Record the end of a canary, once; gives the entry that counts, which another process may have written."""
-    log(settings).append([replace(entry, event=CanaryEvent.STOPPED)], app_id=f"canary-stop:{entry.model}:{entry.number}")
-    stopped = next(canary.stopped for canary in of(settings, entry.model) if canary.started.number == entry.number)
-    return stopped or entry
+def stop_running(settings: Settings, model: str, *, by: str, reason: str) -> CanaryEntry | None:
+    """Record the end of the running canary, once; gives the entry that counts, which another process may have written.
+
+    :returns: None if no canary is running.
+    """
+    canaries = of(settings, model)
+    if not canaries or canaries[-1].stopped is not None:
+        return None
+    started, newest = canaries[-1].started, canaries[-1].judged
+    ended = replace(
+        started,
+        event=CanaryEvent.STOPPED,
+        by=by,
+        reason=reason,
+        recorded_at=settings.clock(),
+        outcome=newest.outcome if newest else None,
+        labels=newest.labels if newest else None,
+    )
+    log(settings).append([ended], app_id=f"canary-stop:{model}:{started.number}")
+    return next(canary.stopped for canary in of(settings, model) if canary.started.number == started.number)
 
 
 def _recorded(entries: list[CanaryEntry]) -> RecordedCanary:

@@ -103,9 +103,9 @@ def champion_of(settings: Settings, contract: ModelContract) -> str:
 
 
 def running_canary(settings: Settings, catalog: Catalog, contract: ModelContract, champion: str) -> RunningCanary | None:
-    """The canary that takes part in scoring; one whose challenger has become the champion does not."""
+    """The canary that takes part in scoring; one that compares with another version than the one in use does not."""
     entry = canary_log.running(settings, contract.name)
-    if entry is None or entry.challenger == champion:
+    if entry is None or entry.champion != champion:
         return None
     return RunningCanary(entry, version_scores.load(settings, catalog, contract, entry.challenger))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,11 +13,14 @@ from lakehouse.models import backtest_log, tracking
 from lakehouse.models.backtest_log import Backtest
 from lakehouse.models.promotion import acceptance, promotion, promotion_export, promotion_log
 from lakehouse.models.promotion.promotion import ModelPromotionError
+from lakehouse.models.scoring import canary, canary_log
 from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import ReleaseError, ReleaseKind
 from lakehouse_tests.support.trained_lake import CATALOG, MODEL
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lakehouse.models.promotion.promotion_log import ModelPromotion
     from lakehouse.settings import Settings
 
@@ -29,10 +33,11 @@ def rollback(settings: Settings, to: str | None = None) -> ModelPromotion:
     return promotion.rollback(settings, MODEL, by="bo", notes="too many alarms", to=to)
 
 
-def record_backtest(settings: Settings, *failed: str, month: int = 10) -> None:
+def record_backtest(settings: Settings, *failed: str, month: int = 10, rules: Sequence[str] = MODEL.rules) -> None:
     moment = datetime(2024, month, 1, tzinfo=timezone.utc)
     months = ("2024-10", "2024-11")
-    entry = Backtest("fraud", "v2.4", "v2.3", *months, moment, not failed, list(failed), {}, "report.md", "cy", moment)
+    results = {"rules": list(rules)}
+    entry = Backtest("fraud", "v2.4", "v2.3", *months, moment, not failed, list(failed), results, "report.md", "cy", moment)
     backtest_log.log(settings).append([entry])
 
 
@@ -70,6 +75,37 @@ def test_the_first_version_needs_no_backtest_and_the_next_one_does(trained_lake_
     rollback(lake)
     with pytest.raises(ModelPromotionError, match="did not meet"):  # the newest backtest counts
         promote(lake, "v2.4")
+
+
+def test_a_backtest_counts_only_by_the_rules_that_the_contract_has_now(trained_lake_settings: Settings) -> None:
+    lake = trained_lake_settings
+    promote(lake, "v2.3")
+    record_backtest(lake, rules=["log_loss better by 0.1"])
+    assert acceptance.accepted_by_backtest(lake, MODEL, "v2.4", "v2.3") is None
+    with pytest.raises(ModelPromotionError) as refused:
+        promote(lake, "v2.4")
+    assert (
+        "the backtest of v2.4 against v2.3 on 2024-10 to 2024-11 was judged by other rules (log_loss better by 0.1) than the "
+        "contract has now (roc_auc not worse than 0.01): run 'lakehouse model backtest fraud v2.4 --against v2.3'"
+    ) in str(refused.value)
+    record_backtest(lake, month=11)
+    assert promote(lake, "v2.4").accepted == []
+
+
+def test_a_canary_ends_when_another_version_comes_into_use(trained_lake_settings: Settings) -> None:
+    lake = trained_lake_settings
+    promote(lake, "v2.3")
+    moves = [("v2.4", "promote fraud v2.3 -> v2.4"), ("v2.3", "rollback fraud v2.4 -> v2.3")]
+    for number, (challenger, move) in enumerate(moves, start=1):
+        canary.start(lake, MODEL, challenger, by="ana", reason="a look", share=Decimal("0.2"))
+        if number == 1:
+            promote(lake, "v2.4", sign_off="it is urgent")
+        else:
+            rollback(lake)
+        ended = canary_log.of(lake, "fraud")[-1].stopped
+        assert ended is not None
+        assert (ended.number, ended.reason) == (number, move)
+    assert canary_log.running(lake, "fraud") is None
 
 
 def test_a_person_may_sign_off_what_is_not_met_and_the_notes_tell_it(trained_lake_settings: Settings) -> None:

@@ -131,6 +131,12 @@ def test_there_is_one_canary_at_a_time(settings) -> None:
     assert (second.number, canary_log.running(settings, "fraud")) == (2, second)
 
 
+@pytest.mark.parametrize("in_use", ["v2.4", "v2.9"])
+def test_a_canary_that_compares_with_another_version_than_the_one_in_use_scores_nothing(settings, in_use) -> None:
+    canary.begin(settings, _entry(settings))
+    assert score.running_canary(settings, catalog(CONTRACT), CONTRACT, in_use) is None
+
+
 def test_of_two_starts_at_once_one_wins(settings) -> None:
     together = threading.Barrier(2)
 
