@@ -17,7 +17,7 @@ from lakehouse import locations
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import ORDER, silver_columns
 from lakehouse.dispositions import claims
-from lakehouse.dispositions.readings import frames
+from lakehouse.dispositions.readings import frames, living_rows
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import decisions, key_log
 from lakehouse.silver import admitted_claims
@@ -73,6 +73,8 @@ def state(
 ) -> DataFrame:
     """The rows that silver should hold on ``days``, computed only from Bronze, decisions, redactions and the contract.
 
+    Few rows are computed in this process, many by tasks of Spark.
+
     :param ids: use only these ingestions and decisions, with rows judged as these rebuild requests left them, so that any
         earlier state can be computed again (R10); redactions always apply.
     :param until: use only rows that had arrived by then, even if other rows of their file arrived later.
@@ -81,6 +83,11 @@ def state(
     :param keys: only the rows of these keys.
     """
     source = contract.dataset
+    if staged is None:
+        few = min(settings.local_rows, dataframes.FEW_ROWS)
+        rows = living_rows.computed(settings, contract, days, few, ids, until, without, keys)
+        if rows is not None:
+            return dataframes.local(spark, rows)
     log = admitted_claims.of_inputs(spark, settings, source, ids, keys)
     if staged is not None:
         log = admitted_claims.with_staged(spark, log, settings, staged, contract.dataset)

@@ -1,0 +1,117 @@
+"""The rows that some inputs put into silver on some days, computed in this process where few keys are concerned.
+
+``silver.merge.state`` takes them from here for few rows, and lets Spark compute the same rows for many. How a claim wins its key
+is decided in ``contests``, which claims count in ``claims``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, silver_columns
+from lakehouse.dispositions import claims, contests, judgement_history
+from lakehouse.dispositions.readings import claimed_rows
+from lakehouse.dispositions.reprocess_policy import policy_of
+from lakehouse.dispositions.row_groups import numpy_of, positions
+from lakehouse.ledger import decisions, ingestions, key_log
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import date, datetime
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.dispositions.reprocess_policy import Choice
+    from lakehouse.settings import Settings
+
+#: So many claims are weighed at most where deliveries are chosen by all their claims.
+_WEIGHED_CLAIMS = 2**18
+_CLAIM = [*contests.RANKED, "standing"]
+
+
+def computed(
+    settings: Settings,
+    contract: SourceContract,
+    days: Collection[date],
+    at_most: int,
+    ids: Collection[str] | None = None,
+    until: datetime | None = None,
+    without: pa.Table | None = None,
+    keys: Collection[str] | pa.Array | None = None,
+) -> pa.Table | None:
+    """The rows that silver should hold on some days, in any order, computed only from Bronze, decisions, redactions and contract.
+
+    :param at_most: how many keys, and how many rows, may be concerned.
+    :param ids: use only these ingestions and decisions, with rows judged as these rebuild requests left them (R10).
+    :param until: use only rows that had arrived by then.
+    :param without: the ids of rows that do not count, as if they had never come.
+    :param keys: only the rows of these keys.
+    :returns: None if more are concerned than this process computes.
+    """
+    policy, source = policy_of(contract), contract.dataset
+    concerning = {"event_date": days} | ({} if keys is None else {"record_key": keys})
+    concerned = key_log.keys_at_most(settings, source, concerning, at_most)
+    if concerned is None:
+        return None
+    if policy.chooses_deliveries and not _are_few(settings, source, {} if policy.chooses_for_table else {"event_date": days}):
+        return None
+    then = key_log.SCHEMA.empty_table() if ids is None else judgement_history.as_of(settings, source, ids)
+    concerned = pc.unique(pa.chunked_array([concerned, *table_io.meeting(then, concerning)["record_key"].chunks], pa.string()))
+    log = key_log.about(settings, source, _CLAIM, concerned)
+    claimed = key_log.SCHEMA.empty_table().select(_CLAIM) if log is None else log
+    about_these = then.filter(pc.is_in(then["record_key"], value_set=concerned)).select(claimed.column_names)
+    claimed = judgement_history.judged_as_then(claimed, about_these, then)
+    counting = ingestions.ingested(ingestions.all_of(settings, source)).keys() if ids is None else ids
+    claimed = claimed.filter(pc.is_in(claimed["ingestion_id"], value_set=pa.array(sorted(counting), pa.string())))
+    if until is not None:
+        claimed = claimed.filter(pc.less_equal(claimed["arrival_ts"], pa.scalar(until, claimed["arrival_ts"].type)))
+    if without is not None:
+        claimed = claimed.filter(pc.is_null(positions(claimed, without)))
+    claimed = claims.with_decisions(claimed, decisions.in_force(settings, source, ids))
+    admitted = claimed.filter(claims.are_admitted(claimed))
+    living = _living(contract, admitted, days, claims.choices(settings, contract, days, ids, until))
+    if len(living) > at_most:
+        return None
+    rows = claimed_rows.read(settings, contract, pc.unique(living["arrival_date"]), living, ids)
+    # With the event day, in case a reading of the rows is just being applied: their claims may be others already.
+    same_day = pc.equal(rows["event_date"], living["event_date"].take(positions(rows, living)))
+    return rows.filter(pc.fill_null(same_day, False)).cast(arrow_schema(silver_columns(contract)))
+
+
+def _living(contract: SourceContract, counting: pa.Table, days: Collection[date], chosen: Mapping[date, Choice]) -> pa.Table:
+    """The claims that put a row on one of the days, under the source's reprocess policy; see ``silver.merge``."""
+    policy = policy_of(contract)
+    if policy.chooses_deliveries:
+        counting = counting.filter(_are_chosen(counting, chosen, for_table=policy.chooses_for_table))
+    if policy.keys_contend:
+        counting = contests.winners(counting, by_sequence=policy.by_sequence, each_day=policy.contends_per_day)
+    lives = pc.is_in(counting["kind"], value_set=pa.array(contests.LIVING_KINDS))
+    return counting.filter(pc.and_(lives, pc.is_in(counting["event_date"], value_set=pa.array(sorted(days), pa.date32()))))
+
+
+def _are_chosen(counting: pa.Table, chosen: Mapping[date, Choice], *, for_table: bool) -> pa.Array:
+    """Whether claims are of the deliveries chosen for their day; ``for_table``: of those chosen for the whole table."""
+    if for_table:
+        ids = set[str]().union(*(choice.counting for choice in chosen.values()))
+        return pc.is_in(counting["ingestion_id"], value_set=pa.array(sorted(ids), pa.string()))
+    of_chosen = np.zeros(len(counting), bool)
+    for day, choice in chosen.items():
+        of_day = pc.fill_null(pc.equal(counting["event_date"], pa.scalar(day, pa.date32())), False)
+        of_files = pc.is_in(counting["ingestion_id"], value_set=pa.array(sorted(choice.counting), pa.string()))
+        of_chosen |= numpy_of(pc.and_(of_day, of_files))
+    return pa.array(of_chosen)
+
+
+def _are_few(settings: Settings, source: str, where: table_io.Where) -> bool:
+    """Whether few enough claims meet ``where`` to choose deliveries by them in this process."""
+    count = 0
+    for piece in table_io.pieces(locations.key_log(settings, source), ["event_date"], where, settings.storage_options):
+        count += len(piece)
+        if count > _WEIGHED_CLAIMS:
+            return False
+    return True
