@@ -18,6 +18,7 @@ from lakehouse.orchestration.automation import (
     live_runs,
     maintenance_job,
     notice_sensor,
+    release_sensor,
     retraining_sensor,
     source_schedules,
     stream_sensor,
@@ -70,6 +71,8 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
         all_sensors += [
             retraining_sensor.sensor(settings, catalog, model) for model in catalog.models.values() if model.retrain_when
         ]
+        if catalog.training_sets:
+            all_sensors.append(release_sensor.sensor(settings, catalog))
         assets += [model_assets.set_asset(settings, catalog, contract) for contract in catalog.training_sets.values()]
         for model in catalog.models.values():
             scores = model_assets.scores_asset(settings, catalog, model)

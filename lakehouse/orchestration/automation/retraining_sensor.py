@@ -15,6 +15,7 @@ from lakehouse.delta import provenance
 from lakehouse.errors import LakehouseError
 from lakehouse.models import retraining
 from lakehouse.orchestration.assets import model_assets
+from lakehouse.orchestration.automation import release_sensor
 from lakehouse.orchestration.common.cursors import Cursor, short_hash, state_of
 from lakehouse.orchestration.common.resources import LakeSpark, LakeTables  # noqa: TC001 (Dagster reads the annotations)
 from lakehouse.orchestration.common.run_requests import ATTEMPTS, NO_RETRIES, plan_run_requests
@@ -117,15 +118,13 @@ def _state(settings: Settings, catalog: Catalog, contract: ModelContract) -> str
 def _announce(context: dg.OpExecutionContext, settings: Settings, done: Retraining) -> None:
     """Show the new versions as partitions of the assets."""
     made = (
-        (ReleaseKind.TRAINING_SET, done.training_set, done.new_set, model_assets.set_key, model_assets.set_versions),
-        (ReleaseKind.MODEL, done.model, done.new_version, model_assets.model_key, model_assets.model_versions),
+        (ReleaseKind.TRAINING_SET, done.training_set, done.new_set),
+        (ReleaseKind.MODEL, done.model, done.new_version),
     )
-    for kind, name, version, key_of, versions_of in made:
+    for kind, name, version in made:
         release = releases.find(settings, kind, name, version)
-        of_set = kind is ReleaseKind.TRAINING_SET
-        metadata = model_assets.set_metadata(settings, release) if of_set else model_assets.model_metadata(release)
-        context.instance.add_dynamic_partitions(f"{versions_of(name).name}", [version])
-        context.log_event(dg.AssetMaterialization(key_of(name), partition=version, metadata=metadata))
+        context.instance.add_dynamic_partitions(f"{release_sensor.partitions_of(release).name}", [version])
+        context.log_event(release_sensor.materialization(settings, release))
 
 
 def _metadata(done: Retraining) -> dict[str, Any]:
