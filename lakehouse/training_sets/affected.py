@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar import event_day
 from lakehouse.calendar.days import span
+from lakehouse.contracts.training.training_set import KEY_PREFIX
 from lakehouse.delta import table_io
 from lakehouse.dimensions import keys as dimension_keys
 from lakehouse.dimensions.joins import join_keys
@@ -25,7 +26,7 @@ from lakehouse.ledger import key_log
 from lakehouse.snapshots import input_sets
 from lakehouse.training_sets import releases, set_table
 from lakehouse.training_sets.releases import ReleaseKind
-from lakehouse.training_sets.rows.row_keys import KEY_PREFIX, key_columns, label_values
+from lakehouse.training_sets.rows.row_keys import label_values
 from lakehouse.training_sets.set_table import MissingSetError
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def _sets_with(
         contract = set_table.contract_of(release)
         if source.dataset not in contract.sources:
             continue
-        columns = ["record_key", "event_ts", *(f"{KEY_PREFIX}{name}" for name in key_columns(contract))]
+        columns = ["record_key", "event_ts", *(f"{KEY_PREFIX}{name}" for name in contract.key_columns)]
         try:
             rows = set_table.read(settings, release, columns)
         except MissingSetError:

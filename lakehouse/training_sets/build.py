@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse.contracts.training.training_set import KEY_PREFIX
 from lakehouse.delta import provenance
 from lakehouse.spark.session import sized_for
 from lakehouse.training_sets import addresses, content, event_rows, labels, releases
 from lakehouse.training_sets import known as knowledge
 from lakehouse.training_sets.event_rows import Span
 from lakehouse.training_sets.releases import Release, ReleaseError, ReleaseEvent, ReleaseKind
-from lakehouse.training_sets.rows.row_keys import KEY_PREFIX, key_columns
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -102,7 +102,7 @@ def rows_of(
     split = F.lit(None).cast("string")
     for name, first in contract.split.items():
         split = F.when(F.col("event_date") >= F.lit(first), F.lit(name)).otherwise(split)
-    joined_by = [f"{KEY_PREFIX}{name}" for name in key_columns(contract)]
+    joined_by = [f"{KEY_PREFIX}{name}" for name in contract.key_columns]
     return rows.select(
         "record_key", "event_ts", split.alias("split"), *contract.features.names, "label", "label_known_at", *joined_by
     )

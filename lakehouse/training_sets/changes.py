@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.contracts.training.training_set import KEY_PREFIX
 from lakehouse.delta import table_io
 from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.training_sets import addresses, set_table
 from lakehouse.training_sets import known as knowledge
-from lakehouse.training_sets.rows.row_keys import KEY_PREFIX, label_values
+from lakehouse.training_sets.rows.row_keys import label_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse.contracts.training.training_set import KEY_PREFIX
 from lakehouse.ledger import ingestions
 from lakehouse.spark.session import sized_for
 from lakehouse.training_sets import known as knowledge
 from lakehouse.training_sets import labels
 from lakehouse.training_sets.rows import as_of, histories, known_records
 from lakehouse.training_sets.rows.histories import BEGINS, ENDS
-from lakehouse.training_sets.rows.row_keys import KEY_PREFIX, key_columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -80,7 +80,7 @@ def events(
         "event_ts",
         "event_date",
         *contract.features.names,
-        *(f"{KEY_PREFIX}{name}" for name in key_columns(contract)),
+        *(f"{KEY_PREFIX}{name}" for name in contract.key_columns),
     )
 
 
@@ -107,7 +107,7 @@ def _by_themselves(
         else F.expr(f"cast(({column.sql}) as {column.type})").alias(column.name)
         for column in contract.features.columns
     ]
-    joined_by = [F.col(name).alias(f"{KEY_PREFIX}{name}") for name in key_columns(contract)]
+    joined_by = [F.col(name).alias(f"{KEY_PREFIX}{name}") for name in contract.key_columns]
     return rows.select("record_key", at.alias("event_ts"), "event_date", *of_event, *joined_by)
 
 

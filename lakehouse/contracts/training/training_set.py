@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: The columns of every training set besides features and label; no feature may have one of these names.
 OWN_COLUMNS = ("record_key", "event_ts", "split", "label", "label_known_at")
+#: Before the name of a column of the event by which a row was joined: the set keeps these columns, too.
+KEY_PREFIX = "key_"
 
 #: Which knowledge the features are computed from: that of the time of the event, or all that is known when the set is built.
 Reading = Literal["as_known", "as_corrected"]
@@ -136,6 +138,13 @@ class TrainingSetContract(Documented):
         return list(dict.fromkeys([self.entity.source, self.label.source, *(join.dimension for join in self.features.joins)]))
 
     @property
+    def key_columns(self) -> list[str]:
+        """The columns of the event by which its label and its features are joined, each once."""
+        on = [*(name for join in self.features.joins for name in join.on)]
+        on += [column for entry in self.features.metrics for column in entry.on.values()]
+        return list(dict.fromkeys([self.label.event_key, *on]))
+
+    @property
     def first_day(self) -> date:
         """The first event day that it has rows for."""
         return next(iter(self.split.values()))
@@ -162,8 +171,9 @@ class TrainingSetContract(Documented):
         names = self.features.names
         if not names:
             yield "features: a set without features teaches nothing; name columns, joins or metrics"
+        taken = {*OWN_COLUMNS, *(f"{KEY_PREFIX}{column}" for column in self.key_columns)}
         for name in names:
-            if names.count(name) > 1 or name in OWN_COLUMNS:
+            if names.count(name) > 1 or name in taken:
                 yield f"features: the name {name!r} is taken; give the feature another one, as in '{{{name}: other_{name}}}'"
             if name in SYSTEM_COLUMNS:
                 yield f"features: {name!r} is a column of the lakehouse and not of the event; leave it out"

@@ -14,16 +14,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts.training.training_set import TrainingSetContract
     from lakehouse.settings import Settings
 
-#: Before the name of a column of the event by which a row was joined.
-KEY_PREFIX = "key_"
-
-
-def key_columns(contract: TrainingSetContract) -> list[str]:
-    """The columns of the event by which its label and its features are joined, each once."""
-    on = [*(name for join in contract.features.joins for name in join.on)]
-    on += [column for entry in contract.features.metrics for column in entry.on.values()]
-    return list(dict.fromkeys([contract.label.event_key, *on]))
-
 
 def label_values(settings: Settings, contract: TrainingSetContract, keys: pa.Array) -> pa.Array:
     """The values of ``label.on`` that records with some keys have or had: a record that is deleted names its event no longer."""
