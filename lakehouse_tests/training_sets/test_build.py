@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse.training_sets import build, event_rows, labels, releases, set_table
 from lakehouse.training_sets.releases import ReleaseError, ReleaseKind
 from lakehouse.training_sets.rows import as_of
+from lakehouse_tests.support import stopped_commits
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.training_lake import Said, TrainingLake, moment, rows_of, training_set
 
@@ -27,9 +29,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def built(lake: TrainingLake, version: str = "v5.0") -> Release:
+def built(lake: TrainingLake, version: str = "v5.0", of_labels: str = "v3.0") -> Release:
     """The set of what is known now."""
-    labels.release(lake.settings, lake.sources["labels"], "v3.0", by="anna", notes="first labels")
+    labels.release(lake.settings, lake.sources["labels"], of_labels, by="anna", notes="first labels")
     return build.build(lake.spark, lake.settings, lake.catalog, lake.contract, version, by="anna", notes="first set")
 
 
@@ -92,6 +94,27 @@ def test_as_corrected_holds_what_became_known_later(lake: TrainingLake) -> None:
     assert {key: row["tier"] for key, row in rows.items()} == {"p0": "silver", "p1": "gold", "p2": "gold"}
     assert rows["p0"]["amount"] == 9
     assert rows["p1"]["country_total"] == 9, "the first day as it is corrected"
+
+
+@pytest.mark.slow
+def test_a_release_and_a_build_that_are_stopped_behind_any_commit_are_completed_by_the_same_commands(
+    lake: TrainingLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late_tier(lake)
+    lake.settings.now = moment(10)
+    monkeypatch.setattr(stopped_commits, "COMMITS", [*stopped_commits.COMMITS, (build, "write")])
+    for number in count(1):
+        version = f"v{number}.0"
+        was_stopped = stopped_commits.stopped_behind(number, lambda: built(lake, version, version))  # noqa: B023 (called here)
+        release = built(lake, version, version)
+        as_the_model(lake, release)
+        assert release.about["labels"]["version"] == version
+        if not was_stopped:
+            break
+    assert number > 4, "a snapshot, the labels, the rows and the manifest are a commit each"
+    for kind in (ReleaseKind.LABELS, ReleaseKind.TRAINING_SET):
+        versions = [entry.version for entry in releases.all_of(lake.settings, kind)]
+        assert sorted(versions) == [f"v{of_number}.0" for of_number in range(1, number + 1)], "each is recorded once"
 
 
 def test_without_released_labels_nothing_is_built(lake: TrainingLake) -> None:
