@@ -28,7 +28,10 @@ def spark() -> Iterator[SparkSession]:
     from lakehouse.spark.session import spark_options  # noqa: PLC0415
 
     builder = SparkSession.builder.appName("lakehouse tests")
-    for name, value in spark_options(Settings(spark_long_lived=True)).items():
+    options = spark_options(Settings(spark_long_lived=True))
+    # As in a session that ends soon: the workers share the cores, and what C2 compiles costs a third more than it saves.
+    options["spark.driver.extraJavaOptions"] += " -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+    for name, value in options.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
