@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from hypothesis import HealthCheck, Phase
 from hypothesis import settings as examples
 
+#: Every example of each law is tried if this variable is set, as before a release; else a third of them.
+ALL_EXAMPLES = "LAKEHOUSE_ALL_EXAMPLES"
+_LEAST = 3
+
 
 def derandomized(count: int, *phases: Phase) -> Any:
-    """Try ``count`` examples, the same ones in every run; pass ``Phase.shrink`` to minimise a failure."""
+    """Try ``count`` examples or the first third of them, the same ones in every run; see :data:`ALL_EXAMPLES`.
+
+    :param phases: pass ``Phase.shrink`` to minimise a failure.
+    """
+    first = min(count, max(_LEAST, count // 3))
     return examples(
-        max_examples=count,
+        max_examples=count if os.environ.get(ALL_EXAMPLES) else first,
         deadline=None,
         phases=[Phase.explicit, Phase.generate, *phases],
         derandomize=True,
