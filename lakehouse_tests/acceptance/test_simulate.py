@@ -74,6 +74,7 @@ def _model() -> dict[date, Model]:
     return models(OPTIONS)
 
 
+@pytest.mark.slow
 def test_stopped_between_a_day_and_its_week_it_continues_where_it_was(tmp_path: Path) -> None:
     days = tmp_path / "lake" / "simulation" / "gold" / "simulation_revenue" / "_delta_log"
     said = os.environ | {"LAKEHOUSE_ROOT": str(tmp_path / "lake")}
