@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse_tests.support.cli import BUNDLED_CONTRACTS, lakehouse_command
+from lakehouse_tests.support.cli import BUNDLED_CONTRACTS
 from lakehouse_tests.support.contract_texts import LAKELOGIC
+from lakehouse_tests.support.forked_cli import lakehouse_command
 
 
 def test_sound_contracts_are_summed_up(tmp_path: Path) -> None:

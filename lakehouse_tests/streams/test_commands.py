@@ -19,7 +19,7 @@ from lakehouse.contracts import load_contract
 from lakehouse.delta import table_io
 from lakehouse.ledger import ingestions
 from lakehouse.settings import Settings
-from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.forked_cli import lakehouse_command
 from lakehouse_tests.support.kafka_lake import KafkaLake, at, event, write_contract
 from lakehouse_tests.support.kafka_lake import contract as kafka_contract
 from lakehouse_tests.support.lake import contract as contract_of_files

@@ -9,14 +9,23 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import lakehouse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 BUNDLED_CONTRACTS = Path(lakehouse.__file__).parent / "contracts" / "bundled"
 
 
 def lakehouse_command(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run ``lakehouse`` in ``folder``, with its lake in ``folder / "lake"``."""
-    env = os.environ | {"LAKEHOUSE_ROOT": str(folder / "lake"), "COLUMNS": "200", **environment}
     command = [sys.executable, "-m", "lakehouse", *arguments]
+    env = environment_of(folder, environment)
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env, check=False)
+
+
+def environment_of(folder: Path, changes: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a command: its lake below ``folder``, and a wide terminal."""
+    return os.environ | {"LAKEHOUSE_ROOT": str(folder / "lake"), "COLUMNS": "200", **changes}

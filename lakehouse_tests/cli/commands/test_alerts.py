@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lakehouse.operations.alerts import log as alert_log
 from lakehouse.operations.alerts.alert import Alert, AlertKind
 from lakehouse.settings import Settings
-from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.forked_cli import lakehouse_command
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lakehouse.contracts import load_catalog
 from lakehouse.settings import Settings
 from lakehouse.silver import audit
-from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.forked_cli import lakehouse_command
 from lakehouse_tests.support.silver_log import append_to_silver
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from lakehouse.contracts import load_catalog
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.settings import Settings
-from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.forked_cli import lakehouse_command
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, without_spark
 
 if TYPE_CHECKING:

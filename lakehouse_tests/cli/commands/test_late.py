@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.forked_cli import lakehouse_command
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.late_lake import LateLake, late, source
 from lakehouse_tests.support.numbers_without_spark import without_spark

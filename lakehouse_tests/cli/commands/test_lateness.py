@@ -14,7 +14,7 @@ from lakehouse.lateness import watermark_log
 from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse.settings import Settings
 from lakehouse_tests.support.api_client import write_source_rows
-from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.forked_cli import lakehouse_command
 
 if TYPE_CHECKING:
     from pathlib import Path

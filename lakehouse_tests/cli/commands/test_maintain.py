@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from lakehouse.delta import row_writer, table_io
-from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.forked_cli import lakehouse_command
 
 
 def many_files(folder: Path) -> Path:

@@ -16,7 +16,7 @@ import pytest
 
 from lakehouse import cli
 from lakehouse_tests.support import trained_lake
-from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.forked_cli import lakehouse_command
 from lakehouse_tests.support.free_port import free_port
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.settings import Settings
-from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.contract_texts import EVENTS_SOURCE, TOTAL_METRIC
+from lakehouse_tests.support.forked_cli import lakehouse_command
 from lakehouse_tests.support.notified_lake import NotifiedLake, metric, numbers_from_silver, published_lake
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.settings import Settings
-from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.contract_texts import EVENTS_SOURCE, TOTAL_METRIC
+from lakehouse_tests.support.forked_cli import lakehouse_command
 from lakehouse_tests.support.two_dataset_versions import three_days
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse_tests.support.cli import BUNDLED_CONTRACTS, lakehouse_command
+from lakehouse_tests.support.cli import BUNDLED_CONTRACTS
+from lakehouse_tests.support.forked_cli import lakehouse_command
 
 if TYPE_CHECKING:
     from pathlib import Path

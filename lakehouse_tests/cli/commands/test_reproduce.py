@@ -15,7 +15,7 @@ from lakehouse import locations
 from lakehouse.cli import app
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
-from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.forked_cli import lakehouse_command
 from lakehouse_tests.support.reproducible_lake import METRICS, reproducible_lake
 
 if TYPE_CHECKING:

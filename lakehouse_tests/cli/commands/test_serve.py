@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.forked_cli import lakehouse_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

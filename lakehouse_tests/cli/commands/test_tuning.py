@@ -10,7 +10,7 @@ import pytest
 
 from lakehouse.contracts import load_catalog
 from lakehouse.settings import Settings
-from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.forked_cli import lakehouse_command
 from lakehouse_tests.support.tuned_source import arrive_daily
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.partitions import DAYS_TAG
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.api_client import api_client, get_json
-from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.derived_lake import MONDAY, DerivedLake
+from lakehouse_tests.support.forked_cli import lakehouse_command
 from lakehouse_tests.support.sensor_ticks import SensorTicks
 
 if TYPE_CHECKING:
