@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,8 @@ pytestmark = pytest.mark.spark
 def built(lake: TrainingLake, version: str = "v5.0", of_labels: str = "v3.0") -> Release:
     """The set of what is known now."""
     labels.release(lake.settings, lake.sources["labels"], of_labels, by="anna", notes="first labels")
-    return build.build(lake.spark, lake.settings, lake.catalog, lake.contract, version, by="anna", notes="first set")
+    terms = {"by": "anna", "notes": "first set", "labels_version": of_labels}
+    return build.build(lake.spark, lake.settings, lake.catalog, lake.contract, version, **terms)
 
 
 def as_the_model(lake: TrainingLake, release: Release) -> None:
@@ -48,16 +50,19 @@ def late_tier(lake: TrainingLake) -> None:
     lake.deliver(Said("payments", "p1", at=2, arrives=2.1, values=("c1", "DE", 3)))
     lake.deliver(Said("payments", "p2", at=3, arrives=3.1, values=("c1", "DE", 1)))
     lake.deliver(Said("labels", "p1", at=5, arrives=6, values=(1,)))
+    lake.deliver(Said("payments", "p0", at=0.5, arrives=7, values=("c1", "DE", 9)))
+    lake.settings.now = moment(10)
 
 
-@pytest.fixture
-def lake(settings: Settings, spark: SparkSession) -> TrainingLake:
-    return TrainingLake(settings, spark)
+@pytest.fixture(name="lake", scope="module")
+def _lake(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> TrainingLake:
+    """One lake for the module: a test builds versions of its own."""
+    lake = TrainingLake(lake_settings(tmp_path_factory.mktemp("lake")), spark)
+    late_tier(lake)
+    return lake
 
 
 def test_a_set_from_files_to_its_manifest(lake: TrainingLake) -> None:
-    late_tier(lake)
-    lake.settings.now = moment(10)
     release = built(lake)
     as_the_model(lake, release)
     tiers = {row["record_key"]: row["tier"] for row in set_table.read(lake.settings, release).to_pylist()}
@@ -73,8 +78,6 @@ def test_a_set_from_files_to_its_manifest(lake: TrainingLake) -> None:
 
 
 def test_a_mutant_that_leaks_by_an_hour_is_caught(lake: TrainingLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    late_tier(lake)
-    lake.settings.now = moment(10)
     without_leak = as_of.with_last
 
     def leaking(events: DataFrame, history: DataFrame, on: dict[str, str], at: str, begins: str) -> DataFrame:
@@ -82,15 +85,12 @@ def test_a_mutant_that_leaks_by_an_hour_is_caught(lake: TrainingLake, monkeypatc
 
     monkeypatch.setattr(event_rows.as_of, "with_last", leaking)
     with pytest.raises(AssertionError):
-        as_the_model(lake, built(lake))
+        as_the_model(lake, built(lake, "v6.0"))
 
 
 def test_as_corrected_holds_what_became_known_later(lake: TrainingLake) -> None:
-    lake.contract = training_set(reading="as_corrected")
-    late_tier(lake)
-    lake.deliver(Said("payments", "p0", at=0.5, arrives=7, values=("c1", "DE", 9)))
-    lake.settings.now = moment(10)
-    rows = {row["record_key"]: row for row in set_table.read(lake.settings, built(lake)).to_pylist()}
+    corrected = replace(lake, contract=training_set(reading="as_corrected"))
+    rows = {row["record_key"]: row for row in set_table.read(lake.settings, built(corrected, "v7.0")).to_pylist()}
     assert {key: row["tier"] for key, row in rows.items()} == {"p0": "silver", "p1": "gold", "p2": "gold"}
     assert rows["p0"]["amount"] == 9
     assert rows["p1"]["country_total"] == 9, "the first day as it is corrected"
@@ -98,10 +98,10 @@ def test_as_corrected_holds_what_became_known_later(lake: TrainingLake) -> None:
 
 @pytest.mark.slow
 def test_a_release_and_a_build_that_are_stopped_behind_any_commit_are_completed_by_the_same_commands(
-    lake: TrainingLake, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    lake = TrainingLake(settings, spark)
     late_tier(lake)
-    lake.settings.now = moment(10)
     monkeypatch.setattr(stopped_commits, "COMMITS", [*stopped_commits.COMMITS, (build, "write")])
     for number in count(1):
         version = f"v{number}.0"
@@ -117,13 +117,12 @@ def test_a_release_and_a_build_that_are_stopped_behind_any_commit_are_completed_
         assert sorted(versions) == [f"v{of_number}.0" for of_number in range(1, number + 1)], "each is recorded once"
 
 
-def test_without_released_labels_nothing_is_built(lake: TrainingLake) -> None:
+def test_without_released_labels_nothing_is_built(lake: TrainingLake, settings: Settings) -> None:
     with pytest.raises(ReleaseError, match="lakehouse dataset release labels"):
-        build.build(lake.spark, lake.settings, lake.catalog, lake.contract, "v1.0", by="anna", notes="")
-    late_tier(lake)
-    built(lake)
-    releases.deprecate(lake.settings, ReleaseKind.LABELS, "labels", "v3.0", by="ben", notes="wrong months")
-    with pytest.raises(ReleaseError, match=r"labels_v3\.0 are deprecated: wrong months"):
+        build.build(lake.spark, settings, lake.catalog, lake.contract, "v1.0", by="anna", notes="")
+    labels.release(lake.settings, lake.sources["labels"], "v9.0", by="anna", notes="newer labels")
+    releases.deprecate(lake.settings, ReleaseKind.LABELS, "labels", "v9.0", by="ben", notes="wrong months")
+    with pytest.raises(ReleaseError, match=r"labels_v9\.0 are deprecated: wrong months"):
         build.build(lake.spark, lake.settings, lake.catalog, lake.contract, "v5.1", by="anna", notes="")
 
 
