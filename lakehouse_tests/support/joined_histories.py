@@ -25,6 +25,7 @@ from lakehouse.ledger import applied_inputs
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support import dimension_lake
 from lakehouse_tests.support.dimension_model import DimensionRecord, day, valid_at
+from lakehouse_tests.support.hypothesis_settings import some
 from lakehouse_tests.support.joined_lake import TOTAL, facts
 from lakehouse_tests.support.lake import HEADER
 
@@ -204,10 +205,10 @@ class JoinedHistory:
         return set() if found is None else {(row["event_date"], row["revision"]) for row in found.to_pylist()}
 
     def unlike_published(self) -> list[Any]:
-        """The revisions that are not made again as they were published."""
+        """Of some revisions of each series, those that are not made again as they were published."""
         unlike = []
         for definition in self.metrics:
-            for start, revision in sorted(self.revisions(definition)):
+            for start, revision in some(sorted(self.revisions(definition)), 4):
                 made = reproduce.reproduce(self.settings, self.catalog, Series(definition), start, revision, self.session)
                 if not made.equal:
                     unlike.append((definition.name, start, revision, made.differences))

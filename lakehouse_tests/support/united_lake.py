@@ -25,6 +25,7 @@ from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs
 from lakehouse.silver import update as silver_update
+from lakehouse_tests.support.hypothesis_settings import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -198,11 +199,11 @@ class UnitedLake:
         return set() if found is None else {(row[series.by], row["revision"]) for row in found.to_pylist()}
 
     def unlike_published(self) -> list[Any]:
-        """The revisions that are not made again as they were published."""
+        """Of some revisions of each series, those that are not made again as they were published."""
         unlike = []
         for definition in self.metrics:
             for series in (Series(definition), *Series(definition).rollups):
-                for start, revision in sorted(self.revisions(series)):
+                for start, revision in some(sorted(self.revisions(series)), 4):
                     made = reproduce.reproduce(self.settings, self.catalog, series, start, revision, self.session)
                     if not made.equal:
                         unlike.append((series.name, start, revision, made.differences))
