@@ -15,7 +15,8 @@ def lake_settings(folder: Path) -> Settings:
     """Settings of an empty lake below ``folder``."""
     (folder / "landing").mkdir()
     now = datetime(2024, 3, 1, tzinfo=timezone.utc)
-    return Settings(root=str(folder / "lake"), landing=str(folder / "landing"), now=now)
+    # The session stays as the fixture made it: code that Spark generates for many rows takes seconds to compile.
+    return Settings(root=str(folder / "lake"), landing=str(folder / "landing"), now=now, spark_profile="large")
 
 
 def without_retention(settings: Settings) -> Settings:
