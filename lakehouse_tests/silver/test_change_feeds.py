@@ -50,7 +50,14 @@ def deliver(lake: Lake, feed: Feed, content: bytes, number: int, arrival: date) 
     assert len(lake.ingest(arrival).ingested) == 1
 
 
-@pytest.mark.parametrize("name", ["debezium of postgresql", "debezium of sql server", "sql server, csv", "delta feed, parquet"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "debezium of postgresql",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("debezium of sql server", "sql server, csv")),
+        "delta feed, parquet",
+    ],
+)
 @derandomized(3)
 @given(data=st.data())
 def test_silver_holds_the_rows_of_the_table_whatever_comes_when(
