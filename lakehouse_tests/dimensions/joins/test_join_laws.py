@@ -26,6 +26,7 @@ def differing(before: dict[date, Any], after: dict[date, Any]) -> set[date]:
     return {start for start in {*before, *after} if before.get(start) != after.get(start)}
 
 
+@pytest.mark.slow
 @given(history=deliveries())
 @derandomized(6)
 def test_after_each_arrival_the_numbers_are_those_of_the_model_and_the_restated_days_those_that_differ(

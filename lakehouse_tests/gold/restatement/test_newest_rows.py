@@ -100,7 +100,7 @@ def test_each_key_counts_once_and_what_changed_is_restated(tmp_path_factory, spa
 
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
-@derandomized(15, Phase.shrink)
+@derandomized(9, Phase.shrink)
 @given(history=histories())
 def test_each_key_counts_once_and_what_changed_is_restated_at_length(tmp_path_factory, spark, history: History) -> None:
     run(history, tmp_path_factory, spark)
