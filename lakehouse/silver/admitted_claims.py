@@ -37,11 +37,6 @@ if TYPE_CHECKING:
 _DECISIONS = pa.schema([("ingestion_id", pa.string()), ("line_number", pa.int64()), ("_admits", pa.bool_())])
 
 
-def recorded(settings: Settings, source: str) -> Collection[str]:
-    """The completed ingestions. One that was stopped is left out, because numbers do not list it among their inputs."""
-    return ingestions.ingested(ingestions.all_of(settings, source)).keys()
-
-
 def key_log_of(spark: SparkSession, settings: Settings, source: str) -> DataFrame:
     """The key log; a column that is newer than the log is empty."""
     log = spark.read.format("delta").load(locations.key_log(settings, source))
@@ -62,14 +57,14 @@ def of_inputs(
     log = key_log_of(spark, settings, source) if keys is None else about(spark, settings, source, keys)
     if ids is not None:
         log = judged_as_then(spark, log, judgement_history.as_of(settings, source, ids))
-    return log.where(F.col("ingestion_id").isin(sorted(recorded(settings, source) if ids is None else ids)))
+    return log.where(F.col("ingestion_id").isin(sorted(ingestions.completed(settings, source) if ids is None else ids)))
 
 
 def about(spark: SparkSession, settings: Settings, source: str, keys: pa.Array) -> DataFrame:
     """All claims of recorded ingestions about some keys, read by this process."""
     found = key_log.about(settings, source, key_log.SCHEMA.names, keys)
     claimed = key_log.SCHEMA.empty_table() if found is None else found.cast(key_log.SCHEMA)
-    ids = pa.array(sorted(recorded(settings, source)), pa.string())
+    ids = pa.array(sorted(ingestions.completed(settings, source)), pa.string())
     return dataframes.local(spark, claimed.filter(pc.is_in(claimed["ingestion_id"], value_set=ids)))
 
 
@@ -77,7 +72,7 @@ def about_keys_of(spark: SparkSession, settings: Settings, source: str, ingestio
     """All claims of recorded ingestions about the keys that occur in these ingestions, found by tasks of Spark."""
     log = key_log_of(spark, settings, source)
     spoken_of = log.where(F.col("ingestion_id").isin(sorted(ingestion_ids))).select("record_key").distinct()
-    wanted = log.where(F.col("ingestion_id").isin(sorted(recorded(settings, source))))
+    wanted = log.where(F.col("ingestion_id").isin(sorted(ingestions.completed(settings, source))))
     return wanted.join(spoken_of, "record_key", "left_semi")
 
 
@@ -88,7 +83,7 @@ def contested_keys(settings: Settings, source: str, ingestion_ids: Collection[st
 
     :returns: None if there are more than ``at_most`` such keys.
     """
-    ids = pa.array(sorted(recorded(settings, source)), pa.string())
+    ids = pa.array(sorted(ingestions.completed(settings, source)), pa.string())
     decided = pa.array(sorted({ingestion_id for ingestion_id, _ in decisions.newest(settings, source)}), pa.string())
     columns, contested = ["record_key", "kind", "standing", "ingestion_id"], pa.array([], pa.string())
     for piece in key_log.about_keys_with(settings, source, columns, {"ingestion_id": ingestion_ids}):

@@ -18,8 +18,7 @@ from lakehouse.dispositions import claims, contests
 from lakehouse.dispositions.readings import claimed_rows
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.row_groups import positions
-from lakehouse.ledger import decisions, key_log
-from lakehouse.silver import admitted_claims
+from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
 
@@ -79,7 +78,7 @@ def _merge_rows(
     """The rows of :func:`rows_to_merge` for the keys of some ingestions."""
     source = contract.dataset
     keys, _ = key_log.keys_and_days(settings, source, ingestion_ids, arrival_days)
-    claimed = claims_about(settings, source, keys, admitted_claims.recorded(settings, source))
+    claimed = claims_about(settings, source, keys, ingestions.completed(settings, source))
     counting = claims.with_decisions(claimed, decisions.in_force(settings, source))
     return rows_to_merge(contract, days, counting, lambda won: claimed_rows.read(settings, contract, arrival_days, won))
 

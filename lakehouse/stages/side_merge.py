@@ -18,7 +18,7 @@ from lakehouse.dispositions import claims
 from lakehouse.dispositions.readings import claimed_rows
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import decisions, ingestions
-from lakehouse.silver import admitted_claims, local_merge
+from lakehouse.silver import local_merge
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
 
@@ -78,7 +78,7 @@ def _rows_to_merge(settings: Settings, stage: Settings, contract: SourceContract
     staged = table_io.read(path, columns, {"ingestion_id": new}, stage.storage_options)
     keys = pa.array([], pa.string()) if staged is None else pc.unique(staged["record_key"])
     logs = [
-        local_merge.claims_about(settings, source, keys, admitted_claims.recorded(settings, source)),
+        local_merge.claims_about(settings, source, keys, ingestions.completed(settings, source)),
         local_merge.claims_about(stage, source, keys, new),
     ]
     claimed = pa.concat_tables(log.select(logs[1].column_names) for log in logs)

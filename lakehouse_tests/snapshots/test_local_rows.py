@@ -47,9 +47,7 @@ def in_order(table: pa.Table | None) -> list[dict[str, Any]]:
 
 def by_spark(lake: Lake, days: Collection[date], as_of: datetime | NamedSnapshot) -> list[dict[str, Any]]:
     of = rows.as_known_at if isinstance(as_of, datetime) else rows.of_snapshot
-    by_tasks = lake.settings.model_copy(
-        update={"local_rows": 0, "spark_profile": "large"}
-    )  # as the session is: no code to compile
+    by_tasks = lake.settings.model_copy(update={"local_rows": 0})
     pieces = list(of(lake.spark, by_tasks, lake.contract, days, as_of))  # type: ignore[operator]
     return in_order(pa.concat_tables(pieces, promote_options="permissive") if pieces else None)
 

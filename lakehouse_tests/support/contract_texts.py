@@ -45,3 +45,13 @@ model:
     - {name: amount, type: int}
 clocks: {event: event_time, arrival: arrived_at}
 """
+#: Labels of payments.
+CHARGEBACKS_SOURCE = """\
+dataset: chargebacks
+primary_key: [payment_id]
+clocks: {event: charged_at, arrival: arrived_at}
+model:
+  fields:
+    - {name: payment_id, type: string}
+materialization: {reprocess_policy: merge}
+"""

@@ -23,6 +23,7 @@ from lakehouse.models import mlflow_connection, training
 from lakehouse.settings import Settings
 from lakehouse.training_sets import addresses, releases
 from lakehouse.training_sets.releases import Release, ReleaseEvent, ReleaseKind
+from lakehouse_tests.support.contract_texts import CHARGEBACKS_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,15 +72,7 @@ model:
     - {name: country, type: string}
 materialization: {reprocess_policy: merge}
 """,
-    "chargebacks.yaml": """\
-dataset: chargebacks
-primary_key: [payment_id]
-clocks: {event: charged_at, arrival: arrived_at}
-model:
-  fields:
-    - {name: payment_id, type: string}
-materialization: {reprocess_policy: merge}
-""",
+    "chargebacks.yaml": CHARGEBACKS_SOURCE,
     "training_data.yaml": """\
 training_set: training_data
 entity: {source: payments}

@@ -66,7 +66,7 @@ def computed(
     claimed = key_log.SCHEMA.empty_table().select(_CLAIM) if log is None else log
     about_these = then.filter(pc.is_in(then["record_key"], value_set=concerned)).select(claimed.column_names)
     claimed = judgement_history.judged_as_then(claimed, about_these, then)
-    counting = ingestions.ingested(ingestions.all_of(settings, source)).keys() if ids is None else ids
+    counting = ingestions.completed(settings, source) if ids is None else ids
     claimed = claimed.filter(pc.is_in(claimed["ingestion_id"], value_set=pa.array(sorted(counting), pa.string())))
     if until is not None:
         claimed = claimed.filter(pc.less_equal(claimed["arrival_ts"], pa.scalar(until, claimed["arrival_ts"].type)))

@@ -132,8 +132,10 @@ def settle(settings: Settings, contract: ModelContract) -> ModelPromotion | None
     open_entry = promotion_log.unended(settings, contract.name)
     if open_entry is None or promotion_log.is_running(open_entry):
         return open_entry
-    is_done = tracking.champion(settings, contract) == open_entry.to_version
-    promotion_log.end(settings, open_entry, done=is_done)
+    if tracking.champion(settings, contract) == open_entry.to_version:
+        _took_place(settings, open_entry)
+    else:
+        promotion_log.end(settings, open_entry, done=False)
     return None
 
 
@@ -190,15 +192,25 @@ def _move(settings: Settings, contract: ModelContract, before: str | None, reque
         if done:  # MLflow moved the alias and could not say so
             return done[0]
         raise
-    ended = promotion_log.end(settings, entry, done=True)
+    ended = _took_place(settings, entry)
     if ended.step is PromotionStep.UNDONE:
         msg = (
             f"{entry.title} took so long that another command recorded it as undone, and the alias was moved afterwards; "
             "repeat the command"
         )
         raise ModelPromotionError(msg)
-    canary_log.stop_running(settings, contract.name, by=request.by, reason=ended.title)
     return ended
+
+
+def _took_place(settings: Settings, entry: ModelPromotion) -> ModelPromotion:
+    """Record that the alias was moved; gives the entry that counts.
+
+    A canary that compares with another version ends before: a stop in between leaves the promotion to be settled as a whole.
+    """
+    canary = canary_log.running(settings, entry.model)
+    if canary is not None and canary.champion != entry.to_version:
+        canary_log.stop_running(settings, entry.model, by=entry.by, reason=entry.title)
+    return promotion_log.end(settings, entry, done=True)
 
 
 def _meanwhile(other: ModelPromotion) -> str:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from lakehouse.training_sets.releases import Release
 
 
+_NOTHING_MISSING = "every released version is a partition"
+
+
 def sensor(settings: Settings, catalog: Catalog) -> dg.SensorDefinition:
     """Adds the partitions that are missing, each with the materialization that its release stands for."""
 
@@ -35,14 +38,14 @@ def sensor(settings: Settings, catalog: Catalog) -> dg.SensorDefinition:
         names = sorted([*catalog.training_sets, *catalog.models])
         now = state_of(reading, [addresses.releases(reading)], [], *names)  # before the look: a later release is seen next time
         if Cursor.read(context.cursor).idle_state == now:
-            return dg.SensorResult(skip_reason="every released version is a partition")
+            return dg.SensorResult(skip_reason=_NOTHING_MISSING)
         missing = [
             release
             for release in _released(reading, catalog)
             if not context.instance.has_dynamic_partition(f"{partitions_of(release).name}", release.version)
         ]
         return dg.SensorResult(
-            skip_reason=None if missing else "every released version is a partition",
+            skip_reason=None if missing else _NOTHING_MISSING,
             dynamic_partitions_requests=[partitions_of(release).build_add_request([release.version]) for release in missing],
             asset_events=[materialization(reading, release) for release in missing],
             cursor=f"{Cursor(now)}",

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from lakehouse_tests.support.contract_mistakes import mistakes_in
+from lakehouse_tests.support.contract_texts import CHARGEBACKS_SOURCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,13 +25,7 @@ model:
     - {name: amount, type: double}
 materialization: {reprocess_policy: merge}
 """,
-    "chargebacks": """\
-dataset: chargebacks
-primary_key: [payment_id]
-clocks: {event: charged_at, arrival: arrived_at}
-model: {fields: [{name: payment_id, type: string}]}
-materialization: {reprocess_policy: merge}
-""",
+    "chargebacks": CHARGEBACKS_SOURCE,
     "customers": """\
 dataset: customers
 kind: dimension

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,9 @@ from lakehouse.models import tracking
 from lakehouse.models.promotion import acceptance, promotion, promotion_log
 from lakehouse.models.promotion.promotion import ModelPromotionError
 from lakehouse.models.promotion.promotion_log import ModelPromotion, PromotionKind, PromotionStep
+from lakehouse.models.scoring import canary, canary_log
+from lakehouse.training_sets import releases
+from lakehouse.training_sets.releases import ReleaseKind
 from lakehouse_tests.support.stopped_mlflow import dead_process, stopped_behind_each
 from lakehouse_tests.support.trained_lake import CATALOG, MODEL
 
@@ -70,6 +74,21 @@ def test_one_that_is_stopped_anywhere_is_completed_by_the_same_command(new_lake:
         assert promotion_log.unended(lakes[-1], "fraud") is None
 
     assert stopped_behind_each(run, check, prepare) == 3
+
+
+@pytest.mark.parametrize("is_moved", [True, False], ids=["behind the alias", "before it"])
+def test_a_canary_ends_with_a_promotion_that_another_command_settles(new_lake: Callable[[], Settings], is_moved: bool) -> None:
+    lake = new_lake()
+    promote(lake, "v2.3")
+    started = canary.start(lake, MODEL, "v2.4", by="cy", reason="a look", share=Decimal("0.2"))
+    begun(lake, dead_process())
+    if is_moved:
+        tracking.set_champion(lake, releases.find(lake, ReleaseKind.MODEL, "fraud", "v2.4"))
+    assert promotion.settle(lake, MODEL) is None
+    ended = canary_log.of(lake, "fraud")[-1].stopped
+    assert (canary_log.running(lake, "fraud"), ended and (ended.by, ended.reason)) == (
+        (None, ("cy", "promote fraud v2.3 -> v2.4")) if is_moved else (started, None)
+    )
 
 
 def test_the_next_command_ends_what_was_interrupted_by_where_the_alias_points_to(new_lake: Callable[[], Settings]) -> None:
