@@ -18,7 +18,7 @@ from lakehouse_tests.support import audit_by_row
 from lakehouse_tests.support.change_feeds import NO_HISTORY, NOON, SOURCES, AuditCase, audit_cases
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(audit_cases())
 def test_audit_rows_are_those_of_the_model(case: AuditCase) -> None:
     assert (

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakehouse.calendar.event_day import lateness
 from lakehouse.delta import change_feed
@@ -186,18 +185,21 @@ class RowByRowAudit:
 
 
 def net_rows(feed: pa.Table) -> pa.Table:
-    """The rows that a commit removed or added, with ``_net`` -1 or 1, in the order of keys and event days."""
-    content = [name for name in feed.column_names if name not in change_feed.NO_CONTENT]
-    came = pc.is_in(feed["_change_type"], pa.array(change_feed.AFTER))
-    place, none = pa.array(range(len(feed)), pa.int64()), pa.scalar(None, pa.int64())
-    signed = feed.select(content).append_column("_net", pc.if_else(came, 1, -1))
-    signed = signed.append_column("_came", pc.if_else(came, place, none)).append_column("_gone", pc.if_else(came, none, place))
-    net = signed.group_by(content, use_threads=False).aggregate([("_net", "sum"), ("_came", "max"), ("_gone", "max")])
-    places, signs = [], []
-    for count, put, taken in zip(*(net[name].to_pylist() for name in ("_net_sum", "_came_max", "_gone_max"))):
-        places += [put if count > 0 else taken] * abs(count)
-        signs += [1 if count > 0 else -1] * abs(count)
-    rows = feed.take(pa.array(places, pa.int64())).append_column("_net", pa.array(signs, pa.int64()))
+    """The rows that a commit removed or added, with ``_net`` -1 or 1, in the order of keys and event days.
+
+    Rows of one key and day stand in the order in which the feed first names their content, which is the order of a dictionary:
+    Arrow's groups come in no certain one.
+    """
+    content = [feed[name].to_pylist() for name in feed.column_names if name not in change_feed.NO_CONTENT]
+    net: dict[tuple[str, ...], int] = defaultdict(int)
+    places: dict[tuple[tuple[str, ...], bool], int] = {}
+    for place, (kind, row) in enumerate(zip(feed["_change_type"].to_pylist(), zip(*content))):
+        values, came = tuple(repr(value) for value in row), kind in change_feed.AFTER  # in words: NaN is NaN, 0.0 is not -0.0
+        net[values] += 1 if came else -1
+        places[values, came] = place
+    kept = [(places[values, count > 0], 1 if count > 0 else -1) for values, count in net.items() for _ in range(abs(count))]
+    rows = feed.take(pa.array([place for place, _ in kept], pa.int64()))
+    rows = rows.append_column("_net", pa.array([sign for _, sign in kept], pa.int64()))
     return rows.sort_by([("record_key", "ascending"), ("event_date", "ascending")])
 
 
