@@ -218,7 +218,15 @@ def axe(demo: ServedDemo) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (WIDE, "dark"), (PHONE, "light"), (PHONE, "dark")])
+@pytest.mark.parametrize(
+    ("size", "scheme"),
+    [
+        (WIDE, "light"),
+        pytest.param(WIDE, "dark", marks=pytest.mark.slow),
+        pytest.param(PHONE, "light", marks=pytest.mark.slow),
+        (PHONE, "dark"),
+    ],
+)
 def test_everybody_can_use_every_page(demo: ServedDemo, size: tuple[int, int], scheme: str) -> None:
     sign_in(demo)
     demo.go("/page/quarantine")

@@ -78,7 +78,7 @@ def bronze_rows(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @given(bronze_rows(), st.sampled_from([{}, {"watermark": "P1D"}, {"watermark": "P1D", "beyond": "quarantine"}, LATENESS]))
-@examples(max_examples=200)
+@examples(max_examples=80)
 def test_a_set_of_rows_is_judged_like_each_of_them(rows: list[dict[str, Any]], lateness: dict[str, Any]) -> None:
     source = contract(
         lateness=lateness,
@@ -137,7 +137,7 @@ def contents(content: dict[RowId, Any]) -> Any:
 
 
 @given(claim_histories())
-@examples(max_examples=400)
+@examples(max_examples=150)
 def test_a_set_of_claims_is_disposed_of_like_its_rows_one_by_one(history: ClaimHistory) -> None:
     policy, log, decided, content = history.policy, history.log, history.decided, history.content
     table = claims.with_decisions(pa.Table.from_pylist(log, schema=key_log.SCHEMA), decisions_table(decided))

@@ -90,7 +90,7 @@ def changed(draw: st.DrawFn, source: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_reading_again_is_the_same_as_reading_the_file_under_the_new_contract(data: st.DataObject) -> None:
     written = data.draw(contracts())
     former = SourceContract.model_validate(written)

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from lakehouse_tests.support.row_histories import RowChange
 
 pytestmark = pytest.mark.spark
+BY_SPARK_OR_NOT = pytest.mark.parametrize(
+    "local_rows", [pytest.param(0, marks=pytest.mark.slow), 20_000], ids=["by Spark", "in the process"]
+)
 ARRIVALS = [date(2024, 2, day) for day in (1, 2, 3)]
 Held = set[tuple[str, date, int]]
 
@@ -86,7 +89,7 @@ def line(key: str, amount: int, op: str, seq: str) -> str:
     return f"{key},{amount},2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,{op},,{seq}"
 
 
-@pytest.mark.parametrize("local_rows", [0, 20_000], ids=["by Spark", "in the process"])
+@BY_SPARK_OR_NOT
 def test_text_orders_the_changes_of_a_plain_source(settings: Settings, spark: SparkSession, local_rows: int) -> None:
     lake = Lake(settings, contract(**BY_TEXT), spark)
     settings.local_rows = local_rows
@@ -104,7 +107,7 @@ def test_text_orders_the_changes_of_a_plain_source(settings: Settings, spark: Sp
     assert lake.rebuilt([day]) == lake.silver()
 
 
-@pytest.mark.parametrize("local_rows", [0, 20_000], ids=["by Spark", "in the process"])
+@BY_SPARK_OR_NOT
 def test_tables_of_an_earlier_release_get_the_column_of_the_order(
     settings: Settings, spark: SparkSession, local_rows: int
 ) -> None:

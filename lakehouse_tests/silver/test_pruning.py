@@ -30,10 +30,18 @@ def line(key: str, day: date, amount: int, arrival: date) -> str:
     return f"{key},{amount},{day}T12:00:00Z,{arrival}T06:00:00Z,correct,,0"
 
 
-@pytest.fixture(params=[(20_000, 2**18), (20_000, 0), (0, 0)], ids=["few rows", "few rows to large days", "many rows"])
+#: How many rows are merged in this process, and how many a file may hold that is read whole.
+SIZES = {"few rows": (20_000, 2**18), "few rows to large days": (20_000, 0), "many rows": (0, 0)}
+EACH = pytest.mark.parametrize("lake", SIZES, indirect=True)
+EACH_BUT_SLOWLY = pytest.mark.parametrize(
+    "lake", [*list(SIZES)[:2], pytest.param("many rows", marks=pytest.mark.slow)], indirect=True
+)
+
+
+@pytest.fixture
 def lake(request, settings, spark, monkeypatch) -> Lake:
     """Thirty event days of one key each, which came on three arrival days, and the metric on top."""
-    settings.local_rows, held_rows = request.param
+    settings.local_rows, held_rows = SIZES[request.param]
     monkeypatch.setattr(local_merge, "_HELD_ROWS", held_rows)
     lake = Lake(settings, contract(), spark)
     for number, arrival in enumerate(ARRIVALS):
@@ -74,6 +82,7 @@ def silver_of(lake: Lake, *days: date) -> set[tuple[str, date, int]]:
     return {tuple(row) for row in rows}
 
 
+@EACH
 def test_a_late_row_reads_its_own_day_only(lake: Lake) -> None:
     day = EVENT_DAYS[10]
     poison(lake, sparing={day})
@@ -84,6 +93,7 @@ def test_a_late_row_reads_its_own_day_only(lake: Lake) -> None:
     assert restate(lake) == {day}
 
 
+@EACH_BUT_SLOWLY
 def test_a_move_reads_its_two_days_only_and_is_one_commit(lake: Lake) -> None:
     old, new = EVENT_DAYS[10], EVENT_DAYS[20]
     poison(lake, sparing={old, new, ARRIVALS[1]})  # the account asks what the older row said, in its arrival day
@@ -96,6 +106,7 @@ def test_a_move_reads_its_two_days_only_and_is_one_commit(lake: Lake) -> None:
     assert restate(lake) == {old, new}
 
 
+@EACH_BUT_SLOWLY
 def test_a_rebuild_reads_only_its_day_and_the_arrivals_it_was_made_of(lake: Lake) -> None:
     day = EVENT_DAYS[10]
     poison(lake, sparing={day, ARRIVALS[1]})

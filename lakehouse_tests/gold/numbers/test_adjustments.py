@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import example, given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse_tests.support.candidates import AFTER, DIGITS, NEXT
+from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import (
     ScriptedNumbers,
@@ -59,7 +59,7 @@ def restated(by_store: dict[str, Any] | None) -> dict[Any, list[Any]]:
     return {key: [value or Decimal(0), 1] for key, value in (by_store or {}).items()}
 
 
-@examples(max_examples=15, deadline=None, derandomize=True)
+@derandomized(15)
 @example(history=[{"north": Decimal("0.10")}, None, {"south": None}, {"north": Decimal("0.10")}])
 @given(history=st.lists(SAID, min_size=2, max_size=4))
 def test_closed_and_adjustments_are_what_a_restatement_would_say(tmp_path_factory, history: list[Any]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse import locations
@@ -20,6 +20,7 @@ from lakehouse.gold.numbers.version_selector import parse
 from lakehouse.gold.promotion.promotion import PromotionRefusedError
 from lakehouse.gold.publication import candidates, held_numbers
 from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import lawful_versions
 from lakehouse_tests.support.two_dataset_versions import (
@@ -135,7 +136,7 @@ class Readers:
 
 
 @given(steps=st.lists(actions, min_size=4, max_size=14))
-@settings(max_examples=15)
+@derandomized(15)
 def test_readers_see_one_complete_version_and_every_moment_can_be_queried(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[Any, ...]]
 ) -> None:

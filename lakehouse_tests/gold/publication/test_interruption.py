@@ -157,10 +157,10 @@ def seen(numbers: ScriptedNumbers) -> dict[tuple[str, Any], Any]:
     [
         (PLAIN, [], restate, 8),
         (PLAIN, [], close, 8),
-        (PLAIN, [], hold, 8),
+        pytest.param(PLAIN, [], hold, 8, marks=pytest.mark.slow),
         (PLAIN, [hold], sign_off, 6),
         (PLAIN, [hold], drop, 2),
-        (ADJUST, [close], restate_after_closing, 9),
+        pytest.param(ADJUST, [close], restate_after_closing, 9, marks=pytest.mark.slow),
     ],
     ids=["restate", "close", "hold", "sign off", "drop", "adjust"],
 )

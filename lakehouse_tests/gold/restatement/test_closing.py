@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse import locations
@@ -22,6 +21,7 @@ from lakehouse.lateness import missing_inputs
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.settings import Settings
+from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 
@@ -191,7 +191,7 @@ HISTORIES = st.lists(
 )
 
 
-@hypothesis_settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@derandomized(15)
 @given(history=HISTORIES, adjusts=st.booleans())
 def test_a_number_is_final_when_nothing_is_missing_and_stays_final(
     tmp_path_factory: pytest.TempPathFactory, history: list[tuple[int | None, bool, bool, bool]], adjusts: bool

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from lakehouse import locations
@@ -19,6 +18,7 @@ from lakehouse.operations.alerts import outbox, routing
 from lakehouse.operations.alerts.alert import Alert, AlertKind
 from lakehouse.operations.channels import DeliveryError
 from lakehouse.operations.delivery import AfterFailure, deliver
+from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def test_what_is_left_of_a_digest_whose_alert_was_snoozed_is_another_digest(sett
         max_size=6,
     )
 )
-@examples(max_examples=15)
+@derandomized(15)
 def test_every_transition_reaches_its_targets_exactly_once(
     tmp_path_factory, ticks: list[tuple[set[int], bool, bool, str | None]]
 ) -> None:

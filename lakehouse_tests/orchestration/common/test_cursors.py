@@ -13,8 +13,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import HealthCheck, example, given
-from hypothesis import settings as hypothesis_settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse import locations
@@ -33,6 +32,7 @@ from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.orchestration.common.cursors import Cursor
 from lakehouse.settings import Settings
+from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.sensor_ticks import SensorTicks
 
 BUNDLED = load_catalog(None)
@@ -190,7 +190,7 @@ HAPPENINGS = (
 BETWEEN_TICKS = st.lists(st.sampled_from(HAPPENINGS), min_size=1, max_size=4)
 
 
-@hypothesis_settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+@derandomized(8)
 @given(st.lists(BETWEEN_TICKS, max_size=5))
 @example([["taken", "applied"], ["ops/ingestions", "taken"]])  # another table that has come as far
 @example([["taken", "applied", "keep", "held"], ["put_back", "taken"]])  # the same one has, again

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 #: Requests per operation and kind of data, where not many are asked for.
-FEW = 25
+FEW = 12
 MANY = 20_000
 #: What names something in the lake, so that answers are not all refusals.
 REAL: dict[str, list[str]] = {
