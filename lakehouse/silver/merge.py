@@ -17,6 +17,7 @@ from lakehouse import locations
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import ORDER, silver_columns
 from lakehouse.dispositions import claims
+from lakehouse.dispositions.contests import LIVING_KINDS
 from lakehouse.dispositions.readings import frames, living_rows
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import decisions, key_log
@@ -48,16 +49,26 @@ def winners(counting: DataFrame, *, by_sequence: bool, each_day: bool = False) -
 
     :param each_day: whether the claims about a key are compared on each event day separately.
     """
-    claim = F.struct(*ORDER, "kind", "event_date", "arrival_date")
     contest = ["record_key", F.col("event_date").alias("_day")] if each_day else ["record_key"]
-    per_key = counting.groupBy(*contest).agg(
+    per_key = counting.groupBy(*contest).agg(*greatest_claims())
+    won = winner(by_sequence=by_sequence).alias("claim")
+    return per_key.select("record_key", "retired", won).select("record_key", "retired", "claim.*")
+
+
+def greatest_claims() -> list[Column]:
+    """What :func:`winner` has to know of the claims about a key, as aggregates."""
+    claim = F.struct(*ORDER, "kind", "event_date", "arrival_date")
+    return [
         F.max(claim).alias("greatest"),
         F.max(F.when(F.col("kind") != "insert", claim)).alias("greatest_change"),
         F.max(F.col("kind") == "retire").alias("retired"),
-    )
+    ]
+
+
+def winner(*, by_sequence: bool) -> Column:
+    """The claim that wins a key: a struct of the order columns, kind, event_date and arrival_date; see :func:`winners`."""
     void = F.lit(False) if by_sequence else F.col("greatest_change.kind") == "retire"
-    counts = F.when(F.coalesce(void, F.lit(False)), F.col("greatest_change")).otherwise(F.col("greatest"))
-    return per_key.select("record_key", "retired", counts.alias("claim")).select("record_key", "retired", "claim.*")
+    return F.when(F.coalesce(void, F.lit(False)), F.col("greatest_change")).otherwise(F.col("greatest"))
 
 
 def state(
@@ -288,7 +299,7 @@ def _order_of(prefix: str) -> str:
 
 def _lives(days: Collection[date]) -> Column:
     """Whether a claim puts a row on one of the days."""
-    return F.col("kind").isin("insert", "correct") & _on(days)
+    return F.col("kind").isin(*LIVING_KINDS) & _on(days)
 
 
 def _on(days: Collection[date]) -> Column:

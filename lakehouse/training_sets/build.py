@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.contracts.training.training_set import KEY_PREFIX
-from lakehouse.delta import provenance
+from lakehouse.delta import provenance, table_io
 from lakehouse.spark.session import sized_for
 from lakehouse.training_sets import addresses, content, event_rows, labels, releases
 from lakehouse.training_sets import known as knowledge
@@ -65,7 +66,8 @@ def build(
             "labels": {"source": of_labels.name, "version": of_labels.version},
             **known.recorded(settings),
             "mature_by": mature_by.isoformat(),
-            **_counted(written, contract),
+            "content_hash": written.agg(content.hash_of(written)).collect()[0][0],
+            **_counted(settings, contract, path),
             "features": _definitions(catalog, contract),
             "code_version": provenance.code(),
             "contract_version": provenance.of_definition(contract),
@@ -155,16 +157,24 @@ def _same(recorded: Release, contract: TrainingSetContract, of_labels: Release) 
     return recorded
 
 
-def _counted(written: DataFrame, contract: TrainingSetContract) -> dict[str, Any]:
-    """What the rows contain: their number, time ranges, hash, and the distribution of each column."""
-    parts = written.groupBy("split").agg(F.count(F.lit(1)), F.min("event_ts"), F.max("event_ts")).collect()
-    spans = {row[0]: {"rows": row[1], "from": row[2].isoformat(), "to": row[3].isoformat()} for row in parts}
-    content_hash, columns = content.described(written, [*contract.features.names, "label"])
+def _counted(settings: Settings, contract: TrainingSetContract, path: str) -> dict[str, Any]:
+    """What the rows contain: their number, time ranges, and the distribution of each column, of which one at a time is read."""
+    table = DeltaTable(path, storage_options=settings.storage_options)
+    times = table_io.read_version(table, ["split", "event_ts"])
+    parts = times.group_by("split").aggregate([("event_ts", "count"), ("event_ts", "min"), ("event_ts", "max")]).to_pylist()
+    spans = {
+        part["split"]: {
+            "rows": part["event_ts_count"],
+            "from": part["event_ts_min"].isoformat(),
+            "to": part["event_ts_max"].isoformat(),
+        }
+        for part in parts
+    }
+    described = [*contract.features.names, "label"]
     return {
-        "rows": sum(part["rows"] for part in spans.values()),
+        "rows": len(times),
         "time": {name: spans[name] for name in contract.split if name in spans},
-        "content_hash": content_hash,
-        "columns": columns,
+        "columns": {name: content.distribution(table_io.read_version(table, [name])[name]) for name in described},
     }
 
 

@@ -1,24 +1,23 @@
-"""What the rows of a training set contain, in numbers: a hash of the content, and the distribution of each column. With Spark.
+"""What the rows of a training set contain, in numbers: a hash of the content, and the distribution of each column.
 
 The hash does not depend on the order of rows or on files: equal content has the same hash, wherever and whenever it is written.
+Spark computes it, also of rows that are not written; a distribution is computed from one column in memory.
 """
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Window
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import Column, DataFrame
 
 #: The quantiles of a column of numbers: 0 %, 2.5 %, ... 100 %.
-QUANTILES = tuple(number / 40 for number in range(41))
-_ACCURACY = 2_000
+_PARTS = 40
 #: So many of the most frequent values of a column of text are named.
 MOST_FREQUENT = 20
 #: The sum of a hash of 64 bits may be the same by chance; that of a second one with another seed is then not.
@@ -32,51 +31,33 @@ def hash_of(rows: DataFrame) -> Column:
     return F.concat_ws("-", F.count(F.lit(1)), *(F.coalesce(total, F.lit(0)).cast("string") for total in sums))
 
 
-def described(rows: DataFrame, columns: Sequence[str]) -> tuple[str, dict[str, dict[str, Any]]]:
-    """The hash of the content of rows and, of each of some columns, the share of NULLs and the distribution, in one pass.
+def distribution(values: pa.ChunkedArray) -> dict[str, Any]:
+    """The share of NULLs, and how the other values are distributed.
 
-    The distribution of numbers is their quantiles, that of other values the most frequent ones, in a pass of their own.
-
-    Quantiles are approximate, by less than a thousandth of the rows.
+    :returns: of numbers ``min``, ``max``, ``mean``, ``deviation`` and 41 evenly spaced ``quantiles``, which are values that
+        occur; None for each without a number. Of others how many are ``distinct``, and the most ``frequent`` with their counts.
     """
-    kinds = dict(rows.dtypes)
-    numbers = [name for name in columns if _is_number(kinds[name])]
-    texts = [name for name in columns if name not in numbers]
-    aggregates = [hash_of(rows).alias("_hash"), F.count(F.lit(1)).alias("_rows")]
-    aggregates += (F.count(name).alias(f"{name}_count") for name in columns)
-    for name in numbers:
-        value = F.col(name).cast("double")
-        aggregates += [F.min(value).alias(f"{name}_min"), F.max(value).alias(f"{name}_max"), F.avg(value).alias(f"{name}_mean")]
-        aggregates += [F.stddev_pop(value).alias(f"{name}_deviation")]
-        aggregates.append(F.percentile_approx(value, list(QUANTILES), _ACCURACY).alias(f"{name}_quantiles"))
-    counted = rows.agg(*aggregates).collect()[0].asDict()
-    total = counted["_rows"]
-    summaries = {name: {"nulls": 1 - counted[f"{name}_count"] / total if total else 0.0} for name in columns}
-    for name in numbers:
-        summaries[name] |= {key: counted[f"{name}_{key}"] for key in ("min", "max", "mean", "deviation", "quantiles")}
-    for name, values in _frequent(rows, texts).items():
-        summaries[name] |= values
-    return counted["_hash"], summaries
+    present = values.drop_null()
+    nulls = {"nulls": values.null_count / len(values) if len(values) else 0.0}
+    kind = values.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        numbers = present.cast(pa.float64(), safe=False)
+        return nulls | _of_numbers(numbers.filter(pc.invert(pc.is_nan(numbers))))
+    return nulls | _of_others(present.cast(pa.string()))
 
 
-def _frequent(rows: DataFrame, texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The most frequent values of some columns and how many there are, in one job."""
-    if not texts:
-        return {}
-    each = [rows.select(F.lit(name).alias("_name"), F.col(name).cast("string").alias("_value")) for name in texts]
-    counts = reduce(lambda one, other: one.unionByName(other), each).groupBy("_name", "_value").count()
-    of_column: dict[str, list[tuple[str, int]]] = {name: [] for name in texts}
-    distinct = dict.fromkeys(texts, 0)
-    place = F.row_number().over(Window.partitionBy("_name").orderBy(F.desc("count"), "_value"))
-    for row in counts.where("_value IS NOT NULL").withColumn("_place", place).where(F.col("_place") <= MOST_FREQUENT).collect():
-        of_column[row["_name"]].append((row["_value"], row["count"]))
-    for row in counts.where("_value IS NOT NULL").groupBy("_name").count().collect():
-        distinct[row["_name"]] = row["count"]
-    return {
-        name: {"distinct": distinct[name], "frequent": dict(sorted(values, key=lambda pair: (-pair[1], pair[0])))}
-        for name, values in of_column.items()
-    }
+def _of_numbers(values: pa.ChunkedArray) -> dict[str, Any]:
+    measures = {"min": pc.min, "max": pc.max, "mean": pc.mean, "deviation": pc.stddev}
+    described: dict[str, Any] = {name: measure(values).as_py() for name, measure in measures.items()}
+    if not len(values):
+        return {**described, "quantiles": None}
+    # The least value up to which there is that share of the values. Arrow's own quantiles lie between two values, or beside them.
+    places = [max(-(-len(values) * number // _PARTS) - 1, 0) for number in range(_PARTS + 1)]
+    return {**described, "quantiles": np.sort(values.to_numpy())[places].tolist()}
 
 
-def _is_number(kind: str) -> bool:
-    return kind.startswith(("int", "bigint", "double", "decimal", "float", "smallint"))
+def _of_others(values: pa.ChunkedArray) -> dict[str, Any]:
+    counted = pc.value_counts(values)
+    counts = pa.table({"value": counted.field("values"), "count": counted.field("counts")})
+    first = counts.sort_by([("count", "descending"), ("value", "ascending")]).slice(0, MOST_FREQUENT).to_pylist()
+    return {"distinct": len(counts), "frequent": {row["value"]: row["count"] for row in first}}

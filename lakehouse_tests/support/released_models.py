@@ -25,8 +25,7 @@ from lakehouse.models.scoring import canary_log
 from lakehouse.models.scoring.canary_log import CanaryEntry, CanaryEvent, CanaryOutcome
 from lakehouse.settings import Settings
 from lakehouse.snapshots import input_sets
-from lakehouse.training_sets import addresses, releases
-from lakehouse.training_sets.content import QUANTILES
+from lakehouse.training_sets import addresses, content, releases
 from lakehouse.training_sets.releases import Release, ReleaseEvent, ReleaseKind
 
 if TYPE_CHECKING:
@@ -144,9 +143,7 @@ def _release_set(settings: Settings, version: str, labels: str, notes: str, seed
 
 
 def _numbers(values: Any) -> dict[str, Any]:
-    quantiles = [float(value) for value in np.quantile(values, QUANTILES)]
-    moments = {"mean": float(values.mean()), "deviation": float(values.std())}
-    return {"nulls": 0.0, "min": quantiles[0], "max": quantiles[-1], "quantiles": quantiles, **moments}
+    return content.distribution(pa.chunked_array([pa.array(values)]))
 
 
 def _release_model(settings: Settings, version: str, set_version: str, notes: str, quality: float) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def from_summary(values: pa.ChunkedArray, summary: Mapping[str, Any], rows: int) -> float | None:
-    """The distance of a column's values from those that a manifest describes; NULLs are left out on both sides.
+    """The distance of a column's values from those that a manifest describes; NULL and NaN are left out on both sides.
 
     :param summary: of a column of numbers ``quantiles``, evenly spaced from the least to the greatest; of others the most
         ``frequent`` values with their counts, and the share of ``nulls``.
@@ -31,7 +31,9 @@ def from_summary(values: pa.ChunkedArray, summary: Mapping[str, Any], rows: int)
     quantiles = summary.get("quantiles")
     if quantiles:
         plain = present.cast(pa.int8()) if pa.types.is_boolean(present.type) else present
-        return from_quantiles(plain.cast(pa.float64(), safe=False).to_numpy(), quantiles)
+        numbers = plain.cast(pa.float64(), safe=False).to_numpy()
+        numbers = numbers[~np.isnan(numbers)]
+        return from_quantiles(numbers, quantiles) if len(numbers) else None
     frequent = summary.get("frequent")
     described = round(rows * (1 - float(summary.get("nulls", 0))))
     return from_frequent(present, frequent, described) if frequent and described else None

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.delta.columns import ORDER
+from lakehouse.dispositions.contests import LIVING_KINDS
 from lakehouse.dispositions.readings import frames
 from lakehouse.ledger import decisions
 from lakehouse.ledger.row_states import AdmissionStatus
@@ -75,20 +76,13 @@ def events(
 
     :param first: the first event day; ``until`` is the first that is left out.
     """
-    known = claims(spark, settings, contract, inputs, keys)
-    # Of all claims about the keys that have one in these days: another may have moved the key here, or ended it.
-    near = known.where(_within(first, until)).select("record_key").distinct()
-    of_keys = known.join(near, "record_key", "left_semi").persist()
-    living = silver_merge.winners(of_keys, by_sequence=contract.by_sequence).where(_has_row())
-    chosen = living
-    if reading == "as_known":
-        record = F.struct("known_from", *ORDER, "event_date", "arrival_date")
-        firsts = of_keys.where(_has_row()).groupBy("record_key").agg(F.min(record).alias("_first"))
-        chosen = firsts.join(living.select("record_key"), "record_key", "left_semi").select("record_key", "_first.*")
-    try:
-        chosen = chosen.where(_within(first, until)).select("record_key", "arrival_date", *_ROW_ID).localCheckpoint()
-    finally:
-        of_keys.unpersist()
+    record = F.struct("known_from", *ORDER, "event_date", "arrival_date")
+    aggregates = [*silver_merge.greatest_claims(), F.min(F.when(_has_row(), record)).alias("_first")]
+    per_key = claims(spark, settings, contract, inputs, keys).groupBy("record_key").agg(*aggregates)
+    won = per_key.withColumn("_won", silver_merge.winner(by_sequence=contract.by_sequence))
+    living = won.where(_has_row("_won.kind"))
+    chosen = living.select("record_key", "_first.*" if reading == "as_known" else "_won.*").where(_within(first, until))
+    chosen = chosen.select("record_key", "arrival_date", *_ROW_ID).localCheckpoint()
     arrivals = {row[0] for row in chosen.select("arrival_date").distinct().collect()}
     rows = frames.sound_rows(spark, settings, contract, {"arrival_date": arrivals}, inputs.ids)
     return rows.join(chosen.select("record_key", *_ROW_ID), ["record_key", *_ROW_ID], "left_semi")
@@ -102,8 +96,8 @@ def records(spark: SparkSession, settings: Settings, contract: SourceContract, i
     return rows.join(narrow, ["record_key", *_ROW_ID])
 
 
-def _has_row() -> Column:
-    return F.col("kind").isin("insert", "correct")
+def _has_row(kind: str = "kind") -> Column:
+    return F.col(kind).isin(*LIVING_KINDS)
 
 
 def _within(first: date, until: date) -> Column:
