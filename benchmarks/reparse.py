@@ -8,17 +8,13 @@ seconds of the first load, of each step of the reading up to silver and gold, an
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import shutil
-import tempfile
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from volume_files import generate, seconds_of
-from volume_lakehouse import instance_in, replay_of
+from volume_files import seconds_of
+from volume_lakehouse import first_load, numbers_of
 
 from lakehouse.contracts import load_catalog
 from lakehouse.orchestration.common.resources import LakeSpark
@@ -33,17 +29,10 @@ _FORGOTTEN = '    - {name: price, type: "decimal(9,4)"}\n'
 
 def main() -> None:
     """Load the rows, read them again, print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, value in {"rows": 1_000_000, "files": 4, "days": 200}.items():
-        parser.add_argument(f"--{name}", type=int, default=value)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as home, instance_in(Path(home)) as instance:
-        landing, root = Path(scratch, "landing"), Path(scratch, "lake")
-        load, _ = generate(landing, arguments.rows, arguments.files, arguments.days, 1, 1)
-        shutil.rmtree(landing / f"{load + timedelta(days=1)}")
-        replay = replay_of(root, landing, load, instance, without=_FORGOTTEN)
-        contract = root / "contracts" / "readings.yaml"
-        figures: dict[str, Any] = {"first load": seconds_of(lambda: list(replay.days([load])))}
+    options = numbers_of(__doc__, rows=1_000_000, files=4, days=200)
+    with first_load(options, without=_FORGOTTEN) as (replay, _, arrival, instance):
+        contract = Path(replay._settings.root, "contracts", "readings.yaml")
+        figures: dict[str, Any] = {"first load": seconds_of(lambda: list(replay.days([arrival])))}
         contract.write_text(contract.read_text() + _FORGOTTEN)
         catalog = load_catalog(contract.parent, bundled=False)
         settings, session = replay._settings, LakeSpark(long_lived=True).session

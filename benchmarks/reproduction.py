@@ -7,16 +7,13 @@ A day has about ``rows / days`` rows. Prints one JSON object: seconds for each o
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import tempfile
 from datetime import timedelta
-from pathlib import Path
 from statistics import median
 
-from volume_files import FIRST, generate, seconds_of
-from volume_lakehouse import instance_in, replay_of
+from volume_files import FIRST, seconds_of
+from volume_lakehouse import first_load, numbers_of
 
 from lakehouse.contracts.series import Series
 from lakehouse.gold.reproduction import reproduce
@@ -27,15 +24,9 @@ _DAYS = 5
 
 def main() -> None:
     """Load, make some days again in both ways, print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, value in {"rows": 1_000_000, "files": 4, "days": 200}.items():
-        parser.add_argument(f"--{name}", type=int, default=value)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as home, instance_in(Path(home)) as instance:
-        landing, root = Path(scratch, "landing"), Path(scratch, "lake")
-        load, _ = generate(landing, arguments.rows, arguments.files, arguments.days, 1, 1)
-        replay = replay_of(root, landing, load, instance)
-        list(replay.days([load]))
+    options = numbers_of(__doc__, rows=1_000_000, files=4, days=200)
+    with first_load(options) as (replay, _, arrival, _):
+        list(replay.days([arrival]))
         settings, catalog = replay._settings, replay._catalog
         series, session = Series(catalog.metrics["consumption"]), LakeSpark(long_lived=True).session
         days = [FIRST + timedelta(days=number) for number in range(1, _DAYS + 1)]

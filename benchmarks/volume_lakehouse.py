@@ -5,15 +5,17 @@ python benchmarks/volume_lakehouse.py LANDING ROOT DAYS
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import sys
 import tempfile
-from datetime import date
+from contextlib import contextmanager
+from datetime import date, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from volume_files import FIRST, HEAP, timed
+from volume_files import FIRST, HEAP, generate, timed
 
 from lakehouse.contracts import load_catalog
 from lakehouse.orchestration.execution.in_process import local_instance
@@ -21,7 +23,7 @@ from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import dagster as dg
 
@@ -56,6 +58,40 @@ def instance_in(home: Path) -> dg.DagsterInstance:
     shutil.copy(Path(__file__).parents[1] / "dagster_home" / "dagster.yaml", home)
     os.environ["DAGSTER_HOME"] = str(home)
     return local_instance(home)
+
+
+def numbers_of(text: str, **defaults: int) -> argparse.Namespace:
+    """The options of a benchmark, all of which are numbers.
+
+    :param text: the benchmark's docstring.
+    """
+    parser = argparse.ArgumentParser(description=text.splitlines()[0])
+    for name, value in defaults.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=value)
+    return parser.parse_args()
+
+
+class FirstLoad(NamedTuple):
+    """A lake into which nothing has been loaded yet, the files that are, and the day on which they arrive."""
+
+    replay: Replay
+    landing: Path
+    arrival: date
+    instance: dg.DagsterInstance
+
+
+@contextmanager
+def first_load(options: argparse.Namespace, without: str = "") -> Iterator[FirstLoad]:
+    """Files of ``rows`` readings of ``days`` event days, and a new lake that takes them; both are deleted at the end.
+
+    :param without: lines that the contract of the source lacks.
+    """
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as home, instance_in(Path(home)) as instance:
+        landing = Path(scratch, "landing")
+        arrival, _ = generate(landing, options.rows, options.files, options.days, 1, 1)
+        shutil.rmtree(landing / f"{arrival + timedelta(days=1)}")
+        replay = replay_of(Path(scratch, "lake"), landing, arrival, instance, without)
+        yield FirstLoad(replay, landing, arrival, instance)
 
 
 def replay_of(root: Path, landing: Path, start: date, instance: dg.DagsterInstance, without: str = "") -> Replay:
