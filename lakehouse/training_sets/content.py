@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: The quantiles of a column of numbers: 0 %, 2.5 %, ... 100 %.
+#: Into so many parts the quantiles divide a column of numbers: 0 %, 2.5 %, ... 100 %.
 _PARTS = 40
 #: So many of the most frequent values of a column of text are named.
 MOST_FREQUENT = 20
