@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance, needs_earthquakes]
+pytestmark = [pytest.mark.spark, pytest.mark.acceptance, pytest.mark.slow, needs_earthquakes]
 
 FIRST = date(2018, 1, 1)
 
@@ -115,7 +115,6 @@ def test_two_days_with_a_quarantine(spark: SparkSession, tmp_path: Path) -> None
     check_account(lake)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(5400)
 @pytest.mark.parametrize(("watermark", "days"), [(None, 30), (2, 90), (7, 30), (30, 30)])
 def test_many_days_under_each_policy(spark: SparkSession, tmp_path: Path, watermark: int | None, days: int) -> None:
