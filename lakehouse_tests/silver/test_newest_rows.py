@@ -95,7 +95,9 @@ def run(history: History, spark: SparkSession, tmp_path_factory: pytest.TempPath
         check(history, lake, by_sequence=by_sequence)
 
 
-SOURCES = pytest.mark.parametrize("by_sequence", [False, True], ids=["by arrival", "by sequence"])
+SOURCES = pytest.mark.parametrize(
+    "by_sequence", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["by arrival", "by sequence"]
+)
 
 
 @SOURCES
