@@ -1,7 +1,7 @@
 """Which claim wins its key (rule R2), and what became of the rows that make the claims (rule R4): Arrow in, Arrow out.
 
 Right for any set of claims that is complete for the keys it holds, so that a large set may be partitioned by key. Claims are read
-from ``ledger.key_log``; Spark chooses the same winners in ``silver.merge``.
+from ``ledger.key_log``; Spark chooses the same winners in ``silver.admitted_claims``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The claims that may contend for their keys, as a DataFrame: those about the keys of some ingestions, of admitted rows, of the
-chosen deliveries.
+"""The claims that contend for their keys, as a DataFrame, and which of them wins: those about the keys of some ingestions, of
+admitted rows, of the chosen deliveries.
 
-The same rules row by row are in ``dispositions.claims``; how one claim wins its key is in ``merge``.
+The same rules for few rows are in ``dispositions.claims`` and ``dispositions.contests``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.delta.columns import ORDER
 from lakehouse.dispositions import judgement_history
 from lakehouse.dispositions.readings.table import ROW_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import date
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.reprocess_policy import Choice
@@ -152,3 +153,33 @@ def of_chosen(spark: SparkSession, contract: SourceContract, claims: DataFrame, 
     return claims.join(
         dataframes.local(spark, pa.Table.from_pylist(rows, schema=schema)), ["event_date", "ingestion_id"], "left_semi"
     )
+
+
+def winners(counting: DataFrame, *, by_sequence: bool, each_day: bool = False) -> DataFrame:
+    """The winning claim of each key: (record_key, kind, event_date, order columns, arrival_date, retired).
+
+    The greatest claim by the total order wins. Without a source sequence there is one exception: inserts of a key that a
+    correction has retired are the original arriving late, and are ignored; a later correction of that key counts.
+
+    :param each_day: whether the claims about a key are compared on each event day separately.
+    """
+    contest = ["record_key", F.col("event_date").alias("_day")] if each_day else ["record_key"]
+    per_key = counting.groupBy(*contest).agg(*greatest_claims())
+    won = winner(by_sequence=by_sequence).alias("claim")
+    return per_key.select("record_key", "retired", won).select("record_key", "retired", "claim.*")
+
+
+def greatest_claims() -> list[Column]:
+    """What :func:`winner` has to know of the claims about a key, as aggregates."""
+    claim = F.struct(*ORDER, "kind", "event_date", "arrival_date")
+    return [
+        F.max(claim).alias("greatest"),
+        F.max(F.when(F.col("kind") != "insert", claim)).alias("greatest_change"),
+        F.max(F.col("kind") == "retire").alias("retired"),
+    ]
+
+
+def winner(*, by_sequence: bool) -> Column:
+    """The claim that wins a key: a struct of the order columns, kind, event_date and arrival_date; see :func:`winners`."""
+    void = F.lit(False) if by_sequence else F.col("greatest_change.kind") == "retire"
+    return F.when(F.coalesce(void, F.lit(False)), F.col("greatest_change")).otherwise(F.col("greatest"))

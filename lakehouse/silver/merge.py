@@ -41,36 +41,6 @@ _SORTED_ROWS = 500_000  # about so many a task sorts by day before it writes the
 _CLAIM_ROW = ["record_key", "event_date", "arrival_date", "ingestion_id", "line_number"]
 
 
-def winners(counting: DataFrame, *, by_sequence: bool, each_day: bool = False) -> DataFrame:
-    """The winning claim of each key: (record_key, kind, event_date, order columns, arrival_date, retired).
-
-    The greatest claim by the total order wins. Without a source sequence there is one exception: inserts of a key that a
-    correction has retired are the original arriving late, and are ignored; a later correction of that key counts.
-
-    :param each_day: whether the claims about a key are compared on each event day separately.
-    """
-    contest = ["record_key", F.col("event_date").alias("_day")] if each_day else ["record_key"]
-    per_key = counting.groupBy(*contest).agg(*greatest_claims())
-    won = winner(by_sequence=by_sequence).alias("claim")
-    return per_key.select("record_key", "retired", won).select("record_key", "retired", "claim.*")
-
-
-def greatest_claims() -> list[Column]:
-    """What :func:`winner` has to know of the claims about a key, as aggregates."""
-    claim = F.struct(*ORDER, "kind", "event_date", "arrival_date")
-    return [
-        F.max(claim).alias("greatest"),
-        F.max(F.when(F.col("kind") != "insert", claim)).alias("greatest_change"),
-        F.max(F.col("kind") == "retire").alias("retired"),
-    ]
-
-
-def winner(*, by_sequence: bool) -> Column:
-    """The claim that wins a key: a struct of the order columns, kind, event_date and arrival_date; see :func:`winners`."""
-    void = F.lit(False) if by_sequence else F.col("greatest_change.kind") == "retire"
-    return F.when(F.coalesce(void, F.lit(False)), F.col("greatest_change")).otherwise(F.col("greatest"))
-
-
 def state(
     spark: SparkSession,
     settings: Settings,
@@ -129,7 +99,7 @@ def _living(
     else:
         concerned = counting.where(_on(days)).select("record_key").distinct()
         counting = counting.join(concerned, "record_key", "left_semi")
-    return winners(counting, by_sequence=policy.by_sequence, each_day=policy.contends_per_day).where(_lives(days))
+    return admitted_claims.winners(counting, by_sequence=policy.by_sequence, each_day=policy.contends_per_day).where(_lives(days))
 
 
 def merge(
@@ -260,7 +230,7 @@ def _merge_source(
     """One row per key of some claims and day on which silver may hold it; see ``local_merge``."""
     places = claims_of_keys.where(_on(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
     counting = admitted_claims.admitted(spark, claims_of_keys, decisions.newest(settings, contract.dataset))
-    won = winners(counting, by_sequence=contract.by_sequence).join(places, "record_key")
+    won = admitted_claims.winners(counting, by_sequence=contract.by_sequence).join(places, "record_key")
     won = won.withColumn("_lives", _lives(days) & (F.col("event_date") == F.col("_day")))
     rest = won.select("record_key", "_day", "_lives", "retired", *(F.col(name).alias(f"_{name}") for name in ORDER))
     rows = frames.sound_rows(spark, settings, contract, {"arrival_date": arrival_days}).withColumn("_present", F.lit(True))

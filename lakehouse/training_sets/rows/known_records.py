@@ -16,7 +16,6 @@ from lakehouse.dispositions.readings import frames
 from lakehouse.ledger import decisions
 from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse.silver import admitted_claims
-from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import dataframes
 
 if TYPE_CHECKING:
@@ -77,9 +76,9 @@ def events(
     :param first: the first event day; ``until`` is the first that is left out.
     """
     record = F.struct("known_from", *ORDER, "event_date", "arrival_date")
-    aggregates = [*silver_merge.greatest_claims(), F.min(F.when(_has_row(), record)).alias("_first")]
+    aggregates = [*admitted_claims.greatest_claims(), F.min(F.when(_has_row(), record)).alias("_first")]
     per_key = claims(spark, settings, contract, inputs, keys).groupBy("record_key").agg(*aggregates)
-    won = per_key.withColumn("_won", silver_merge.winner(by_sequence=contract.by_sequence))
+    won = per_key.withColumn("_won", admitted_claims.winner(by_sequence=contract.by_sequence))
     living = won.where(_has_row("_won.kind"))
     chosen = living.select("record_key", "_first.*" if reading == "as_known" else "_won.*").where(_within(first, until))
     chosen = chosen.select("record_key", "arrival_date", *_ROW_ID).localCheckpoint()
