@@ -106,11 +106,11 @@ def replay(settings: Any, spark: SparkSession, watermark: int | None, days: int)
     return lake
 
 
-def test_two_days_with_a_quarantine(spark: SparkSession, tmp_path: Path) -> None:
-    lake = replay(Settings(root=str(tmp_path), landing=str(BATCHES)), spark, 2, 2)
-    assert silver_digest(lake.settings) != true_digests()[FIRST + timedelta(days=1)]
+def test_four_days_with_a_quarantine(spark: SparkSession, tmp_path: Path) -> None:
+    lake = replay(Settings(root=str(tmp_path), landing=str(BATCHES)), spark, 2, 4)
+    assert silver_digest(lake.settings) != true_digests()[FIRST + timedelta(days=3)]
     accept_all(lake, random.Random(5), portions=2)
-    assert silver_digest(lake.settings) == true_digests()[FIRST + timedelta(days=1)]
+    assert silver_digest(lake.settings) == true_digests()[FIRST + timedelta(days=3)]
     check_books(lake)
     check_account(lake)
 

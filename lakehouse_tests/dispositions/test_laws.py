@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from hypothesis import given
-from hypothesis import settings as examples
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 from lakehouse.dispositions import checks, claims, contests, judged_rows, judgement_history, row_groups
@@ -19,6 +18,7 @@ from lakehouse.text import format_duration
 from lakehouse_tests.support import row_by_row
 from lakehouse_tests.support.claim_histories import DAYS, FILES, KEYS, NOON, ClaimHistory, claim_histories
 from lakehouse_tests.support.disposed_claims import outcomes_of
+from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def bronze_rows(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @given(bronze_rows(), st.sampled_from([{}, {"watermark": "P1D"}, {"watermark": "P1D", "beyond": "quarantine"}, LATENESS]))
-@examples(max_examples=80)
+@derandomized(200, Phase.shrink, at_first=80)
 def test_a_set_of_rows_is_judged_like_each_of_them(rows: list[dict[str, Any]], lateness: dict[str, Any]) -> None:
     source = contract(
         lateness=lateness,
@@ -137,7 +137,7 @@ def contents(content: dict[RowId, Any]) -> Any:
 
 
 @given(claim_histories())
-@examples(max_examples=150)
+@derandomized(400, Phase.shrink, at_first=150)
 def test_a_set_of_claims_is_disposed_of_like_its_rows_one_by_one(history: ClaimHistory) -> None:
     policy, log, decided, content = history.policy, history.log, history.decided, history.content
     table = claims.with_decisions(pa.Table.from_pylist(log, schema=key_log.SCHEMA), decisions_table(decided))

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 from lakehouse.bronze.delivery_reader import exact_rows
@@ -18,6 +18,7 @@ from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions.readings.table import RECEIVED
 from lakehouse.reparse.raw_records import RawFile, rows_read_otherwise
 from lakehouse_tests.support.both_readers import DELIVERY, outcome
+from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import HEADER, contract, csv_file
 from lakehouse_tests.support.malformed_files import malformations
 from lakehouse_tests.support.row_histories import DAYS, FEEDS, RowChange, RowState
@@ -90,7 +91,7 @@ def changed(draw: st.DrawFn, source: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(st.data())
-@settings(max_examples=80, deadline=None)
+@derandomized(200, Phase.shrink, at_first=80)
 def test_reading_again_is_the_same_as_reading_the_file_under_the_new_contract(data: st.DataObject) -> None:
     written = data.draw(contracts())
     former = SourceContract.model_validate(written)

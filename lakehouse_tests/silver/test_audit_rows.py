@@ -7,7 +7,7 @@ from datetime import date
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.silver import audit_log, audit_rows, first_load
@@ -16,9 +16,10 @@ from lakehouse.silver.audit_rows import AuditedCommit
 from lakehouse.silver.row_changes import row_changes
 from lakehouse_tests.support import audit_by_row
 from lakehouse_tests.support.change_feeds import NO_HISTORY, NOON, SOURCES, AuditCase, audit_cases
+from lakehouse_tests.support.hypothesis_settings import derandomized
 
 
-@settings(max_examples=80, deadline=None)
+@derandomized(150, Phase.shrink, at_first=80)
 @given(audit_cases())
 def test_audit_rows_are_those_of_the_model(case: AuditCase) -> None:
     assert (

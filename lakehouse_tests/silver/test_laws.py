@@ -8,10 +8,10 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import Phase, example, given
+from hypothesis import example, given
 
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.hypothesis_settings import at_length, derandomized
 from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line, row_of
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.reference_model import Record, live_rows
@@ -105,7 +105,7 @@ def test_silver_is_a_function_of_bronze(
 
 @pytest.mark.slow
 @SOURCES
-@derandomized(20, Phase.shrink)
+@at_length(20)
 @given(history=histories())
 def test_silver_is_a_function_of_bronze_at_length(
     history: History, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, by_sequence: bool

@@ -9,7 +9,7 @@ from shutil import copytree
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import Phase, example, given
+from hypothesis import example, given
 
 from lakehouse import locations
 from lakehouse.delta import table_io
@@ -19,7 +19,7 @@ from lakehouse.silver import rebuild as silver_rebuild
 from lakehouse.stewardship import decide
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.earlier_append import earlier_release
-from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.hypothesis_settings import at_length, derandomized
 from lakehouse_tests.support.lake import Lake, appended, content_id, contract, csv_file, csv_line, row_of
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.reference_model import Record, live_rows
@@ -112,7 +112,7 @@ def test_the_newest_rows_are_those_of_merge(tmp_path_factory, spark, history: Hi
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
 @SOURCES
-@derandomized(25, Phase.shrink)
+@at_length(25)
 @given(history=histories())
 def test_the_newest_rows_are_those_of_merge_at_length(tmp_path_factory, spark, history: History, *, by_sequence: bool) -> None:
     run(history, spark, tmp_path_factory, by_sequence=by_sequence)

@@ -11,14 +11,14 @@ from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import Phase, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.stewardship import decide as stewardship_decide
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.audit_reader import replayed_audit
-from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.hypothesis_settings import at_length, derandomized
 from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line, row_of
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.reference_model import Record, live_rows, resent_days
@@ -155,7 +155,7 @@ def test_silver_is_a_function_of_bronze_where_a_resent_day_replaces_the_day(tmp_
 
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
-@derandomized(20, Phase.shrink)
+@at_length(20)
 @given(history=histories(), beyond=st.sampled_from(["restate", "quarantine", "drop"]))
 def test_with_people_in_between_at_length(tmp_path_factory, spark, history: History, beyond: str) -> None:
     by_merge(tmp_path_factory, spark, history, beyond)
@@ -163,7 +163,7 @@ def test_with_people_in_between_at_length(tmp_path_factory, spark, history: Hist
 
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
-@derandomized(12, Phase.shrink)
+@at_length(12)
 @given(history=histories(plain=True))
 def test_with_resent_days_at_length(tmp_path_factory, spark, history: History) -> None:
     by_arrival(tmp_path_factory, spark, history)

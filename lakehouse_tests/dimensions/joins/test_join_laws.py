@@ -11,7 +11,7 @@ from hypothesis import given
 
 from lakehouse.contracts.metric import MetricContract
 from lakehouse_tests.support.dimension_model import DimensionRecord, day
-from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.hypothesis_settings import at_length
 from lakehouse_tests.support.joined_histories import BY_TIER, Delivery, Fact, JoinedHistory, deliveries
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.stopped_commits import stopped_behind
@@ -28,7 +28,7 @@ def differing(before: dict[date, Any], after: dict[date, Any]) -> set[date]:
 
 @pytest.mark.slow
 @given(history=deliveries())
-@derandomized(6)
+@at_length(6)
 def test_after_each_arrival_the_numbers_are_those_of_the_model_and_the_restated_days_those_that_differ(
     history: list[Delivery], tmp_path_factory: pytest.TempPathFactory, spark: Any
 ) -> None:

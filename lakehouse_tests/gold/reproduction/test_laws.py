@@ -8,12 +8,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import Phase, assume, given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lakehouse.stewardship import decide
 from lakehouse.stewardship.redact import redact_fields
-from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.hypothesis_settings import at_length, derandomized
 from lakehouse_tests.support.lake import Lake, contract, csv_file, csv_line
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.reproducible_lake import BIGGEST, KEYS, TOTAL, WEEK_WATERMARK, ReproducibleLake, metric
@@ -88,7 +88,7 @@ def test_every_published_number_is_reproduced(tmp_path_factory, spark, history: 
 
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
-@derandomized(8, Phase.shrink)
+@at_length(8)
 @given(history=judged_histories())
 def test_every_published_number_is_reproduced_at_length(tmp_path_factory, spark, history: Any) -> None:
     run(of_folder(tmp_path_factory, spark), *history)

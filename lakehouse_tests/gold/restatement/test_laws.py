@@ -13,7 +13,7 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import Phase, example, given
+from hypothesis import example, given
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
@@ -27,7 +27,7 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.ledger import publications
-from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.hypothesis_settings import at_length, derandomized
 from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import lawful_versions, published_rows
@@ -283,7 +283,7 @@ def test_published_numbers_follow_the_rules(spark, tmp_path_factory, history: An
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
 @BOTH
-@derandomized(15, Phase.shrink)
+@at_length(15)
 @given(history=HISTORIES)
 def test_published_numbers_follow_the_rules_at_length(spark, tmp_path_factory, history: Any, adjusts: bool) -> None:
     run(lake_of(spark, tmp_path_factory), history, adjusts=adjusts)

@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import Phase, given
+from hypothesis import given
 
 from lakehouse import locations
 from lakehouse.contracts.loader import completed
@@ -21,7 +21,7 @@ from lakehouse.gold.restatement import reconciliation
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.gold.rows_read.tables import UnbuiltTableError
 from lakehouse_tests.support.earlier_append import earlier_release
-from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.hypothesis_settings import at_length, derandomized
 from lakehouse_tests.support.lake import Lake, appended, content_id, csv_file, csv_line
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.reference_model import Record, live_rows
@@ -100,7 +100,7 @@ def test_each_key_counts_once_and_what_changed_is_restated(tmp_path_factory, spa
 
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
-@derandomized(9, Phase.shrink)
+@at_length(9)
 @given(history=histories())
 def test_each_key_counts_once_and_what_changed_is_restated_at_length(tmp_path_factory, spark, history: History) -> None:
     run(history, tmp_path_factory, spark)

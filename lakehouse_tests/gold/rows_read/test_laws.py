@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from lakehouse.contracts.series import Series
-from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.hypothesis_settings import at_length
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.stopped_commits import stopped_behind
 from lakehouse_tests.support.united_lake import Order, UnitedLake, deliveries, metric
@@ -27,7 +27,7 @@ def differing(before: dict[date, Any], after: dict[date, Any]) -> set[date]:
 
 @pytest.mark.slow
 @given(history=deliveries())
-@derandomized(6)
+@at_length(6)
 def test_after_each_arrival_the_numbers_are_those_of_the_model_and_the_restated_days_those_that_differ(
     history: list[list[Order]], tmp_path_factory: pytest.TempPathFactory, spark: Any
 ) -> None:
