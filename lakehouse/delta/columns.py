@@ -87,3 +87,8 @@ def arrow_type(kind: str) -> pa.DataType:
         precision, scale = (int(part) for part in kind.removeprefix("decimal(").rstrip(")").split(","))
         return pa.decimal128(precision, scale)
     return _ARROW[kind]
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether the values of a type are numbers; truth values are not."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse.delta.columns import is_number
 from lakehouse.models import tracking, training_function
 from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import ReleaseKind
@@ -55,6 +56,6 @@ def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = values.type
     if pa.types.is_boolean(kind):
         return pc.cast(pc.cast(values, pa.int8()), pa.float64())
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    if is_number(kind):
         return pc.cast(values, pa.float64(), safe=False)
     return pc.cast(values, pa.timestamp("us")) if pa.types.is_date(kind) else values

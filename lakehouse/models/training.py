@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from lakehouse.contracts.training.training_set import Features
 from lakehouse.delta import provenance
+from lakehouse.delta.columns import is_number
 from lakehouse.errors import LakehouseError
 from lakehouse.models import tracking, trained, training_function
 from lakehouse.models.training_function import TrainingError, TrainingFunction
@@ -240,7 +241,7 @@ def _parts(task: _Task, rows: pa.Table) -> tuple[str, str]:
 def _labelled(task: _Task, rows: pa.Table, features: list[str]) -> pd.DataFrame:
     """The features and the label; a label that counts is an integer, so that classes are 0 and 1."""
     kind = rows["label"].type
-    if not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+    if not (pa.types.is_boolean(kind) or is_number(kind)):
         msg = (
             f"the label of {task.of_set.full_name} is of type {kind}; a model learns numbers or truth values: change 'label.sql'"
         )

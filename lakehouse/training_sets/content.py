@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse.delta.columns import is_number
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
@@ -39,8 +41,7 @@ def distribution(values: pa.ChunkedArray) -> dict[str, Any]:
     """
     present = values.drop_null()
     nulls = {"nulls": values.null_count / len(values) if len(values) else 0.0}
-    kind = values.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    if is_number(values.type):
         numbers = present.cast(pa.float64(), safe=False)
         return nulls | _of_numbers(numbers.filter(pc.invert(pc.is_nan(numbers))))
     return nulls | _of_others(present.cast(pa.string()))
