@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
+pytestmark = [pytest.mark.spark, pytest.mark.merge]
 
 
 def revenue(deployment: Deployment) -> dict[date, Decimal]:

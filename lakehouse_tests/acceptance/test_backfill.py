@@ -23,7 +23,7 @@ from lakehouse_tests.support.deployment import Deployment
 from lakehouse_tests.support.earthquakes.history import BATCHES, needs_earthquakes
 from lakehouse_tests.support.sales_files import FIRST_SALES, LATE_SALES
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
+pytestmark = [pytest.mark.spark, pytest.mark.merge]
 
 ARRIVALS = ("2024-11-05", "2024-11-06")
 RANGES = {
@@ -38,7 +38,7 @@ OF_THE_RUN = {"run_id", "publication_id"}
 FIXED = {"LAKEHOUSE_NOW": "2024-11-20T12:00:00+00:00"}
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(1500)
 def test_the_ui_the_command_line_and_dagster_itself_give_the_same_tables(tmp_path: Path) -> None:
     by_ui = Deployment(tmp_path / "ui", LAKEHOUSE_SENSOR_SECONDS="3600", **FIXED)
@@ -83,7 +83,7 @@ def test_the_ui_the_command_line_and_dagster_itself_give_the_same_tables(tmp_pat
         assert from_ui
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(1500)
 def test_with_a_webserver_the_command_goes_through_dagsters_backfills(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, LAKEHOUSE_SENSOR_SECONDS="3600", **FIXED)
@@ -102,7 +102,7 @@ def test_with_a_webserver_the_command_goes_through_dagsters_backfills(tmp_path: 
     assert len(rows(deployment.root, "gold/revenue")) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(3600)
 def test_four_hundred_partitions_with_gaps_stay_within_the_queue(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, LAKEHOUSE_SENSOR_SECONDS="3600")
@@ -132,7 +132,7 @@ def test_four_hundred_partitions_with_gaps_stay_within_the_queue(tmp_path: Path)
     assert at_once <= 2
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(5400)
 @needs_earthquakes
 def test_sixty_real_days_killed_twenty_times_end_as_unkilled(tmp_path: Path) -> None:

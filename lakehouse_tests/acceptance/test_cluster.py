@@ -20,7 +20,7 @@ from lakehouse_tests.support.spark_cluster import spark_cluster
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.merge, pytest.mark.spark, pytest.mark.proof]
 
 FIRST, LOADED, LATER = date(2024, 1, 1), date(2024, 1, 20), date(2024, 1, 21)
 SOURCE = f"""

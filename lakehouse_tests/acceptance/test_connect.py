@@ -17,7 +17,7 @@ from lakehouse_tests.support.spark_server import machine
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.merge, pytest.mark.proof]
 pytest.importorskip("grpc", reason="the extra 'connect' is not installed")
 
 

@@ -20,7 +20,7 @@ from lakehouse_tests.support.wheel_demo import CHECKOUT, WheelDemo, wheel_demo
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
+pytestmark = [pytest.mark.spark, pytest.mark.merge]
 
 
 @pytest.fixture(name="demo", scope="module")

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from lakehouse.gold.numbers.history import PublishedVersion
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance, needs_earthquakes]
+pytestmark = [pytest.mark.spark, pytest.mark.merge, needs_earthquakes]
 
 TENTH = date(2018, 1, 10)
 DAILY = Series(CATALOG.metrics["earthquakes_daily"])
@@ -99,7 +99,7 @@ def test_a_month_as_one_range_through_each_layer_after_ten_days(spark: SparkSess
     assert len(numbers) == len(daily[date(2018, 2, 8)]) + 2
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(5400)
 def test_ninety_days_one_by_one(spark: SparkSession, lake: Settings) -> None:
     after = replayed(lake, 90)
@@ -108,7 +108,7 @@ def test_ninety_days_one_by_one(spark: SparkSession, lake: Settings) -> None:
     assert after.audited.counts == {"backfill": 731, "late_merge": 993, "correction": 2_962}
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(5400)
 def test_readers_of_ninety_days_saw_what_was_true_then(spark: SparkSession, lake: Settings) -> None:
     check_what_was_seen(lake, replayed(lake, 90).published, FIRST + timedelta(days=89))
@@ -116,7 +116,7 @@ def test_readers_of_ninety_days_saw_what_was_true_then(spark: SparkSession, lake
     check_reproduced(lake, spark)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(5400)
 def test_a_month_in_shuffled_order_with_each_file_twice_and_every_day_rebuilt(
     spark: SparkSession, lake: Settings, tmp_path: Path

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance, pytest.mark.slow, needs_earthquakes]
+pytestmark = [pytest.mark.spark, pytest.mark.merge, pytest.mark.proof, needs_earthquakes]
 
 FIRST = date(2018, 1, 1)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
+pytestmark = [pytest.mark.spark, pytest.mark.merge]
 
 _ENVIRONMENT = {"LAKEHOUSE_CONTRACTS": "contracts", "LAKEHOUSE_BUNDLED_CONTRACTS": "false"}
 
@@ -105,7 +105,7 @@ def test_a_stream_that_is_killed_goes_on_without_loss_or_double_count(tmp_path: 
     assert "stopped" in lakehouse_command(tmp_path, "live", "status", **_ENVIRONMENT).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_sigterm_stops_a_stream_between_two_batches(tmp_path: Path) -> None:
     lake = lake_with_contracts(tmp_path)
     deliver(lake, Event("a", 1))

@@ -21,7 +21,7 @@ from lakehouse_tests.support.windowed_lake import ARRIVES, TUMBLING, Event, sour
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.merge, pytest.mark.proof]
 
 _PATIENCE = 300
 

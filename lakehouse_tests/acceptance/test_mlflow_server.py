@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-pytestmark = pytest.mark.acceptance
+pytestmark = pytest.mark.merge
 
 
 def promote(settings: Settings, version: str) -> str:
@@ -109,7 +109,7 @@ promotion.promote(settings, CATALOG, MODEL, "v2.4", by="ana", notes="better", si
 """
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_process_that_is_killed_around_the_alias_is_settled_by_the_next_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

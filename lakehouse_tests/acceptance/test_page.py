@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
+pytestmark = [pytest.mark.spark, pytest.mark.merge]
 TODAY = date(2024, 11, 16)
 DAY = "2024-11-07"
 STATES = {"live": "Live (updating)", "preliminary": "Preliminary", "final": "Final"}
@@ -222,8 +222,8 @@ def axe(demo: ServedDemo) -> list[str]:
     ("size", "scheme"),
     [
         (WIDE, "light"),
-        pytest.param(WIDE, "dark", marks=pytest.mark.slow),
-        pytest.param(PHONE, "light", marks=pytest.mark.slow),
+        pytest.param(WIDE, "dark", marks=pytest.mark.proof),
+        pytest.param(PHONE, "light", marks=pytest.mark.proof),
         (PHONE, "dark"),
     ],
 )

@@ -20,7 +20,7 @@ from lakehouse_tests.support.sales_files import FIRST_SALES
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.acceptance, needs_postgres]
+pytestmark = [pytest.mark.merge, needs_postgres]
 HOME = CHECKOUT / "dagster_home"
 
 
@@ -36,7 +36,7 @@ def revenue(deployment: Deployment) -> dict[date, Decimal]:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(600)
 def test_a_file_becomes_a_number_and_the_runs_outlive_a_kill(tmp_path: Path) -> None:
     (tmp_path / "contracts").mkdir()

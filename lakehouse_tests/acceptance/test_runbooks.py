@@ -25,7 +25,7 @@ from lakehouse_tests.support.spark_server import Machine, machine
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.merge, pytest.mark.proof]
 
 FRESH = SALES_HEADER + "s24,north,2024-11-02T18:00:00Z,7.00,2,2024-11-08T06:00:00Z,insert,0,\n"
 #: The line of the correction that moves s41 to another day.

@@ -16,7 +16,7 @@ from lakehouse_tests.support.sales_files import FIRST_SALES, LATE_SALES
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.merge, pytest.mark.proof]
 
 #: Runs the command line with every function that commits followed by a kill of this very process.
 KILLED_AFTER_A_COMMIT = """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lakehouse.examples.late_events import Event
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
+pytestmark = [pytest.mark.spark, pytest.mark.merge]
 
 OPTIONS = Options(days=6, events=30, late_share=0.3, seed=3)
 COMMAND = ("simulate", "--days", "6", "--events", "30", "--late-share", "0.3", "--seed", "3")
@@ -74,7 +74,7 @@ def _model() -> dict[date, Model]:
     return models(OPTIONS)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_stopped_between_a_day_and_its_week_it_continues_where_it_was(tmp_path: Path) -> None:
     days = tmp_path / "lake" / "simulation" / "gold" / "simulation_revenue" / "_delta_log"
     said = os.environ | {"LAKEHOUSE_ROOT": str(tmp_path / "lake")}

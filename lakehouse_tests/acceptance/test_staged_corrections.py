@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 __all__ = ["_instance", "_lake"]
-pytestmark = [pytest.mark.slow, needs_earthquakes]
+pytestmark = [pytest.mark.proof, needs_earthquakes]
 
 FIRST, HELD_FROM, LAST = date(2018, 1, 1), date(2018, 1, 18), date(2018, 1, 31)
 

@@ -17,7 +17,7 @@ from lakehouse_tests.support.cli import lakehouse_command
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.acceptance
+pytestmark = pytest.mark.merge
 
 #: Event day: every version as (revision, adjustment, turnover, orders, state, reason).
 DAYS: dict[str, list[tuple[int, int | None, str | None, int, str, str]]] = {

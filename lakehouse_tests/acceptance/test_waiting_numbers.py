@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lakehouse_tests.support.webhook_server import Receiver
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.merge, pytest.mark.proof]
 
 METERS = """
 dataset: meters

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.proof]
 #: Each delivery has at most one change per key: (key, day of the change, tier).
 IN_ORDER = [[("17", 0, "bronze"), ("18", 0, "gold")], [("17", 4, "silver")], [("17", 8, "gold"), ("18", 8, "gold")]]
 #: The change of the fourth day comes last.

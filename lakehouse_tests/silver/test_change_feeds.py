@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 BY_SPARK_OR_NOT = pytest.mark.parametrize(
-    "local_rows", [pytest.param(0, marks=pytest.mark.slow), 20_000], ids=["by Spark", "in the process"]
+    "local_rows", [pytest.param(0, marks=pytest.mark.proof), 20_000], ids=["by Spark", "in the process"]
 )
 ARRIVALS = [date(2024, 2, day) for day in (1, 2, 3)]
 Held = set[tuple[str, date, int]]
@@ -57,7 +57,7 @@ def deliver(lake: Lake, feed: Feed, content: bytes, number: int, arrival: date) 
     "name",
     [
         "debezium of postgresql",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("debezium of sql server", "sql server, csv")),
+        *(pytest.param(name, marks=pytest.mark.proof) for name in ("debezium of sql server", "sql server, csv")),
         "delta feed, parquet",
     ],
 )

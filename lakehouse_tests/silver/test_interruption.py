@@ -67,7 +67,7 @@ def outcome(lake: Lake) -> tuple[Any, ...]:
     return lake.silver(), sorted(numbers.to_pylist(), key=str), known, bronze, waiting
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_stop_after_any_commit_changes_nothing(spark, tmp_path_factory: pytest.TempPathFactory) -> None:
     def delivered() -> Lake:
         lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(), spark)

@@ -103,7 +103,7 @@ def test_silver_is_a_function_of_bronze(
     run(history, spark, tmp_path_factory, by_sequence=by_sequence)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @SOURCES
 @at_length(20)
 @given(history=histories())

@@ -96,7 +96,7 @@ def run(history: History, spark: SparkSession, tmp_path_factory: pytest.TempPath
 
 
 SOURCES = pytest.mark.parametrize(
-    "by_sequence", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["by arrival", "by sequence"]
+    "by_sequence", [False, pytest.param(True, marks=pytest.mark.proof)], ids=["by arrival", "by sequence"]
 )
 
 
@@ -109,7 +109,7 @@ def test_the_newest_rows_are_those_of_merge(tmp_path_factory, spark, history: Hi
     run(history, spark, tmp_path_factory, by_sequence=by_sequence)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(5400)
 @SOURCES
 @at_length(25)

@@ -34,7 +34,7 @@ def line(key: str, day: date, amount: int, arrival: date) -> str:
 SIZES = {"few rows": (20_000, 2**18), "few rows to large days": (20_000, 0), "many rows": (0, 0)}
 EACH = pytest.mark.parametrize("lake", SIZES, indirect=True)
 EACH_BUT_SLOWLY = pytest.mark.parametrize(
-    "lake", [*list(SIZES)[:2], pytest.param("many rows", marks=pytest.mark.slow)], indirect=True
+    "lake", [*list(SIZES)[:2], pytest.param("many rows", marks=pytest.mark.proof)], indirect=True
 )
 
 

@@ -153,7 +153,7 @@ def test_silver_is_a_function_of_bronze_where_a_resent_day_replaces_the_day(tmp_
     by_arrival(tmp_path_factory, spark, history)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(5400)
 @at_length(20)
 @given(history=histories(), beyond=st.sampled_from(["restate", "quarantine", "drop"]))
@@ -161,7 +161,7 @@ def test_with_people_in_between_at_length(tmp_path_factory, spark, history: Hist
     by_merge(tmp_path_factory, spark, history, beyond)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(5400)
 @at_length(12)
 @given(history=histories(plain=True))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lakehouse_tests.support.kafka_broker import KafkaBroker
 
-pytestmark = pytest.mark.acceptance
+pytestmark = pytest.mark.merge
 
 
 def messages(count: int) -> Iterator[dict[str, Any]]:

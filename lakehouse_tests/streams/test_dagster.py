@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
     from lakehouse_tests.support.kafka_broker import KafkaBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
+pytestmark = [pytest.mark.spark, pytest.mark.merge]
 TOTAL = {"metric": "total", "source": "events", "measures": [{"name": "amount", "sql": "sum(amount)", "type": "bigint"}]}
 
 

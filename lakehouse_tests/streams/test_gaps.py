@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-pytestmark = pytest.mark.acceptance
+pytestmark = pytest.mark.merge
 BEGIN = datetime(2024, 3, 1, tzinfo=timezone.utc)
 
 
@@ -97,7 +97,7 @@ def test_a_topic_that_is_created_again_is_noticed_whether_it_has_fewer_or_more_m
     assert lake.ingest().gaps == []
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_brokers_that_lose_their_newest_messages_are_noticed_also_when_the_topic_has_grown_again(
     settings: Settings, tmp_path: Path
 ) -> None:

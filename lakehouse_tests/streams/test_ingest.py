@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
     from lakehouse_tests.support.kafka_broker import KafkaBroker
 
-pytestmark = pytest.mark.acceptance
+pytestmark = pytest.mark.merge
 
 
 @pytest.fixture

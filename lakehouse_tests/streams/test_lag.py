@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
     from lakehouse_tests.support.kafka_broker import KafkaBroker
 
-pytestmark = pytest.mark.acceptance
+pytestmark = pytest.mark.merge
 
 
 def test_the_lag_is_that_of_what_bronze_has_not_taken(settings: Settings, broker: KafkaBroker, topic: str) -> None:

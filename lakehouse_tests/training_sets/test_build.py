@@ -96,7 +96,7 @@ def test_as_corrected_holds_what_became_known_later(lake: TrainingLake) -> None:
     assert rows["p1"]["country_total"] == 9, "the first day as it is corrected"
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_release_and_a_build_that_are_stopped_behind_any_commit_are_completed_by_the_same_commands(
     settings: Settings, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,7 +177,7 @@ def test_no_row_holds_what_was_not_known_at_its_event(
     law(history, tmp_path_factory.mktemp("lake"), spark)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @hypothesis_settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(history=histories())
 def test_no_row_holds_what_was_not_known_at_its_event_at_length(

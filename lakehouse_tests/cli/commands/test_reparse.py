@@ -13,7 +13,7 @@ from lakehouse_tests.support.forked_cli import lakehouse_command
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.acceptance
+pytestmark = pytest.mark.merge
 
 LINES = (
     "sale_id,store,sold_at,amount,customer_id,received_at,op,is_correction,corrects_sale_id",

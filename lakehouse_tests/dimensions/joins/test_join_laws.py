@@ -26,7 +26,7 @@ def differing(before: dict[date, Any], after: dict[date, Any]) -> set[date]:
     return {start for start in {*before, *after} if before.get(start) != after.get(start)}
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @given(history=deliveries())
 @at_length(6)
 def test_after_each_arrival_the_numbers_are_those_of_the_model_and_the_restated_days_those_that_differ(
@@ -51,7 +51,7 @@ def change(key: str, at: float, tier: str, op: str = "") -> DimensionRecord:
 FACTS: Delivery = [Fact(f"{key}{number}", 1, day(number), key, "insert") for number in range(4) for key in ("1", "2")]
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "last",
     [[change("1", 1.5, "gold")], [Fact("late", 5, day(2), "1", "insert"), Fact("10", 1, day(0), "1", "delete")]],

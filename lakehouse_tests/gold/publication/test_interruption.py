@@ -157,10 +157,10 @@ def seen(numbers: ScriptedNumbers) -> dict[tuple[str, Any], Any]:
     [
         (PLAIN, [], restate, 8),
         (PLAIN, [], close, 8),
-        pytest.param(PLAIN, [], hold, 8, marks=pytest.mark.slow),
+        pytest.param(PLAIN, [], hold, 8, marks=pytest.mark.proof),
         (PLAIN, [hold], sign_off, 6),
         (PLAIN, [hold], drop, 2),
-        pytest.param(ADJUST, [close], restate_after_closing, 9, marks=pytest.mark.slow),
+        pytest.param(ADJUST, [close], restate_after_closing, 9, marks=pytest.mark.proof),
     ],
     ids=["restate", "close", "hold", "sign off", "drop", "adjust"],
 )

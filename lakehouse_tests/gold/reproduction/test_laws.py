@@ -86,7 +86,7 @@ def test_every_published_number_is_reproduced(tmp_path_factory, spark, history: 
     run(of_folder(tmp_path_factory, spark), *history)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(5400)
 @at_length(8)
 @given(history=judged_histories())

@@ -63,7 +63,7 @@ def a_history(reproducible: ReproducibleLake) -> None:
     reproducible.publish()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_every_revision_of_a_history_is_reproduced(settings, spark) -> None:
     reproducible = reproducible_lake(settings, spark, TWO_METRICS, **WEEK_WATERMARK)
     a_history(reproducible)

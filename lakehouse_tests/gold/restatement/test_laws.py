@@ -280,7 +280,7 @@ def test_published_numbers_follow_the_rules(spark, tmp_path_factory, history: An
     run(lake_of(spark, tmp_path_factory), history, adjusts=adjusts)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(5400)
 @BOTH
 @at_length(15)

@@ -98,7 +98,7 @@ def test_each_key_counts_once_and_what_changed_is_restated(tmp_path_factory, spa
     run(history, tmp_path_factory, spark)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(5400)
 @at_length(9)
 @given(history=histories())

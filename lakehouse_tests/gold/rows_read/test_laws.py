@@ -25,7 +25,7 @@ def differing(before: dict[date, Any], after: dict[date, Any]) -> set[date]:
     return {start for start in {*before, *after} if before.get(start) != after.get(start)}
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @given(history=deliveries())
 @at_length(6)
 def test_after_each_arrival_the_numbers_are_those_of_the_model_and_the_restated_days_those_that_differ(
@@ -48,7 +48,7 @@ def test_after_each_arrival_the_numbers_are_those_of_the_model_and_the_restated_
 ORDERS = [[Order(name, f"{number}", f"{number}", 1, "north", number) for number in (0, 2, 7)] for name in ("web", "mobile")]
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_run_that_is_stopped_behind_any_commit_ends_as_if_it_had_not_been(tmp_path, spark) -> None:
     (tmp_path / "0").mkdir()
     prepared = UnitedLake(lake_settings(tmp_path / "0"), spark, [metric()])

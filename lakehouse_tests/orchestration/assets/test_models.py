@@ -149,7 +149,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) ->
         yield Deployment(tmp_path_factory.mktemp("models"), spark, instance)
 
 
-@pytest.mark.slow  # a kill behind each step of a retraining
+@pytest.mark.proof  # a kill behind each step of a retraining
 @pytest.mark.spark
 def test_corrections_retrain_a_model_once_each_and_promote_nothing(deployment: Deployment) -> None:
     lake, settings, sensor = deployment.lake, deployment.settings, deployment.sensor

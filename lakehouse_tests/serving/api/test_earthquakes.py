@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from starlette.testclient import TestClient
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.slow, needs_earthquakes]
+pytestmark = [pytest.mark.merge, pytest.mark.proof, needs_earthquakes]
 
 FIRST, LAST = date(2018, 1, 1), date(2018, 3, 31)
 CATALOG = load_catalog(None)

@@ -117,7 +117,7 @@ def test_every_answer_is_as_documented(tmp_path: Path) -> None:
     assert {200, 404, 422} <= set(statuses)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(5400)
 def test_every_one_of_many_answers_is_as_documented(tmp_path: Path) -> None:
     with running_server(tmp_path) as (url, token):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakehouse_tests.support.kafka_broker import KafkaBroker
     from lakehouse_tests.support.schema_registry import RegistryServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
+pytestmark = [pytest.mark.spark, pytest.mark.merge]
 OLD = {
     "type": "record",
     "name": "Event",

@@ -1,0 +1,72 @@
+"""One Spark for all workers of a test run: a Connect server that the first test that needs Spark starts, and the run ends.
+
+A JVM of its own costs each worker a start, and the compilation of the same code again. With ``LAKEHOUSE_TEST_SPARK`` a run uses a
+server that is there already, and leaves it running.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from filelock import FileLock
+
+from lakehouse.settings import Settings
+from lakehouse_tests.support.free_port import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: The address of a server for the tests of a run.
+ADDRESS = "LAKEHOUSE_TEST_SPARK"
+CHECKOUT = Path(__file__).parents[2]
+_SECONDS_TO_START = 120.0
+
+
+def server_options() -> dict[str, str]:
+    """Those of a session of the product, in a JVM that is left with C1: what C2 compiles costs more than it saves in minutes."""
+    from lakehouse.spark.session import local_options  # noqa: PLC0415 (unit tests start without pyspark)
+
+    options = local_options(Settings(spark_long_lived=True, spark_profile="large", spark_memory="4g"))
+    options["spark.driver.extraJavaOptions"] += " -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+    return options
+
+
+def address(folder: Path) -> str:
+    """The address of the server of this run, which is started if it is not there.
+
+    :param folder: one folder for all workers of the run; :func:`stop` ends its server.
+    """
+    given = os.environ.get(ADDRESS)
+    if given:
+        return given
+    from lakehouse.spark import connect_server  # noqa: PLC0415
+
+    with FileLock(folder / "start.lock"):
+        running = connect_server.recorded_server(folder)
+        if running is None:
+            # Functions that tests pass to Spark are looked up in the modules of the tests.
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
+            running, _ = connect_server.start(folder, server_options(), free_port(), _SECONDS_TO_START)
+        return running.address
+
+
+def stop(folder: Path) -> None:
+    """End the server of this run, if there is one."""
+    from lakehouse.spark import connect_server  # noqa: PLC0415
+
+    connect_server.stop(folder)
+
+
+@contextmanager
+def started(folder: Path | None = None) -> Iterator[str]:
+    """A server for several runs; :data:`ADDRESS` in their environment makes them use it."""
+    with tempfile.TemporaryDirectory() as own:
+        place = folder or Path(own)
+        try:
+            yield address(place)
+        finally:
+            stop(place)
