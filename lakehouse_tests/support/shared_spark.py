@@ -38,7 +38,7 @@ def server_options() -> dict[str, str]:
 def address(folder: Path) -> str:
     """The address of the server of this run, which is started if it is not there.
 
-    :param folder: one folder for all workers of the run; :func:`stop` ends its server.
+    :param folder: one folder for all workers of the run; its server ends with it.
     """
     given = os.environ.get(ADDRESS)
     if given:
@@ -54,19 +54,14 @@ def address(folder: Path) -> str:
         return running.address
 
 
-def stop(folder: Path) -> None:
-    """End the server of this run, if there is one."""
-    from lakehouse.spark import connect_server  # noqa: PLC0415
-
-    connect_server.stop(folder)
-
-
 @contextmanager
 def started(folder: Path | None = None) -> Iterator[str]:
     """A server for several runs; :data:`ADDRESS` in their environment makes them use it."""
+    from lakehouse.spark import connect_server  # noqa: PLC0415
+
     with tempfile.TemporaryDirectory() as own:
         place = folder or Path(own)
         try:
             yield address(place)
         finally:
-            stop(place)
+            connect_server.stop(place)
