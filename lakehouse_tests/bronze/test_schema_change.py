@@ -37,6 +37,7 @@ def rows(lake: Lake, *columns: str) -> set[tuple[Any, ...]]:
     return {tuple(row[name] for name in columns) for row in found.to_pylist()}
 
 
+@pytest.mark.merge
 def test_a_new_field_is_added_to_the_tables_and_empty_in_older_rows(lake: Lake) -> None:
     version = lake.silver_version()
     lake.contract = with_fields({"name": "amount", "type": "int"}, {"name": "colour", "type": "string"})

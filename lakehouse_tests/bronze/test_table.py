@@ -27,6 +27,7 @@ pytestmark = pytest.mark.spark
 FIRST, SECOND = date(2024, 2, 1), date(2024, 2, 2)
 
 
+@pytest.mark.merge
 def test_a_task_parses_a_file_also_while_this_process_keeps_tables_open(
     settings: Settings, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,6 +54,7 @@ def test_a_small_file_of_many_rows_is_parsed_by_a_task(settings: Settings, spark
     assert ["Spark" in commit.get("engineInfo", "") for commit in appends] == [True, False], "the newest first"
 
 
+@pytest.mark.merge
 def test_the_parts_of_a_large_file_are_parsed_by_tasks_of_their_own(
     settings: Settings, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -135,6 +135,7 @@ def test_the_feed_names_only_intervals_that_differ(settings: Settings, spark: Sp
     assert metadata["silver_version"] == lake.silver_version() == interval_table.followed_version(settings, lake.contract)
 
 
+@pytest.mark.merge
 def test_another_contract_has_all_intervals_computed_again(settings: Settings, spark: SparkSession) -> None:
     lake = Lake(settings, dimension(), spark)
     records = [record("1", 0, "gold", email="a"), record("1", 4, "gold", email="b"), record("2", 1, "silver")]

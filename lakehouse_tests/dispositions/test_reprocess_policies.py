@@ -94,6 +94,7 @@ def test_a_malformed_row_of_a_resent_day_has_one_disposition(settings, spark, po
     assert sorted(table["disposition"].to_pylist()) == ["applied", "malformed"]
 
 
+@pytest.mark.merge
 def test_a_day_in_two_files_is_sent_again_with_one_of_them_unchanged(settings, spark) -> None:
     lake = lake_under_policy(settings, spark, "overwrite_partition_safe")
     parts = [[f"{part}{number},1,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,,,0" for number in range(50)] for part in "ab"]
@@ -119,6 +120,7 @@ def test_a_day_in_two_files_is_sent_again_with_one_of_them_unchanged(settings, s
     assert {row["amount"] for row in before.collect()} == {1}, "as known then"
 
 
+@pytest.mark.merge
 def test_the_order_of_ingestion_does_not_matter_for_what_is_held(settings, spark) -> None:
     lake = lake_under_policy(settings, spark, "overwrite_partition_safe")
     deliver_and_update(lake, 2, "a,7,2024-01-01T12:00:00Z")
@@ -145,6 +147,7 @@ def test_an_arrival_that_would_shrink_the_day_is_held_until_a_steward_accepts_it
     assert lake.rebuilt([FIRST, SECOND]) == lake.silver()
 
 
+@pytest.mark.merge
 def test_accepting_one_late_row_does_not_erase_the_rows_that_were_in_time(settings, spark) -> None:
     lake = lake_under_policy(settings, spark, "overwrite_partition_safe", lateness={"watermark": "P32D", "beyond": "quarantine"})
     deliver_and_update(lake, 0, A, B, D)
@@ -161,6 +164,7 @@ def test_accepting_one_late_row_does_not_erase_the_rows_that_were_in_time(settin
     assert content(lake) == [("a", 1, 7)]
 
 
+@pytest.mark.merge
 def test_rejecting_rows_of_a_file_does_not_bring_an_older_file_back(settings, spark) -> None:
     lake = lake_under_policy(settings, spark, "overwrite_partition_safe")
     deliver_and_update(lake, 0, A, B, D)
@@ -184,6 +188,7 @@ def test_the_newest_arrival_is_the_table(settings, spark) -> None:
     assert lake.rebuilt([FIRST, SECOND]) == lake.silver()
 
 
+@pytest.mark.merge
 def test_append_keeps_every_row_and_a_view_tells_them_apart(settings, spark) -> None:
     lake = lake_under_policy(settings, spark, "append")
     deliver_and_update(lake, 0, A, B)

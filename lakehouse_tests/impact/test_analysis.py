@@ -122,6 +122,7 @@ def _deployment(settings, spark) -> ImpactDeployment:
     return deployment
 
 
+@pytest.mark.merge
 def test_the_impact_of_a_local_file_is_known_before_it_is_ingested(deployment, tmp_path) -> None:
     file = tmp_path / "new.gz"
     file.write_bytes(gzip.compress(content(5, "c,9,5,correct", "d,4,1,insert", "e,x,2,insert", "a,,,delete")))
@@ -167,6 +168,7 @@ def test_the_predicted_impact_is_what_is_touched_and_published(deployment, tmp_p
     assert deployment.file(f"some/where/{name}").days == impact.days
 
 
+@pytest.mark.merge
 def test_a_closed_day_moves_the_roll_up_that_it_is_booked_in(deployment) -> None:
     deployment.at(6)  # Tuesday: the week of the 1st is over, and not closed
     deployment.publish()
@@ -181,6 +183,7 @@ def test_a_closed_day_moves_the_roll_up_that_it_is_booked_in(deployment) -> None
     assert moved == ["total_v2024-02-01.r3.a1", "total_weekly_v2024-W06.r1"]
 
 
+@pytest.mark.merge
 def test_a_key_is_followed_through_the_days_that_it_lived_on(deployment) -> None:
     deployment.deliver(3, "b,5,2,correct")
     found = deployment.key("b")
@@ -195,6 +198,7 @@ def test_a_key_is_followed_through_the_days_that_it_lived_on(deployment) -> None
         deployment.key("z")
 
 
+@pytest.mark.merge
 def test_what_silver_has_not_taken_in_yet_waits(deployment) -> None:
     name = deployment.deliver(4, "d,4,1,insert", publish_too=False)
     found = deployment.file(name)
@@ -209,6 +213,7 @@ def test_rows_beyond_the_watermark_touch_nothing(settings, spark, tmp_path) -> N
     assert (found.days, found.out) == (february(19), {"quarantined": 1})
 
 
+@pytest.mark.merge
 def test_a_file_that_cannot_be_read_and_one_that_nobody_knows(deployment, tmp_path) -> None:
     (tmp_path / "odd.csv").write_bytes(b"id,amount\n1,2\n")
     found = deployment.file(f"{tmp_path / 'odd.csv'}")

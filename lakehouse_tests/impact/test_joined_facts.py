@@ -39,6 +39,7 @@ def starts(impact: analysis.Impact) -> list[date]:
     return [period.start for period in impact.periods if period.series == "by_tier"]
 
 
+@pytest.mark.merge
 def test_a_change_affects_the_days_of_its_facts_until_the_next_change_of_the_key(settings, spark, tmp_path: Path) -> None:
     lake = JoinedHistory(
         settings, spark, [joined(["tier"], [TOTAL]), joined(["tier", {"email": "mail"}], [TOTAL, MAILS], "by_mail")]

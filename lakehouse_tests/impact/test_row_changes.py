@@ -143,6 +143,7 @@ def test_answers_are_remembered_without_redacted_values(settings: Settings, tmp_
     assert change_lines(settings, {ONE})[0][3] == {"amount": (audit_log.REDACTED, audit_log.REDACTED)}
 
 
+@pytest.mark.merge
 @examples(max_examples=25, deadline=None)
 @given(
     steps=st.lists(

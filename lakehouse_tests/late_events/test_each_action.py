@@ -87,6 +87,7 @@ def test_the_rates_of_the_source_are_those_of_all_metrics_together(lake: LateLak
     assert of_days == {FIRST: counters.LateCounts("orders_drop", late_dropped=2)}
 
 
+@pytest.mark.merge
 def test_the_published_numbers_pass_their_checks(lake: LateLake) -> None:
     for definition in lake.metrics:
         series = Series(definition)

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.spark
 DAILY = {key: value for key, value in TUMBLING.items() if key != "window"} | {"metric": "daily"}
 
 
+@pytest.mark.merge
 def test_a_row_beyond_the_allowed_lateness_does_not_count_and_can_be_read(settings: Settings, spark: Any) -> None:
     lake = LateLake(settings, spark, [late(TUMBLING, "recompute", 5), late(DAILY, "recompute", 5)])
     lake.deliver_at(0, Event("a", 5), Event("b", 74))  # the watermark is at 64
@@ -41,6 +42,7 @@ def test_a_row_beyond_the_allowed_lateness_does_not_count_and_can_be_read(settin
     assert lake.unlike_published() == []
 
 
+@pytest.mark.merge
 def test_a_correction_that_is_left_out_leaves_the_older_version_and_a_delete_leaves_the_row(
     settings: Settings, spark: Any
 ) -> None:
@@ -56,6 +58,7 @@ def test_a_correction_that_is_left_out_leaves_the_older_version_and_a_delete_lea
     assert lake.unlike_published() == []
 
 
+@pytest.mark.proof
 def test_a_delivery_that_is_ingested_after_later_ones_changes_which_rows_are_late(settings: Settings, spark: Any) -> None:
     lake = LateLake(settings, spark, [late(TUMBLING, "side_output"), late(DAILY, "recompute", 0)])
     lake.deliver_at(0, Event("a", 5))
@@ -92,6 +95,7 @@ def test_any_history_gives_the_numbers_of_the_model_under_each_action(tmp_path_f
     assert lake.unlike_published() == []
 
 
+@pytest.mark.merge
 def test_a_window_that_was_updated_often_waits_until_the_day_is_final(settings: Settings, spark: Any, caplog: Any) -> None:
     often = late({**TUMBLING, "publication": {"final_after": 90}}, "recompute", 600, max_updates_per_window=2)
     lake = LateLake(settings, spark, [often])
@@ -115,6 +119,7 @@ def test_a_window_that_was_updated_often_waits_until_the_day_is_final(settings: 
     assert definition.late_events is not None
 
 
+@pytest.mark.proof
 def test_a_row_that_a_steward_admits_is_late_by_the_delivery_that_brought_it(settings: Settings, spark: Any) -> None:
     quarantining = source(lateness={"watermark": "P7D", "beyond": "quarantine"})
     lake = LateLake(settings, spark, [late(TUMBLING, "recompute")], {"orders": quarantining})
@@ -131,6 +136,7 @@ def test_a_row_that_a_steward_admits_is_late_by_the_delivery_that_brought_it(set
     assert lake.unlike_published() == []
 
 
+@pytest.mark.proof
 def test_roll_ups_that_are_not_additive_leave_late_rows_out(settings: Settings, spark: Any) -> None:
     weekly = {**DAILY, "measures": [*SLIDING["measures"]], "publication": {"final_after": 90, "rollups": ["week"]}}
     lake = LateLake(settings, spark, [late(weekly, "recompute", 0)])

@@ -34,6 +34,7 @@ def patched(lake: LateLake) -> set[date]:
     return set(patched_days.numbers(lake.spark, lake.settings, write_audit_publish.read(lake.settings, series, starts), starts))
 
 
+@pytest.mark.merge
 def test_a_window_is_patched_while_few_of_its_rows_are_late(settings: Settings, spark: Any) -> None:
     lake = LateLake(settings, spark, [late(ADDITIVE, "update", 600, patch={"below": 0.3})])
     lake.deliver_at(0, *(Event(f"order {number}", number) for number in range(5)), Event("next", 75))
@@ -48,6 +49,7 @@ def test_a_window_is_patched_while_few_of_its_rows_are_late(settings: Settings, 
     assert lake.seen() == lake.by_model()
 
 
+@pytest.mark.merge
 def test_a_day_with_rows_that_do_not_count_is_computed_again(settings: Settings, spark: Any) -> None:
     lake = LateLake(settings, spark, [late(ADDITIVE, "update", 30, patch={"below": 1})])
     lake.deliver_at(0, *(Event(f"order {number}", number) for number in range(5)), Event("next", 75))

@@ -30,6 +30,7 @@ def read(lake: LiveLake, *events: Event) -> WindowState:
     return window_state.of(lake.settings, lake.hourly, known)
 
 
+@pytest.mark.merge
 def test_a_window_keeps_its_state_until_the_watermark_reaches_its_end(settings: Settings, spark: Any) -> None:
     per_user = metric({**TUMBLING, "grain": ["user"]}, **LIVE)
     lake = LiveLake(settings, spark, metrics=[per_user])

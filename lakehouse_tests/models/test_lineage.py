@@ -8,6 +8,8 @@ import sys
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+import pytest
+
 from lakehouse.models import backtest_log, lineage
 from lakehouse.models.backtest_log import Backtest
 from lakehouse.models.promotion import promotion
@@ -29,6 +31,7 @@ assert not {"mlflow", "sklearn", "pyspark", "dagster"} & sys.modules.keys()
 """
 
 
+@pytest.mark.merge
 def test_everything_about_a_version_is_in_one_place(lake: Settings) -> None:
     release = trained_lake.train(lake, "v2.3")
     trained_lake.train(lake, "v2.4", "v5.1")

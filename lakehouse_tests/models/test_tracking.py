@@ -35,6 +35,7 @@ def train(frame, params):
 """
 
 
+@pytest.mark.merge
 def test_a_model_loads_as_the_object_that_it_was_and_one_version_is_the_champion(lake: Settings) -> None:
     (lake.contracts / "threshold.py").write_text(THRESHOLD, encoding="utf-8")
     of_own_class = MODEL.model_copy(update={"train": "threshold:train"})

@@ -85,6 +85,7 @@ def test_the_same_command_again_gives_the_same_version_and_another_one_is_refuse
     assert len(runs_of(lake)) == 1
 
 
+@pytest.mark.proof
 def test_a_training_that_is_stopped_anywhere_is_completed_by_the_same_command(tmp_path: Path) -> None:
     lakes: list[Settings] = []
 

@@ -85,6 +85,11 @@ class Durations:
             spark = None
         return read_clock(spark)
 
+    def pytest_collection_finish(self) -> None:
+        """Imports and collection belong to no test: the first one reports them as a fixture."""
+        self.fixtures.append(("collection", "worker", self.now().since(self.last)))
+        self.last = self.now()
+
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any, request: pytest.FixtureRequest) -> Generator[None, Any, Any]:
         began = self.now() if fixturedef.scope != "function" else None

@@ -6,6 +6,8 @@ import json
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+import pytest
+
 from lakehouse.operations.alerts import log as alert_log
 from lakehouse.operations.alerts.alert import Alert, AlertKind
 from lakehouse.settings import Settings
@@ -25,6 +27,7 @@ def lake_with_two_alerts(tmp_path: Path) -> tuple[Settings, list[str]]:
     return lake, [record.alert_id for record in opened]
 
 
+@pytest.mark.merge
 def test_open_alerts_are_listed_and_resolved_ones_on_request(tmp_path: Path) -> None:
     assert lakehouse_command(tmp_path, "alerts").stdout == "No alert is open.\n"
     lake = Settings(root=str(tmp_path / "lake"), now=NOW)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from lakehouse.contracts import load_catalog
 from lakehouse.settings import Settings
 from lakehouse.silver import audit
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.merge
 def test_the_audit_is_listed_for_people_and_for_programs(tmp_path: Path) -> None:
     settings = Settings(root=str(tmp_path / "lake"), landing=None)
     catalog = load_catalog(None)

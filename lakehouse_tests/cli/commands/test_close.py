@@ -53,6 +53,7 @@ def _folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.merge
 def test_a_number_says_what_it_waits_for_until_somebody_closes_it(folder: Path) -> None:
     shown = lakehouse_command(folder, "gold", "show", "total", "2024-01-01")
     assert (

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from click.testing import Result
 
 
+@pytest.mark.merge
 @pytest.mark.spark
 def test_a_window_has_a_name_and_a_history_of_its_own(settings, spark, tmp_path: Path, monkeypatch) -> None:
     lake = WindowedLake(settings, spark, [metric(definition) for definition in (TUMBLING, SLIDING, SESSIONS)])

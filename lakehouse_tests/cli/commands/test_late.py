@@ -40,6 +40,7 @@ def run(folder: Path, *words: str) -> tuple[int, str]:
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
+@pytest.mark.merge
 def test_the_late_rows_of_a_metric_are_listed_with_the_counts(folder: Path) -> None:
     code, text = run(folder, "hourly")
     assert code == 0

@@ -62,6 +62,7 @@ def shell(deployment: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     return Shell(monkeypatch, capsys)
 
 
+@pytest.mark.merge
 def test_a_model_is_trained_promoted_taken_back_and_looked_at(shell: Shell) -> None:
     assert shell("model", "show", "fraud").stdout == "fraud has no version yet: 'lakehouse model train' makes one.\n"
     done = shell("model", "train", "fraud", "v2.3", "--set", "v5.0", *WHO)
@@ -128,6 +129,7 @@ def test_a_model_is_trained_promoted_taken_back_and_looked_at(shell: Shell) -> N
     ]
 
 
+@pytest.mark.merge
 def test_refusals_are_sentences(deployment: Path) -> None:
     unknown = command(deployment, "model", "show", "churn")
     assert (unknown.returncode, unknown.stderr) == (2, "No contract has 'model: churn'; known are fraud.\n")

@@ -83,6 +83,7 @@ def _score(lake: Settings) -> None:
     score.score_rows(lake, of_day, [day.as_py()], champion, score.RunningCanary(replace(entry, share="1"), challenger), run)
 
 
+@pytest.mark.merge
 def test_a_canary_from_its_start_to_its_end(lake: Settings, command: Callable[..., Ended]) -> None:
     refused = command("score", "fraud", "--from", "2024-03-01")
     assert (refused.code, refused.stdout) == (1, "")

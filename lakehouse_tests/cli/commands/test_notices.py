@@ -50,6 +50,7 @@ def restated(folder: Path) -> NotifiedLake:
     return lake
 
 
+@pytest.mark.merge
 def test_pending_notices_are_sent_at_once_and_listed(folder: Path) -> None:
     lake = restated(folder)
     done = command(folder, "--send")

@@ -36,6 +36,7 @@ def command(folder: Path, *arguments: str) -> CompletedProcess[str]:
     )
 
 
+@pytest.mark.merge
 def test_a_dry_run_changes_nothing_and_reports_whether_promotion_is_possible(deployment: Path) -> None:
     pages = ("--html", "report.html", "--markdown", "report.md")
     done = command(deployment, "promote", "total", "v2", *WHO, "--dry-run", *pages)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from click.testing import Result
 
 
+@pytest.mark.merge
 @pytest.mark.spark
 def test_rows_now_and_then_are_shown_and_written(settings, spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = reproducible_lake(settings, spark, [])

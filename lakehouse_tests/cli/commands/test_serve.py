@@ -53,6 +53,7 @@ def get(url: str, **headers: str) -> tuple[int, Any]:
         return answer.code, json.loads(answer.read())
 
 
+@pytest.mark.merge
 def test_on_loopback_everybody_here_may_read(tmp_path: Path) -> None:
     with serving(tmp_path) as url:
         assert get(f"{url}/health")[1]["status"] == "ok"
@@ -64,6 +65,7 @@ def test_on_loopback_everybody_here_may_read(tmp_path: Path) -> None:
             assert json.loads(answer.read())["openapi"].startswith("3.1")
 
 
+@pytest.mark.merge
 def test_elsewhere_reading_needs_a_token(tmp_path: Path) -> None:
     added = lakehouse_command(tmp_path, "token", "add", "ben", "--role", "reader", "--days", "7")
     assert added.returncode == 0, added.stderr

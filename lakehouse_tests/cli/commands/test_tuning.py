@@ -75,6 +75,7 @@ def test_what_is_in_force_is_shown_with_the_alternatives(folder: Path) -> None:
     assert (lines[3600]["share"], lines[36_000]["share"], lines[30 * 86_400]["open_days"]) == (0.97, 1, 31)
 
 
+@pytest.mark.merge
 def test_a_person_applies_pins_unpins_and_undoes(folder: Path) -> None:
     assert "proposed: 10 h (warn)" in run(folder, "tune", "events")[1]
     assert as_json(folder, "tuning", "events")["decisions"] == [], "only --apply changes anything"

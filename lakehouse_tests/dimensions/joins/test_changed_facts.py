@@ -98,6 +98,7 @@ def test_a_window_carries_the_change_to_the_days_that_it_reaches(settings, spark
     assert lake.published()[6] == {"basic": 7, "gold": 2}
 
 
+@pytest.mark.merge
 def test_a_dimension_of_a_dimension_is_followed_through_the_one_between(settings, spark) -> None:
     joins = [
         {"dimension": "customers", "on": "customer", "columns": ["region"]},

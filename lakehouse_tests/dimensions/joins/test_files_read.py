@@ -38,6 +38,7 @@ def bucket(key: str, count: int) -> str:
     return f"bucket={zlib.crc32(key.encode()) % count}"
 
 
+@pytest.mark.merge
 def test_three_facts_on_two_of_many_days(settings, spark) -> None:
     lake = joined_lake(settings, spark)
     people = [f"c{number}" for number in range(12)]

@@ -57,6 +57,7 @@ def weekly(lake: JoinedHistory, metric: MetricContract) -> dict[str | None, tupl
     return {row["tier"]: (row["total"], row["mails"]) for row in rows if row["is_latest"]}
 
 
+@pytest.mark.merge
 def test_a_roll_up_of_a_measure_that_is_not_additive_joins_the_days_as_they_were_published(settings, spark) -> None:
     lake = history(settings, spark, publication={**RULES, "rollups": ["week"]}, measures=[TOTAL, MAILS])
     [metric] = lake.metrics
@@ -90,6 +91,7 @@ def revisions(lake: JoinedHistory, series: Series) -> set[tuple[date, int]]:
     return {(row[series.by], row["revision"]) for row in rows}
 
 
+@pytest.mark.merge
 def test_a_number_as_known_then_has_the_attributes_that_were_known_then(settings, spark) -> None:
     lake = history(settings, spark)
     [metric] = lake.metrics
@@ -111,6 +113,7 @@ def lake_ids(lake: JoinedHistory) -> set[str]:
     return set(lineage.of_silver(lake.settings, lake.sources["events"]).ids)
 
 
+@pytest.mark.proof
 def test_a_number_is_reproduced_after_its_dimension_has_changed_and_only_bronze_is_left(settings, spark) -> None:
     lake = history(settings, spark)
     lake.apply(lake.land([change("1", 1, "gold"), change("2", 1, None)]))
@@ -119,6 +122,7 @@ def test_a_number_is_reproduced_after_its_dimension_has_changed_and_only_bronze_
     assert lake.unlike_published() == []
 
 
+@pytest.mark.proof
 def test_a_dimension_that_has_taken_a_file_on_some_days_only_is_reproduced_so(settings, spark) -> None:
     lake = history(settings, spark)
     lake.land([change("1", 0.25, "gold"), change("1", 1.25, "silver")])
@@ -145,6 +149,7 @@ def test_a_dimension_that_is_joined_twice_is_followed_by_both_keys(settings, spa
     assert shown == {ONE: ("gold", "basic"), TWO: ("unknown", "gold"), THREE: ("unknown", "unknown")}
 
 
+@pytest.mark.proof
 def test_a_stage_and_the_checks_of_numbers_join_as_a_publication_does(settings, spark) -> None:
     lake = history(settings, spark, window=2, publication=RULES)
     [metric] = lake.metrics
@@ -158,6 +163,7 @@ def test_a_stage_and_the_checks_of_numbers_join_as_a_publication_does(settings, 
     assert [result for result in results if not result.passed] == []
 
 
+@pytest.mark.merge
 def test_a_share_of_facts_without_a_match_beyond_the_tolerated_one_is_a_warning_until_their_keys_come(settings, spark) -> None:
     [join] = BY_TIER["joins"]
     lake = history(settings, spark, joins=[{**join, "max_unmatched": 0.25}])
@@ -178,6 +184,7 @@ def test_a_share_of_facts_without_a_match_beyond_the_tolerated_one_is_a_warning_
     assert outcomes()[TWO] == (False, 3, 1)
 
 
+@pytest.mark.proof
 def test_a_dimension_that_is_joined_twice_is_counted_for_each_join(settings, spark) -> None:
     [join] = BY_TIER["joins"]
     home = {"dimension": "customers", "on": "customer", "columns": [{"region": "home"}], "max_unmatched": 0.4}

@@ -288,6 +288,7 @@ def test_another_input_in_the_place_of_one_makes_all_periods_pending(lake: Deriv
     assert lake.latest() == {day(1): [("north", Decimal("2.500000"), 6)]}
 
 
+@pytest.mark.proof
 def test_a_run_that_is_stopped_after_any_commit_ends_the_same(tmp_path: Path, spark: SparkSession) -> None:
     ends = []
     for name in ("whole", "stopped"):

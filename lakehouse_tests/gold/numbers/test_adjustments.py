@@ -147,6 +147,7 @@ def test_before_the_close_it_is_restated(settings) -> None:
     assert numbers.history(1)[-1] == ("r4.a1", 1, "final", False)
 
 
+@pytest.mark.merge
 def test_bookings_are_in_the_open_roll_ups_and_closed_ones_do_not_change(settings) -> None:
     """Days 1 to 7 are the first week, 8 to 14 the second; a week closes seven days after its end."""
     numbers = ScriptedNumbers(settings, metric(publication={**ADJUST, "rollups": ["week", "month"]}))

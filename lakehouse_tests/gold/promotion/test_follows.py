@@ -45,6 +45,7 @@ def follow(lake: Lake, series: Series) -> set[int]:
     return {start.day for start in waiting.starts}
 
 
+@pytest.mark.merge
 def test_days_that_changed_meanwhile_are_recomputed(settings: Settings, spark: SparkSession) -> None:
     lake = Lake(settings, contract(), spark)
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
+@pytest.mark.proof
 def test_a_reader_sees_all_of_one_version_or_all_of_the_other(settings: Settings) -> None:
     at(settings, 20)
     days = range(1, 11)

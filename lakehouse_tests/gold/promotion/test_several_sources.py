@@ -27,6 +27,7 @@ def day(number: int) -> date:
     return FIRST + timedelta(days=number)
 
 
+@pytest.mark.merge
 def test_after_a_promotion_exactly_the_days_are_pending_that_any_source_changes(settings: Settings, spark: Any) -> None:
     doubled = [{"name": "total", "sql": "2 * sum(amount)", "type": "long", "additive": True}]
     first = metric(TWO_DAYS, window=1)

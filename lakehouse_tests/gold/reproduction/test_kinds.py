@@ -32,6 +32,7 @@ from lakehouse_tests.support.reproducible_lake import (
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.merge
 def test_a_revision_is_made_under_the_contracts_of_then(settings, spark) -> None:
     reproducible = reproducible_lake(
         settings, spark, [metric("total", TOTAL)], materialization={"reprocess_policy": "append"}, changes={}
@@ -68,6 +69,7 @@ def test_a_number_of_silver_that_was_not_built_since_its_contract_changed_is_mad
     assert [one.rows["total"].to_pylist() for one in made] == [[3], [3]], "preliminary now, and as it was"
 
 
+@pytest.mark.merge
 def test_adjustments_of_a_closed_number_add_up_to_the_reproduced_number(settings, spark) -> None:
     closes = {"publication": {"after_close": "adjust", "final_after": 2}}
     reproducible = reproducible_lake(
@@ -85,6 +87,7 @@ def test_adjustments_of_a_closed_number_add_up_to_the_reproduced_number(settings
     assert [one.rows["total"].to_pylist() for one in found] == [[6], [10], [9]]
 
 
+@pytest.mark.merge
 def test_a_longer_period_is_made_again_from_the_days_that_it_names(settings, spark) -> None:
     terms_ = {"publication": {"rollups": ["week"], "after_close": "adjust", "final_after": 20}}
     reproducible = reproducible_lake(
@@ -148,6 +151,7 @@ class Stopped(BaseException):
     """As little is caught of it as of a SIGKILL."""
 
 
+@pytest.mark.proof
 def test_a_file_whose_run_was_stopped_before_it_was_recorded_counts_in_no_number(settings, spark, monkeypatch) -> None:
     def stop(*_: object) -> None:
         raise Stopped

@@ -76,6 +76,7 @@ def test_every_revision_of_a_history_is_reproduced(settings, spark) -> None:
         assert len({tuple(row.values()) for row in content.to_pylist()}) >= 12, "not the same numbers again and again"
 
 
+@pytest.mark.merge
 def test_fields_redacted_since_are_reported_and_the_rest_compared(settings, spark) -> None:
     reproducible = reproducible_lake(settings, spark)
     reproducible.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue")
@@ -119,6 +120,7 @@ def test_a_number_that_was_tampered_with_differs_and_is_reported_cell_by_cell(se
     assert found.differences[1].column == "content as stored"
 
 
+@pytest.mark.merge
 def test_a_resent_day_is_reproduced_from_the_file_it_was_made_of(settings, spark) -> None:
     policy = {"materialization": {"reprocess_policy": "overwrite_partition_safe"}, "changes": {}}
     reproducible = reproducible_lake(settings, spark, **policy, **WEEK_WATERMARK)
@@ -138,6 +140,7 @@ def test_a_resent_day_is_reproduced_from_the_file_it_was_made_of(settings, spark
     assert [rows for before, rows in zip([None, *first], first) if rows != before] == [[6], [11], [15]]
 
 
+@pytest.mark.proof
 def test_a_rebuild_stopped_anywhere_leaves_earlier_numbers_reproducible(settings, spark) -> None:
     reproducible = reproducible_lake(settings, spark, METRICS[:1], **WEEK_WATERMARK)
     reproducible.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue")

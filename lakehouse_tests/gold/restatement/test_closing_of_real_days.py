@@ -42,6 +42,7 @@ def due_on(chance: random.Random) -> dict[date, list[date]]:
     return files
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(900)
 def test_the_state_of_each_day_at_each_time_is_that_of_a_plain_model(settings: Settings, tmp_path: Path) -> None:
     files, model, cache = due_on(random.Random(11)), Published(), TableCache()

@@ -70,6 +70,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, lis
         return {days: restating_one_day(lake_settings(tmp_path_factory.mktemp("lake")), days) for days in (FEW, MANY)}
 
 
+@pytest.mark.proof
 def test_one_file_of_the_day_and_one_of_each_roll_up(written) -> None:
     for days, tables in written.items():
         starts = {
@@ -84,6 +85,7 @@ def test_one_file_of_the_day_and_one_of_each_roll_up(written) -> None:
             assert sum("commitInfo" in action for action in tables[name]) == 1, "one commit"
 
 
+@pytest.mark.proof
 def test_few_other_files_are_written(written) -> None:
     for tables in written.values():
         beside = {name: actions for name, actions in tables.items() if not name.startswith("total") or "_candidates" in name}
@@ -93,6 +95,7 @@ def test_few_other_files_are_written(written) -> None:
             assert len(removes(actions)) <= 1, name
 
 
+@pytest.mark.proof
 def test_as_much_in_a_thousand_days_as_in_a_hundred(written) -> None:
     def counted(tables: dict[str, list[dict[str, Any]]]) -> dict[str, tuple[int, int]]:
         return {name: (len(adds(actions)), len(removes(actions))) for name, actions in tables.items()}
@@ -106,6 +109,7 @@ def test_as_much_in_a_thousand_days_as_in_a_hundred(written) -> None:
     assert size(many) < 150_000, "twelve small files"
 
 
+@pytest.mark.proof
 def test_bringing_it_up_again_writes_nothing(settings) -> None:
     with without_spark():
         numbers = ScriptedNumbers(settings, METRIC)

@@ -106,6 +106,7 @@ def test_each_key_counts_once_and_what_changed_is_restated_at_length(tmp_path_fa
     run(history, tmp_path_factory, spark)
 
 
+@pytest.mark.merge
 def test_a_moved_key_restates_both_days_and_only_one_of_every_row(settings: Settings, spark: SparkSession) -> None:
     reproducible = reproducible_lake(settings, spark, [NEWEST, EVERY], **APPEND)
     reproducible.deliver(1, "a,1,1,,,red", "b,2,1,,,red")
@@ -130,6 +131,7 @@ def test_a_moved_key_restates_both_days_and_only_one_of_every_row(settings: Sett
     assert all(made.equal for made in reproducible.reproduce_all())
 
 
+@pytest.mark.merge
 def test_the_newest_rows_may_be_none_though_silver_has_rows(settings: Settings, spark: SparkSession) -> None:
     """Bronze may hold a deletion from a time when the source was under another policy."""
     lake = Lake(settings, appended(), spark)
@@ -145,6 +147,7 @@ def test_the_newest_rows_may_be_none_though_silver_has_rows(settings: Settings, 
     assert published(settings, EVERY) == {ONE: (4, 2)}
 
 
+@pytest.mark.proof
 def test_a_metric_of_an_earlier_release_waits_for_the_newest_rows_and_then_restates_all_days(
     settings: Settings, spark: SparkSession
 ) -> None:

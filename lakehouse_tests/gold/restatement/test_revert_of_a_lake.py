@@ -38,6 +38,7 @@ def roll_up(lake: ReproducibleLake) -> None:
     rollups.restate(lake.settings, lake.lake.contract, DAILY, WEEK, session, pending.starts, Run("roll"), pending)
 
 
+@pytest.mark.merge
 def test_a_number_goes_back_and_its_release_catches_up(settings, spark) -> None:
     lake = reproducible_lake(settings, spark, [METRIC])
     lake.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,red")

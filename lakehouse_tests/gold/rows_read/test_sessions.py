@@ -131,6 +131,7 @@ def test_a_row_without_a_time_stays_once_and_ends_no_session(spark: Any) -> None
     ]
 
 
+@pytest.mark.merge
 def test_a_late_event_joins_two_sessions_over_midnight_and_its_deletion_splits_them(settings: Settings, spark: Any) -> None:
     lake = WindowedLake(settings, spark, [metric(SESSIONS)])
     # From 18:00 to 22:00 on the second day, and from 05:00 on the third.

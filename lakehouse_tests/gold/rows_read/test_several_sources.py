@@ -49,6 +49,7 @@ def revenue_of(lake: UnitedLake) -> Series:
     return Series(lake.metrics[0])
 
 
+@pytest.mark.merge
 def test_a_metric_begins_with_the_source_that_delivers_first_and_its_first_one_comes_later(settings, spark) -> None:
     lake = united_lake(settings, spark)
     assert lake.deliver(*MOBILE) == [{day(0), day(3)}]
@@ -64,6 +65,7 @@ def test_a_metric_begins_with_the_source_that_delivers_first_and_its_first_one_c
     assert lake.unlike_published() == []
 
 
+@pytest.mark.merge
 def test_a_change_of_a_duplicate_restates_nothing(settings, spark) -> None:
     lake = united_lake(settings, spark)
     lake.deliver(*WEB)
@@ -73,6 +75,7 @@ def test_a_change_of_a_duplicate_restates_nothing(settings, spark) -> None:
     assert lake.published(revenue_of(lake))[day(0)] == {"south": (11, 1, 1)}
 
 
+@pytest.mark.merge
 def test_a_publication_names_the_tables_and_files_of_all_sources(settings, spark) -> None:
     lake = united_lake(settings, spark)
     lake.deliver(*WEB)
@@ -91,6 +94,7 @@ def test_a_publication_names_the_tables_and_files_of_all_sources(settings, spark
     assert {row["event_date"]: row["reason"] for row in told.to_pylist()}[day(3)] == "late_data"
 
 
+@pytest.mark.merge
 def test_the_checks_count_the_rows_of_all_sources_without_duplicates(settings, spark) -> None:
     lake = united_lake(settings, spark, metric(), metric(TWO_DAYS))
     for delivery in (WEB, MOBILE, PARTNER):
@@ -111,6 +115,7 @@ def test_the_checks_count_the_rows_of_all_sources_without_duplicates(settings, s
     assert differing.explanation.endswith("silver has changed since, and a restatement is pending")
 
 
+@pytest.mark.proof
 def test_a_number_as_known_at_a_time_has_what_each_source_had_delivered(settings, spark) -> None:
     lake = united_lake(settings, spark)
     for delivery in (WEB, MOBILE, PARTNER):
@@ -140,6 +145,7 @@ JOINED = {
 }
 
 
+@pytest.mark.proof
 def test_a_change_of_a_dimension_restates_the_days_of_the_facts_of_every_source(settings, spark) -> None:
     lake = UnitedLake(settings, spark, [])
     lake.sources["customers"] = CUSTOMERS
@@ -170,6 +176,7 @@ def test_a_change_of_a_dimension_restates_the_days_of_the_facts_of_every_source(
     assert lake.publish() == [set()]
 
 
+@pytest.mark.proof
 def test_a_redacted_value_is_masked_where_the_metric_shows_it_under_another_name(settings, spark) -> None:
     lake = united_lake(settings, spark)
     lake.deliver(*WEB)
@@ -195,6 +202,7 @@ def test_a_redacted_value_is_masked_where_the_metric_shows_it_under_another_name
     assert made.equal
 
 
+@pytest.mark.proof
 def test_a_redacted_column_by_which_duplicates_are_told_leaves_nothing_to_compare(settings, spark) -> None:
     lake = united_lake(settings, spark)
     lake.update(lake.land(WEB))
@@ -210,6 +218,7 @@ def test_a_redacted_column_by_which_duplicates_are_told_leaves_nothing_to_compar
         assert ("row_count" in made.compared) == (revision == newest)
 
 
+@pytest.mark.proof
 def test_a_staged_source_is_computed_beside_the_live_rows_of_the_others(settings, spark) -> None:
     lake = united_lake(settings, spark)
     for delivery in (WEB, MOBILE, PARTNER):
@@ -225,6 +234,7 @@ def test_a_staged_source_is_computed_beside_the_live_rows_of_the_others(settings
     )
 
 
+@pytest.mark.proof
 def test_the_impact_of_a_key_of_a_further_source_names_the_number_that_it_was_published_with(settings, spark) -> None:
     lake = united_lake(settings, spark)
     for delivery in (WEB, MOBILE):
@@ -236,6 +246,7 @@ def test_the_impact_of_a_key_of_a_further_source_names_the_number_that_it_was_pu
     assert [one.period for one in impact.periods] == ["2024-01-04", "2024-W01"]
 
 
+@pytest.mark.proof
 def test_a_source_that_is_added_makes_the_days_pending_that_it_has_rows_of(settings, spark) -> None:
     lake = united_lake(settings, spark, metric(sources=SOURCES[:2]))
     for delivery in (WEB, MOBILE, PARTNER):
@@ -260,6 +271,7 @@ def test_sources_in_place_of_one_and_another_first_one_make_all_days_pending(set
         assert find_pending(settings, revenue_of(lake)).starts == set()
 
 
+@pytest.mark.merge
 def test_silver_of_a_further_source_that_moves_while_numbers_are_computed_makes_them_anew(settings, spark, monkeypatch) -> None:
     lake = united_lake(settings, spark)
     lake.deliver(*WEB)

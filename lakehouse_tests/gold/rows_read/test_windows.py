@@ -58,6 +58,7 @@ def test_a_row_without_a_time_stays_once(spark: Any) -> None:
         assert placed == [{"event_date": FIRST, "window_start": None}]
 
 
+@pytest.mark.merge
 def test_a_late_event_restates_the_windows_that_cover_it_and_no_other_day(settings: Settings, spark: Any) -> None:
     lake = WindowedLake(settings, spark)
     hourly, sliding = map(Series, lake.metrics)

@@ -40,6 +40,7 @@ def on(lake: Settings, moment: datetime) -> Settings:
     return lake.model_copy(update={"now": moment})
 
 
+@pytest.mark.merge
 def test_a_watermark_ten_times_too_short_reaches_its_proposal_by_a_band_a_day(lake: Settings) -> None:
     source = tuned_source("PT1H", auto=True, at_least="PT30M", at_most="P2D")
     arrive_daily(lake, source, DAYS, LAGS)

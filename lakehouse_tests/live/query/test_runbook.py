@@ -36,6 +36,7 @@ def alerts(lake: LiveLake) -> dict[AlertKind, str]:
     return {alert.kind: alert.text for alert in found}
 
 
+@pytest.mark.merge
 def test_each_case_of_the_runbook(settings: Settings, spark: Any) -> None:
     watched = {"alerts": {"live_unread_after": "PT5M"}}
     lake = LiveLake(settings, spark, metrics=[metric(TUMBLING, **LIVE, **watched)])

@@ -78,6 +78,7 @@ HISTORY: History = [
 ]
 
 
+@pytest.mark.merge
 def test_each_difference_has_its_causes(settings: Settings, spark: Any) -> None:
     lake = LiveLake(settings, spark)
     model = played(lake, HISTORY)
@@ -122,6 +123,7 @@ def test_causes_add_up_and_are_those_of_the_model(tmp_path_factory: Any, spark: 
     assert lake.live_numbers() == model.numbers()
 
 
+@pytest.mark.proof
 def test_a_reconciliation_is_a_function_of_the_tables(settings: Settings, spark: Any) -> None:
     lake = LiveLake(settings, spark)
     played(lake, HISTORY[:3])

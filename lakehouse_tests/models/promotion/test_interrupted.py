@@ -54,6 +54,7 @@ def begun(settings: Settings, process: str, seconds: float = 60) -> ModelPromoti
     return entry
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("step", ["promote", "rollback"])
 def test_one_that_is_stopped_anywhere_is_completed_by_the_same_command(new_lake: Callable[[], Settings], step: str) -> None:
     lakes: list[Settings] = []

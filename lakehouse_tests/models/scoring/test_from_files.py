@@ -76,6 +76,7 @@ def catalog_of(lake: TrainingLake) -> Catalog:
     return Catalog(lake.sources, {}, {SET.name: SET}, {MODEL.name: MODEL})
 
 
+@pytest.mark.merge
 def test_from_a_champion_to_a_judged_canary(lake: TrainingLake) -> None:
     settings, spark, catalog = lake.settings, lake.spark, catalog_of(lake)
     with pytest.raises(NoChampionError, match="fraud has no champion, so that nothing can be scored: 'lakehouse model promote"):

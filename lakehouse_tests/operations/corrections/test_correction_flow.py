@@ -80,6 +80,7 @@ def _deployment(settings, spark) -> Deployment:
     return deployment
 
 
+@pytest.mark.merge
 def test_one_person_corrects_a_day_that_is_not_final(deployment: Deployment) -> None:
     deployment.at(4)
     done = deployment.propose("a", amount="12")

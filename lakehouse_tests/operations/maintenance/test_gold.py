@@ -53,6 +53,7 @@ def published_numbers(settings: Settings) -> ScriptedNumbers:
     return numbers
 
 
+@pytest.mark.merge
 def test_published_numbers_are_what_they_were(no_retention: Settings) -> None:
     numbers = published_numbers(no_retention)
     week = Series(numbers.metric, Kind.WEEK)

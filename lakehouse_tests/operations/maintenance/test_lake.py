@@ -77,6 +77,7 @@ def waiting(reproducible: ReproducibleLake) -> list[Any]:
     ]
 
 
+@pytest.mark.merge
 def test_nothing_that_can_be_queried_is_lost(settings, spark) -> None:
     reproducible = reproducible_lake(settings, spark, TWO_METRICS, **WEEK_WATERMARK)
     a_history(reproducible)

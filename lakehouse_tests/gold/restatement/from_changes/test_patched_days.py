@@ -57,6 +57,7 @@ def deliver(lake: Lake, number: int, changes: list[tuple[str, int, int, str]]) -
     lake.update()
 
 
+@pytest.mark.merge
 @given(files=st.lists(lines, min_size=2, max_size=4), grain=st.booleans())
 @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 def test_both_ways_give_the_same_number(spark, tmp_path_factory, files, grain: bool) -> None:

@@ -54,6 +54,7 @@ def test_they_are_those_of_days_computed_from_all_rows(tmp_path_factory, spark, 
         lake.publish()
 
 
+@pytest.mark.merge
 def test_only_rows_of_touched_windows_are_read(settings: Settings, spark: Any) -> None:
     lake = WindowedLake(settings, spark, [metric(kind) for kind in KINDS])
     lake.send(*[Event(f"{hour}", hour * 60, user=f"{hour % 7}") for hour in range(48)])
