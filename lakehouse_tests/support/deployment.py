@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakehouse_tests.support import tried
 from lakehouse_tests.support.free_port import free_port
 
 if TYPE_CHECKING:
@@ -72,10 +73,14 @@ class Deployment:
                     try:
                         process.wait(30)
                     except subprocess.TimeoutExpired:
-                        self.kill()
+                        self._end_all()
 
     def kill(self) -> None:
         """End webserver, daemon, code server and every run with SIGKILL, at once."""
+        tried.count("kills")
+        self._end_all()
+
+    def _end_all(self) -> None:
         assert self._process is not None
         family = {self._process.pid}
         children = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout

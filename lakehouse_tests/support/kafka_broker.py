@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from lakehouse.settings import Settings
 from lakehouse.spark.jars import java
+from lakehouse_tests.support import tried
 from lakehouse_tests.support.free_port import free_port
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ class KafkaBroker:
     def kill(self) -> None:
         """Stop the broker as a crash does."""
         assert self.process is not None
+        tried.count("kills")
         self.process.kill()
         self.process.wait()
 

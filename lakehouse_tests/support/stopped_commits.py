@@ -14,6 +14,7 @@ import pytest
 from lakehouse.delta import partition_writer, row_writer
 from lakehouse.dimensions.bucket_tables import BucketTable
 from lakehouse.spark import commits as spark_commits
+from lakehouse_tests.support import tried
 
 
 class Killed(BaseException):
@@ -53,6 +54,7 @@ def kill_after(monkeypatch: pytest.MonkeyPatch, last: int) -> None:
         nonlocal commits
         commits += 1
         if commits == last:
+            tried.count("kills")
             raise Killed
 
     after_each_commit(monkeypatch, count)

@@ -14,6 +14,7 @@ import dagster as dg
 from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
 from lakehouse.orchestration.execution.replay import Replay
+from lakehouse_tests.support import tried
 from lakehouse_tests.support.earthquakes.audit import AuditModel
 from lakehouse_tests.support.earthquakes.history import gold_daily, silver_digest, true_daily, true_digests
 from lakehouse_tests.support.earthquakes.published import Published
@@ -37,6 +38,7 @@ class Replayed:
 
 def replayed(settings: Settings, days: int) -> Replayed:
     """Fill the empty lake of ``settings`` with the first days of the history."""
+    tried.count("days", days)  # also where another test of the process has replayed them: each looks at the result
     return prepare(settings, ("earthquakes", days), lambda template: _replay(template, days))  # type: ignore[no-any-return]
 
 
