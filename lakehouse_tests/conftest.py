@@ -37,7 +37,9 @@ def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     for name, value in spark_options(Settings(spark_profile="large", spark_remote=remote)).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    yield session
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("LAKEHOUSE_SPARK_REMOTE", remote)  # for runs of Dagster in this process, and for commands
+        yield session
     session.stop()
 
 
