@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 PRODUCT = TESTS.parent / "lakehouse"
-#: Folders of tests that mirror no folder of the product: helpers, and tests of a whole deployment.
-OF_THEIR_OWN = ("support", "acceptance")
+#: Folders of tests that mirror no folder of the product: helpers, tests of a whole deployment, and tests of the tests.
+OF_THEIR_OWN = ("support", "acceptance", "mutation")
 MODULES = sorted(PRODUCT.rglob("*.py"))
 MODULES_PER_FOLDER = 12
 LINES_PER_MODULE = 300
