@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lakehouse_tests.mutation import results
 from lakehouse_tests.mutation.project import Project
-from lakehouse_tests.mutation.runner import Limits, Run, SharedSpark
+from lakehouse_tests.mutation.runner import Limits, Run, SharedSpark, UnusableMapError
 from lakehouse_tests.mutation.selection import CoverageMap, record
 from lakehouse_tests.mutation.sites import Mutant, draw, modules
 
@@ -72,9 +72,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _map(project: Project, options: argparse.Namespace) -> int:
-    arguments = [*options.tests, *(["-m", options.marks] if options.marks else [])]
-    if options.processes > 1:
-        arguments += ["-n", str(options.processes), "--dist", "loadfile"]
+    processes = options.processes if options.processes > 1 else 0
+    arguments = [*options.tests, *(["-m", options.marks] if options.marks else []), "-n", str(processes), "--dist", "loadfile"]
     with tempfile.TemporaryDirectory() as folder, SharedSpark(project, Path(folder)) as spark:
         environment = {} if options.marks and "not spark" in options.marks else spark.environment()
         recorded = record(project, arguments, environment)
@@ -92,7 +91,11 @@ def _run(project: Project, options: argparse.Namespace) -> int:
     recorded = CoverageMap.read(options.map).below(options.tests)
     mutants = _mutants(options)
     began = time.monotonic()
-    Run(project, recorded, options.results, Limits(selection=options.limit), _print).measure(mutants, options.workers)
+    try:
+        Run(project, recorded, options.results, Limits(selection=options.limit), _print).measure(mutants, options.workers)
+    except UnusableMapError as error:
+        _print(f"{options.map}: {error}")
+        return 2
     known = results.read(options.results)
     _print(results.table([{mutant.key: known[mutant.key] for mutant in mutants}], options.folders))
     _print(f"{time.monotonic() - began:.0f} seconds; results in {options.results}")

@@ -12,7 +12,7 @@ pytest.importorskip("cosmic_ray", reason="the extra `mutation` is not installed"
 
 from lakehouse_tests.mutation import results
 from lakehouse_tests.mutation.project import Project
-from lakehouse_tests.mutation.runner import Limits, Run
+from lakehouse_tests.mutation.runner import Limits, Run, UnusableMapError
 from lakehouse_tests.mutation.selection import CoverageMap, record
 from lakehouse_tests.mutation.sites import Module, Mutant, draw, modules
 
@@ -160,6 +160,13 @@ def test_a_test_that_fails_without_a_mutant_kills_none(project: Project, recorde
     run.measure([mutant], workers=1)
     assert [entry["outcome"] for entry in results.read(target).values()] == ["survived"]
     assert run.failing == {"shop_tests/desk/test_prices.py::test_that_always_fails"}
+
+
+def test_a_map_of_another_text_of_the_product_is_refused(project: Project, recorded: CoverageMap, tmp_path: Path) -> None:
+    old = CoverageMap({**recorded.recorded, "files": {MODULE: "another"}})
+    run = Run(project, old, tmp_path / "results.jsonl", Limits(), [].append)
+    with pytest.raises(UnusableMapError, match=f"another text of {MODULE}; make it again"):
+        run.measure([mutant_at(project, "*", "ReplaceBinaryOperator_Mul_Add")], workers=1)
 
 
 def every(recorded: CoverageMap) -> Iterator[tuple[str, dict[str, object]]]:

@@ -18,6 +18,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 SPARK_ADDRESS = "LAKEHOUSE_TEST_SPARK"
 _SERVER_MODULE = "support.shared_spark"
 _TIMES = 3
+
+
+class UnusableMapError(Exception):
+    """The map does not fit the product or the machine."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,7 @@ class WorkerProcess:
         project.copy_to(copy)
         command = [sys.executable, worker.__file__, str(copy), str(scratch), json.dumps(project.libraries)]
         environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+        self.copy = copy
         self.process = subprocess.Popen(
             command, cwd=scratch, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
         )
@@ -147,26 +153,50 @@ class Run:
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
             self.spark = stack.enter_context(SharedSpark(self.project, Path(folder)))
             pool = stack.enter_context(ThreadPoolExecutor(workers))
-            for made in pool.map(lambda number: WorkerProcess(self.project, Path(folder, str(number))), range(workers)):
-                stack.callback(made.close)
-                self.workers.put(made)
+            made = list(pool.map(lambda number: WorkerProcess(self.project, Path(folder, str(number))), range(workers)))
+            for each in made:
+                stack.callback(each.close)
+                self.workers.put(each)
+            self._check_map(mutants, made[0].copy)
+            list(pool.map(self._check_worker, made))
             checked: set[str] = set()
             while pending:
-                entries = list(pool.map(self._measured, pending))
+                list(pool.map(self._measure, pending, (f"{number}/{len(pending)}" for number in count(1))))
+                entries = [results.read(self.results_file)[mutant.key] for mutant in mutants]
                 killers = {entry["test"] for entry in entries if entry["test"] in self.recorded.tests} - checked
                 checked |= killers
                 self.failing |= set().union(*pool.map(self._failing_unmutated, _split(killers, workers)))
-                pending = [mutant for mutant, entry in zip(pending, entries) if entry["test"] in self.failing]
+                pending = [mutant for mutant, entry in zip(mutants, entries) if entry["test"] in self.failing]
                 if pending:
                     self.tell(f"fail without a mutant, too, and are left out from now on: {', '.join(sorted(self.failing))}")
 
-    def _measured(self, mutant: Mutant) -> dict[str, Any]:
+    def _check_map(self, mutants: Sequence[Mutant], copy: Path) -> None:
+        changed = set(self.recorded.changed_since(copy))
+        modules = changed & {mutant.path for mutant in mutants}
+        if modules:
+            raise UnusableMapError(f"the map has lines of another text of {', '.join(sorted(modules))}; make it again")
+        if changed:
+            self.tell(f"changed since the map was made: {', '.join(sorted(changed))}")
+
+    def _check_worker(self, each: WorkerProcess) -> None:
+        """A test that passed must pass there without a mutant; otherwise each mutant would count as killed."""
+        test = min(
+            self.recorded.tests, key=lambda test: (self.recorded.needs_spark([test]), self.recorded.tests[test]["seconds"])
+        )
+        answer = each.run(self._job(None, Choice([test], self.recorded.tests[test]["seconds"], 0), stops=True))
+        if answer["code"] != 0:
+            raise UnusableMapError(f"{test} passed when the map was made, and fails in a worker:\n{answer['output']}")
+
+    def _measure(self, mutant: Mutant, number: str) -> None:
         choice = self.recorded.choose(self.project, mutant, self.limits.selection, self.failing)
         if choice.tests:
-            answer = self._answer(mutant.path, mutant.source, choice, stops=True)
+            answer = self._answer(mutant, choice, stops=True)
         else:
-            answer = {"outcome": results.SURVIVED, "failures": [], "code": None, "seconds": 0.0}
-        first = next(iter(answer["failures"]), {"test": None, "why": None if choice.tests else "no test executes it"})
+            answer = {"outcome": results.SURVIVED, "code": None, "seconds": 0.0}
+        first: dict[str, Any] = {"test": None, "why": None if choice.tests else "no test executes it"}
+        if answer["outcome"] == results.KILLED:
+            first["why"] = answer["output"].rpartition("\n")[2]  # no test has failed if the tests cannot be imported
+            first |= next(iter(answer["failures"]), {})
         entry = {
             "key": mutant.key,
             "module": mutant.path,
@@ -176,46 +206,48 @@ class Run:
             "occurrence": mutant.occurrence,
             "diff": mutant.diff,
             "outcome": answer["outcome"],
-            **(first if answer["outcome"] != results.TIMEOUT else {"test": None, "why": None}),
+            **first,
             "code": answer["code"],
             "seconds": answer["seconds"],
             "tests": len(choice.tests),
             "left_out": choice.left_out,
         }
         results.append(self.results_file, entry)
-        self.tell(f"{entry['outcome']:8}  {entry['seconds']:6.1f} s  {mutant.path}:{mutant.start[0]}  {mutant.operator}")
-        return entry
+        self.tell(
+            f"{number:>8}  {entry['outcome']:8}  {entry['seconds']:6.1f} s  {mutant.path}:{mutant.start[0]}  {mutant.operator}"
+        )
 
     def _failing_unmutated(self, tests: Sequence[str]) -> set[str]:
         if not tests:
             return set()
         seconds = sum(self.recorded.tests[test]["seconds"] for test in tests)
-        answer = self._answer(None, None, Choice(list(tests), seconds, 0), stops=False)
+        answer = self._answer(None, Choice(list(tests), seconds, 0), stops=False)
         if answer["outcome"] == results.TIMEOUT:
             self.tell("the tests that killed mutants did not end in time when they ran without one; they are not checked")
         return {failure["test"] for failure in answer["failures"]}
 
-    def _answer(self, path: str | None, source: str | None, choice: Choice, *, stops: bool) -> dict[str, Any]:
+    def _answer(self, mutant: Mutant | None, choice: Choice, *, stops: bool) -> dict[str, Any]:
         """Run tests in a free worker; again if the Spark server that they used has ended."""
-        needs_spark = self.recorded.needs_spark(choice.tests)
         taken = self.workers.get()
         try:
             while True:
-                environment = self.spark.environment() if needs_spark else {}
-                job = {
-                    "path": path,
-                    "source": source,
-                    "tests": choice.tests,
-                    "stops": stops,
-                    "timeout": self.limits.timeout(choice.seconds),
-                    "environment": environment,
-                }
+                job = self._job(mutant, choice, stops=stops)
                 answer = taken.run(job)
-                if answer["outcome"] == results.SURVIVED or not environment or self.spark.answers():
+                if answer["outcome"] == results.SURVIVED or not job["environment"] or self.spark.answers():
                     return answer
                 self.tell("the Spark server has ended; another one is started")
         finally:
             self.workers.put(taken)
+
+    def _job(self, mutant: Mutant | None, choice: Choice, *, stops: bool) -> dict[str, Any]:
+        return {
+            "path": mutant and mutant.path,
+            "source": mutant and mutant.source,
+            "tests": choice.tests,
+            "stops": stops,
+            "timeout": self.limits.timeout(choice.seconds),
+            "environment": self.spark.environment() if self.recorded.needs_spark(choice.tests) else {},
+        }
 
 
 def _split(tests: Iterable[str], count: int) -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -50,6 +51,10 @@ class CoverageMap:
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(self.recorded), encoding="utf-8")
+
+    def changed_since(self, root: Path) -> list[str]:
+        """The recorded files whose text below ``root`` is another one."""
+        return [path for path, digest in self.recorded["files"].items() if _digest(root / path) != digest]
 
     def below(self, paths: Sequence[str]) -> CoverageMap:
         """The tests below ``paths`` only; all if there are none."""
@@ -129,7 +134,13 @@ def record(project: Project, arguments: Sequence[str], environment: Mapping[str,
         options = ["-q", "-p", _PLUGIN, "-p", "no:cacheprovider", f"--rootdir={copy}", f"--basetemp={folder}/tests"]
         command = [sys.executable, "-m", "pytest", *options, *arguments]
         subprocess.run(command, cwd=copy, env={**os.environ, **variables, **(environment or {})}, check=False)
-        return CoverageMap(_joined([json.loads(part.read_text(encoding="utf-8")) for part in sorted(parts.glob("*.json"))]))
+        joined = _joined([json.loads(part.read_text(encoding="utf-8")) for part in sorted(parts.glob("*.json"))])
+        read = {*joined["lines"], *(test.partition("::")[0] for test in joined["tests"])}
+        return CoverageMap({**joined, "files": {path: _digest(copy / path) for path in sorted(read)}})
+
+
+def _digest(path: Path) -> str | None:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
 
 
 def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

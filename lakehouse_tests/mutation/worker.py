@@ -23,6 +23,7 @@ _SET_CHILD_SUBREAPER = 36
 _POLL_SECONDS = 0.02
 _NO_TESTS = 5
 _TIMED_OUT = None
+_OUTPUT_KEPT = 2000
 
 
 class Chosen:
@@ -57,6 +58,7 @@ class Worker:
         self.copy = copy
         self.scratch = scratch
         self.failures = scratch / "failures.jsonl"
+        self.output = scratch / "output.txt"
 
     def run(self, job: dict[str, Any]) -> dict[str, Any]:
         """Put the mutant in its place, run the tests, restore the module."""
@@ -72,10 +74,12 @@ class Worker:
             if module:
                 module.write_bytes(original)
         lines = self.failures.read_text(encoding="utf-8").splitlines() if self.failures.exists() else []
+        output = self.output.read_text(encoding="utf-8", errors="replace").strip() if self.output.exists() else ""
         return {
             "outcome": "timeout" if code is _TIMED_OUT else "survived" if code in {0, _NO_TESTS} else "killed",
             "failures": [json.loads(line) for line in lines],
             "code": code,
+            "output": output[-_OUTPUT_KEPT:],
             "seconds": round(time.monotonic() - began, 2),
         }
 
@@ -100,14 +104,14 @@ class Worker:
 
     def _test(self, job: dict[str, Any]) -> int:
         os.setsid()
-        output = os.open(self.scratch / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        output = os.open(self.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for number, descriptor in ((0, os.open(os.devnull, os.O_RDONLY)), (1, output), (2, output)):
             os.dup2(descriptor, number)
         os.chdir(self.copy)
         os.environ.update(job["environment"])
         sys.path.insert(0, str(self.copy))
         files = list(dict.fromkeys(test.partition("::")[0] for test in job["tests"]))
-        options = ["-q", "-m", "", *(f"-pno:{name}" for name in ("cacheprovider", "xdist", "randomly"))]
+        options = ["-q", "-o", "addopts=", *(f"-pno:{name}" for name in ("cacheprovider", "xdist", "randomly"))]
         folders = [f"--rootdir={self.copy}", f"--basetemp={self.scratch / 'tests'}"]
         stops = ["-x"] if job["stops"] else []
         return int(pytest.main([*options, *folders, *stops, *files], plugins=[Chosen(job["tests"], self.failures)]))
