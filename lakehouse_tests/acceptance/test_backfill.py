@@ -18,12 +18,13 @@ import pytest
 
 from lakehouse.calendar.days import span
 from lakehouse.delta import table_io
+from lakehouse_tests.support import tried
 from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.deployment import Deployment
 from lakehouse_tests.support.earthquakes.history import BATCHES, needs_earthquakes
 from lakehouse_tests.support.sales_files import FIRST_SALES, LATE_SALES
 
-pytestmark = [pytest.mark.spark, pytest.mark.merge]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark"), pytest.mark.merge]
 
 ARRIVALS = ("2024-11-05", "2024-11-06")
 RANGES = {
@@ -158,6 +159,7 @@ def test_sixty_real_days_killed_twenty_times_end_as_unkilled(tmp_path: Path) -> 
                 time.sleep(chance.uniform(0.01, 0.3))
             assert process.poll() is None, "it ended before it was killed"
             os.killpg(process.pid, signal.SIGKILL)
+            tried.count("kills")
             process.wait()
         finished = subprocess.run(command, env=environment, cwd=home, check=False, capture_output=True, text=True)
         assert finished.returncode == 0, finished.stdout + finished.stderr

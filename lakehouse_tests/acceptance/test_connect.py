@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.delta import table_io
+from lakehouse_tests.support import tried
 from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.sales_files import FIRST_DAY, FIRST_SALES, LATE_SALES, SECOND_DAY
 from lakehouse_tests.support.spark_server import machine
@@ -75,6 +76,7 @@ def test_remains_of_a_crash_are_recognized_and_a_start_that_fails_shows_the_log(
         assert host.start().returncode == 0
         crashed = host.pid()
         os.killpg(crashed, signal.SIGKILL)
+        tried.count("kills")
         assert "is gone; its log is" in host.spark("status").stdout
         assert host.start().returncode == 0
         assert host.pid() != crashed

@@ -16,6 +16,7 @@ import yaml
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.live import batch_log
 from lakehouse.live import status as live_status
+from lakehouse_tests.support import tried
 from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.live_lake import LiveLake, windows_of
@@ -75,6 +76,7 @@ def test_a_stream_that_is_killed_goes_on_without_loss_or_double_count(tmp_path: 
         deliver(lake, *events[number : number + 5])
     wait_for(lambda: len(batch_log.log(lake.settings).read()) > 2, process)
     process.kill()
+    tried.count("kills")
     process.wait()
     assert "killed" in lakehouse_command(tmp_path, "live", "status", "hourly", **_ENVIRONMENT).stdout
 

@@ -11,6 +11,7 @@ import yaml
 
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.live import status as live_status
+from lakehouse_tests.support import tried
 from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.deployment import Deployment
 from lakehouse_tests.support.lake_settings import lake_settings
@@ -64,6 +65,7 @@ def test_a_managed_stream_runs_until_somebody_stops_it(tmp_path: Path) -> None:
         deployment.until(lambda: total() == 5, _PATIENCE, "the first live number")
         first = known().pid
         os.kill(first, signal.SIGKILL)
+        tried.count("kills")
         deliver(Event("b", 2, 7))
         deployment.until(lambda: total() == 12, _PATIENCE, "the number of the stream that was started again")
         assert (known().state, known().pid != first, len(streams("FAILURE"))) == ("running", True, 1)

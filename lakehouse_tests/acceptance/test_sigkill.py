@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.delta import table_io
+from lakehouse_tests.support import tried
 from lakehouse_tests.support.sales_files import FIRST_SALES, LATE_SALES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.merge, pytest.mark.proof]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark"), pytest.mark.merge, pytest.mark.proof]
 
 #: Runs the command line with every function that commits followed by a kill of this very process.
 KILLED_AFTER_A_COMMIT = """
@@ -95,6 +96,7 @@ def test_killed_after_every_commit(tmp_path: Path) -> None:
         again = command[0] == "rebuild"
         while (code := _run(lakes["killed"], ["-c", KILLED_AFTER_A_COMMIT, *command], 1 + again * kills[-1])) == -signal.SIGKILL:
             kills[-1] += 1
+            tried.count("kills")
             assert kills[-1] < 120
             assert not again or _run(lakes["killed"], ["-m", "lakehouse", *command]) == 0
         assert code == 0

@@ -20,6 +20,7 @@ import pytest
 from lakehouse.delta import table_io
 from lakehouse.examples import late_events
 from lakehouse.examples.late_events import FINAL_AFTER, Options
+from lakehouse_tests.support import tried
 from lakehouse_tests.support.cli import lakehouse_command
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from lakehouse.examples.late_events import Event
 
-pytestmark = [pytest.mark.spark, pytest.mark.merge]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark"), pytest.mark.merge]
 
 OPTIONS = Options(days=6, events=30, late_share=0.3, seed=3)
 COMMAND = ("simulate", "--days", "6", "--events", "30", "--late-share", "0.3", "--seed", "3")
@@ -85,6 +86,7 @@ def test_stopped_between_a_day_and_its_week_it_continues_where_it_was(tmp_path: 
             time.sleep(0.02)
         assert run.poll() is None
         os.killpg(run.pid, signal.SIGKILL)
+        tried.count("kills")
     done = lakehouse_command(tmp_path, *TWO_DAYS_COMMAND)
     assert "Replaying 2024-11-07 to 2024-11-14" in done.stderr.replace("\n", " "), done.stderr
     rows_by_day = published(tmp_path)

@@ -30,7 +30,7 @@ from lakehouse_tests.support.earthquakes.history import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.merge, pytest.mark.proof, needs_earthquakes]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark"), pytest.mark.merge, pytest.mark.proof, needs_earthquakes]
 
 FIRST = date(2018, 1, 1)
 #: How long a wait may take on a busy machine, in seconds; the first file has 46,000 rows on 732 event days.

@@ -163,6 +163,7 @@ def test_all_that_an_earlier_version_recorded_is_read(folder: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 @pytest.mark.timeout(900)
 def test_the_next_arrival_day_restates_exactly_its_days(folder: Path) -> None:
     days, of_weeks = published(folder, "turnover"), published(folder, "turnover_weekly")

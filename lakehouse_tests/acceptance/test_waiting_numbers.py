@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lakehouse_tests.support.webhook_server import Receiver
 
-pytestmark = [pytest.mark.spark, pytest.mark.merge, pytest.mark.proof]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark"), pytest.mark.merge, pytest.mark.proof]
 
 METERS = """
 dataset: meters

@@ -35,7 +35,7 @@ from lakehouse.live import batch_log
 from lakehouse.live.query import run
 from lakehouse.live.reconciliation.reconcile import reconcile
 from lakehouse.silver import update as silver_update
-from lakehouse_tests.support import kafka_producer
+from lakehouse_tests.support import kafka_producer, tried
 from lakehouse_tests.support.kafka_lake import contract, write_contract
 
 if TYPE_CHECKING:
@@ -61,6 +61,12 @@ COUNT = int(os.environ.get("LAKEHOUSE_TEST_MESSAGES", "1000000"))
 KILLS = 10
 
 
+def kill(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    tried.count("kills")
+
+
 def test_a_million_messages_and_ten_kills(spark: SparkSession, tmp_path: Path, broker: KafkaBroker, topic: str) -> None:
     settings = write_contract(tmp_path, topic, broker.servers)
     (tmp_path / "contracts" / "hourly.yaml").write_text(yaml.safe_dump(HOURLY))
@@ -83,16 +89,14 @@ def test_a_million_messages_and_ten_kills(spark: SparkSession, tmp_path: Path, b
         time.sleep(chance.uniform(4, 14))
         for name, process in processes.items():
             if process.poll() is None:
-                process.send_signal(signal.SIGKILL)
+                kill(process)
                 killed[name] += 1
             process.wait()
         if batches(settings) > batches_before:  # Spark needs a while to start
-            live.kill()
-            live.wait()
+            kill(live)
             killed["live"] += 1
             batches_before, live = batches(settings), start(streaming)
-    live.kill()
-    live.wait()
+    kill(live)
     assert start([*producing, at_once]).wait() == 0
     assert start([*consuming[:3], "stream", "ingest", "events"]).wait() == 0, (tmp_path / "output.log").read_text()[-2000:]
     seconds = time.monotonic() - begun

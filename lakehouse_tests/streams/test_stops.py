@@ -21,6 +21,7 @@ from lakehouse.delta import table_io
 from lakehouse.ledger import ingestions
 from lakehouse.streams.client import MessageColumns, TopicReader
 from lakehouse.streams.ingest import StreamIngest, StreamLimits
+from lakehouse_tests.support import tried
 from lakehouse_tests.support.kafka_lake import KafkaLake, at, contract, event, write_contract
 from lakehouse_tests.support.stopped_commits import stopped_after_each_commit
 
@@ -163,6 +164,7 @@ def test_a_consumer_that_is_killed_at_random_takes_each_message_once(tmp_path: P
             time.sleep(0.05)
         time.sleep(chance.random())
         process.send_signal(signal.SIGKILL)
+        tried.count("kills")
         process.wait()
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
