@@ -26,21 +26,34 @@ hypothesis.settings.load_profile("lakehouse")
 
 
 @pytest.fixture(scope="session")
-def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
+def spark_remote(pytestconfig: pytest.Config) -> dict[str, str]:
+    """The environment of a command that uses the run's Spark."""
+    return {"LAKEHOUSE_SPARK_REMOTE": shared_spark.address(run_folder.of(pytestconfig))}
+
+
+@pytest.fixture(scope="session")
+def spark(spark_remote: dict[str, str]) -> Iterator[SparkSession]:
     """A session of the run's Spark, with the options that the product uses."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 (unit tests start without pyspark)
 
     from lakehouse.spark.session import spark_options  # noqa: PLC0415
 
-    remote = shared_spark.address(run_folder.of(pytestconfig))
     builder = SparkSession.builder
-    for name, value in spark_options(Settings(spark_profile="large", spark_remote=remote)).items():
+    for name, value in spark_options(
+        Settings(spark_profile="large", spark_remote=spark_remote["LAKEHOUSE_SPARK_REMOTE"])
+    ).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("LAKEHOUSE_SPARK_REMOTE", remote)  # for runs of Dagster in this process, and for commands
-        yield session
+    yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _runs_use_the_spark_of_their_test(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of Dagster and commands of a test that has a session use the same Spark."""
+    if "spark" in request.fixturenames:
+        for name, value in request.getfixturevalue("spark_remote").items():
+            monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

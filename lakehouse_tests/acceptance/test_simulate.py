@@ -56,9 +56,9 @@ class Model:
 
 
 @pytest.fixture(name="home", scope="module")
-def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _home(tmp_path_factory: pytest.TempPathFactory, spark_remote: dict[str, str]) -> Path:
     home = tmp_path_factory.mktemp("simulation")
-    done = lakehouse_command(home, *COMMAND)
+    done = lakehouse_command(home, *COMMAND, **spark_remote)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert "Nothing changed" not in done.stdout
