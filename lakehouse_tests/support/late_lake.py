@@ -179,8 +179,9 @@ def _without_spread(found: Windows) -> Windows:
     return {start: (total, count) for start, (total, _, count) in found.items()}
 
 
-#: The third file arrived before the second one, whose first row is late by it; it corrects a row and deletes one, both late. In the
-#: last file two rows are beyond every window, one of them a correction; a row moves to the next day, one is late for its session.
+#: The third file arrived before the second one, whose first row is late by it; it corrects a row and deletes one, both late. In
+#: the last file two rows are beyond every window, one of them a correction; a row moves to the next day, one is late for its
+#: session.
 CORNERS = [
     (0, [Event("a", 5), Event("b", 30), Event("c", 59), Event("next", 75)]),
     (3, [Event("late by another", 80), Event("far", 24 * 60 + 40)]),
