@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,12 +26,13 @@ from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.ledger.row_states import Disposition, StewardVerdict
 from lakehouse_tests.support import row_by_row
 from lakehouse_tests.support.claim_histories import DAYS, KEYS, NOON, ClaimHistory, claim_histories
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.row_ids import RowId
@@ -125,7 +127,7 @@ def by_id(rows: Rows) -> list[dict[str, Any]]:
     return sorted(rows, key=row_id_of)
 
 
-@derandomized(40)
+@law(100, in_each_run=10)
 @given(claim_histories(), st.integers(0, 2), st.sampled_from(sorted(StewardVerdict)))
 def test_the_account_and_its_tables_are_those_of_the_rows(
     tmp_path_factory, history: ClaimHistory, malformed: int, verdict: StewardVerdict
@@ -187,25 +189,46 @@ def _written(tables: Tables, expected: Rows, existing: Any, redacted: Any) -> di
     return entries
 
 
-@derandomized(30)
-@given(claim_histories(), st.data())
-def test_the_choice_of_arrivals_at_an_earlier_time_is_that_of_the_rows(tmp_path_factory, history, data) -> None:
+@dataclass(frozen=True)
+class EarlierTime:
+    """What is known at a time: which files had come again, which rows were judged again, whether that is an input."""
+
+    history: ClaimHistory
+    redelivered: list[bool]
+    rebuilt: list[bool]
+    is_rebuilt: bool
+    until: datetime | None
+
+
+@st.composite
+def earlier_times(draw: st.DrawFn) -> EarlierTime:
+    history = draw(claim_histories())
+    redelivered, rebuilt = (
+        draw(st.lists(st.booleans(), min_size=count, max_size=count))
+        for count in (sum(map(len, history.delivered.values())), len(history.log))
+    )
+    return EarlierTime(history, redelivered, rebuilt, draw(st.booleans()), draw(st.none() | st.just(NOON)))
+
+
+@law(100, in_each_run=10)
+@given(earlier_times())
+def test_the_choice_of_arrivals_at_an_earlier_time_is_that_of_the_rows(tmp_path_factory, known: EarlierTime) -> None:
+    history, until = known.history, known.until
     tables = Tables(lake_settings(tmp_path_factory.mktemp("lake")), history, 0)
     settings, source, policy = tables.settings, tables.contract, policy_of(tables.contract)
-    redelivered = [entry for entry in tables.redelivered if data.draw(st.booleans())]
+    redelivered = list(compress(tables.redelivered, known.redelivered))
     ids, delivered = {"f1", "f2", *(entry.input_id for entry in redelivered)}, tables.delivered_with(redelivered)
     if history.decided:
         ids.add(tables.decide(*history.decided.values()))
         tables.decide(*(replace(one, verdict=StewardVerdict.REJECT, number=2) for one in history.decided.values()))
-    rebuilt = [row for row in history.log if data.draw(st.booleans())]
+    rebuilt = list(compress(history.log, known.rebuilt))
     if rebuilt:
         request = RebuildRequest(SOURCE, "bug_replay", DAYS[0], DAYS[-1], "why", "anna", None, "1", None, "2", NOON)
         operation = rebuild_requests.record(settings, request)
         judged = pa.Table.from_pylist([row | {"standing": "rejected"} for row in rebuilt], schema=key_log.SCHEMA)
         judgement_history.record(settings, SOURCE, operation, judged, NOON)
         row_writer.upsert(locations.key_log(settings, SOURCE), judged, judgement_history.CLAIM)
-        ids |= {operation} if data.draw(st.booleans()) else set()
-    until = data.draw(st.none() | st.just(NOON))
+        ids |= {operation} if known.is_rebuilt else set()
     standing = {row_id_of(row): row["standing"] for row in judgement_history.as_of(settings, SOURCE, ids).to_pylist()}
     log = [row | {"standing": standing.get(row_id_of(row), row["standing"])} for row in tables.log()]
     log = [row for row in log if row["ingestion_id"] in ids and (until is None or row["arrival_ts"] <= until)]

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from lakehouse.dispositions import account, claims
 from lakehouse.ledger import applied_inputs, ingestions
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.ingested_files import deliver_files
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: A delivery: the amount by key and day of January.
 Delivery = dict[tuple[str, int], int]
+#: A run: the number of its delivery, and the lines of each of its files.
+Run = tuple[int, dict[str, list[str]]]
 DELIVERIES = st.lists(
     st.dictionaries(st.tuples(st.sampled_from("abcd"), st.integers(1, 2)), st.integers(1, 2), min_size=1, max_size=8),
     min_size=1,
@@ -83,21 +85,29 @@ def replaced(deliveries: Sequence[Delivery]) -> Delivery:
     return content
 
 
-@derandomized(20)
-@given(deliveries=DELIVERIES, data=st.data())
-def test_the_content_depends_on_the_deliveries_and_not_on_their_files(
-    tmp_path_factory: pytest.TempPathFactory, deliveries: list[Delivery], data: st.DataObject
-) -> None:
-    """Many a file has the bytes of one in an earlier delivery; files come in any order and grouping."""
-    settings, source = lake_settings(tmp_path_factory.mktemp("lake")), source_under("overwrite_partition_safe")
-    runs: list[tuple[int, dict[str, list[str]]]] = []
+@st.composite
+def runs_of_deliveries(draw: st.DrawFn) -> tuple[list[Delivery], list[Run]]:
+    """Deliveries, and runs that bring them: each is split into files, which come in any order and grouping."""
+    deliveries = draw(DELIVERIES)
+    runs: list[Run] = []
     for number, delivery in enumerate(deliveries):
         files: dict[str, list[str]] = {}
         for place, amount in delivery.items():
-            files.setdefault(data.draw(st.sampled_from("xyz")), []).extend(lines_of({place: amount}))
-        first = {name: files.pop(name) for name in sorted(files) if data.draw(st.booleans())}
+            files.setdefault(draw(st.sampled_from("xyz")), []).extend(lines_of({place: amount}))
+        first = {name: files.pop(name) for name in sorted(files) if draw(st.booleans())}
         runs += [(number, part) for part in (first, files) if part]
-    for number, files in data.draw(st.permutations(runs)):
+    return deliveries, draw(st.permutations(runs))
+
+
+@law(100, in_each_run=10)
+@given(delivered=runs_of_deliveries())
+def test_the_content_depends_on_the_deliveries_and_not_on_their_files(
+    tmp_path_factory: pytest.TempPathFactory, delivered: tuple[list[Delivery], list[Run]]
+) -> None:
+    """Many a file has the bytes of one in an earlier delivery."""
+    settings, source = lake_settings(tmp_path_factory.mktemp("lake")), source_under("overwrite_partition_safe")
+    deliveries, runs = delivered
+    for number, files in runs:
         deliver_files(settings, source, arrival(number), files)
     assert living(settings, source) == replaced(deliveries)
 

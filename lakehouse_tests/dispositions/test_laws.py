@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from hypothesis import Phase, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.dispositions import checks, claims, contests, judged_rows, judgement_history, row_groups
@@ -18,8 +18,8 @@ from lakehouse.text import format_duration
 from lakehouse_tests.support import row_by_row
 from lakehouse_tests.support.claim_histories import DAYS, FILES, KEYS, NOON, ClaimHistory, claim_histories
 from lakehouse_tests.support.disposed_claims import outcomes_of
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
     from lakehouse.ledger.decisions import Decision
@@ -77,8 +77,8 @@ def bronze_rows(draw: st.DrawFn) -> list[dict[str, Any]]:
     return rows
 
 
+@law(400, in_each_run=80, shrinks=True)
 @given(bronze_rows(), st.sampled_from([{}, {"watermark": "P1D"}, {"watermark": "P1D", "beyond": "quarantine"}, LATENESS]))
-@derandomized(200, Phase.shrink, at_first=80)
 def test_a_set_of_rows_is_judged_like_each_of_them(rows: list[dict[str, Any]], lateness: dict[str, Any]) -> None:
     source = contract(
         lateness=lateness,
@@ -136,8 +136,8 @@ def contents(content: dict[RowId, Any]) -> Any:
     return of_claims
 
 
+@law(400, in_each_run=50, shrinks=True)
 @given(claim_histories())
-@derandomized(400, Phase.shrink, at_first=150)
 def test_a_set_of_claims_is_disposed_of_like_its_rows_one_by_one(history: ClaimHistory) -> None:
     policy, log, decided, content = history.policy, history.log, history.decided, history.content
     table = claims.with_decisions(pa.Table.from_pylist(log, schema=key_log.SCHEMA), decisions_table(decided))

@@ -6,7 +6,7 @@ from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse import locations
@@ -17,9 +17,9 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation
 from lakehouse.ledger.row_states import StewardVerdict
 from lakehouse.stewardship import decide
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.late_lake import LateLake, histories, late, source
+from lakehouse_tests.support.late_lake import CORNERS, LateLake, histories, late, source
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.windowed_lake import BEGINS, FIRST, SESSIONS, SLIDING, TUMBLING, Event
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ def test_a_delivery_that_is_ingested_after_later_ones_changes_which_rows_are_lat
     assert lake.unlike_published() == []
 
 
-@derandomized(2)
+@law(25)
+@example(history=CORNERS)
 @given(history=histories())
 def test_any_history_gives_the_sessions_of_the_model(tmp_path_factory, spark, history) -> None:
     lake = LateLake(lake_settings(tmp_path_factory.mktemp("lake")), spark, [late(SESSIONS, "recompute", 60)])
@@ -81,7 +82,10 @@ def test_any_history_gives_the_sessions_of_the_model(tmp_path_factory, spark, hi
     assert lake.unlike_published() == []
 
 
-@derandomized(3)
+@law(25)
+@example(history=CORNERS, action="update")
+# The correction and the deletion are left out.
+@example(history=CORNERS[::2], action="drop")
 @given(history=histories(), action=st.sampled_from(["drop", "side_output", "update", "recompute"]))
 def test_any_history_gives_the_numbers_of_the_model_under_each_action(tmp_path_factory, spark, history, action) -> None:
     metrics = [late(TUMBLING, action, 30), late(SLIDING, "recompute", 60), late(DAILY, action, 600)]

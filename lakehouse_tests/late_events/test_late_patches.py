@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from lakehouse.contracts.series import Series
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.gold.restatement.from_changes import patched_days
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.late_lake import LateLake, histories, late
+from lakehouse_tests.support.late_lake import CORNERS, LateLake, histories, late
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.windowed_lake import FIRST, TUMBLING, Event
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def test_a_day_with_rows_that_do_not_count_is_computed_again(settings: Settings,
     assert lake.seen() == lake.by_model()
 
 
-@derandomized(3)
+@law(25)
+@example(history=CORNERS)
 @given(history=histories())
 def test_patched_and_computed_numbers_are_the_same(tmp_path_factory, spark, history) -> None:
     metrics = [late({**ADDITIVE, "metric": action}, action, 90, patch={"below": 1}) for action in ("update", "recompute")]

@@ -13,10 +13,10 @@ from lakehouse import locations
 from lakehouse.contracts.source_rules import PerKeyWatermark
 from lakehouse.lateness import event_watermark, keyed_watermark_state
 from lakehouse.lateness.event_watermark import BEGINNING
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.ingested_files import at, deliver, ingest, line, source_with
 from lakehouse_tests.support.keyed_watermark_model import least_newest_event
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ def modelled(rows: Sequence[Row]) -> datetime:
     return hours(least - 1)
 
 
-@derandomized(25)
+@law(100, in_each_run=10)
 @given(rows=ROWS, files=st.integers(1, 5), order=st.randoms(use_true_random=False))
 def test_files_in_any_order_also_of_equal_content_give_the_watermark_of_their_rows(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Row], files: int, order: st.Random

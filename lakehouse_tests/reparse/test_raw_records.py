@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import Phase, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.bronze.delivery_reader import exact_rows
@@ -18,8 +18,8 @@ from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions.readings.table import RECEIVED
 from lakehouse.reparse.raw_records import RawFile, rows_read_otherwise
 from lakehouse_tests.support.both_readers import DELIVERY, outcome
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import HEADER, contract, csv_file
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.malformed_files import malformations
 from lakehouse_tests.support.row_histories import DAYS, FEEDS, RowChange, RowState
 from lakehouse_tests.support.written_records import contracts, files
@@ -90,13 +90,20 @@ def changed(draw: st.DrawFn, source: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@given(st.data())
-@derandomized(200, Phase.shrink, at_first=80)
-def test_reading_again_is_the_same_as_reading_the_file_under_the_new_contract(data: st.DataObject) -> None:
-    written = data.draw(contracts())
+@st.composite
+def changed_contracts(draw: st.DrawFn) -> tuple[SourceContract, SourceContract, bytes]:
+    """A contract, the contract that follows it, and a file that the former one describes."""
+    written = draw(contracts())
     former = SourceContract.model_validate(written)
-    now = SourceContract.model_validate(data.draw(changed(written)))
-    content = data.draw(files(former))
+    return former, SourceContract.model_validate(draw(changed(written))), draw(files(former))
+
+
+@law(200, in_each_run=50, shrinks=True)
+@given(changed_contracts())
+def test_reading_again_is_the_same_as_reading_the_file_under_the_new_contract(
+    case: tuple[SourceContract, SourceContract, bytes],
+) -> None:
+    former, now, content = case
     before, expected = outcome(exact_rows, former, content), outcome(exact_rows, now, content)
     if isinstance(before, str) or not len(before):
         return

@@ -7,7 +7,7 @@ from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
@@ -24,10 +24,10 @@ from lakehouse.silver import update as silver_update
 from lakehouse.silver.audit_overlay import erasure
 from lakehouse.spark import commits as spark_commits
 from lakehouse_tests.support.audit_reader import audit_columns, replayed_audit
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.silver_histories import histories
+from lakehouse_tests.support.laws import law
+from lakehouse_tests.support.silver_histories import BACKWARD, FORWARD, histories
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -306,7 +306,9 @@ def test_after_a_stop_the_next_run_reports_what_the_stopped_one_did_not(settings
     ]
 
 
-@derandomized(4)
+@law(25)
+@example(history=FORWARD)
+@example(history=BACKWARD)
 @given(history=histories())
 def test_replaying_the_audit_gives_what_silver_holds(
     history: History, spark: Any, tmp_path_factory: pytest.TempPathFactory

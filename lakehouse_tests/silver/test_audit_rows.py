@@ -7,7 +7,7 @@ from datetime import date
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given
 
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.silver import audit_log, audit_rows, first_load
@@ -16,10 +16,10 @@ from lakehouse.silver.audit_rows import AuditedCommit
 from lakehouse.silver.row_changes import row_changes
 from lakehouse_tests.support import audit_by_row
 from lakehouse_tests.support.change_feeds import NO_HISTORY, NOON, SOURCES, AuditCase, audit_cases
-from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.laws import law
 
 
-@derandomized(150, Phase.shrink, at_first=80)
+@law(300, in_each_run=50, shrinks=True)
 @given(audit_cases())
 def test_audit_rows_are_those_of_the_model(case: AuditCase) -> None:
     assert (
@@ -27,7 +27,7 @@ def test_audit_rows_are_those_of_the_model(case: AuditCase) -> None:
     )
 
 
-@settings(max_examples=50, deadline=None)
+@law(200, in_each_run=25)
 @given(audit_cases(NO_HISTORY))
 def test_a_feed_may_be_split_by_key_and_formatted_in_parts(case: AuditCase) -> None:
     whole = audit_rows.audit_rows(case.feed, case.commit)

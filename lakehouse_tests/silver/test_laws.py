@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse_tests.support.hypothesis_settings import at_length, derandomized
 from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line, row_of
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.reference_model import Record, live_rows
 from lakehouse_tests.support.silver_histories import BACKWARD, DAYS, FORWARD, History, histories
 from lakehouse_tests.support.small_pieces import pieces_of
@@ -92,22 +92,13 @@ def run(history: History, spark: SparkSession, tmp_path_factory: pytest.TempPath
         check(history, lake, by_sequence=by_sequence)
 
 
+@pytest.mark.timeout(2400)
 @SOURCES
-@derandomized(4)
+@law(25)
 @example(history=FORWARD)
 @example(history=BACKWARD)
 @given(history=histories())
 def test_silver_is_a_function_of_bronze(
-    history: History, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, by_sequence: bool
-) -> None:
-    run(history, spark, tmp_path_factory, by_sequence=by_sequence)
-
-
-@pytest.mark.proof
-@SOURCES
-@at_length(20)
-@given(history=histories())
-def test_silver_is_a_function_of_bronze_at_length(
     history: History, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, by_sequence: bool
 ) -> None:
     run(history, spark, tmp_path_factory, by_sequence=by_sequence)

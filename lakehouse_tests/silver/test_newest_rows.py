@@ -19,9 +19,9 @@ from lakehouse.silver import rebuild as silver_rebuild
 from lakehouse.stewardship import decide
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.earlier_append import earlier_release
-from lakehouse_tests.support.hypothesis_settings import at_length, derandomized
 from lakehouse_tests.support.lake import Lake, appended, content_id, contract, csv_file, csv_line, row_of
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.reference_model import Record, live_rows
 from lakehouse_tests.support.resent_days import FIRST, SECOND, A, B, C, deliver_and_update, lake_under_policy
 from lakehouse_tests.support.silver_histories import BACKWARD, DAYS, FORWARD, History, histories
@@ -100,21 +100,13 @@ SOURCES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.timeout(2400)
 @SOURCES
-@derandomized(2)
+@law(25)
 @example(history=FORWARD)
 @example(history=BACKWARD)
 @given(history=histories())
 def test_the_newest_rows_are_those_of_merge(tmp_path_factory, spark, history: History, *, by_sequence: bool) -> None:
-    run(history, spark, tmp_path_factory, by_sequence=by_sequence)
-
-
-@pytest.mark.proof
-@pytest.mark.timeout(5400)
-@SOURCES
-@at_length(25)
-@given(history=histories())
-def test_the_newest_rows_are_those_of_merge_at_length(tmp_path_factory, spark, history: History, *, by_sequence: bool) -> None:
     run(history, spark, tmp_path_factory, by_sequence=by_sequence)
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import HealthCheck, Phase, example, given
-from hypothesis import settings as examples
+from hypothesis import example, given
 
 from lakehouse import locations
 from lakehouse.bronze import checks as bronze_checks
@@ -25,6 +24,7 @@ from lakehouse.ledger.decisions import Decision
 from lakehouse.silver import checks as silver_checks
 from lakehouse_tests.support.lake import Lake, contract, csv_file, csv_line
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.reproducible_lake import TOTAL, ReproducibleLake, metric, reproducible_lake
 from lakehouse_tests.support.resent_days import ARRIVED, FIRST, SECOND, A, B, C, D, deliver_and_update, lake_under_policy
 from lakehouse_tests.support.silver_histories import BACKWARD, DAYS, FORWARD, History, histories
@@ -155,15 +155,10 @@ def test_without_the_operational_tables_the_way_back_is_named(settings: Settings
     assert passed(lake) == [True, True]
 
 
+@law(25)
 @example(FORWARD)
 @example(BACKWARD)
 @given(histories())
-@examples(
-    max_examples=2,
-    derandomize=True,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
-)
 def test_it_holds_at_every_step_of_any_history(spark: SparkSession, tmp_path_factory, history: History) -> None:
     lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(), spark)
     for number, step in enumerate(history.steps):

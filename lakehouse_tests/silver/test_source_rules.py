@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from lakehouse import locations
@@ -25,6 +24,7 @@ from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver import checks as silver_checks
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
@@ -78,12 +78,12 @@ def test_severity_is_the_contracts(settings: Settings) -> None:
     assert [one.passed for one in row_counts(settings, 1, min=3, max=3)] == [True]
 
 
+@law(200, in_each_run=100)
 @given(
     st.dictionaries(st.integers(1, 12), st.lists(st.integers(0, 9), min_size=1, max_size=2), max_size=8),
     st.integers(1, 13),
     st.integers(1, 6),
 )
-@hypothesis_settings(max_examples=25)
 def test_the_days_before_are_those_within_reach_that_had_a_file(rows: dict[int, list[int]], number: int, reach: int) -> None:
     totals = {day(one): sum(counts) for one, counts in rows.items()}
     found = bronze_checks._ArrivalDay(day(number), totals)
@@ -128,8 +128,8 @@ def write(settings: Settings, source: SourceContract, rows: list[Row]) -> None:
     row_writer.append(locations.silver(settings, "events"), content, partition_by=["event_date"])
 
 
+@law(100, in_each_run=20)
 @given(st.lists(ROWS, max_size=12), st.sampled_from([Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(1)]), st.booleans())
-@hypothesis_settings(max_examples=40)
 def test_shares_without_a_value_are_those_of_the_plain_rows(rows: list[Row], bound: Fraction, redacted: bool) -> None:
     source = contract(quality={"nulls": {"amount": {"at_most": float(bound), "severity": "warn"}}})
     days = [day(number) for number in (1, 2, 3)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse import locations
@@ -15,13 +15,13 @@ from lakehouse.delta import row_writer
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.snapshots import local_rows, named, rows
 from lakehouse.stewardship.redact import redact_fields
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.ingested_files import at, deliver, line
 from lakehouse_tests.support.lake import Lake, contract, csv_file, csv_line
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.quarantine_lake import decide
 from lakehouse_tests.support.reproducible_lake import WEEK_WATERMARK, reproducible_lake
-from lakehouse_tests.support.silver_histories import BACKWARD, NOON, History, histories
+from lakehouse_tests.support.silver_histories import BACKWARD, NOON, History, Step, histories, record_at
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lakehouse.snapshots.named import NamedSnapshot
 
 MANY = 1_000
+ARRIVED = [date(2024, 2, day) for day in (1, 2, 3)]
 POLICIES = [
     {},
     {"order": {"sequence": "seq"}},
@@ -63,9 +64,22 @@ def agree(lake: Lake, days: list[date], as_of: datetime | NamedSnapshot) -> list
     return wanted
 
 
+#: Two files before those of ``BACKWARD``, the later one first; one of them comes again on another day.
+FIRST_FILES = History(
+    [
+        [record_at(1, "a", "insert", 0), record_at(4, "b", "insert", 1)],
+        [record_at(2, "a", "correct", 1), record_at(3, "b", "delete", None), record_at(3, "a", "correct", 3, corrects="moved")],
+    ],
+    [Step(1, ARRIVED[0], frozenset()), Step(0, ARRIVED[1], frozenset()), Step(1, ARRIVED[2], frozenset())],
+    local_rows=MANY,
+    piece_rows=0,
+)
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("changes", POLICIES, ids=["by arrival", "by sequence", "append", "overwrite day", "overwrite all"])
-@derandomized(3)
+@law(25)
+@example(history=FIRST_FILES, hour=3, fewer=False)
 @given(history=histories(), hour=st.integers(0, 5), fewer=st.booleans())
 def test_rows_of_a_time_are_those_that_spark_computes(
     spark: SparkSession,

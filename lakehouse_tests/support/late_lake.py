@@ -179,6 +179,17 @@ def _without_spread(found: Windows) -> Windows:
     return {start: (total, count) for start, (total, _, count) in found.items()}
 
 
+#: The third file arrived before the second one, whose first row is late by it; it corrects a row and deletes one, both late. In
+#: the last file two rows are beyond every window, one of them a correction; a row moves to the next day, one is late for its
+#: session.
+CORNERS = [
+    (0, [Event("a", 5), Event("b", 30), Event("c", 59), Event("next", 75)]),
+    (3, [Event("late by another", 80), Event("far", 24 * 60 + 40)]),
+    (2, [Event("a", 20, 10), Event("b", 30, op="delete"), Event("push", 150)]),
+    (4, [Event("beyond", 10), Event("c", 58, 7), Event("a", 24 * 60 + 50, 2), Event("session", 1085)]),
+]
+
+
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[int, list[Event]]]:
     """Deliveries in the order of their ingestion, each with the minute at which it arrived."""

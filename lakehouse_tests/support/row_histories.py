@@ -9,6 +9,7 @@ import io
 import json
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 DAYS = [date(2024, 1, day) for day in range(1, 5)]
 KEYS = [1, 2, 3]
+MOST_CHANGES = 9
+#: A change is three records at most: what it deletes, a tombstone, what it creates.
+MOST_RECORDS = 3 * MOST_CHANGES
 _WRITTEN_AT = datetime(2024, 1, 20, tzinfo=timezone.utc)
 Values = dict[str, Any]
 
@@ -86,7 +90,7 @@ def row_histories(draw: st.DrawFn) -> list[RowChange]:
     table: dict[int, RowState] = {}
     history: list[RowChange] = []
     transaction = 0
-    for number in range(draw(st.integers(1, 9))):
+    for number in range(draw(st.integers(1, MOST_CHANGES))):
         transaction += draw(st.integers(0, 1))
         key = draw(st.sampled_from(KEYS))
         new = RowState(key, draw(st.integers(0, 3)), draw(st.sampled_from(DAYS)))
@@ -248,15 +252,39 @@ FEEDS = {
 }
 
 
-@st.composite
-def files_of(draw: st.DrawFn, feed: Feed, history: Sequence[RowChange]) -> list[bytes]:
-    """The records of a history in any order, some of them twice, in up to four files."""
-    records = [record for change in history for record in feed.records(change)]
-    again = draw(st.lists(st.sampled_from(records), max_size=2))
-    shuffled = draw(st.permutations([*records, *again]))
-    cuts = sorted(draw(st.lists(st.integers(0, len(shuffled)), max_size=3)))
-    parts = [shuffled[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(shuffled)])]
-    return list(dict.fromkeys(feed.file(part) for part in parts if part))
+@dataclass(frozen=True)
+class SentHistory:
+    """A history whose records are sent in any order, some of them twice, in up to four files.
+
+    :param again: the places of the records that are sent twice.
+    :param order: the rank of each record; there are more ranks than records.
+    :param cuts: where a file ends, in twelfths of the records.
+    """
+
+    history: list[RowChange]
+    again: Sequence[int]
+    order: Sequence[int]
+    cuts: Sequence[int]
+
+    def files(self, feed: Feed) -> list[bytes]:
+        """The files of a feed that sends the history."""
+        records = [record for change in self.history for record in feed.records(change)]
+        records += [records[place % len(records)] for place in self.again]
+        shuffled = [record for _, record in sorted(zip(self.order, records), key=itemgetter(0))]
+        cuts = [len(shuffled) * cut // 12 for cut in sorted(self.cuts)]
+        parts = [shuffled[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(shuffled)])]
+        return list(dict.fromkeys(feed.file(part) for part in parts if part))
+
+
+def sent_histories() -> st.SearchStrategy[SentHistory]:
+    """Any history, sent in any way."""
+    return st.builds(
+        SentHistory,
+        row_histories(),
+        again=st.lists(st.integers(0, MOST_RECORDS), max_size=2),
+        order=st.permutations(range(MOST_RECORDS + 2)),
+        cuts=st.lists(st.integers(0, 12), max_size=3),
+    )
 
 
 def _committed(change: RowChange) -> datetime:

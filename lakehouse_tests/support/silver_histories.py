@@ -96,10 +96,12 @@ CORNERS = [
 ]
 
 
-def corners(order: list[int], updated: list[list[date]], piece_rows: int) -> History:
+def corners(order: list[int], updated: list[list[date]], *, local_rows: int, piece_rows: int) -> History:
     steps = [Step(file, date(2024, 2, 1 + file), frozenset(days)) for file, days in zip(order, updated)]
-    return History(CORNERS, steps, 20_000, piece_rows)
+    return History(CORNERS, steps, local_rows, piece_rows)
 
 
-FORWARD = corners([0, 1, 2], [DAYS, DAYS, DAYS], 2)
-BACKWARD = corners([2, 1, 0], [DAYS[:1], DAYS[2:], []], 0)
+#: Everything is updated after each file, two rows at a time, in the process.
+FORWARD = corners([0, 1, 2], [DAYS, DAYS, DAYS], local_rows=20_000, piece_rows=2)
+#: Of what has come some days are updated, by Spark; the middle file comes again.
+BACKWARD = corners([2, 1, 0, 1], [DAYS[:1], DAYS[2:], [], []], local_rows=0, piece_rows=0)

@@ -128,6 +128,23 @@ class WindowedLake(UnitedLake):
         return [hours, windows_of(self.living(), 120, 30)]
 
 
+#: Two files: minutes around midnight and around the hour that comes twice, a pause as long as the gap, a chain of pauses over two
+#: days. Then the chain is closed, an event moves to another day, one comes too early for its session, one comes again as it was,
+#: a session is split, and a day loses its only row.
+CORNERS = [
+    [
+        *(Event(f"chain {number}", (18 + 6 * number) * 60, user="v") for number in (0, 1, 2, 4, 5, 6, 7, 8, 9)),
+        *(Event("before midnight", 24 * 60 - 1, 2), Event("midnight", 24 * 60), Event("first two", 50 * 60 + 30, 3)),
+        *(Event("second two", 51 * 60 + 30), Event("middle", 56 * 60), Event("last", 62 * 60), Event("alone", 90 * 60, user="w")),
+    ],
+    [
+        *(Event("chain 3", 36 * 60, 3, user="v"), Event("midnight", 75 * 60, 2), Event("early", 18 * 60, 2)),
+        *(Event("first two", 50 * 60 + 30, 3), Event("middle", 56 * 60, op="delete")),
+        Event("alone", 90 * 60, op="delete", user="w"),
+    ],
+]
+
+
 @st.composite
 def sendings(draw: st.DrawFn) -> list[list[Event]]:
     """Files of events of a few keys and users, many of them at the ends of days and hours, and around the clock change."""

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from lakehouse.bronze.delivery_reader import rows_by_columns
 from lakehouse.delta.columns import arrow_schema, bronze_columns
@@ -16,8 +15,8 @@ from lakehouse.dispositions import contests
 from lakehouse.ledger import key_log
 from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse_tests.support.both_readers import DELIVERY
-from lakehouse_tests.support.hypothesis_settings import derandomized
-from lakehouse_tests.support.row_histories import FEEDS, Feed, RowState, files_of, row_histories, table_after
+from lakehouse_tests.support.laws import law
+from lakehouse_tests.support.row_histories import FEEDS, Feed, RowState, SentHistory, sent_histories, table_after
 
 
 def living_rows(feed: Feed, files: list[bytes]) -> dict[int, RowState]:
@@ -42,9 +41,8 @@ def living_rows(feed: Feed, files: list[bytes]) -> dict[int, RowState]:
 
 
 @pytest.mark.parametrize("name", FEEDS)
-@derandomized(60)
-@given(data=st.data())
-def test_a_history_in_any_order_gives_the_rows_of_the_table(name: str, data: st.DataObject) -> None:
+@law(200, in_each_run=50)
+@given(sent=sent_histories())
+def test_a_history_in_any_order_gives_the_rows_of_the_table(name: str, sent: SentHistory) -> None:
     feed = FEEDS[name]
-    history = data.draw(row_histories())
-    assert living_rows(feed, data.draw(files_of(feed, history))) == table_after(history)
+    assert living_rows(feed, sent.files(feed)) == table_after(sent.history)

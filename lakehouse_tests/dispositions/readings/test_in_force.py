@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,9 @@ from lakehouse.delta.columns import arrow_schema
 from lakehouse.dispositions.readings import in_force, table
 from lakehouse.ledger import rebuild_requests
 from lakehouse.ledger.rebuild_requests import RebuildRequest
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,29 +44,49 @@ def request(settings: Settings, reading_id: str) -> None:
     rebuild_requests.record(settings, replace(entry, operation_id=reading_id), reading_id)
 
 
-@given(st.dictionaries(LINES, KEYS, min_size=1), st.lists(st.dictionaries(LINES, KEYS, min_size=1), max_size=4), st.data())
-@derandomized(60)
-def test_the_newest_reading_among_the_inputs_has_the_row(
-    tmp_path_factory: Any, first: dict[int, str | None], later: list[dict[int, str | None]], data: st.DataObject
-) -> None:
+@dataclass(frozen=True)
+class Readings:
+    """A file's keys by line, and readings of it in their order: which were requested, and what is asked of them.
+
+    :param asked: inputs (None: all there are), and keys that are wanted (None: all).
+    """
+
+    first: dict[int, str | None]
+    later: dict[str, dict[int, str | None]]
+    requested: set[str]
+    asked: list[tuple[set[str] | None, list[str] | None]]
+
+
+@st.composite
+def files_read_again(draw: st.DrawFn) -> Readings:
+    keys = st.dictionaries(LINES, KEYS, min_size=1)
+    later = draw(st.lists(keys, max_size=4))
+    names = [f"operation:{number}" for number in draw(st.permutations(range(len(later))))]
+    requested = draw(st.sets(st.sampled_from(names))) if names else set()
+    wanted = st.sampled_from([None, ["a"], ["a", "c"]])
+    asked = [(None, draw(wanted)), (draw(st.sets(st.sampled_from([*names, "file"]))), draw(wanted))]
+    return Readings(draw(keys), dict(zip(names, later)), requested, asked)
+
+
+@law(200, in_each_run=15)
+@given(files_read_again())
+def test_the_newest_reading_among_the_inputs_has_the_row(tmp_path_factory: Any, readings: Readings) -> None:
+    first, requested = readings.first, readings.requested
     settings = lake_settings(tmp_path_factory.mktemp("lake"))
     row_writer.append(
         locations.bronze(settings, "events"), rows(first).drop_columns(["_received_at", "_reading_id", "_reading_number"])
     )
-    names = [f"operation:{number}" for number in data.draw(st.permutations(range(len(later))))]
-    for number, (reading_id, keys) in enumerate(zip(names, later), start=1):
+    for number, (reading_id, keys) in enumerate(readings.later.items(), start=1):
         read = rows({line: key for line, key in keys.items() if line in first}, _reading_id=reading_id, _reading_number=number)
         row_writer.append(locations.readings(settings, "events"), read, partition_by=["arrival_date"])
-    requested = data.draw(st.sets(st.sampled_from(names))) if names else set()
     for reading_id in requested:
         request(settings, reading_id)
-    for ids in (None, data.draw(st.sets(st.sampled_from([*names, "file"])))):
+    for ids, wanted in readings.asked:
         counting = requested if ids is None else requested & ids
         expected = dict(first)
-        for reading_id, keys in zip(names, later):
+        for reading_id, keys in readings.later.items():
             if reading_id in counting:
                 expected |= {line: key for line, key in keys.items() if line in first}
-        wanted = data.draw(st.sampled_from([None, ["a"], ["a", "c"]]))
         where = {} if wanted is None else {"record_key": wanted}
         read = in_force.read(settings, "events", COLUMNS, where, ids)
         assert read is not None

@@ -20,8 +20,8 @@ from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.version_selector import SelectBy, UnknownVersionError, parse
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import FIRST, ScriptedNumbers, day, metric, published_rows, without_spark
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def answer(numbers: ScriptedNumbers, number: int, text: str) -> str:
 MOMENTS = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 2), st.integers(1, 3)), min_size=1, max_size=6)
 
 
-@derandomized(12)
+@law(100, in_each_run=10)
 @given(
     moments=MOMENTS,
     asked_hours=st.lists(st.integers(-24, 14 * 24), min_size=8, max_size=8),

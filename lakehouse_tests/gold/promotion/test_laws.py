@@ -20,8 +20,8 @@ from lakehouse.gold.numbers.version_selector import parse
 from lakehouse.gold.promotion.promotion import PromotionRefusedError
 from lakehouse.gold.publication import candidates, held_numbers
 from lakehouse.gold.publication.write_audit_publish import Run
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import lawful_versions
 from lakehouse_tests.support.two_dataset_versions import (
     V1,
@@ -135,8 +135,8 @@ class Readers:
             assert {start.day: version.rows[0]["total"] for start, version in answers.items()} == then, "as it was seen"
 
 
+@law(100, in_each_run=10)
 @given(steps=st.lists(actions, min_size=4, max_size=14))
-@derandomized(15)
 def test_readers_see_one_complete_version_and_every_moment_can_be_queried(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[Any, ...]]
 ) -> None:

@@ -16,8 +16,8 @@ from lakehouse.gold.numbers import history
 from lakehouse.gold.publication import restatement_reports
 from lakehouse.gold.publication.restatement_reports import RestatementReport, sides_of
 from lakehouse.ledger import publications
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 from lakehouse_tests.support.stopped_commits import stopped_after_each_commit
 
@@ -181,7 +181,7 @@ def test_values_of_the_grain_are_masked_in_the_periods_where_they_are_hidden(set
     assert (after.totals, after.causes, after.published_at) == (before.totals, before.causes, before.published_at)
 
 
-@derandomized(12)
+@law(100, in_each_run=10)
 @given(steps=st.lists(st.dictionaries(st.integers(1, 3), st.integers(0, 3), min_size=1), min_size=2, max_size=6))
 def test_reports_are_the_history_of_the_revisions(tmp_path_factory: pytest.TempPathFactory, steps: list[dict[int, int]]) -> None:
     """Every version that changed a number is in the report of its publication, with its totals before and after."""

@@ -21,9 +21,9 @@ from lakehouse.lateness import missing_inputs
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.settings import Settings
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
+from lakehouse_tests.support.laws import law
+from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, lawful_versions, metric, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -191,7 +191,7 @@ HISTORIES = st.lists(
 )
 
 
-@derandomized(15)
+@law(100, in_each_run=10)
 @given(history=HISTORIES, adjusts=st.booleans())
 def test_a_number_is_final_when_nothing_is_missing_and_stays_final(
     tmp_path_factory: pytest.TempPathFactory, history: list[tuple[int | None, bool, bool, bool]], adjusts: bool
@@ -221,6 +221,10 @@ def test_a_number_is_final_when_nothing_is_missing_and_stays_final(
             reviews.add(number)
         numbers.at(number, 23)
         numbers.publish()
+        published = {line[0]: line[3] for line in lawful_versions(numbers.settings, numbers.series)}
+        waiting = closing.limits(
+            numbers.settings, numbers.source, numbers.series, [numbers.series.period(start) for start in published]
+        )
         for early in range(1, number + 1):
             by_calendar = state_on(
                 day(early), today(numbers.settings.clock(), numbers.metric.publication), numbers.metric.publication
@@ -230,5 +234,5 @@ def test_a_number_is_final_when_nothing_is_missing_and_stays_final(
             at_most = State.LIVE if not passed else State.PRELIMINARY if missing else State.FINAL
             expected = min(by_calendar, at_most, key=lambda state: state.rank)
             states[early] = max(states.get(early, State.LIVE), expected, key=lambda state: state.rank)
-            assert state_of(numbers, early) == states[early].value, (number, early)
-            assert (states[early] is State.FINAL) or by_calendar is not State.FINAL or waits_for(numbers, early)
+            assert published[day(early)] == states[early].value, (number, early)
+            assert (states[early] is State.FINAL) or by_calendar is not State.FINAL or waiting[day(early)].waits_for

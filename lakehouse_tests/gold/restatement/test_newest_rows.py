@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from lakehouse import locations
 from lakehouse.contracts.loader import completed
@@ -21,12 +21,12 @@ from lakehouse.gold.restatement import reconciliation
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.gold.rows_read.tables import UnbuiltTableError
 from lakehouse_tests.support.earlier_append import earlier_release
-from lakehouse_tests.support.hypothesis_settings import at_length, derandomized
 from lakehouse_tests.support.lake import Lake, appended, content_id, csv_file, csv_line
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.reference_model import Record, live_rows
 from lakehouse_tests.support.reproducible_lake import TOTAL, ReproducibleLake, metric, reproducible_lake
-from lakehouse_tests.support.silver_histories import DAYS, NOON, History, histories
+from lakehouse_tests.support.silver_histories import DAYS, FORWARD, NOON, History, histories
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,17 +92,11 @@ def run(history: History, folders: pytest.TempPathFactory, spark: SparkSession) 
     assert [made.differences for made in reproducible.reproduce_all() if not made.equal] == []
 
 
-@derandomized(2)
+@pytest.mark.timeout(2400)
+@law(25)
+@example(history=FORWARD)
 @given(history=histories())
 def test_each_key_counts_once_and_what_changed_is_restated(tmp_path_factory, spark, history: History) -> None:
-    run(history, tmp_path_factory, spark)
-
-
-@pytest.mark.proof
-@pytest.mark.timeout(5400)
-@at_length(9)
-@given(history=histories())
-def test_each_key_counts_once_and_what_changed_is_restated_at_length(tmp_path_factory, spark, history: History) -> None:
     run(history, tmp_path_factory, spark)
 
 

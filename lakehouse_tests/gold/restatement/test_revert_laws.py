@@ -14,8 +14,8 @@ from lakehouse.gold.numbers.version_selector import parse
 from lakehouse.gold.publication import reverted_periods
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import revert
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 
 STATES = ("live", "preliminary", "final")
@@ -58,7 +58,7 @@ _steps = st.lists(
 )
 
 
-@derandomized(30)
+@law(100, in_each_run=10)
 @given(steps=_steps)
 def test_reverts_and_releases_in_any_order_give_what_the_model_gives(
     steps: list[tuple[str, int, Any]], tmp_path_factory: Any

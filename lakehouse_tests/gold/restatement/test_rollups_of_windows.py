@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
@@ -17,10 +17,10 @@ from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.gold.derived import restate as derived
 from lakehouse.gold.publication.write_audit_publish import Run
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.united_lake import metric
-from lakehouse_tests.support.windowed_lake import SESSIONS, TUMBLING, ZONE, Event, WindowedLake, sendings, sessions_of
+from lakehouse_tests.support.windowed_lake import CORNERS, SESSIONS, TUMBLING, ZONE, Event, WindowedLake, sendings, sessions_of
 
 if TYPE_CHECKING:
     from datetime import date
@@ -71,7 +71,8 @@ def published(settings: Settings, series: Series) -> dict[date, tuple[Any, ...]]
     return {row[series.by]: tuple(row[name] for name in series.numbers) for row in rows if row["is_latest"] and row["row_count"]}
 
 
-@derandomized(3)
+@law(25)
+@example(files=CORNERS)
 @given(files=sendings())
 def test_weeks_are_those_of_the_model_and_can_be_made_again(tmp_path_factory, spark, files) -> None:
     lake = WindowedLake(lake_settings(tmp_path_factory.mktemp("lake")), spark, [metric(HOURLY), metric(VISITS)])

@@ -13,8 +13,8 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import revert, undo
 from lakehouse.gold.restatement.undo import UndoError
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 
 DAYS = (1, 2, 3)
@@ -78,7 +78,7 @@ def _undo(numbers: ScriptedNumbers, model: dict[int, Day], run: str) -> bool:
     return any(target is not None for target in targets.values())
 
 
-@derandomized(30)
+@law(100, in_each_run=10)
 @given(steps=_steps)
 def test_undos_in_any_order_give_what_the_model_gives(steps: list[tuple[str, Any, Any]], tmp_path_factory: Any) -> None:
     with without_spark():

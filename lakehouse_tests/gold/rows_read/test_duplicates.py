@@ -15,8 +15,8 @@ from lakehouse.contracts.loader import completed
 from lakehouse.delta import row_writer
 from lakehouse.gold.restatement import lineage
 from lakehouse.gold.rows_read import duplicates
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.united_lake import COLUMNS, TWO_DAYS, metric, source
 
 if TYPE_CHECKING:
@@ -57,12 +57,12 @@ def test_a_row_is_counted_if_an_earlier_source_has_its_order_on_the_same_day(set
     assert lineage.count_silver_rows(settings, everything, [ONE, TWO]) == {ONE: 10, TWO: 12}
 
 
+@law(100, in_each_run=10)
 @given(
     rows=st.fixed_dictionaries(
         {name: st.lists(st.tuples(st.sampled_from(["1", "2", "3", None]), st.sampled_from([ONE, TWO]))) for name in TABLES}
     )
 )
-@derandomized(20)
 def test_keys_in_parts_are_counted_as_all_together(rows: Rows, tmp_path_factory: pytest.TempPathFactory) -> None:
     settings = lake_settings(tmp_path_factory.mktemp("lake"))
     write(settings, rows)

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
@@ -23,10 +23,10 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.gold.rows_read import windows
 from lakehouse.spark import dataframes
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.united_lake import metric
-from lakehouse_tests.support.windowed_lake import DAYS, FIRST, SESSIONS, ZONE, Event, WindowedLake, sendings, sessions_of
+from lakehouse_tests.support.windowed_lake import CORNERS, DAYS, FIRST, SESSIONS, ZONE, Event, WindowedLake, sendings, sessions_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -162,7 +162,8 @@ def test_the_sessions_of_a_day_are_added_up_by_a_derived_metric(settings: Settin
     assert (row["visits"], f"{row['mean']}") == (3, "1.67"), "the last session of the day goes on over midnight"
 
 
-@derandomized(5)
+@law(25)
+@example(files=CORNERS)
 @given(files=sendings())
 def test_any_history_gives_the_sessions_of_the_model_and_restates_what_changed(tmp_path_factory, spark, files) -> None:
     lake = WindowedLake(lake_settings(tmp_path_factory.mktemp("lake")), spark, [metric(SESSIONS)])

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.windows.event_window import EventWindow
@@ -17,10 +17,21 @@ from lakehouse.gold.restatement import reconciliation
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.gold.rows_read import windows
 from lakehouse.spark import dataframes
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.united_lake import metric
-from lakehouse_tests.support.windowed_lake import DAYS, FIRST, SLIDING, TUMBLING, ZONE, Event, WindowedLake, sendings, windows_of
+from lakehouse_tests.support.windowed_lake import (
+    CORNERS,
+    DAYS,
+    FIRST,
+    SLIDING,
+    TUMBLING,
+    ZONE,
+    Event,
+    WindowedLake,
+    sendings,
+    windows_of,
+)
 
 if TYPE_CHECKING:
     from datetime import date
@@ -87,7 +98,8 @@ def test_a_late_event_restates_the_windows_that_cover_it_and_no_other_day(settin
         assert (reconciliation.EQUALS_SILVER in names) == (series is hourly), "windows over midnight are not counted by day"
 
 
-@derandomized(4)
+@law(25)
+@example(files=CORNERS)
 @given(files=sendings())
 def test_any_history_gives_the_windows_of_the_model_and_restates_what_changed(tmp_path_factory, spark, files) -> None:
     lake = WindowedLake(lake_settings(tmp_path_factory.mktemp("lake")), spark)
@@ -104,7 +116,8 @@ def test_any_history_gives_the_windows_of_the_model_and_restates_what_changed(tm
     assert lake.unlike_published() == []
 
 
-@derandomized(2)
+@law(25)
+@example(files=CORNERS)
 @given(files=sendings())
 def test_patched_windows_are_those_of_the_model(tmp_path_factory, spark, files) -> None:
     total = {**TUMBLING["measures"][0], "sql": "coalesce(sum(amount), 0)"}

@@ -18,8 +18,8 @@ from lakehouse.operations.alerts import outbox, routing
 from lakehouse.operations.alerts.alert import Alert, AlertKind
 from lakehouse.operations.channels import DeliveryError
 from lakehouse.operations.delivery import AfterFailure, deliver
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
     from lakehouse.operations.alerts.log import AlertRecord
@@ -194,6 +194,7 @@ def test_what_is_left_of_a_digest_whose_alert_was_snoozed_is_another_digest(sett
     ]
 
 
+@law(100, in_each_run=10)
 @given(
     st.lists(
         st.tuples(st.sets(st.integers(0, 11)), st.booleans(), st.booleans(), st.sampled_from([None, "ack", "snooze"])),
@@ -201,7 +202,6 @@ def test_what_is_left_of_a_digest_whose_alert_was_snoozed_is_another_digest(sett
         max_size=6,
     )
 )
-@derandomized(15)
 def test_every_transition_reaches_its_targets_exactly_once(
     tmp_path_factory, ticks: list[tuple[set[int], bool, bool, str | None]]
 ) -> None:

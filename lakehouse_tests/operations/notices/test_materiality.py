@@ -12,7 +12,7 @@ from lakehouse.operations.channels import targets
 from lakehouse.operations.notices import log as ledger
 from lakehouse.operations.notices.log import NoticeStatus
 from lakehouse.settings import Settings
-from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.notified_lake import (
     NotifiedLake,
     RecordingChannel,
@@ -213,7 +213,7 @@ def model(amounts: list[int], bound: int) -> list[tuple[int, int]]:
     return notices
 
 
-@derandomized(12)
+@law(100, in_each_run=10)
 @given(st.lists(st.tuples(st.integers(-6, 6).filter(bool), st.booleans()), min_size=1, max_size=6))
 def test_what_is_told_does_not_depend_on_when_somebody_looks(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, bool]]

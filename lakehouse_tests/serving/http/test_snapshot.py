@@ -15,8 +15,8 @@ from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.version_selector import choose, parse
 from lakehouse.serving.http import snapshot
 from lakehouse.serving.http.snapshot import Snapshot
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def versions_by_start(series: Series, snapshot: Snapshot) -> dict[Any, Any]:
     return {start: snapshot.periods[start].versions(series) for start in snapshot.starts}
 
 
-@derandomized(20)
+@law(100, in_each_run=10)
 @given(steps=STEPS, closed=st.sampled_from(["restate", "adjust"]), grain=st.booleans())
 def test_it_follows_the_table(tmp_path_factory, steps: list[tuple[int, int, int, bool]], closed: str, grain: bool) -> None:
     made = metric(publication={"after_close": closed, "final_after": 3}, grain=["store"] if grain else [])

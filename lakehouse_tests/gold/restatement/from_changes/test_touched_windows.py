@@ -7,17 +7,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from lakehouse.contracts.series import Series
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.gold.restatement import metric_query
 from lakehouse.gold.restatement.from_changes import touched_windows
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.united_lake import metric
-from lakehouse_tests.support.windowed_lake import FIRST, SESSIONS, SLIDING, TUMBLING, Event, WindowedLake, sendings
+from lakehouse_tests.support.windowed_lake import CORNERS, FIRST, SESSIONS, SLIDING, TUMBLING, Event, WindowedLake, sendings
 
 if TYPE_CHECKING:
     from datetime import date
@@ -39,7 +39,8 @@ def spliced(lake: WindowedLake, series: Series) -> tuple[dict[date, pa.Table], d
     return found, metric_query.numbers(lake.spark, lake.settings, series.metric, sorted(found)) if found else {}
 
 
-@derandomized(4)
+@law(25)
+@example(files=CORNERS)
 @given(files=sendings())
 def test_they_are_those_of_days_computed_from_all_rows(tmp_path_factory, spark, files) -> None:
     lake = WindowedLake(lake_settings(tmp_path_factory.mktemp("lake")), spark, [metric(kind) for kind in KINDS])
