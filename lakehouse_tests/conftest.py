@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 
 from lakehouse.settings import Settings
-from lakehouse_tests.support import run_folder, shared_spark
+from lakehouse_tests.support import shared_spark
 from lakehouse_tests.support.lake_settings import lake_settings, without_retention
 from lakehouse_tests.support.laws import is_proof
 
@@ -28,6 +28,8 @@ hypothesis.settings.load_profile("lakehouse")
 @pytest.fixture(scope="session")
 def spark_remote(pytestconfig: pytest.Config) -> dict[str, str]:
     """The environment of a command that uses the run's Spark."""
+    from lakehouse_tests.support import run_folder  # noqa: PLC0415 (pytest imports the plugin first)
+
     return {"LAKEHOUSE_SPARK_REMOTE": shared_spark.address(run_folder.of(pytestconfig))}
 
 

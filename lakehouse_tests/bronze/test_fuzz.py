@@ -17,6 +17,7 @@ from lakehouse.ledger import ingestions
 from lakehouse.ledger.row_ids import DeliveredFile
 from lakehouse_tests.support.lake import Lake, content_id, contract, row_of
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import some
 from lakehouse_tests.support.malformed_files import malformations
 from lakehouse_tests.support.malformed_files.expected import TYPED, misfits
 from lakehouse_tests.support.malformed_files.json_lines import RECEIVED
@@ -80,10 +81,11 @@ def read(settings: Settings, malformation: Malformation) -> tuple[str | None, li
     return None, rows
 
 
+@pytest.mark.law
 def test_each_damaged_file_becomes_the_rows_that_its_damage_leaves(
     settings: Settings, damaged: list[Malformation], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wrong = [f"{item.name}: {text[:1_000]}" for item in damaged for text in wrong_with(settings, item)]
+    wrong = [f"{item.name}: {text[:1_000]}" for item in some(damaged, 400) for text in wrong_with(settings, item)]
     held = Counter(item.format for item in damaged if item.pieces is None)
     formats = Counter(item.format for item in damaged)
     with capsys.disabled():

@@ -9,7 +9,7 @@ from datetime import date
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse.bronze.delivery_reader import exact_rows, parts_of, rows_by_columns
@@ -17,6 +17,7 @@ from lakehouse.bronze.file_formats import MAX_LINES_OF_A_RECORD
 from lakehouse.contracts.source import SourceContract
 from lakehouse_tests.support.both_readers import outcome
 from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.row_histories import FEEDS, RowChange, RowState
 from lakehouse_tests.support.written_records import contracts, files
 
@@ -55,6 +56,7 @@ def assert_parts_give_all_rows(source: SourceContract, content: bytes, size: int
     return len(parts)
 
 
+@law(25)
 @given(
     st.lists(
         st.tuples(st.integers(MAX_LINES_OF_A_RECORD - 3, MAX_LINES_OF_A_RECORD + 5), st.sampled_from(ODD_LINES)),
@@ -65,7 +67,6 @@ def assert_parts_give_all_rows(source: SourceContract, content: bytes, size: int
 )
 @example([(MAX_LINES_OF_A_RECORD - 1, ODD_LINES[0]), (MAX_LINES_OF_A_RECORD - 1, ODD_LINES[0])], 1)
 @example([(MAX_LINES_OF_A_RECORD, ODD_LINES[0]), (MAX_LINES_OF_A_RECORD, ODD_LINES[2])], 1)
-@settings(max_examples=25, deadline=None)
 def test_no_cut_of_csv_is_inside_a_record(stretches: list[tuple[int, bytes]], size: int) -> None:
     content = HEADER + b"".join(odd + whole_lines(number) for number, odd in stretches)
     assert assert_parts_give_all_rows(csv_contract(), content, size)
@@ -80,8 +81,8 @@ def test_csv_without_enough_whole_lines_is_one_part() -> None:
     assert assert_parts_give_all_rows(csv_contract(), content, 1) == 1
 
 
+@law(200, in_each_run=40)
 @given(st.data())
-@settings(max_examples=100, deadline=None)
 def test_generated_files_may_be_cut_anywhere(data: st.DataObject) -> None:
     source = SourceContract.model_validate(data.draw(contracts()))
     assert_parts_give_all_rows(source, data.draw(files(source)), data.draw(st.sampled_from([1, 64, 300])))

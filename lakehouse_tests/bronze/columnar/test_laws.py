@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.contracts.source import SourceContract
+from lakehouse_tests.support import tried
 from lakehouse_tests.support.both_readers import assert_same
 from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.laws import law, some
 from lakehouse_tests.support.malformed_files import malformations
 from lakehouse_tests.support.written_records import contracts, files
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(("block_bytes", "every"), [(1, 7), (150, 3), (2**21, 1)])
 @pytest.mark.parametrize("file_format", ["csv", "json"])
 def test_damaged_files_give_the_rows_of_the_exact_reader(file_format: str, block_bytes: int, every: int) -> None:
     source = contract(source={"landing": "arrival_date={arrival_date}*", "start_date": "2024-01-01", "format": file_format})
     damaged = [item for item in malformations() if item.format == file_format]
     assert len(damaged) > 1_000
-    for item in damaged[::every]:
+    for item in some(damaged[::every], 200):
+        tried.count("examples")
         assert_same(source, item.content, block_bytes)
 
 
+@law(240, in_each_run=60)
 @given(st.data())
-@settings(max_examples=120, deadline=None)
 def test_generated_files_give_the_rows_of_the_exact_reader(data: st.DataObject) -> None:
     source = SourceContract.model_validate(data.draw(contracts()))
     content = data.draw(files(source))
