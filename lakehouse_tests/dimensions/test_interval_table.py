@@ -59,7 +59,8 @@ def test_the_intervals_follow_every_arrival(
     assert every_row(lake.settings) == every_row(rebuilt(lake))
 
 
-@pytest.mark.parametrize("local_rows", [pytest.param(0, marks=pytest.mark.proof), 100_000])
+@pytest.mark.proof
+@pytest.mark.parametrize("local_rows", [0, 100_000])
 def test_a_stop_after_any_commit_changes_nothing(
     local_rows: int, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

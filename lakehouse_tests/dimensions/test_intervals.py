@@ -13,6 +13,7 @@ from lakehouse.dimensions.intervals import intervals
 from lakehouse_tests.support import dimension_model as model
 from lakehouse_tests.support.dimension_lake import as_model, dimension, dimension_records
 from lakehouse_tests.support.dimension_model import DimensionRecord, ModelInterval, arrived, day
+from lakehouse_tests.support.laws import law
 
 CONTRACT = dimension()
 
@@ -60,8 +61,8 @@ def spans(*records: DimensionRecord) -> list[tuple[float, float | None, str | No
     return [((begin - model.START).days, None if end is None else (end - model.START).days, tier) for begin, end, tier in days]
 
 
+@law(500, in_each_run=150)
 @given(st.lists(dimension_records(), max_size=14))
-@settings(max_examples=500)
 def test_the_intervals_are_those_of_the_model(records: list[DimensionRecord]) -> None:
     placed = [arrived(record, "file", line) for line, record in enumerate(records)]
     assert intervals_of(placed) == model.intervals(placed)

@@ -127,7 +127,7 @@ def by_id(rows: Rows) -> list[dict[str, Any]]:
     return sorted(rows, key=row_id_of)
 
 
-@law(100, in_each_run=10)
+@law(100, in_each_run=4)
 @given(claim_histories(), st.integers(0, 2), st.sampled_from(sorted(StewardVerdict)))
 def test_the_account_and_its_tables_are_those_of_the_rows(
     tmp_path_factory, history: ClaimHistory, malformed: int, verdict: StewardVerdict

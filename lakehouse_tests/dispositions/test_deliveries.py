@@ -99,7 +99,7 @@ def runs_of_deliveries(draw: st.DrawFn) -> tuple[list[Delivery], list[Run]]:
     return deliveries, draw(st.permutations(runs))
 
 
-@law(100, in_each_run=10)
+@law(100, in_each_run=4)
 @given(delivered=runs_of_deliveries())
 def test_the_content_depends_on_the_deliveries_and_not_on_their_files(
     tmp_path_factory: pytest.TempPathFactory, delivered: tuple[list[Delivery], list[Run]]

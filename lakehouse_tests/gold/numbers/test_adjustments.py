@@ -59,7 +59,7 @@ def restated(by_store: dict[str, Any] | None) -> dict[Any, list[Any]]:
     return {key: [value or Decimal(0), 1] for key, value in (by_store or {}).items()}
 
 
-@law(100, in_each_run=10)
+@law(100, in_each_run=3)
 @example(history=[{"north": Decimal("0.10")}, None, {"south": None}, {"north": Decimal("0.10")}])
 @given(history=st.lists(SAID, min_size=2, max_size=4))
 def test_closed_and_adjustments_are_what_a_restatement_would_say(tmp_path_factory, history: list[Any]) -> None:

@@ -50,7 +50,7 @@ def answer(numbers: ScriptedNumbers, number: int, text: str) -> str:
 MOMENTS = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 2), st.integers(1, 3)), min_size=1, max_size=6)
 
 
-@law(100, in_each_run=10)
+@law(100, in_each_run=4)
 @given(
     moments=MOMENTS,
     asked_hours=st.lists(st.integers(-24, 14 * 24), min_size=8, max_size=8),

@@ -135,7 +135,7 @@ class Readers:
             assert {start.day: version.rows[0]["total"] for start, version in answers.items()} == then, "as it was seen"
 
 
-@law(100, in_each_run=10)
+@law(100, in_each_run=3)
 @given(steps=st.lists(actions, min_size=4, max_size=14))
 def test_readers_see_one_complete_version_and_every_moment_can_be_queried(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[Any, ...]]

@@ -70,7 +70,9 @@ def complete(settings: Settings, series: Series) -> None:
     assert {entry.publication_id for entry in entries} == {row["publication_id"] for row in published_rows(settings, series)}
 
 
-@pytest.mark.parametrize("table_exists", [False, True], ids=["the first ones", "in a table that is there"])
+@pytest.mark.parametrize(
+    "table_exists", [False, pytest.param(True, marks=pytest.mark.proof)], ids=["the first ones", "in a table that is there"]
+)
 def test_different_periods(settings, table_exists: bool) -> None:
     numbers = ScriptedNumbers(settings, METRIC)
     numbers.at(10)

@@ -155,10 +155,10 @@ def seen(numbers: ScriptedNumbers) -> dict[tuple[str, Any], Any]:
 @pytest.mark.parametrize(
     ("metric_contract", "before", "action", "least"),
     [
-        (PLAIN, [], restate, 8),
-        (PLAIN, [], close, 8),
+        pytest.param(PLAIN, [], restate, 8, marks=pytest.mark.merge),
+        pytest.param(PLAIN, [], close, 8, marks=pytest.mark.proof),
         pytest.param(PLAIN, [], hold, 8, marks=pytest.mark.proof),
-        (PLAIN, [hold], sign_off, 6),
+        pytest.param(PLAIN, [hold], sign_off, 6, marks=pytest.mark.proof),
         (PLAIN, [hold], drop, 2),
         pytest.param(ADJUST, [close], restate_after_closing, 9, marks=pytest.mark.proof),
     ],
