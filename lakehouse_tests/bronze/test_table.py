@@ -42,6 +42,7 @@ def test_a_task_parses_a_file_also_while_this_process_keeps_tables_open(
     assert rows == {("a", True), ("b", True), (None, False)}
 
 
+@pytest.mark.merge
 def test_a_small_file_of_many_rows_is_parsed_by_a_task(settings: Settings, spark: SparkSession) -> None:
     settings.local_rows = 2
     lake = Lake(settings, contract(), spark)

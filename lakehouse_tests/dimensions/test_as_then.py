@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse.dimensions import as_then
 from lakehouse_tests.support import dimension_model as model
-from lakehouse_tests.support.dimension_lake import as_model, deliver, dimension, dimension_files, held_intervals
-from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.dimension_lake import CORNERS, as_model, deliver, dimension, dimension_files, held_intervals
 from lakehouse_tests.support.lake import Lake
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,8 +27,9 @@ ARRIVAL = date(2024, 2, 1)
 
 
 @pytest.mark.spark
+@law(25)
+@example(files=CORNERS[:3])
 @given(files=dimension_files(3))
-@derandomized(4)
 def test_each_prefix_of_the_inputs_gives_the_intervals_of_then(
     files: list[list[DimensionRecord]], spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -51,8 +52,8 @@ def test_a_dimension_without_a_row_has_no_intervals(settings: Settings, spark: S
     assert as_then.intervals(spark, settings, dimension(), None).count() == 0
 
 
+@law(200, in_each_run=100)
 @given(st.lists(st.sampled_from("abc"), max_size=12), st.integers(1, 5), st.integers(1, 6))
-@settings(max_examples=100)
 def test_pieces_of_sorted_rows_holdwhole_keys(keys: list[str], batch_rows: int, together: int) -> None:
     rows = pa.table({"_key": pa.array(sorted(keys), pa.string())})
     with pytest.MonkeyPatch.context() as patched:

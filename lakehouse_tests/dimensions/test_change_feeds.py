@@ -7,15 +7,14 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import example, given
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import Lake
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.row_histories import FEEDS, files_of, intervals_after, row_histories
+from lakehouse_tests.support.laws import law
+from lakehouse_tests.support.row_histories import BACKWARD, FEEDS, SentHistory, intervals_after, sent_histories
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,19 +34,19 @@ def held(settings: Settings) -> set[tuple[str, datetime, datetime | None, int]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@derandomized(3)
-@given(data=st.data())
+@law(25)
+@example(sent=BACKWARD)
+@given(sent=sent_histories())
 def test_the_intervals_are_those_of_the_table_whatever_comes_when(
-    name: str, data: st.DataObject, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    name: str, sent: SentHistory, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     feed = FEEDS[name]
-    history = data.draw(row_histories())
     lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), feed.dimension, spark)
-    for number, content in enumerate(data.draw(files_of(feed, history))):
+    for number, content in enumerate(sent.files(feed)):
         lake.deliver(ARRIVAL, content, f".{number}.{feed.format}")
         assert len(lake.ingest(ARRIVAL).ingested) == 1
         lake.update()
-    assert held(lake.settings) == intervals_after(history)
+    assert held(lake.settings) == intervals_after(sent.history)
 
 
 def test_an_event_with_another_key_before_is_malformed_with_what_to_send(settings: Settings, spark: SparkSession) -> None:

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse import locations
 from lakehouse.delta import change_feed, commit_log, table_io
 from lakehouse.dimensions import bucket_tables, interval_table, keys
 from lakehouse_tests.support import dimension_model as model
-from lakehouse_tests.support.dimension_lake import csv_file, deliver, dimension, dimension_files, held_intervals, in_file
+from lakehouse_tests.support.dimension_lake import CORNERS, csv_file, deliver, dimension, dimension_files, held_intervals, in_file
 from lakehouse_tests.support.dimension_model import DimensionRecord, day
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import Lake
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.stopped_commits import after_each_commit
 
 if TYPE_CHECKING:
@@ -45,8 +45,10 @@ def test_a_file_becomes_intervals(settings: Settings, spark: SparkSession) -> No
     assert held_intervals(settings) == model.intervals(known)
 
 
+@law(25)
+@example(files=CORNERS, local_rows=100_000)
+@example(files=CORNERS[:2], local_rows=0)
 @given(files=dimension_files(), local_rows=st.sampled_from([0, 100_000]))
-@derandomized(8)
 def test_the_intervals_follow_every_arrival(
     files: list[list[DimensionRecord]], local_rows: int, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -120,6 +122,7 @@ def test_one_key_costs_the_files_of_its_bucket(settings: Settings, spark: SparkS
     assert held_intervals(settings) == model.intervals(known)
 
 
+@pytest.mark.merge
 def test_the_feed_names_only_intervals_that_differ(settings: Settings, spark: SparkSession) -> None:
     lake = Lake(settings, dimension(), spark)
     deliver(lake, ARRIVAL, [record("1", 0, "gold"), record("1", 4, "silver"), record("2", 0, "gold")], "a")

@@ -172,6 +172,7 @@ JUDGEMENTS = st.fixed_dictionaries(
 )
 
 
+@law(200, in_each_run=40)
 @given(claim_histories(), st.data())
 def test_the_claims_that_are_judged_otherwise_are_those_of_rows_judged_otherwise(history: ClaimHistory, data: Any) -> None:
     judgements = {row_id_of(row): data.draw(st.just({}) | JUDGEMENTS) for row in history.log}

@@ -48,6 +48,7 @@ def files_of(settings: Settings, day: date) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob(f"*/event_date={day}/*.parquet")}
 
 
+@pytest.mark.merge
 def test_the_contract_of_the_seed_replaces_the_day_that_was_sent_again(settings, spark, tmp_path: Path) -> None:
     file = tmp_path / "contract.yaml"
     file.write_text(LAKELOGIC + "source: {start_date: 2024-01-01}\n")
@@ -132,6 +133,7 @@ def test_the_order_of_ingestion_does_not_matter_for_what_is_held(settings, spark
     assert lake.rebuilt([FIRST, SECOND]) == lake.silver()
 
 
+@pytest.mark.merge
 def test_an_arrival_that_would_shrink_the_day_is_held_until_a_steward_accepts_it(settings, spark) -> None:
     lake = lake_under_policy(settings, spark, "overwrite_partition_safe")
     deliver_and_update(lake, 0, A, B, D, C)
@@ -200,6 +202,7 @@ def test_append_keeps_every_row_and_a_view_tells_them_apart(settings, spark) -> 
     assert sorted((row["record_key"], row["amount"]) for row in newest) == [("a", 9), ("b", 2), ("c", 3)]
 
 
+@pytest.mark.merge
 def test_the_view_reads_the_same_in_duckdb(settings, spark) -> None:
     lake = lake_under_policy(settings, spark, "append")
     deliver_and_update(lake, 0, A, B)

@@ -53,6 +53,7 @@ def test_a_till_that_was_offline_sends_its_sales_together_beyond_the_watermark()
     assert all(timedelta(days=5) < lateness(row) < timedelta(days=8) for row in together)
 
 
+@pytest.mark.merge
 def test_the_shares_over_many_seeds() -> None:
     rows = [row for seed in SEEDS for row in records(seed) if not row["sale_id"].startswith("S-")]
     inserts = [row for row in rows if row["op"] == "insert"]

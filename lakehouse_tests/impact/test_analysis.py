@@ -149,6 +149,7 @@ def test_the_impact_of_a_local_file_is_known_before_it_is_ingested(deployment, t
     assert (impact.readers, impact.models, impact.moved) == ({"total": ["board"], "trailing": []}, [], [])
 
 
+@pytest.mark.merge
 def test_the_predicted_impact_is_what_is_touched_and_published(deployment, tmp_path) -> None:
     lines = ("d,4,1,insert", "e,7,2,insert")
     (tmp_path / "later.csv").write_bytes(content(4, *lines))
@@ -205,6 +206,7 @@ def test_what_silver_has_not_taken_in_yet_waits(deployment) -> None:
     assert (found.applied, found.waiting, found.moved) == (True, february(1), [])
 
 
+@pytest.mark.merge
 def test_rows_beyond_the_watermark_touch_nothing(settings, spark, tmp_path) -> None:
     deployment = ImpactDeployment(settings, spark, lateness={"watermark": "P7D", "beyond": "quarantine"})
     deployment.deliver(1, "a,1,1,insert")

@@ -58,6 +58,7 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> LateLake:
     return lake
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("action", TABLE)
 def test_the_hour_of_orders(lake: LateLake, action: str) -> None:
     definition = next(metric for metric in lake.metrics if metric.name == f"orders_{action}")
@@ -120,6 +121,7 @@ def test_a_lost_table_is_made_again_and_a_stopped_step_is_repeated(lake: LateLak
         assert lost == counts_path or counters.of_source(lake.settings, "orders", lake.metrics) == counts
 
 
+@pytest.mark.merge
 def test_spark_reads_the_late_rows(lake: LateLake) -> None:
     rows = lake.spark.read.format("delta").load(locations.late_rows(lake.settings, "orders"))
     assert sorted(rows.where("NOT counts").groupBy("metric").count().collect()) == [

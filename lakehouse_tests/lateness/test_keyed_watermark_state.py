@@ -54,7 +54,7 @@ def modelled(rows: Sequence[Row]) -> datetime:
     return hours(least - 1)
 
 
-@law(100, in_each_run=10)
+@law(100, in_each_run=4)
 @given(rows=ROWS, files=st.integers(1, 5), order=st.randoms(use_true_random=False))
 def test_files_in_any_order_also_of_equal_content_give_the_watermark_of_their_rows(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Row], files: int, order: st.Random

@@ -16,6 +16,7 @@ from lakehouse.lateness.rules import is_late, percentile
 from lakehouse.settings import Settings
 from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row
 from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.laws import law
 
 DAY = date(2024, 2, 20)
 SPANS = st.none() | st.timedeltas(timedelta(days=-2), timedelta(days=40))
@@ -69,6 +70,7 @@ def test_rows_ahead_of_their_arrival_are_counted_and_left_out(settings: Settings
     assert [(count.rows, count.late) for count in recent.by_time()] == [(7, 1)]
 
 
+@law(200, in_each_run=30)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 47), st.integers(0, 200)), max_size=25), zone=st.sampled_from(["UTC", "Asia/Kolkata"])
 )

@@ -57,7 +57,7 @@ def subjects(draw: st.DrawFn) -> dict[str, Subjects]:
     return asked
 
 
-@law(100, in_each_run=10)
+@law(100, in_each_run=5)
 @given(history=histories(), asked=subjects())
 def test_impact_agrees_with_a_scan_over_all_sets_and_models(history: ReleasedHistory, asked: dict[str, Subjects]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -27,7 +27,7 @@ from lakehouse_tests.support.audit_reader import audit_columns, replayed_audit
 from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.laws import law
-from lakehouse_tests.support.silver_histories import BACKWARD, FORWARD, histories
+from lakehouse_tests.support.silver_histories import BY_SPARK, FORWARD, histories
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -308,7 +308,7 @@ def test_after_a_stop_the_next_run_reports_what_the_stopped_one_did_not(settings
 
 @law(25)
 @example(history=FORWARD)
-@example(history=BACKWARD)
+@example(history=BY_SPARK)
 @given(history=histories())
 def test_replaying_the_audit_gives_what_silver_holds(
     history: History, spark: Any, tmp_path_factory: pytest.TempPathFactory

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse.contracts.source import SourceContract
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse_tests.support.earlier_columns import without_source_order
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import Lake, contract, csv_file
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.row_histories import DAYS, FEEDS, Feed, files_of, row_histories, table_after
+from lakehouse_tests.support.laws import law
+from lakehouse_tests.support.row_histories import (
+    BACKWARD,
+    DAYS,
+    FEEDS,
+    MOST_FILES,
+    Feed,
+    SentHistory,
+    sent_histories,
+    table_after,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,25 +71,37 @@ def deliver(lake: Lake, feed: Feed, content: bytes, number: int, arrival: date) 
         "delta feed, parquet",
     ],
 )
-@derandomized(3)
-@given(data=st.data())
+@law(25)
+@example(sent=BACKWARD, arrivals=[(ARRIVALS[0], True), (ARRIVALS[1], False)], local_rows=20_000)
+@example(sent=replace(BACKWARD, cuts=[]), arrivals=[(ARRIVALS[0], False)], local_rows=0)  # one file, by Spark
+@given(
+    sent=sent_histories(),
+    # Of each file the day, and whether silver follows at once.
+    arrivals=st.lists(st.tuples(st.sampled_from(ARRIVALS), st.booleans()), min_size=MOST_FILES, max_size=MOST_FILES),
+    local_rows=st.sampled_from([0, 20_000]),
+)
 def test_silver_holds_the_rows_of_the_table_whatever_comes_when(
-    name: str, data: st.DataObject, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    name: str,
+    sent: SentHistory,
+    arrivals: list[tuple[date, bool]],
+    local_rows: int,
+    spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     feed = FEEDS[name]
-    history = data.draw(row_histories())
     lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), feed.contract, spark)
-    lake.settings.local_rows = data.draw(st.sampled_from([0, 20_000]))  # by Spark, or in the process
-    for number, content in enumerate(data.draw(files_of(feed, history))):
-        deliver(lake, feed, content, number, data.draw(st.sampled_from(ARRIVALS)))
-        if data.draw(st.booleans()):
+    lake.settings.local_rows = local_rows
+    for number, (content, (arrival, is_followed)) in enumerate(zip(sent.files(feed), arrivals)):
+        deliver(lake, feed, content, number, arrival)
+        if is_followed:
             lake.update()
     lake.update()
-    assert held_by(lake) == expected_of(history), "merged"
-    assert {row[:3] for row in lake.rebuilt(DAYS)} == expected_of(history), "rebuilt (R3)"
+    expected = expected_of(sent.history)
+    assert held_by(lake) == expected, "merged"
+    assert {row[:3] for row in lake.rebuilt(DAYS)} == expected, "rebuilt (R3)"
     rows = dispositions_account.rows(lake.settings, lake.contract)
     assert len(rows) == len(lake.bronze()), "every record has one disposition (R4)"
-    assert {row.record_key for row in rows if row.lives} == {row[0] for row in expected_of(history)}
+    assert {row.record_key for row in rows if row.lives} == {row[0] for row in expected}
 
 
 BY_TEXT = {"order": {"sequence": {"column": "seq", "type": "text"}}}

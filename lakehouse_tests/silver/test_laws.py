@@ -15,7 +15,7 @@ from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, c
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.reference_model import Record, live_rows
-from lakehouse_tests.support.silver_histories import BACKWARD, DAYS, FORWARD, History, histories
+from lakehouse_tests.support.silver_histories import BACKWARD, BY_SPARK, DAYS, FORWARD, History, histories
 from lakehouse_tests.support.small_pieces import pieces_of
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def run(history: History, spark: SparkSession, tmp_path_factory: pytest.TempPath
 @law(25)
 @example(history=FORWARD)
 @example(history=BACKWARD)
+@example(history=BY_SPARK)
 @given(history=histories())
 def test_silver_is_a_function_of_bronze(
     history: History, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, by_sequence: bool

@@ -24,7 +24,7 @@ from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.reference_model import Record, live_rows
 from lakehouse_tests.support.resent_days import FIRST, SECOND, A, B, C, deliver_and_update, lake_under_policy
-from lakehouse_tests.support.silver_histories import BACKWARD, DAYS, FORWARD, History, histories
+from lakehouse_tests.support.silver_histories import BACKWARD, BY_SPARK, DAYS, History, histories
 from lakehouse_tests.support.small_pieces import pieces_of
 from lakehouse_tests.support.stopped_commits import after_each_commit
 
@@ -103,8 +103,8 @@ SOURCES = pytest.mark.parametrize(
 @pytest.mark.timeout(2400)
 @SOURCES
 @law(25)
-@example(history=FORWARD)
 @example(history=BACKWARD)
+@example(history=BY_SPARK)
 @given(history=histories())
 def test_the_newest_rows_are_those_of_merge(tmp_path_factory, spark, history: History, *, by_sequence: bool) -> None:
     run(history, spark, tmp_path_factory, by_sequence=by_sequence)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -18,11 +18,11 @@ from lakehouse.dimensions import valid_at
 from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.snapshots.dimension_rows import valid_as_of
 from lakehouse_tests.support import dimension_model as model
-from lakehouse_tests.support.dimension_lake import as_model, deliver, dimension, dimension_files
+from lakehouse_tests.support.dimension_lake import CORNERS, as_model, deliver, dimension, dimension_files
 from lakehouse_tests.support.dimension_model import DimensionRecord, day
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import Lake, contract
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,8 +39,10 @@ def in_one(pieces: Any) -> set[ModelInterval]:
     return as_model(pa.concat_tables(pieces))
 
 
+@law(25)
+@example(files=CORNERS, local_rows=100_000, moment=3)
+@example(files=CORNERS[:2], local_rows=0, moment=2)  # by Spark, at the moment of a change
 @given(files=dimension_files(3), local_rows=st.sampled_from([0, 100_000]), moment=st.integers(-1, 6))
-@derandomized(3)
 def test_what_was_known_is_the_model_of_what_had_arrived(
     files: list[list[DimensionRecord]],
     local_rows: int,

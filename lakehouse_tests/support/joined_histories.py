@@ -25,9 +25,9 @@ from lakehouse.ledger import applied_inputs
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support import dimension_lake
 from lakehouse_tests.support.dimension_model import DimensionRecord, day, valid_at
-from lakehouse_tests.support.hypothesis_settings import some
 from lakehouse_tests.support.joined_lake import TOTAL, facts
 from lakehouse_tests.support.lake import HEADER
+from lakehouse_tests.support.laws import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

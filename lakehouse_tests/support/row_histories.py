@@ -27,6 +27,7 @@ KEYS = [1, 2, 3]
 MOST_CHANGES = 9
 #: A change is three records at most: what it deletes, a tombstone, what it creates.
 MOST_RECORDS = 3 * MOST_CHANGES
+MOST_FILES = 4
 _WRITTEN_AT = datetime(2024, 1, 20, tzinfo=timezone.utc)
 Values = dict[str, Any]
 
@@ -276,6 +277,24 @@ class SentHistory:
         return list(dict.fromkeys(feed.file(part) for part in parts if part))
 
 
+_TABLE = [RowState(1, 1, DAYS[0]), RowState(2, 1, DAYS[1]), RowState(1, 2, DAYS[2]), RowState(3, 1, DAYS[1])]
+#: Two rows are inserted at once; one moves to another day, the other one to another key; the first is deleted and comes again at
+#: once. The records come backwards, in two files, the first one also at the end.
+BACKWARD = SentHistory(
+    [
+        RowChange(None, _TABLE[0], 0, 0),
+        RowChange(None, _TABLE[1], 1, 0),
+        RowChange(_TABLE[0], _TABLE[2], 2, 1),
+        RowChange(_TABLE[1], _TABLE[3], 3, 1),
+        RowChange(_TABLE[2], None, 4, 2),
+        RowChange(None, _TABLE[0], 5, 2),
+    ],
+    again=[0],
+    order=range(MOST_RECORDS + 2, 0, -1),
+    cuts=[6],
+)
+
+
 def sent_histories() -> st.SearchStrategy[SentHistory]:
     """Any history, sent in any way."""
     return st.builds(
@@ -283,7 +302,7 @@ def sent_histories() -> st.SearchStrategy[SentHistory]:
         row_histories(),
         again=st.lists(st.integers(0, MOST_RECORDS), max_size=2),
         order=st.permutations(range(MOST_RECORDS + 2)),
-        cuts=st.lists(st.integers(0, 12), max_size=3),
+        cuts=st.lists(st.integers(0, 12), max_size=MOST_FILES - 1),
     )
 
 

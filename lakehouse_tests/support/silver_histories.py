@@ -103,5 +103,7 @@ def corners(order: list[int], updated: list[list[date]], *, local_rows: int, pie
 
 #: Everything is updated after each file, two rows at a time, in the process.
 FORWARD = corners([0, 1, 2], [DAYS, DAYS, DAYS], local_rows=20_000, piece_rows=2)
-#: Of what has come some days are updated, by Spark; the middle file comes again.
-BACKWARD = corners([2, 1, 0, 1], [DAYS[:1], DAYS[2:], [], []], local_rows=0, piece_rows=0)
+#: Of what has come some days are updated; the middle file comes again.
+BACKWARD = corners([2, 1, 0, 1], [DAYS[:1], DAYS[2:], [], []], local_rows=20_000, piece_rows=0)
+#: Two files, by Spark: the rows of one, and what the other changes of them.
+BY_SPARK = corners([1, 0], [DAYS, []], local_rows=0, piece_rows=0)

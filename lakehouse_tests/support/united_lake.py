@@ -25,7 +25,7 @@ from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs
 from lakehouse.silver import update as silver_update
-from lakehouse_tests.support.hypothesis_settings import some
+from lakehouse_tests.support.laws import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -7,8 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
@@ -17,11 +16,10 @@ from lakehouse.training_sets.releases import ReleaseError, ReleaseKind
 from lakehouse.training_sets.rows import as_of
 from lakehouse_tests.support import stopped_commits
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.training_lake import Said, TrainingLake, moment, rows_of, training_set
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.settings import Settings
@@ -157,30 +155,30 @@ def histories(draw: st.DrawFn) -> list[Said]:
     return arrived
 
 
-def law(history: list[Said], tmp_path: Path, spark: SparkSession) -> None:
-    lake = TrainingLake(lake_settings(tmp_path), spark)
+#: A tier that is known after the payment, and retracted after the next one; a payment is corrected, and has a label; the other
+#: one is deleted.
+CORNERS = [
+    Said("customers", "c1", 0, 0.5, ("silver",)),
+    Said("payments", "p1", 0.25, 0.75, ("c1", "DE", 2)),
+    Said("customers", "c1", 0.2, 1, ("gold",)),
+    Said("payments", "p2", 2.5, 2.6, ("c1", "DE", 3)),
+    Said("customers", "c1", 0.2, 3, (), "retract"),
+    Said("labels", "p1", 1, 3.5, (1,)),
+    Said("payments", "p1", 0.25, 4, ("c1", "FR", 4)),
+    Said("payments", "p2", 2.5, 5, (), "delete"),
+]
+
+
+@pytest.mark.timeout(2400)
+@law(60)
+@example(history=CORNERS)
+@given(history=histories())
+def test_no_row_holds_what_was_not_known_at_its_event(
+    history: list[Said], tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+) -> None:
+    lake = TrainingLake(lake_settings(tmp_path_factory.mktemp("lake")), spark)
     for record in history:
         lake.deliver(record)
     lake.deliver(Said("labels", "none", 0, 11.5, (0,)))
     lake.settings.now = moment(12)
     as_the_model(lake, built(lake))
-
-
-_EXAMPLES = hypothesis_settings(max_examples=2, suppress_health_check=list(HealthCheck), derandomize=True)
-
-
-@_EXAMPLES
-@given(history=histories())
-def test_no_row_holds_what_was_not_known_at_its_event(
-    history: list[Said], tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
-) -> None:
-    law(history, tmp_path_factory.mktemp("lake"), spark)
-
-
-@pytest.mark.proof
-@hypothesis_settings(max_examples=60, suppress_health_check=list(HealthCheck))
-@given(history=histories())
-def test_no_row_holds_what_was_not_known_at_its_event_at_length(
-    history: list[Said], tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
-) -> None:
-    law(history, tmp_path_factory.mktemp("lake"), spark)

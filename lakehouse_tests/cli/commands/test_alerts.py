@@ -42,6 +42,7 @@ def test_open_alerts_are_listed_and_resolved_ones_on_request(tmp_path: Path) -> 
         assert text in everything
 
 
+@pytest.mark.merge
 def test_an_alert_is_acknowledged_and_the_list_shows_by_whom(tmp_path: Path) -> None:
     _, (late, held) = lake_with_two_alerts(tmp_path)
     done = lakehouse_command(tmp_path, "alerts", "ack", late[:6], held, "--by", "anna", "--reason", "asked the shop")

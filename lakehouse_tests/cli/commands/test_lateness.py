@@ -51,6 +51,7 @@ def apply(folder: Path, *more: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.merge
 def test_what_is_applied_holds_from_its_day_on_and_is_recorded(folder: Path) -> None:
     report = lakehouse_command(folder, "lateness", "report", "events")
     assert report.returncode == 0, report.stderr

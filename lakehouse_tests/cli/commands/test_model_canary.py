@@ -116,6 +116,7 @@ def test_a_canary_from_its_start_to_its_end(lake: Settings, command: Callable[..
     assert shown.count("canary: event ") == 3
 
 
+@pytest.mark.merge
 def test_a_backtest_that_cannot_be_made_is_refused_before_spark_starts(lake: Settings, command: Callable[..., Ended]) -> None:
     months = ("--from", "2024-10", "--to", "2024-09")
     refused = command("backtest", "fraud", "v2.4", "--against", "v2.3", *months)

@@ -90,6 +90,7 @@ def test_a_dimension_row_that_comes_late_takes_the_facts_from_the_unknown_member
     assert lake.published() == {1: {("unknown", None): 1}, 2: {("gold", 1): 2}, 3: {("unknown", None): 4}}
 
 
+@pytest.mark.merge
 def test_a_window_carries_the_change_to_the_days_that_it_reaches(settings, spark) -> None:
     lake = joined_lake(settings, spark, metric(window=3))
     spread(lake)
@@ -117,6 +118,7 @@ def test_a_dimension_of_a_dimension_is_followed_through_the_one_between(settings
     assert lake.published()[8] == {"nora": 2, "sam": 1}
 
 
+@pytest.mark.merge
 def test_many_changes_are_a_reason_to_compute_every_day(settings, spark, monkeypatch) -> None:
     lake = joined_lake(settings, spark)
     spread(lake)
@@ -126,6 +128,7 @@ def test_many_changes_are_a_reason_to_compute_every_day(settings, spark, monkeyp
     assert lake.publish() == [{4}]
 
 
+@pytest.mark.merge
 def test_a_metric_that_joins_a_dimension_since_now_computes_every_day(settings, spark) -> None:
     lake = joined_lake(settings, spark, metric(joins=[], grain=[]))
     spread(lake)

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from lakehouse.contracts.metric import MetricContract
 from lakehouse_tests.support.dimension_model import DimensionRecord, day
-from lakehouse_tests.support.hypothesis_settings import at_length
 from lakehouse_tests.support.joined_histories import BY_TIER, Delivery, Fact, JoinedHistory, deliveries
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.stopped_commits import stopped_behind
 
 if TYPE_CHECKING:
@@ -26,9 +26,24 @@ def differing(before: dict[date, Any], after: dict[date, Any]) -> set[date]:
     return {start for start in {*before, *after} if before.get(start) != after.get(start)}
 
 
-@pytest.mark.proof
+def change(key: str, at: float, tier: str, op: str = "") -> DimensionRecord:
+    return DimensionRecord(key, day(at), op, tier, "north", None, None, day(10))
+
+
+#: Facts before their customer is known, one without a customer, one at the moment of a change. Then a change that is known late
+#: moves a day's facts to another tier, a customer ends, a fact moves to another customer and day, and one is deleted.
+CORNERS: list[Delivery] = [
+    [*(Fact(f"1{number}", 1, day(number), "1", "insert") for number in (0, 2, 4)), Fact("none", 2, day(2), "", "insert")],
+    [change("1", 0, "basic"), change("1", 4, "gold"), change("2", 0, "basic")],
+    [change("1", 2, "gold"), change("1", 4, "", "delete")],
+    [Fact("10", 3, day(4.5), "2", "insert"), Fact("12", 1, day(2), "1", "delete")],
+]
+
+
+@pytest.mark.timeout(2400)
+@law(25)
+@example(history=CORNERS)
 @given(history=deliveries())
-@at_length(6)
 def test_after_each_arrival_the_numbers_are_those_of_the_model_and_the_restated_days_those_that_differ(
     history: list[Delivery], tmp_path_factory: pytest.TempPathFactory, spark: Any
 ) -> None:
@@ -42,10 +57,6 @@ def test_after_each_arrival_the_numbers_are_those_of_the_model_and_the_restated_
             assert days == differing(was, now), metric.name
         before = after
     assert lake.unlike_published() == []
-
-
-def change(key: str, at: float, tier: str, op: str = "") -> DimensionRecord:
-    return DimensionRecord(key, day(at), op, tier, "north", None, None, day(10))
 
 
 FACTS: Delivery = [Fact(f"{key}{number}", 1, day(number), key, "insert") for number in range(4) for key in ("1", "2")]

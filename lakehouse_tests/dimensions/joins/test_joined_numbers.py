@@ -135,6 +135,7 @@ def test_a_dimension_that_has_taken_a_file_on_some_days_only_is_reproduced_so(se
     assert lake.unlike_published() == []
 
 
+@pytest.mark.merge
 def test_a_dimension_that_is_joined_twice_is_followed_by_both_keys(settings, spark) -> None:
     twice = [
         {"dimension": "customers", "on": "customer", "columns": [{"tier": "tier"}]},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse import locations
@@ -19,9 +19,9 @@ from lakehouse.dispositions.readings import frames, in_force, table
 from lakehouse.ledger import ingestions, rebuild_requests
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.rebuild_requests import RebuildRequest
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,8 +41,12 @@ def rows(keys: dict[tuple[str, int], str], schema: pa.Schema, **more: Any) -> pa
     return pa.Table.from_pylist(listed, schema=schema)
 
 
+@law(50)
+@example([], {}, True)  # nothing was read again
+# A file is read again whole, one in part and twice; the ledger knows their rows.
+@example([{("one", 1): "a", ("one", 2): "b", ("two", 1): "a"}, {("two", 1): "c"}], {}, True)
+@example([{("one", 1): "a"}, {("one", 2): "b", ("two", 2): "c"}], {"ingestion_id": ["one"]}, False)
 @given(st.lists(LINES, max_size=3), st.sampled_from([{}, {"ingestion_id": ["one"]}]), st.booleans())
-@derandomized(20)
 def test_files_that_a_reading_has_whole_in_part_or_not_at_all(
     tmp_path_factory: Any, spark: SparkSession, readings: list[Any], where: Any, is_known: bool
 ) -> None:

@@ -35,6 +35,7 @@ def arrival_day(name: str) -> date:
     return date.fromisoformat(name.removeprefix("arrival_date=").removesuffix(".csv"))
 
 
+@pytest.mark.merge
 def test_the_same_for_a_seed_and_another_for_another() -> None:
     assert deliveries.files(7) == deliveries.files(7)
     assert deliveries.correction(7) == deliveries.correction(7)

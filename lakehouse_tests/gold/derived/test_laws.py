@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import Phase, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse.gold.numbers.lifecycle import PublishAction, State
@@ -35,9 +35,9 @@ from lakehouse_tests.support.derived_numbers import (
     revenue,
     sessions,
 )
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,6 +91,19 @@ ADJUSTED = [
     Follow(),
     Publish("revenue", 1, (("north", 90),)),
     Publish("revenue", 1, ()),
+]
+
+#: A ratio to nothing; a state that moves without a number; a day of which one input has no number; a day that both inputs empty.
+MOVED = [
+    Publish("revenue", 1, (("north", 7),), State.LIVE),
+    Publish("sessions", 1, (("north", 0), ("south", 1))),
+    Publish("sessions", 2, (("south", 3),)),
+    Follow(),
+    Wait(),
+    Publish("revenue", 1, (("north", 7),)),
+    Follow(),
+    Publish("revenue", 1, ()),
+    Publish("sessions", 1, ()),
 ]
 
 
@@ -199,9 +212,10 @@ class World:
             assert json.loads(row["made_from"]).keys() == {"revenue", "sessions"}
 
 
-@derandomized(40, Phase.shrink)
-@given(HISTORIES)
+@law(60, shrinks=True)
 @example(ADJUSTED)
+@example(MOVED)
+@given(HISTORIES)
 def test_derived_numbers_are_those_of_the_model_after_every_run(
     spark: SparkSession, history: list[Publish | Follow | Wait]
 ) -> None:

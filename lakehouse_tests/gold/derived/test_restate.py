@@ -238,6 +238,7 @@ def test_a_start_delay_publishes_the_number_when_it_has_passed(settings: Setting
     assert lake.latest().keys() == {day(1)}
 
 
+@pytest.mark.merge
 def test_a_promoted_version_computes_longer_periods_anew_and_so_does_its_rollback(
     settings: Settings, spark: SparkSession
 ) -> None:

@@ -77,6 +77,7 @@ def test_days_that_changed_meanwhile_are_recomputed(settings: Settings, spark: S
     assert find_pending(settings, readers()).starts <= {day(2), day(4)}
 
 
+@pytest.mark.merge
 def test_a_run_with_the_logic_of_before_publishes_nothing(settings: Settings, spark: SparkSession) -> None:
     lake = Lake(settings, contract(), spark)
     deliver(lake, 3, ("a", 1, 10), ("b", 2, 0))

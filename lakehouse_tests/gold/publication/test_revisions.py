@@ -231,6 +231,7 @@ def test_somebody_else_publishes_the_same_period(settings) -> None:
     assert [line[:2] for line in numbers.history(1)] == [("r1", 1), ("r2", 2), ("r3", 3)]
 
 
+@pytest.mark.merge
 def test_every_reader_sees_the_same(settings) -> None:
     """The filters that the documentation gives, in DuckDB and in delta-rs, at each moment of a history."""
     numbers = ScriptedNumbers(

@@ -57,6 +57,7 @@ def test_a_revision_is_made_under_the_contracts_of_then(settings, spark) -> None
     assert not reproducible.reproduce(doubled, date(2024, 2, 1), 2).certain
 
 
+@pytest.mark.merge
 def test_a_number_of_silver_that_was_not_built_since_its_contract_changed_is_made_again(settings, spark) -> None:
     reproducible = reproducible_lake(settings, spark, METRICS[:1], materialization={"reprocess_policy": "append"}, changes={})
     reproducible.deliver(1, "a,1,1,,,red", "a,2,1,,,red")
@@ -118,6 +119,7 @@ def test_a_longer_period_is_made_again_from_the_days_that_it_names(settings, spa
             assert (again.name, again.differences) == (again.name, [])
 
 
+@pytest.mark.merge
 def test_what_was_known_at_a_time_is_reproduced_whether_or_not_it_was_published(settings, spark) -> None:
     reproducible = reproducible_lake(settings, spark, METRICS[:1], **WEEK_WATERMARK)
     reproducible.deliver(1, "a,1,1,insert,,red")

@@ -8,22 +8,21 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from lakehouse.stewardship import decide
 from lakehouse.stewardship.redact import redact_fields
-from lakehouse_tests.support.hypothesis_settings import at_length, derandomized
 from lakehouse_tests.support.lake import Lake, contract, csv_file, csv_line
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.reproducible_lake import BIGGEST, KEYS, TOTAL, WEEK_WATERMARK, ReproducibleLake, metric
-from lakehouse_tests.support.silver_histories import NOON
-from lakehouse_tests.support.steward_histories import ARRIVAL, Decide, Deliver, Redact, Update, histories
+from lakehouse_tests.support.silver_histories import NOON, record_at
+from lakehouse_tests.support.steward_histories import ARRIVAL, Decide, Deliver, History, Redact, Update, histories
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse_tests.support.steward_histories import History
 
 pytestmark = pytest.mark.spark
 
@@ -80,15 +79,23 @@ def of_folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> 
     return ReproducibleLake(Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(), spark), METRICS)
 
 
-@derandomized(2)
+#: A number is published, a row is rejected, and all rows are judged again under two other contracts; a file moves a row and
+#: retires another, and a value is redacted.
+CORNERS = (
+    History(
+        [
+            [record_at(1, "a", "insert", 0), record_at(2, "b", "insert", 2), record_at(3, "c", "insert", 2)],
+            [record_at(4, "a", "correct", 3), record_at(5, "new", "correct", 2, corrects="b")],
+        ],
+        [Deliver(0), Decide(2, "reject"), Deliver(1), Redact("a")],
+    ),
+    [-1, 1, 2, -1],
+)
+
+
+@pytest.mark.timeout(2400)
+@law(25)
+@example(history=CORNERS)
 @given(history=judged_histories())
 def test_every_published_number_is_reproduced(tmp_path_factory, spark, history: Any) -> None:
-    run(of_folder(tmp_path_factory, spark), *history)
-
-
-@pytest.mark.proof
-@pytest.mark.timeout(5400)
-@at_length(8)
-@given(history=judged_histories())
-def test_every_published_number_is_reproduced_at_length(tmp_path_factory, spark, history: Any) -> None:
     run(of_folder(tmp_path_factory, spark), *history)

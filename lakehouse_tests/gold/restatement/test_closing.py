@@ -191,7 +191,7 @@ HISTORIES = st.lists(
 )
 
 
-@law(100, in_each_run=10)
+@law(100, in_each_run=2)
 @given(history=HISTORIES, adjusts=st.booleans())
 def test_a_number_is_final_when_nothing_is_missing_and_stays_final(
     tmp_path_factory: pytest.TempPathFactory, history: list[tuple[int | None, bool, bool, bool]], adjusts: bool

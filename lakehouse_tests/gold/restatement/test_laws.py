@@ -27,9 +27,9 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.ledger import publications
-from lakehouse_tests.support.hypothesis_settings import at_length, derandomized
 from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import lawful_versions, published_rows
 from lakehouse_tests.support.published_histories import DAYS, HISTORIES, START, Decide, Deliver, Follow, Roll
 from lakehouse_tests.support.reference_model import Record, live_rows
@@ -265,25 +265,17 @@ CORNERS = (
         Follow(2),
     ],
 )
-BOTH = pytest.mark.parametrize("adjusts", [False, True], ids=["restate", "adjust"])
+BOTH = pytest.mark.parametrize("adjusts", [pytest.param(False, marks=pytest.mark.merge), True], ids=["restate", "adjust"])
 
 
 def lake_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(), spark)
 
 
+@pytest.mark.timeout(2400)
 @BOTH
-@derandomized(2)
+@law(25)
 @example(history=CORNERS)
 @given(history=HISTORIES)
 def test_published_numbers_follow_the_rules(spark, tmp_path_factory, history: Any, adjusts: bool) -> None:
-    run(lake_of(spark, tmp_path_factory), history, adjusts=adjusts)
-
-
-@pytest.mark.proof
-@pytest.mark.timeout(5400)
-@BOTH
-@at_length(15)
-@given(history=HISTORIES)
-def test_published_numbers_follow_the_rules_at_length(spark, tmp_path_factory, history: Any, adjusts: bool) -> None:
     run(lake_of(spark, tmp_path_factory), history, adjusts=adjusts)

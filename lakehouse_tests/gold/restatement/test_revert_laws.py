@@ -58,7 +58,7 @@ _steps = st.lists(
 )
 
 
-@law(100, in_each_run=10)
+@law(100, in_each_run=4)
 @given(steps=_steps)
 def test_reverts_and_releases_in_any_order_give_what_the_model_gives(
     steps: list[tuple[str, int, Any]], tmp_path_factory: Any

@@ -78,7 +78,7 @@ def _undo(numbers: ScriptedNumbers, model: dict[int, Day], run: str) -> bool:
     return any(target is not None for target in targets.values())
 
 
-@law(100, in_each_run=10)
+@law(100, in_each_run=4)
 @given(steps=_steps)
 def test_undos_in_any_order_give_what_the_model_gives(steps: list[tuple[str, Any, Any]], tmp_path_factory: Any) -> None:
     with without_spark():

@@ -257,6 +257,7 @@ def test_a_source_that_is_added_makes_the_days_pending_that_it_has_rows_of(setti
     assert lake.unlike_published() == []
 
 
+@pytest.mark.merge
 def test_sources_in_place_of_one_and_another_first_one_make_all_days_pending(settings, spark) -> None:
     lake = united_lake(settings, spark, metric(sources=[], source="web", deduplicate_by=[]))
     lake.deliver(*WEB)

@@ -47,6 +47,7 @@ def day(number: int) -> date:
     return FIRST + timedelta(days=number)
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(
     ("size", "every"), [(60, 60), (60, 15), (120, 120), (120, 30), (1380, 60), (1440, 1440), (15, 5), (90, 45)]
 )

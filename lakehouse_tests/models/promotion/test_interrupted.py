@@ -77,6 +77,7 @@ def test_one_that_is_stopped_anywhere_is_completed_by_the_same_command(new_lake:
     assert stopped_behind_each(run, check, prepare) == 3
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("is_moved", [True, False], ids=["behind the alias", "before it"])
 def test_a_canary_ends_with_a_promotion_that_another_command_settles(new_lake: Callable[[], Settings], is_moved: bool) -> None:
     lake = new_lake()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+import pytest
+
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.operations.alerts import log as alert_log
@@ -116,6 +118,7 @@ def test_after_the_table_is_lost_the_same_alert_has_the_same_id(settings: Settin
     assert after.alert_id == before.alert_id
 
 
+@pytest.mark.merge
 def test_many_alerts_do_not_leave_many_files(settings: Settings) -> None:
     [one] = look(settings, LATE)
     for number in range(70):

@@ -194,7 +194,7 @@ def test_what_is_left_of_a_digest_whose_alert_was_snoozed_is_another_digest(sett
     ]
 
 
-@law(100, in_each_run=10)
+@law(100, in_each_run=3)
 @given(
     st.lists(
         st.tuples(st.sets(st.integers(0, 11)), st.booleans(), st.booleans(), st.sampled_from([None, "ack", "snooze"])),

@@ -98,6 +98,7 @@ def test_one_person_corrects_a_day_that_is_not_final(deployment: Deployment) -> 
     assert deployment.publish() == 15
 
 
+@pytest.mark.merge
 def test_a_final_number_needs_two_people(deployment: Deployment) -> None:
     deployment.at(9)
     deployment.publish()

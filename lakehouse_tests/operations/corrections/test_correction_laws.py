@@ -17,9 +17,9 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.operations.corrections import correction_flow
 from lakehouse.operations.corrections.correction_log import CorrectionError, Operation
-from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import Lake, contract, csv_file
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,8 +54,8 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return made
 
 
+@law(100, in_each_run=10)
 @given(proposer=PEOPLE, steps=STEPS)
-@derandomized(30)
 def test_a_correction_of_a_final_number_is_entered_by_enough_different_people(
     lake: Lake, proposer: str, steps: list[tuple[str, str]]
 ) -> None:

@@ -51,6 +51,7 @@ def test_compaction_changes_no_row_and_is_no_change_to_anybody(no_retention: Set
     assert again == Upkeep("silver/events", 1, 1)
 
 
+@pytest.mark.merge
 def test_a_dry_run_reports_what_would_be_done_and_touches_nothing(no_retention: Settings) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)

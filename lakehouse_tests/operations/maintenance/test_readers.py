@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING
 
+import pytest
 from deltalake import DeltaTable
 
 from lakehouse import locations
@@ -93,6 +94,7 @@ def test_where_a_reader_is_behind_for_longer_than_the_table_remembers_nothing_is
     assert pending(no_retention)[0]
 
 
+@pytest.mark.merge
 def test_only_the_dataset_version_that_readers_see_holds_files_back(no_retention: Settings) -> None:
     two_dataset_versions.three_days(no_retention)
     two_dataset_versions.promote(no_retention, two_dataset_versions.catalog())

@@ -117,6 +117,7 @@ def test_killed_between_the_delivery_and_its_record_the_same_is_sent_again(setti
     assert (len(receiver.taken), len(set(keys(receiver)))) == (3, 2)
 
 
+@pytest.mark.merge
 def test_a_stop_after_any_step_ends_in_the_same_state(settings, tmp_path_factory: pytest.TempPathFactory) -> None:
     """A killed process leaves its files and what it sent: stopped after each commit and each message."""
     stops: list[tuple[Path, list[Message]]] = []

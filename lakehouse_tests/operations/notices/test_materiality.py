@@ -66,6 +66,7 @@ def test_a_small_change_is_recorded_and_not_told(settings) -> None:
     assert lake.dispatch(channel).delivered == 0
 
 
+@pytest.mark.merge
 def test_small_changes_that_add_up_are_told_as_one(settings) -> None:
     lake, channel = published_lake(settings, bounded()), RecordingChannel()
     for amount in (2, 2):
@@ -87,6 +88,7 @@ def test_small_changes_that_add_up_are_told_as_one(settings) -> None:
     assert moves(channel)[1:] == [(15, 20)]
 
 
+@pytest.mark.merge
 def test_changes_that_cancel_out_are_not_told(settings) -> None:
     lake, channel = published_lake(settings, bounded()), RecordingChannel()
     for amount in (3, -3, -3, 3, 4, -8):
@@ -161,6 +163,7 @@ def test_the_close_of_a_day_in_between_changes_nothing(settings) -> None:
     assert moves(channel) == [(10, 15)]
 
 
+@pytest.mark.merge
 def test_the_growth_of_a_running_week_is_no_change(settings) -> None:
     lake = published_lake(settings, bounded(publication={"rollups": ["week"]}))
     channel = RecordingChannel()
@@ -213,7 +216,7 @@ def model(amounts: list[int], bound: int) -> list[tuple[int, int]]:
     return notices
 
 
-@law(100, in_each_run=10)
+@law(100, in_each_run=2)
 @given(st.lists(st.tuples(st.integers(-6, 6).filter(bool), st.booleans()), min_size=1, max_size=6))
 def test_what_is_told_does_not_depend_on_when_somebody_looks(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, bool]]

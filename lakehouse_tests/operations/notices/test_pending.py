@@ -152,6 +152,7 @@ def test_without_targets_nothing_waits_for_one(settings) -> None:
     assert (lake.dispatch(channel).delivered, ledger.of(settings), lake.notified()) == (0, [], {"late": [False]})
 
 
+@pytest.mark.merge
 def test_more_publications_than_fit_into_one_scan_are_notified_by_the_next(settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notice_pending, "_AT_ONCE", 2)
     lake, channel = published_lake(settings, metric("total", "board")), RecordingChannel()
@@ -194,6 +195,7 @@ def test_an_adjustment_is_notified_as_it_is_booked(settings) -> None:
     )
 
 
+@pytest.mark.merge
 def test_longer_periods_have_notices_of_their_own_and_growing_is_no_restatement(settings) -> None:
     lake, channel = published_lake(settings, metric("total", "board", publication={"rollups": ["week"]})), RecordingChannel()
     lake.at(5)

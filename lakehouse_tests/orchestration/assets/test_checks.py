@@ -104,6 +104,7 @@ def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LakeSpark, "spark_session", property(refuse))
 
 
+@pytest.mark.merge
 @pytest.mark.usefixtures("no_jvm")
 @pytest.mark.parametrize("key", [BRONZE, SILVER], ids=["bronze", "silver"])
 def test_on_one_partition_all_checks_are_about_it(house: House, key: dg.AssetKey) -> None:
@@ -165,6 +166,7 @@ def test_the_runs_of_the_layers_report_the_same_checks(house: House) -> None:
         assert all(told[day] == dict.fromkeys(names, True) for day in DAYS[:2])
 
 
+@pytest.mark.merge
 def test_the_rolling_backfill_makes_a_bad_day_good_and_leaves_the_others_alone(house: House) -> None:
     series = Series(house.metric)
     version = house.silver_version()

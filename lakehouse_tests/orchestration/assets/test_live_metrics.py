@@ -22,6 +22,7 @@ pytestmark = pytest.mark.spark
 GOLD = dg.AssetKey(["gold", "hourly"])
 
 
+@pytest.mark.merge
 def test_a_day_is_reconciled_by_the_run_that_closes_it(settings: Settings, spark: Any) -> None:
     lake = LiveLake(settings, spark, metrics=[metric(TUMBLING, **LIVE, reconcile={"threshold": 0.1})])
     assert "live_equals_books" in check_names(lake.catalog)[GOLD]

@@ -89,6 +89,7 @@ def test_only_a_model_with_a_policy_is_retrained(lake: Settings) -> None:
         assert ("retrain_fraud" in sensors) is expected
 
 
+@pytest.mark.merge
 def test_the_definitions_load_neither_mlflow_nor_scikit_learn(tmp_path: Path) -> None:
     for name, text in trained_lake.FILES.items():
         tmp_path.joinpath(name).write_text(text)

@@ -43,6 +43,7 @@ def test_the_sensor_waits_while_a_backfill_of_one_source_is_running(settings: Se
         assert SensorTicks(settings, lake.catalog, "restate_revenue", instance).skip_message() == BACKFILL_RUNNING
 
 
+@pytest.mark.merge
 @pytest.mark.spark
 def test_a_change_of_a_further_source_is_pending_everywhere_until_it_is_published(settings: Settings, spark: Any) -> None:
     lake = UnitedLake(settings, spark, [metric()])

@@ -58,6 +58,7 @@ def alert_of(lake: Settings, source: SourceContract) -> Alert | None:
     return {alert.kind: alert for alert in signals.of_source(lake, source)}.get(AlertKind.WATERMARK_OFF)
 
 
+@pytest.mark.merge
 def test_it_is_proposed_and_applied_by_itself_and_a_person_undoes_it(lake: Settings, instance: dg.DagsterInstance) -> None:
     source = tuned_source("PT1H", auto=True, at_least="PT30M", at_most="P2D")
     arrive_daily(lake, source, DAYS, LAGS)

@@ -55,6 +55,7 @@ def test_windows_that_overlap_begin_a_day_earlier_and_read_the_next_day(settings
     }
 
 
+@pytest.mark.merge
 @pytest.mark.spark
 def test_an_event_after_the_first_midnight_is_published_by_a_run_of_the_sensor(settings: Settings, spark: Any) -> None:
     lake = from_the_first_day(settings, spark)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse.contracts.metric import MetricContract
@@ -18,6 +18,7 @@ from lakehouse.gold.restatement.from_changes import patched_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse_tests.support.lake import Lake, contract, csv_file
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
 
 pytestmark = pytest.mark.spark
 
@@ -57,9 +58,18 @@ def deliver(lake: Lake, number: int, changes: list[tuple[str, int, int, str]]) -
     lake.update()
 
 
-@pytest.mark.merge
+#: A row moves to another day, one is deleted and so empties a day, one is corrected, one is new on a day that has no number.
+CHANGED = [
+    [("a", 1, 0, "insert"), ("b", 2, 1, "insert"), ("c", 3, 2, "insert"), ("d", -3, 2, "insert")],
+    [("a", 4, 1, "correct"), ("c", 3, 2, "correct"), ("d", 9, 2, "correct"), ("b", 0, 1, "delete")],
+    [("a", 4, 1, "delete")],
+]
+
+
+@law(25)
+@example(files=CHANGED, grain=True)
+@example(files=CHANGED[:2], grain=False)
 @given(files=st.lists(lines, min_size=2, max_size=4), grain=st.booleans())
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 def test_both_ways_give_the_same_number(spark, tmp_path_factory, files, grain: bool) -> None:
     lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(clocks=CLOCKS), spark)
     series = Series(metric(grain=["id"] if grain else []))
