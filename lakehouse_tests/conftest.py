@@ -27,23 +27,23 @@ hypothesis.settings.load_profile("lakehouse")
 
 @pytest.fixture(scope="session")
 def spark_remote(pytestconfig: pytest.Config) -> dict[str, str]:
-    """The environment of a command that uses the run's Spark."""
+    """The environment of a command that uses the run's Spark; empty if each process has its own."""
     from lakehouse_tests.support import run_folder  # noqa: PLC0415 (pytest imports the plugin first)
 
-    return {"LAKEHOUSE_SPARK_REMOTE": shared_spark.address(run_folder.of(pytestconfig))}
+    return {} if shared_spark.is_own() else {"LAKEHOUSE_SPARK_REMOTE": shared_spark.address(run_folder.of(pytestconfig))}
 
 
 @pytest.fixture(scope="session")
 def spark(spark_remote: dict[str, str]) -> Iterator[SparkSession]:
-    """A session of the run's Spark, with the options that the product uses."""
+    """A session of the run's Spark, or of this process's own, with the options that the product uses."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 (unit tests start without pyspark)
 
     from lakehouse.spark.session import spark_options  # noqa: PLC0415
 
+    remote = spark_remote.get("LAKEHOUSE_SPARK_REMOTE")
+    options = spark_options(Settings(spark_profile="large", spark_remote=remote)) if remote else shared_spark.driver_options()
     builder = SparkSession.builder
-    for name, value in spark_options(
-        Settings(spark_profile="large", spark_remote=spark_remote["LAKEHOUSE_SPARK_REMOTE"])
-    ).items():
+    for name, value in options.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     yield session
@@ -53,6 +53,8 @@ def spark(spark_remote: dict[str, str]) -> Iterator[SparkSession]:
 @pytest.fixture(autouse=True)
 def _runs_use_the_spark_of_their_test(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of Dagster and commands of a test that has a session use the same Spark."""
+    if request.node.get_closest_marker("own_spark") and not shared_spark.is_own():
+        pytest.skip("a stream needs a Spark of its own process: LAKEHOUSE_TEST_SPARK=own pytest -m own_spark")
     if "spark" in request.fixturenames:
         for name, value in request.getfixturevalue("spark_remote").items():
             monkeypatch.setenv(name, value)

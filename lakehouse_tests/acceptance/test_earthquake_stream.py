@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-pytestmark = [pytest.mark.spark, pytest.mark.merge, needs_earthquakes]
+pytestmark = [pytest.mark.spark, pytest.mark.own_spark, pytest.mark.merge, needs_earthquakes]
 
 FIRST = date(2018, 1, 1)
 TOPIC = "earthquakes"

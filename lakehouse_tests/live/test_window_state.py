@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakehouse.live.window_state import WindowState
     from lakehouse.settings import Settings
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.own_spark, pytest.mark.merge]
 
 
 def read(lake: LiveLake, *events: Event) -> WindowState:
@@ -30,7 +30,6 @@ def read(lake: LiveLake, *events: Event) -> WindowState:
     return window_state.of(lake.settings, lake.hourly, known)
 
 
-@pytest.mark.merge
 def test_a_window_keeps_its_state_until_the_watermark_reaches_its_end(settings: Settings, spark: Any) -> None:
     per_user = metric({**TUMBLING, "grain": ["user"]}, **LIVE)
     lake = LiveLake(settings, spark, metrics=[per_user])

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
     from lakehouse_tests.support.kafka_broker import KafkaBroker
 
-pytestmark = [pytest.mark.proof, pytest.mark.spark, pytest.mark.merge]
+pytestmark = [pytest.mark.proof, pytest.mark.spark, pytest.mark.own_spark]
 HOURLY = {
     "metric": "hourly",
     "source": "events",

@@ -1,7 +1,8 @@
 """One Spark for all workers of a test run: a Connect server that the first test that needs Spark starts, and the run ends.
 
-A JVM of its own costs each worker a start, and the compilation of the same code again. With ``LAKEHOUSE_TEST_SPARK`` a run uses a
-server that is there already, and leaves it running.
+A JVM of its own costs each worker a start, and the compilation of the same code again. With the address of a server in
+``LAKEHOUSE_TEST_SPARK`` a run uses that one, and leaves it running. With ``own`` each process starts a Spark of its own, which a
+stream needs (tests marked ``own_spark``).
 """
 
 from __future__ import annotations
@@ -20,17 +21,23 @@ from lakehouse_tests.support.free_port import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The address of a server for the tests of a run.
+#: The address of a server for the tests of a run, or ``own``.
 ADDRESS = "LAKEHOUSE_TEST_SPARK"
+_OWN = "own"
 CHECKOUT = Path(__file__).parents[2]
 _SECONDS_TO_START = 120.0
 
 
-def server_options() -> dict[str, str]:
+def is_own() -> bool:
+    """Whether each process of this run has a Spark of its own."""
+    return os.environ.get(ADDRESS) == _OWN
+
+
+def driver_options(memory: str = "2g") -> dict[str, str]:
     """Those of a session of the product, in a JVM that is left with C1: what C2 compiles costs more than it saves in minutes."""
     from lakehouse.spark.session import local_options  # noqa: PLC0415 (unit tests start without pyspark)
 
-    options = local_options(Settings(spark_long_lived=True, spark_profile="large", spark_memory="4g"))
+    options = local_options(Settings(spark_long_lived=True, spark_profile="large", spark_memory=memory))
     options["spark.driver.extraJavaOptions"] += " -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
     return options
 
@@ -50,7 +57,7 @@ def address(folder: Path) -> str:
         if running is None:
             # Functions that tests pass to Spark are looked up in the modules of the tests.
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
-            running, _ = connect_server.start(folder, server_options(), free_port(), _SECONDS_TO_START)
+            running, _ = connect_server.start(folder, driver_options("4g"), free_port(), _SECONDS_TO_START)
         return running.address
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lakehouse.live.status import StreamStatus
     from lakehouse.settings import Settings
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.own_spark, pytest.mark.merge]
 
 
 def known(lake: LiveLake) -> StreamStatus:
@@ -36,7 +36,6 @@ def alerts(lake: LiveLake) -> dict[AlertKind, str]:
     return {alert.kind: alert.text for alert in found}
 
 
-@pytest.mark.merge
 def test_each_case_of_the_runbook(settings: Settings, spark: Any) -> None:
     watched = {"alerts": {"live_unread_after": "PT5M"}}
     lake = LiveLake(settings, spark, metrics=[metric(TUMBLING, **LIVE, **watched)])

@@ -25,7 +25,7 @@ from lakehouse_tests.support.windowed_lake import SLIDING, TUMBLING, Event
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.own_spark, pytest.mark.merge]
 
 #: Each a file. The second and third are read in one batch each, without a batch in between, when the stream is slow.
 DELIVERIES = [
@@ -50,7 +50,6 @@ def test_late_rows_are_dropped_as_the_rule_says(settings: Settings, spark: Any) 
     assert {(event.key, start) for event, start in overlapping.dropped} > {("g", overlapping.dropped[0][1])}
 
 
-@pytest.mark.merge
 def test_a_batch_behind_another_with_rows_drops_by_the_watermark_of_the_one_before(settings: Settings, spark: Any) -> None:
     lake = LiveLake(settings, spark, metrics=[metric(TUMBLING, **LIVE)])
     model = StreamModel(60, 60)
@@ -85,7 +84,6 @@ def test_a_batch_that_is_repeated_changes_nothing(settings: Settings, spark: Any
     assert batch_log.log(settings).read() == recorded
 
 
-@pytest.mark.merge
 def test_a_checkpoint_that_is_gone_or_of_another_definition_is_said_and_made_again(settings: Settings, spark: Any) -> None:
     lake = LiveLake(settings, spark)
     for delivery in DELIVERIES[:2]:

@@ -19,12 +19,11 @@ from lakehouse_tests.support.windowed_lake import FIRST, TUMBLING, Event
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.own_spark, pytest.mark.merge]
 
 LATE = [[Event("a", 1, 80), Event("b", 70, 1)], [Event("c", 200, 1)], [Event("d", 201, 1)], [Event("late", 2, 3)]]
 
 
-@pytest.mark.merge
 def test_a_closed_day_is_reconciled_once_for_each_revision(settings: Settings, spark: Any) -> None:
     terms = {"live": {**LIVE["live"], "keep": "P1D"}, "reconcile": {"threshold": 0.02}}
     lake = LiveLake(settings, spark, metrics=[metric(TUMBLING, **terms)])
@@ -61,7 +60,6 @@ def test_a_closed_day_is_reconciled_once_for_each_revision(settings: Settings, s
     assert {**total.causes} == {"late_dropped": "3", "corrected": "1"}
 
 
-@pytest.mark.merge
 def test_without_a_threshold_a_difference_is_no_failure(settings: Settings, spark: Any) -> None:
     lake = LiveLake(settings, spark)
     for events in LATE:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakehouse.live.reconciliation.reconciled import Reconciled
     from lakehouse.settings import Settings
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.own_spark, pytest.mark.merge]
 
 
 def played(lake: LiveLake, history: History) -> StreamModel:
@@ -78,7 +78,6 @@ HISTORY: History = [
 ]
 
 
-@pytest.mark.merge
 def test_each_difference_has_its_causes(settings: Settings, spark: Any) -> None:
     lake = LiveLake(settings, spark)
     model = played(lake, HISTORY)

@@ -18,11 +18,10 @@ from lakehouse_tests.support.windowed_lake import FIRST, TUMBLING, Event
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.own_spark, pytest.mark.merge]
 GOLD = dg.AssetKey(["gold", "hourly"])
 
 
-@pytest.mark.merge
 def test_a_day_is_reconciled_by_the_run_that_closes_it(settings: Settings, spark: Any) -> None:
     lake = LiveLake(settings, spark, metrics=[metric(TUMBLING, **LIVE, reconcile={"threshold": 0.1})])
     assert "live_equals_books" in check_names(lake.catalog)[GOLD]

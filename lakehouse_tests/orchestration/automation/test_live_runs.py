@@ -81,6 +81,8 @@ def test_runs_that_fail_soon_are_started_less_and_less_often(
 
 
 @pytest.mark.spark
+@pytest.mark.own_spark
+@pytest.mark.merge
 def test_a_run_that_is_terminated_stops_the_stream_behind_a_batch(settings: Settings, spark: Any, tmp_path: Path) -> None:
     lake = LiveLake(settings, spark, metrics=[metric(TUMBLING, **MANAGED)])
     lake.land_events(Event("a", 1, 5))

@@ -39,6 +39,8 @@ def test_a_day_is_taken_from_one_layer(choice: str, state: str | None, has_live:
 
 
 @pytest.mark.spark
+@pytest.mark.own_spark
+@pytest.mark.merge
 def test_each_answer_says_which_layer_it_is_from(settings: Settings, spark: Any) -> None:
     plain = metric(TUMBLING, metric="plain")
     lake = LiveLake(settings, spark, metrics=[metric(TUMBLING, **LIVE), plain])
