@@ -136,15 +136,15 @@ def shown(before: Costs, now: Costs) -> list[str]:
     lines = ["== costs of tests: tier, folder, tests, seconds on the wall, processor seconds (of JVMs), before"]
     earlier, folders = before.by_folder(), now.by_folder()
     for tier in TIERS:
-        own = {folder: cost for (its, folder), cost in folders.items() if its == tier}
+        of_tier = {folder: cost for (its, folder), cost in folders.items() if its == tier}
         total = Cost()
-        for cost in own.values():
+        for cost in of_tier.values():
             total.add(cost)
         if total.tests:
             lines.append(_line(tier, "all", total, sum(cost.processor for (its, _), cost in earlier.items() if its == tier)))
         lines += [
             _line(tier, folder, cost, earlier.get((tier, folder), Cost()).processor)
-            for folder, cost in sorted(own.items(), key=lambda entry: -entry[1].processor)
+            for folder, cost in sorted(of_tier.items(), key=lambda entry: -entry[1].processor)
         ]
     dearest = sorted(now.tests.items(), key=lambda entry: -entry[1].processor)[:_DEAREST]
     lines += ["== the dearest tests", *(f"{cost.processor:8.1f}  {tier:8} {name}" for (tier, name), cost in dearest)]

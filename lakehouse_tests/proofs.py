@@ -1,7 +1,8 @@
 """The command of ``.ci/proofs``: runs the shards of long proofs, says which are stale, and keeps ``docs/proofs.md``.
 
-Each shard is one pytest process. The result of a proof is recorded when it ends, in ``.proofs/<commit>.jsonl``. The same command
-on the same commit leaves out what has passed. CONTRIBUTING.md says how to use it.
+Each shard is one run of pytest, and another one for its tests that need a Spark of their own. The result of a proof is recorded when
+it ends, in ``.proofs/<commit>.jsonl``. The same command on the same commit leaves out what has passed. CONTRIBUTING.md says how to
+use it.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from lakehouse_tests.support.proofs.marked_tests import marked_tests
 from lakehouse_tests.support.proofs.records import Record
 from lakehouse_tests.support.proofs.shards import MOST_MINUTES, TESTS, Shard, Shards, read_shards, shard_of
 from lakehouse_tests.support.proofs.staleness import ShardState, shard_states
+from lakehouse_tests.support.shared_spark import ADDRESS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 CHECKOUT = Path(__file__).parents[1]
 _NO_TESTS = 5
@@ -137,16 +139,30 @@ class Runner:
         return code, ended
 
     def _pytest(self, shard: Shard, plan: Plan, plan_file: Path) -> int:
+        """Run the tests of a shard: those that share a Spark, and those that need one of their own process."""
         plan_file.write_text(json.dumps(asdict(plan)), encoding="utf-8")
+        code = self._run(shard, plan, plan_file, "not own_spark", {})
+        if code != _STOPPED and any("own_spark" in path.read_text("utf-8") for path in self._files(shard)):
+            streams = self._run(shard, plan, plan_file, "own_spark", {ADDRESS: "own"})
+            code = streams if streams not in (0, _NO_TESTS) else code
+        return code
+
+    def _files(self, shard: Shard) -> Iterable[Path]:
+        for path in {entry.partition("::")[0] for entry in shard.paths}:
+            place = self.root / TESTS / path
+            yield from place.rglob("test_*.py") if place.is_dir() else [place]
+
+    def _run(self, shard: Shard, plan: Plan, plan_file: Path, which: str, environment: Mapping[str, str]) -> int:
         command = [sys.executable, "-m", "pytest", *(f"{TESTS}/{path}" for path in shard.paths)]
-        command += ["-m", "law or proof", "-p", "lakehouse_tests.support.proof_lines", f"--proof-plan={plan_file}"]
+        command += ["-m", f"(law or proof) and {which}", "-p", "lakehouse_tests.support.proof_lines", f"--proof-plan={plan_file}"]
         command += [f"--hypothesis-seed={plan.seed}", "-n", self.workers, "--continue-on-collection-errors"]
         # Proofs take between seconds and an hour: a process that is through takes from the others.
         command += [] if self.workers == "0" else ["--dist", "worksteal"]
         command += ["-o", f"timeout={MOST_MINUTES * 60}", "-qq", "--no-header", "--no-summary", *self.rest]
         # Processes that a proof starts in other folders use the code of this checkout, too.
         path = os.pathsep.join([f"{CHECKOUT}", *filter(None, [os.environ.get("PYTHONPATH")])])
-        with subprocess.Popen(command, cwd=self.root, env=os.environ | {PROOFS: "1", "PYTHONPATH": path}) as process:
+        variables = os.environ | {PROOFS: "1", "PYTHONPATH": path} | environment
+        with subprocess.Popen(command, cwd=self.root, env=variables) as process:
             try:
                 return process.wait()
             except KeyboardInterrupt:  # pytest has got it, too, and ends by itself

@@ -47,23 +47,23 @@ class Subjects:
 @st.composite
 def subjects(draw: st.DrawFn) -> dict[str, Subjects]:
     """Of each source; a key of it may be unknown."""
-    asked = {}
+    questions = {}
     for name in sorted(KEYS):
         keys = draw(st.sets(st.sampled_from([*KEYS[name], KEYS[name][0].replace("0", "9")]), min_size=1))
         new = draw(st.sets(st.sampled_from(KEYS["payments"]))) if name == "chargebacks" else set()
         first = draw(st.integers(0, len(DAYS) - 1))
         days = DAYS[first : first + draw(st.integers(1, 3))]
-        asked[name] = Subjects(keys, new, days, draw(st.sampled_from([f"{name}{number}" for number in range(3)])))
-    return asked
+        questions[name] = Subjects(keys, new, days, draw(st.sampled_from([f"{name}{number}" for number in range(3)])))
+    return questions
 
 
 @law(100, in_each_run=5)
-@given(history=histories(), asked=subjects())
-def test_impact_agrees_with_a_scan_over_all_sets_and_models(history: ReleasedHistory, asked: dict[str, Subjects]) -> None:
+@given(history=histories(), questions=subjects())
+def test_impact_agrees_with_a_scan_over_all_sets_and_models(history: ReleasedHistory, questions: dict[str, Subjects]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(root=folder, bundled_contracts=False, now=datetime(2024, 6, 1, tzinfo=timezone.utc))
         history.write(settings)
-        for name, subject in asked.items():
+        for name, subject in questions.items():
             values = {"payment_id": pa.array(sorted(subject.new), pa.string())}
             records = ConcernedRecords(pa.array(sorted(subject.keys)), values=values)
             by_keys = Impact(name, "", applied=True, days=[], records=records)

@@ -85,7 +85,7 @@ def as_model(rows: Any) -> set[ModelInterval]:
     return set(found)
 
 
-def said(key: str, at: int, tier: str | None, arrives: int, op: str = "", until: int | None = None) -> DimensionRecord:
+def change_of(key: str, at: int, tier: str | None, arrives: int, op: str = "", until: int | None = None) -> DimensionRecord:
     """A record of the north; its mail address tells when it arrives."""
     ends = None if until is None else day(until)
     return DimensionRecord(key, day(at), op, tier, "north", f"{arrives}", ends, day(10) + timedelta(hours=arrives))
@@ -94,10 +94,10 @@ def said(key: str, at: int, tier: str | None, arrives: int, op: str = "", until:
 #: The second file arrived before the first and tells of earlier changes, one of them without effect; the third retracts a change,
 #: deletes a key that had ended, corrects one to nothing; the second one comes again.
 CORNERS = [
-    [said("1", 2, "gold", 2), said("2", 0, "gold", 2, until=4), said('q"3', 1, "silver", 2)],
-    [said("1", 0, "silver", 1), said("1", 3, "gold", 1), said("2", 2, "gold", 1)],
-    [said("1", 2, None, 3, "retract"), said("2", 4, None, 3, "delete"), said('q"3', 1, None, 3, "correct")],
-    [said("1", 0, "silver", 1), said("1", 3, "gold", 1), said("2", 2, "gold", 1)],
+    [change_of("1", 2, "gold", 2), change_of("2", 0, "gold", 2, until=4), change_of('q"3', 1, "silver", 2)],
+    [change_of("1", 0, "silver", 1), change_of("1", 3, "gold", 1), change_of("2", 2, "gold", 1)],
+    [change_of("1", 2, None, 3, "retract"), change_of("2", 4, None, 3, "delete"), change_of('q"3', 1, None, 3, "correct")],
+    [change_of("1", 0, "silver", 1), change_of("1", 3, "gold", 1), change_of("2", 2, "gold", 1)],
 ]
 
 

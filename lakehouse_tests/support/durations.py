@@ -54,17 +54,17 @@ def read_clock(shared_spark: int | None = None) -> Clock:
         children[int(fields[1])].append(int(entry.name))
     family, processor, jvm, shared = [os.getpid()], 0.0, 0.0, 0.0
     while family:
-        one = family.pop()
-        cost, is_java = costs.get(one, (0.0, False))
-        if one != shared_spark:
+        member = family.pop()
+        cost, is_java = costs.get(member, (0.0, False))
+        if member != shared_spark:
             processor += cost
             jvm += cost if is_java else 0.0
-            family += children[one]
+            family += children[member]
     family = [] if shared_spark is None else [shared_spark]
     while family:
-        one = family.pop()
-        shared += costs.get(one, (0.0, False))[0]
-        family += children[one]
+        member = family.pop()
+        shared += costs.get(member, (0.0, False))[0]
+        family += children[member]
     return Clock(time.perf_counter(), processor, jvm, shared)
 
 
