@@ -1,8 +1,8 @@
 """The command of ``.ci/proofs``: runs the shards of long proofs, says which are stale, and keeps ``docs/proofs.md``.
 
-Each shard is one run of pytest, and another one for its tests that need a Spark of their own. The result of a proof is recorded when
-it ends, in ``.proofs/<commit>.jsonl``. The same command on the same commit leaves out what has passed. CONTRIBUTING.md says how to
-use it.
+Each shard is one run of pytest, and another one for its tests that need a Spark of their own. The result of a proof is
+recorded when it ends, in ``.proofs/<commit>.jsonl``. The same command on the same commit leaves out what has passed.
+CONTRIBUTING.md says how to use it.
 """
 
 from __future__ import annotations

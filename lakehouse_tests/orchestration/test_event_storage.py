@@ -88,6 +88,7 @@ def recorded(instance: dg.DagsterInstance) -> dict[str, Any]:
     }
 
 
+@pytest.mark.merge
 def test_events_stored_together_are_those_of_dagsters_own_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     for name, storage in (("theirs", None), ("ours", OURS)):
@@ -128,6 +129,7 @@ def description(file: Path) -> list[object]:
         connection.close()
 
 
+@pytest.mark.merge
 def test_the_file_of_a_later_run_is_like_that_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files, copied, create = [], [], event_storage._created
 
@@ -202,6 +204,7 @@ def test_ranges_of_partitions_are_stored_in_batches(tmp_path: Path, monkeypatch:
     assert "DAGSTER_EVENT_BATCH_SIZE" not in os.environ
 
 
+@pytest.mark.merge
 def test_two_runs_at_once_lose_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with instance_of(tmp_path, monkeypatch, OURS):
         with get_context("spawn").Pool(2) as processes:

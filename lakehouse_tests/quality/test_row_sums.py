@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.quality.row_sums import RowSums, hashes, repeated
+from lakehouse_tests.support.laws import law
 
 SCHEMA = pa.schema([("day", pa.date32()), ("key", pa.string()), ("line", pa.int64())])
 DAYS = st.none() | st.sampled_from([date(2024, 2, 1), date(2024, 2, 2)])
@@ -53,6 +54,7 @@ def test_no_two_of_many_similar_keys_have_the_same_hash() -> None:
     assert not len(repeated(hashes(keys)))
 
 
+@law(100, in_each_run=10)
 @given(st.lists(st.none() | st.sampled_from(["", "a", "ab", "ä", "b" * 40]), max_size=20))
 def test_texts_that_repeat_have_the_hashes_of_single_ones(more: list[str | None]) -> None:
     texts = [*(["", "a", "ab"] * 200), *more]

@@ -58,6 +58,7 @@ def test_a_reading_is_the_same_as_ingesting_under_the_new_contract(settings, spa
     assert (entry.operation, entry.malformed_more, entry.runner_id) == ("reparse", -1, "anna")
 
 
+@pytest.mark.proof
 def test_many_rows_are_read_and_applied_by_spark_with_the_same_result(settings, spark) -> None:
     lake = lake_with(settings.model_copy(update={"local_rows": 0}), spark)
     before, ids = lake.silver(), lake.inputs()
@@ -71,6 +72,7 @@ def test_many_rows_are_read_and_applied_by_spark_with_the_same_result(settings, 
     dispositions_by_key(lake)
 
 
+@pytest.mark.merge
 def test_each_reading_replaces_the_one_before_it_and_each_state_can_be_made_again(settings, spark) -> None:
     lake = lake_with(settings, spark)
     days = [date(2024, 1, 31), FIRST, SECOND]
@@ -86,6 +88,7 @@ def test_each_reading_replaces_the_one_before_it_and_each_state_can_be_made_agai
     dispositions_by_key(lake)
 
 
+@pytest.mark.merge
 def test_a_row_may_become_malformed_and_change_its_key_its_kind_and_its_order(settings, spark) -> None:
     lake = lake_with(settings, spark)
     before, ids = lake.silver(), lake.inputs()
@@ -125,6 +128,7 @@ def test_only_the_arrival_days_of_the_range_are_read(settings, spark) -> None:
     assert [after["record_key"] for _, after in summary.samples] == ["d"]
 
 
+@pytest.mark.proof
 def test_stopped_after_any_commit_and_started_again(settings, spark) -> None:
     lake = lake_with(settings, spark)
     before, ids = lake.silver(), lake.inputs()
@@ -171,6 +175,7 @@ def test_a_reading_that_is_no_longer_current_is_refused(settings, spark) -> None
         put(lake, third)
 
 
+@pytest.mark.merge
 def test_decisions_about_rows_hold_for_their_new_reading(settings, spark) -> None:
     lake = lake_with(settings, spark, quality={"row_rules": [{"sql": "amount < 4", "severity": "quarantine"}]})
     decide(lake, StewardVerdict.ACCEPT, "d")
@@ -192,6 +197,7 @@ def test_decisions_about_rows_hold_for_their_new_reading(settings, spark) -> Non
     assert lake.rebuilt(days, ids) == before
 
 
+@pytest.mark.proof
 def test_a_redaction_follows_a_row_to_its_new_key(settings, spark) -> None:
     lake = lake_with(settings, spark)
     redact_fields(settings, lake.contract, "b", ["amount"], by="ben", reason="asked to")
@@ -208,6 +214,7 @@ def test_a_redaction_follows_a_row_to_its_new_key(settings, spark) -> None:
     }
 
 
+@pytest.mark.proof
 def test_a_later_redaction_hides_what_earlier_states_show_under_another_key(settings, spark) -> None:
     lake = lake_with(settings, spark)
     ids, former = lake.inputs(), lake.contract
@@ -225,6 +232,7 @@ def test_a_later_redaction_hides_what_earlier_states_show_under_another_key(sett
     assert {(row[0], row[2]) for row in lake.rebuilt([date(2024, 1, 31), FIRST, SECOND], ids)} == {("b", None), ("d", 4)}
 
 
+@pytest.mark.proof
 def test_rows_under_a_policy_that_replaces_days_are_read_again(settings, spark) -> None:
     policy = {"changes": {}, "materialization": {"reprocess_policy": "overwrite_partition_safe"}}
     lake = lake_with(settings, spark, **policy)

@@ -26,6 +26,7 @@ def totals(settings: Settings) -> dict[tuple[date, int], tuple[int, str]]:
     return {(row["event_date"], row["revision"]): (row["total"], row["reason"]) for row in rows.to_pylist()} if rows else {}
 
 
+@pytest.mark.proof
 def test_numbers_are_restated_and_each_earlier_revision_is_reproduced(settings, spark) -> None:
     reproducible = reproducible_lake(settings, spark, METRICS[:1])
     lake = reproducible.lake

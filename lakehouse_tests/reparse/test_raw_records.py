@@ -51,6 +51,7 @@ def shown(rows: pa.Table) -> list[str]:
     return [repr(row) for row in rows.to_pylist()]
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("file_format", ["csv", "json"])
 def test_under_the_same_contract_no_row_of_a_damaged_file_reads_otherwise(file_format: str) -> None:
     source = contract(source={"landing": "arrival_date={arrival_date}*", "start_date": "2024-01-01", "format": file_format})

@@ -164,6 +164,7 @@ def test_a_page_can_be_heard(html):
     assert len(page.all("svg")) == 2 * len(drawings)
 
 
+@pytest.mark.merge
 def test_the_same_comparison_makes_the_same_page():
     assert as_html(MONTH) == as_html(MONTH)
     assert simulation_html(SIMULATION) == simulation_html(SIMULATION)

@@ -106,6 +106,7 @@ def plain(rows: list[tuple[Any, ...]]) -> list[Row]:
     return made
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("engine", ["DuckDB", "polars", "pandas"])
 def test_python(revenue: Revenue, truth: dict[str, list[Row]], engine: str) -> None:
     said: dict[str, Any] = {}

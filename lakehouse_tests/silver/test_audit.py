@@ -213,6 +213,7 @@ def test_redacted_values_are_in_no_row_whenever_it_was_written(settings, spark, 
     assert "471" not in json.dumps(log.read(settings, "events").to_pylist(), default=str)
 
 
+@pytest.mark.merge
 def test_steward_replay_and_backfill_are_told_apart_by_the_commit(settings, spark) -> None:
     watermark = {"watermark": "P2D", "beyond": "quarantine"}
     lake = Lake(settings, contract(lateness=watermark), spark)

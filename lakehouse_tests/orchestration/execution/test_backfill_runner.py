@@ -113,6 +113,7 @@ def test_files_end_as_checked_numbers_and_a_second_run_does_nothing(
     assert any(again.plan_id in row["reason"] and "by anna: why" in row["reason"] for row in audited)
 
 
+@pytest.mark.proof
 def test_stopped_after_every_event_it_continues_to_the_same_end(
     at: Settings, instance: dg.DagsterInstance, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +153,7 @@ def test_stopped_after_every_event_it_continues_to_the_same_end(
     ]
 
 
+@pytest.mark.merge
 def test_overwriting_recomputes_days_under_the_name_of_the_backfill(
     at: Settings, instance: dg.DagsterInstance, spark: SparkSession
 ) -> None:
@@ -171,6 +173,7 @@ def test_overwriting_recomputes_days_under_the_name_of_the_backfill(
     ]
 
 
+@pytest.mark.merge
 def test_a_metric_alone_is_recomputed_and_nothing_new_is_published(
     at: Settings, instance: dg.DagsterInstance, spark: SparkSession
 ) -> None:
@@ -200,6 +203,7 @@ class _Fails:
         return self._layers.run(key, days, tags)
 
 
+@pytest.mark.merge
 def test_a_run_that_fails_is_retried_and_then_reported(
     at: Settings, instance: dg.DagsterInstance, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -263,6 +263,7 @@ def rows(settings: Settings, layer: str, name: str) -> list[str]:
     return sorted(repr(sorted((column, row[column]) for column in row.keys() - OF_THE_RUN)) for row in found.to_pylist())
 
 
+@pytest.mark.proof
 @pytest.mark.spark
 def test_waves_requested_at_the_same_time_leave_the_tables_of_one_after_another(tmp_path: Path, spark: SparkSession) -> None:
     ends = []

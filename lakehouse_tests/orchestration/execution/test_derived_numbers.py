@@ -46,6 +46,7 @@ def lake(settings: Settings, instance: dg.DagsterInstance, spark: SparkSession) 
     return made
 
 
+@pytest.mark.merge
 def test_a_late_file_of_one_source_restates_the_derived_day_and_week_and_the_pages_show_it(
     lake: DerivedLake, spark: SparkSession
 ) -> None:
@@ -190,6 +191,7 @@ def _check_commands(lake: DerivedLake) -> None:
     assert planned.returncode, planned.stdout
 
 
+@pytest.mark.merge
 def test_a_run_of_a_source_brings_the_derived_metric_along_once_all_inputs_have_numbers(lake: DerivedLake) -> None:
     lake.deliver("shop", 10, "d,10,north,8")
     assert set(lake.catch_up("shop")) == {"revenue"}, "sessions has no number of the day yet"
@@ -200,6 +202,7 @@ def test_a_run_of_a_source_brings_the_derived_metric_along_once_all_inputs_have_
     assert lake.catch_up("web") == {}, "the same command again changes nothing"
 
 
+@pytest.mark.proof
 def test_a_redacted_value_is_masked_in_every_revision_of_the_derived_metric_too(lake: DerivedLake) -> None:
     lake.deliver("web", 10, "v,9,south")
     lake.catch_up("web")
@@ -213,6 +216,7 @@ def test_a_redacted_value_is_masked_in_every_revision_of_the_derived_metric_too(
     assert (TUESDAY, "south") in stores, "a visit of that store is another key's"
 
 
+@pytest.mark.proof
 def test_maintenance_keeps_the_log_of_an_input_that_a_derived_metric_has_yet_to_read(lake: DerivedLake) -> None:
     [revenue] = [one for one in lake_tables.tables(lake.catalog) if f"{one}" == "gold/revenue"]
 

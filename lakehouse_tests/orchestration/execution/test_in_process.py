@@ -38,6 +38,7 @@ def test_a_missing_home_is_reported(home: Path, monkeypatch: pytest.MonkeyPatch)
         local_instance()
 
 
+@pytest.mark.merge
 def test_nothing_outlives_a_run_that_was_started_with_interrupts_ignored(home: Path) -> None:
     """As a shell does with what a script starts in the background; whoever reads its output waits for all who hold it open."""
     program = """

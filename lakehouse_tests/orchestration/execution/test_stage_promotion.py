@@ -60,6 +60,7 @@ def undo(feed: PartnerFeed, name: str) -> dict[str, int]:
     return {undone.daily.name: len(undone.result.published) for undone in done}
 
 
+@pytest.mark.merge
 def test_readers_see_the_old_week_or_the_new_one_and_it_can_be_put_back(feed: PartnerFeed) -> None:
     live, rows, weeks = feed.numbers(), feed.silver(), feed.totals(feed.weekly)
     stage = feed.stage("v1.3", corrected(feed))
@@ -99,6 +100,7 @@ def test_readers_see_the_old_week_or_the_new_one_and_it_can_be_put_back(feed: Pa
     assert stage_log.find(feed.settings, "v1.3").state is StageEventKind.UNDONE
 
 
+@pytest.mark.merge
 def test_what_arrives_meanwhile_is_in_the_promoted_state(feed: PartnerFeed) -> None:
     feed.stage("v1.3", corrected(feed))
     feed.deliver(MEANWHILE, ["k8,500,8", "new,5,9"], suffix=".live")  # arrives before the staged correction of the same key
@@ -123,6 +125,7 @@ def test_exceeded_thresholds_wait_for_a_sign_off(feed: PartnerFeed) -> None:
     assert promoting.sign_off == "agreed with the partner"
 
 
+@pytest.mark.proof
 def test_a_number_that_fails_a_check_is_signed_off_with_the_stage(feed: PartnerFeed) -> None:
     feed.catalog = feed_catalog(checks={"change": [{"measure": "total", "percent": 5}]})
     stage = feed.stage("checked", corrected(feed))
@@ -134,6 +137,7 @@ def test_a_number_that_fails_a_check_is_signed_off_with_the_stage(feed: PartnerF
     assert days == [BEFORE, AFTER], "no day stays behind"
 
 
+@pytest.mark.proof
 def test_a_stage_of_other_contracts_is_computed_again(feed: PartnerFeed) -> None:
     feed.stage("v1.3", corrected(feed))
     feed.catalog = feed_catalog(measures=[{"name": "total", "sql": "sum(amount) + 0", "type": "long", "additive": True}])
@@ -146,6 +150,7 @@ def test_a_stage_of_other_contracts_is_computed_again(feed: PartnerFeed) -> None
     assert feed.promote("v1.3").stage.state is StageEventKind.PROMOTED
 
 
+@pytest.mark.merge
 def test_final_numbers_with_approvals_take_two_people(feed: PartnerFeed) -> None:
     feed.catalog = feed_catalog(publication={"rollups": ["week"], "after_close": "restate", "approvals": 2})
     feed.stage("v1.3", corrected(feed))
@@ -154,6 +159,7 @@ def test_final_numbers_with_approvals_take_two_people(feed: PartnerFeed) -> None
     assert feed.promote("v1.3", by="ben").stage.state is StageEventKind.PROMOTED
 
 
+@pytest.mark.merge
 def test_one_promotion_at_a_time_and_what_cannot_be_staged(feed: PartnerFeed) -> None:
     folder = corrected(feed)
     feed.stage("v1.3", folder)
@@ -191,6 +197,7 @@ def test_one_promotion_at_a_time_and_what_cannot_be_staged(feed: PartnerFeed) ->
     assert feed.totals() == BEFORE
 
 
+@pytest.mark.proof
 def test_a_number_that_changed_since_is_not_put_back(feed: PartnerFeed) -> None:
     feed.stage("v1.3", corrected(feed))
     feed.promote("v1.3")
@@ -201,6 +208,7 @@ def test_a_number_that_changed_since_is_not_put_back(feed: PartnerFeed) -> None:
     assert feed.totals() == [AFTER[0] + 1, *AFTER[1:]]
 
 
+@pytest.mark.merge
 def test_bronze_is_read_again_as_a_stage(feed: PartnerFeed) -> None:
     feed.deliver(MEANWHILE, ["broken,none,9"])
     feed.publish(MEANWHILE)
@@ -223,6 +231,7 @@ def test_bronze_is_read_again_as_a_stage(feed: PartnerFeed) -> None:
     assert feed.numbers()[WEEK[1]][1] == "rollback"
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("name", ["totals", "events"])
 def test_a_changed_metric_is_staged_before_it_is_deployed(feed: PartnerFeed, name: str) -> None:
     """Also one with the name of its source."""
@@ -241,6 +250,7 @@ def test_a_changed_metric_is_staged_before_it_is_deployed(feed: PartnerFeed, nam
     assert days == [BEFORE, [2 * amount for amount in BEFORE]]
 
 
+@pytest.mark.proof
 def test_the_numbers_of_an_append_source_follow_the_staged_newest_rows(
     settings: Settings, instance: dg.DagsterInstance, spark: SparkSession
 ) -> None:
@@ -258,6 +268,7 @@ def test_the_numbers_of_an_append_source_follow_the_staged_newest_rows(
     assert feed.totals() == [None, 31]
 
 
+@pytest.mark.proof
 def test_a_stage_that_is_stopped_anywhere_ends_the_same(feed: PartnerFeed) -> None:
     folder = corrected(feed)
     for commits in (1, 5, 9):

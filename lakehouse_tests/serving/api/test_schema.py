@@ -110,6 +110,7 @@ def schemathesis_seed(seed: int) -> Any:
     return seeded(seed)
 
 
+@pytest.mark.merge
 def test_every_answer_is_as_documented(tmp_path: Path) -> None:
     with running_server(tmp_path) as (url, token):
         statuses = every_answer(url, token, FEW, 1)

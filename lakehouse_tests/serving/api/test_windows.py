@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.merge
 def test_a_day_shows_its_windows_and_adds_them_up_only_if_they_do_not_overlap(settings: Settings, spark: Any) -> None:
     lake = WindowedLake(settings, spark)
     lake.send(Event("a", 30), Event("b", 90, 2))
@@ -49,6 +50,7 @@ def test_a_day_shows_its_windows_and_adds_them_up_only_if_they_do_not_overlap(se
         assert client.get("/page/metrics/sliding/2024-10-25").status_code == 200
 
 
+@pytest.mark.merge
 def test_a_day_shows_its_sessions_by_their_first_moments(settings: Settings, spark: Any) -> None:
     lake = WindowedLake(settings, spark, [metric(SESSIONS)])
     lake.send(Event("a", 30), Event("b", 90, 2), Event("c", 1000), Event("other", 30, user="v"))

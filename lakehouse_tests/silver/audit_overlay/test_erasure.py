@@ -83,6 +83,7 @@ def is_append_only(settings: Settings) -> bool:
 MASKED = {("a", 0): "[redacted]", ("b", 0): 2, ("b", 1): 3}
 
 
+@pytest.mark.merge
 def test_no_row_can_be_changed_or_deleted(settings) -> None:
     two_keys(settings)
     table = DeltaTable(locations.audit_log(settings))
@@ -266,6 +267,7 @@ def erasing(settings: Settings, start: Barrier) -> None:
         erasure.erase(settings, "events")
 
 
+@pytest.mark.merge
 def test_two_processes_erase_while_a_third_appends(settings) -> None:
     two_keys(settings)
     start = PROCESSES.Barrier(3)
