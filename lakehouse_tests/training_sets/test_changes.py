@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.own_spark, pytest.mark.merge]
 
 
 class Released:

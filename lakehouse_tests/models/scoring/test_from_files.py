@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.own_spark, pytest.mark.merge]
 
 SET = training_set(
     features={"columns": ["amount", {"name": "is_large", "sql": "amount > 2", "type": "boolean"}, "country"]},
@@ -76,7 +76,6 @@ def catalog_of(lake: TrainingLake) -> Catalog:
     return Catalog(lake.sources, {}, {SET.name: SET}, {MODEL.name: MODEL})
 
 
-@pytest.mark.merge
 def test_from_a_champion_to_a_judged_canary(lake: TrainingLake) -> None:
     settings, spark, catalog = lake.settings, lake.spark, catalog_of(lake)
     with pytest.raises(NoChampionError, match="fraud has no champion, so that nothing can be scored: 'lakehouse model promote"):

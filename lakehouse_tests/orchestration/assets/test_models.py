@@ -152,6 +152,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) ->
 
 @pytest.mark.proof  # a kill behind each step of a retraining
 @pytest.mark.spark
+@pytest.mark.own_spark
 def test_corrections_retrain_a_model_once_each_and_promote_nothing(deployment: Deployment) -> None:
     lake, settings, sensor = deployment.lake, deployment.settings, deployment.sensor
     assert "no correction reaches" in sensor.skip_message()
