@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -58,6 +59,10 @@ def _runs_use_the_spark_of_their_test(request: pytest.FixtureRequest, monkeypatc
     if "spark" in request.fixturenames:
         for name, value in request.getfixturevalue("spark_remote").items():
             monkeypatch.setenv(name, value)
+    else:
+        # PySpark notes in the environment that this process is a client; a Spark of another process would take itself for one.
+        for name in [name for name in os.environ if name.startswith("SPARK_")]:
+            monkeypatch.delenv(name)
 
 
 @pytest.fixture

@@ -26,6 +26,11 @@ def lakehouse_command(folder: Path, *arguments: str, **environment: str) -> subp
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env, check=False)
 
 
+def inherited() -> dict[str, str]:
+    """The environment of this process, without what PySpark notes in it once the process has a session of a Connect server."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+
+
 def environment_of(folder: Path, changes: Mapping[str, str]) -> dict[str, str]:
     """The environment of a command: its lake below ``folder``, and a wide terminal."""
-    return os.environ | {"LAKEHOUSE_ROOT": str(folder / "lake"), "COLUMNS": "200", **changes}
+    return inherited() | {"LAKEHOUSE_ROOT": str(folder / "lake"), "COLUMNS": "200", **changes}

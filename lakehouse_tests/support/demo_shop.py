@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ from selenium.webdriver.support.expected_conditions import staleness_of
 from selenium.webdriver.support.ui import WebDriverWait
 
 from lakehouse.delta import table_io
-from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.cli import inherited, lakehouse_command
 from lakehouse_tests.support.free_port import free_port
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def demo_environment(home: Path) -> dict[str, str]:
 def served(home: Path) -> Iterator[str]:
     """``lakehouse serve`` as a process of its own."""
     port = free_port()
-    environment = os.environ | {"LAKEHOUSE_ROOT": str(home / "lake"), **demo_environment(home)}
+    environment = inherited() | {"LAKEHOUSE_ROOT": str(home / "lake"), **demo_environment(home)}
     command = [sys.executable, "-m", "lakehouse", "serve", "--port", f"{port}"]
     with (home / "serve.log").open("w") as log:
         process = subprocess.Popen(command, cwd=home, env=environment, stdout=log, stderr=log)

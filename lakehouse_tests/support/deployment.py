@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakehouse_tests.support import tried
+from lakehouse_tests.support.cli import inherited
 from lakehouse_tests.support.free_port import free_port
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Deployment:
         self.home.mkdir(parents=True)
         shutil.copy(CHECKOUT / "dagster_home" / "dagster.yaml", self.home)
         self.port = free_port()
-        self.environment = os.environ | {
+        self.environment = inherited() | {
             "DAGSTER_HOME": str(self.home),
             "LAKEHOUSE_ROOT": str(self.root),
             "LAKEHOUSE_SENSOR_SECONDS": "4",

@@ -20,6 +20,8 @@ from filelock import FileLock
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from lakehouse_tests.support.cli import inherited
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -128,7 +130,7 @@ def _link(file: Path, target: Path) -> None:
 
 def _outside_the_checkout(*command: str | Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a program that can import nothing of the checkout."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    kept = {name: value for name, value in inherited().items() if name != "PYTHONPATH"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=kept | environment, check=False)
     assert done.returncode == 0, done.stderr
     return done
