@@ -26,6 +26,8 @@ def waits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
+@pytest.mark.own_spark  # a client does not see the stages of the server
+@pytest.mark.merge
 def test_the_tasks_of_a_running_stage_are_counted(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "_SECONDS", 0.1)
     reports: list[tuple[str, int, int | None]] = []
