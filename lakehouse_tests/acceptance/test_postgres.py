@@ -36,6 +36,7 @@ def revenue(deployment: Deployment) -> dict[date, Decimal]:
 
 
 @pytest.mark.spark
+@pytest.mark.proof
 @pytest.mark.usefixtures("spark")
 @pytest.mark.timeout(600)
 def test_a_file_becomes_a_number_and_the_runs_outlive_a_kill(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ LINES = (
 )
 
 
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_what_would_change_is_shown_before_it_is_put_into_force(tmp_path: Path) -> None:
     def lakehouse(*arguments: str) -> str:
         done = lakehouse_command(tmp_path, *arguments, LAKEHOUSE_BUNDLED_CONTRACTS="false", LAKEHOUSE_NOW="2024-11-06T23:00:00Z")
