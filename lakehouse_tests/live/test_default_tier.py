@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from lakehouse_tests.support.cli import inherited
 
 CHECKOUT = Path(__file__).parents[2]
 TEST = "lakehouse_tests/live/query/test_stream.py::test_a_metric_of_whole_days_is_live_by_day"
@@ -16,8 +17,7 @@ TEST = "lakehouse_tests/live/query/test_stream.py::test_a_metric_of_whole_days_i
 @pytest.mark.spark
 def test_a_stream_gives_the_numbers_of_the_model() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-m", "own_spark", TEST]
-    done = subprocess.run(
-        command, cwd=CHECKOUT, env=os.environ | {"LAKEHOUSE_TEST_SPARK": "own"}, capture_output=True, text=True, check=False
-    )
+    environment = inherited() | {"LAKEHOUSE_TEST_SPARK": "own", "LAKEHOUSE_TEST_COSTS": ""}
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout
