@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from subprocess import CompletedProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.merge]
 OWN = "sale,shop,when,amount\nA-1,north,2024-11-05 10:00,1.50\nA-2,south,2024-11-05 11:00,2.00\nA-3,south,2024-11-06 09:00,4.00\n"
 CORRECTED = "sale,shop,when,amount\nA-2,south,2024-11-05 11:00,2.50\n"
 
@@ -44,7 +44,6 @@ def test_the_example_of_a_new_project_runs_twice(tmp_path: Path) -> None:
     assert "amount: 200.00 -> 262.00 (+62.00, +31.00 %)" in history
 
 
-@pytest.mark.merge
 def test_an_own_file_gets_a_contract_and_a_number(tmp_path: Path) -> None:
     (tmp_path / "sales.csv").write_text(OWN)
     (tmp_path / "sales_corrected.csv").write_text(CORRECTED)

@@ -82,6 +82,7 @@ def test_any_history_gives_the_sessions_of_the_model(tmp_path_factory, spark, hi
     assert lake.unlike_published() == []
 
 
+@pytest.mark.merge
 @law(25)
 @example(history=CORNERS, action="update")
 # The correction and the deletion are left out.

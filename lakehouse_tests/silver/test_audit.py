@@ -307,6 +307,7 @@ def test_after_a_stop_the_next_run_reports_what_the_stopped_one_did_not(settings
     ]
 
 
+@pytest.mark.merge
 @law(25)
 @example(history=FORWARD)
 @example(history=BY_SPARK)
