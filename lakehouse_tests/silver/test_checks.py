@@ -73,6 +73,7 @@ def test_a_key_on_two_days_and_a_lost_row_fail_their_checks(spark: SparkSession,
     assert accounted[0].numbers["rows_in_bronze"] == 1
 
 
+@pytest.mark.merge
 def test_a_row_that_silver_lost_is_missed_by_the_account_of_its_arrival_day(
     spark: SparkSession, settings: Settings, lake: Lake
 ) -> None:

@@ -80,7 +80,9 @@ def check(history: History, lake: Lake, *, by_sequence: bool) -> None:
     assert alive == {(row[0], row[1], *row[4:]) for row in expected}, "what is applied is what silver holds (R4)"
 
 
-SOURCES = pytest.mark.parametrize("by_sequence", [False, True], ids=["by arrival", "by sequence"])
+SOURCES = pytest.mark.parametrize(
+    "by_sequence", [False, pytest.param(True, marks=pytest.mark.merge)], ids=["by arrival", "by sequence"]
+)
 
 
 def run(history: History, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, *, by_sequence: bool) -> None:

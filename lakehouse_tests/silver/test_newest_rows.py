@@ -100,6 +100,7 @@ SOURCES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.merge
 @pytest.mark.timeout(2400)
 @SOURCES
 @law(25)
@@ -126,6 +127,7 @@ def test_a_source_under_another_policy_has_no_such_table(settings: Settings, spa
     assert newest_version(lake) == -1
 
 
+@pytest.mark.merge
 def test_decisions_redactions_and_rebuilds_reach_the_newest_rows(settings: Settings, spark: SparkSession) -> None:
     lake = lake_under_policy(settings, spark, "append")
     deliver_and_update(lake, 0, A, B)
@@ -180,6 +182,7 @@ def outcome(lake: Lake) -> tuple[set[Row], set[Row], list[date]]:
     return lake.silver(), lake.newest(), lake.pending()
 
 
+@pytest.mark.proof
 def test_stopped_after_any_commit_a_run_ends_with_both_tables(settings: Settings, spark: SparkSession, tmp_path_factory) -> None:
     lake = lake_under_policy(settings, spark, "append")
     deliver(lake)
@@ -191,6 +194,7 @@ def test_stopped_after_any_commit_a_run_ends_with_both_tables(settings: Settings
         assert outcome(again) == outcome(lake)
 
 
+@pytest.mark.merge
 def test_a_lake_of_an_earlier_release_builds_the_newest_rows_with_its_next_run(
     settings: Settings, spark: SparkSession, tmp_path_factory
 ) -> None:

@@ -184,6 +184,7 @@ def test_a_decision_needs_a_row_a_name_and_a_reason(settings, spark) -> None:
         stewardship_decide.decide(settings, lake.contract, [("nowhere", 7)], "accept", by="anna", reason="because")
 
 
+@pytest.mark.merge
 def test_a_redacted_field_is_empty_everywhere_but_in_bronze(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     assert redact_fields(settings, lake.contract, "a", ["amount"], by="dora", reason="asked to") == [DAY]
@@ -217,6 +218,7 @@ def test_fields_that_cannot_be_redacted_are_reported(settings, spark, key: str, 
         redact_fields(settings, lake.contract, key, fields, by="dora", reason="asked to")
 
 
+@pytest.mark.proof
 def test_a_decision_stopped_after_any_commit_is_taken_once(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
 
