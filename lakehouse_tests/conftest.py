@@ -42,7 +42,7 @@ def spark(spark_remote: dict[str, str]) -> Iterator[SparkSession]:
     from lakehouse.spark.session import spark_options  # noqa: PLC0415
 
     remote = spark_remote.get("LAKEHOUSE_SPARK_REMOTE")
-    options = spark_options(Settings(spark_profile="large", spark_remote=remote)) if remote else shared_spark.driver_options()
+    options = spark_options(Settings(spark_remote=remote)) if remote else shared_spark.driver_options()
     builder = SparkSession.builder
     for name, value in options.items():
         builder = builder.config(name, value)

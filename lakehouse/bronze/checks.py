@@ -20,6 +20,7 @@ from lakehouse import locations
 from lakehouse.calendar.event_day import arrived_at
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions import checks as dispositions_checks
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.row_states import QuarantineStatus
@@ -67,6 +68,7 @@ def time_dependent_checks(settings: Settings, contract: SourceContract) -> list[
 
 def check_bronze(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     """Every check on each arrival day."""
+    settings = with_table_cache(settings)
     source, options = contract.dataset, settings.storage_options
     entries = ingestions.all_of(settings, source)
     table = table_io.open_table(locations.bronze(settings, source), options)
@@ -100,6 +102,7 @@ def check_source_rules(settings: Settings, contract: SourceContract, days: Colle
 
 def check_source(settings: Settings, contract: SourceContract) -> list[CheckResult]:
     """Every check on the source as it is now; the day of an outcome is today."""
+    settings = with_table_cache(settings)
     fresh = [_check_freshness(settings, contract, contract.freshness)] if contract.freshness else []
     return source_checks.with_severities(contract, [*fresh, _check_reviews(settings, contract)])
 

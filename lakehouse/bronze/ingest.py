@@ -15,6 +15,7 @@ from lakehouse.bronze import pending_files
 from lakehouse.bronze import table as bronze_table
 from lakehouse.bronze.bookkeeping import judgement
 from lakehouse.bronze.landing import Fingerprint, LandingFile
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.lateness import keyed_watermark_state
 from lakehouse.ledger import ingestions
@@ -63,7 +64,7 @@ class Ingest:
         run_id: str,
         expect: Callable[[int], None] = lambda _: None,
     ) -> None:
-        self._settings = settings
+        self._settings = with_table_cache(settings)
         self._contract = contract
         self._source = contract.dataset
         self._session, self._expect = session, expect

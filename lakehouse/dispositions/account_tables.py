@@ -17,6 +17,7 @@ from deltalake import ColumnProperties, WriterProperties
 from lakehouse import locations, pieces
 from lakehouse.delta import row_writer, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions import account, claims
 from lakehouse.dispositions.readings import in_force
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -95,6 +96,7 @@ def after_ingestions(
     :param redelivered: further files, of known content, that count again in another delivery; each with the arrival day under
         which Bronze has its rows.
     """
+    settings = with_table_cache(settings)
     where: Where = {"ingestion_id": [file.ingestion_id for file in files], "arrival_date": {file.arrival_date for file in files}}
 
     def affected() -> Iterator[pa.Table]:
@@ -119,6 +121,7 @@ def after_decision(settings: Settings, contract: SourceContract, keys: set[str],
 
     :param days: the event days on which the keys may have a row.
     """
+    settings = with_table_cache(settings)
     about = pa.array(sorted(keys), pa.string())
 
     def affected() -> Iterator[pa.Table]:
@@ -136,6 +139,7 @@ def after_rebuild(settings: Settings, contract: SourceContract, days: set[date],
 
     :param rows: further rows that have been read again (their ids and arrival days), whether they are sound or malformed now.
     """
+    settings = with_table_cache(settings)
 
     def affected() -> Iterator[pa.Table]:
         listed = _about_days(settings, contract, days)

@@ -1,4 +1,4 @@
-"""The ASGI application: it mounts the API and the pages, adds the middleware, and completes the OpenAPI document.
+"""The ASGI application: it mounts the API and the pages and adds the middleware.
 
 Routes belong in ``api`` and ``web``; this is the only module that imports both.
 """
@@ -10,16 +10,23 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from fastapi import Depends, FastAPI
+from fastapi import Depends
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from lakehouse.calendar.periods import Kind
 from lakehouse.serving import web
-from lakehouse.serving.api import comparison, data_quality, health, lineage, metrics, openapi, quarantine, rows, watermarks
+from lakehouse.serving.api import comparison, data_quality, health, lineage, metrics, quarantine, rows, watermarks
 from lakehouse.serving.api.late_events import resource as late_events
 from lakehouse.serving.api.live import layers, stream
-from lakehouse.serving.api.openapi import ERRORS, STEWARD_ERRORS, TOKEN_ERRORS, WRITE_ERRORS, problem_responses
+from lakehouse.serving.api.openapi import (
+    ERRORS,
+    STEWARD_ERRORS,
+    TOKEN_ERRORS,
+    WRITE_ERRORS,
+    DocumentedAPI,
+    problem_responses,
+)
 from lakehouse.serving.api.released import datasets, impact, model_versions, promotions
 from lakehouse.serving.http import problems
 from lakehouse.serving.http.authentication import Authenticator
@@ -30,7 +37,7 @@ from lakehouse.serving.http.request_guard import RequestGuard
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
 
-    from fastapi import Response
+    from fastapi import FastAPI, Response
 
     from lakehouse.contracts import Catalog
     from lakehouse.settings import Settings
@@ -73,7 +80,7 @@ def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = N
                     await cache.published(metric, Kind(kind))
         yield
 
-    app = FastAPI(
+    app = DocumentedAPI(
         title="lakehouse",
         version=metadata.version("lakehouse"),
         description=_ABOUT,
@@ -95,7 +102,6 @@ def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = N
     app.include_router(quarantine.deciding(cache, authenticator.steward), responses=problem_responses(ERRORS | WRITE_ERRORS))
     app.include_router(health.routes(cache, lists_metrics=not policy.reading_needs_token), responses=errors)
     app.include_router(web.routes(cache, authenticator, reading_needs_token=policy.reading_needs_token))
-    openapi.complete(app)
     app.add_middleware(RequestGuard, hosts=policy.hosts, rate=policy.rate, respond=_respond)
     return app
 

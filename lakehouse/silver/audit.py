@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakehouse import locations, pieces
 from lakehouse.delta import change_feed, commit_log, table_io
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.ledger import ingestions, redactions
 from lakehouse.silver import audit_log, first_load
 from lakehouse.silver.audit_overlay import erasure
@@ -37,6 +38,7 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
 
     :returns: how many rows were written.
     """
+    settings = with_table_cache(settings)
     source = contract.dataset
     table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
     if table is None:

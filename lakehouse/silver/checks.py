@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from lakehouse import locations, pieces
 from lakehouse.delta import data_files, table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dimensions import checks as dimension_checks
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -71,6 +72,7 @@ def check_silver(
     :param changed: the keys that may have changed since the last check of the days: only these are looked for on other days. By
         default all keys of the days are.
     """
+    settings = with_table_cache(settings)
     table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
     outcomes = source_checks.check_schema(table, arrow_schema(silver_columns(contract)), days)
     outcomes += _check_rows(settings, contract, table, days, changed)

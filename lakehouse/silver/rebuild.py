@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import provenance, row_writer, table_io
 from lakehouse.delta.columns import bronze_columns
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions import account_tables, claims, judgement_history, row_rules
 from lakehouse.ledger import applied_inputs, key_log, rebuild_requests
 from lakehouse.ledger.rebuild_requests import RebuildRequest
@@ -58,6 +59,7 @@ def plan_rebuild(
     :param keys: judge only the rows of these keys again, and rebuild only the days on which they have rows.
     :param operation: its name in the audit and in the numbers: a bug replay, or a backfill.
     """
+    settings = with_table_cache(settings)
     source = contract.dataset
     spark_commits.add_missing_columns(session, settings, locations.bronze(settings, source), bronze_columns(contract))
     existing = key_log.days(settings, source) | _days_of_silver(settings, source)

@@ -16,6 +16,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fi
 from lakehouse import locations
 from lakehouse.delta import change_feed, partition_writer, provenance, table_io
 from lakehouse.delta.columns import bronze_columns, silver_columns
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dimensions import interval_table
 from lakehouse.dimensions.joins import fact_index
 from lakehouse.dispositions.readings import in_force
@@ -75,6 +76,7 @@ def update(
     :param in_one_commit: if some of the days have to be rebuilt, rebuild all, so that readers see the days change together.
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
     """
+    settings = with_table_cache(settings)
     source = contract.dataset
     target = locations.silver(settings, source)
     pending = applied_inputs.pending(settings, source)

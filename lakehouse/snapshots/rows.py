@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.delta.columns import silver_columns
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.ledger import ingestions
 from lakehouse.silver import merge as silver_merge
 from lakehouse.snapshots import comparison, input_sets, local_rows
@@ -34,6 +35,7 @@ def as_known_at(
     spark: SparkSession, settings: Settings, contract: SourceContract, days: Collection[date], when: datetime
 ) -> Iterator[pa.Table]:
     """The rows that silver would hold on some days with what had arrived and been decided by a time; see :func:`computed`."""
+    settings = with_table_cache(settings)
     return computed(spark, settings, contract, days, known_at(settings, contract.dataset, when), when)
 
 
@@ -41,6 +43,7 @@ def of_snapshot(
     spark: SparkSession, settings: Settings, contract: SourceContract, days: Collection[date], snapshot: NamedSnapshot
 ) -> Iterator[pa.Table]:
     """The rows that silver would hold on some days with the inputs of a snapshot; see :func:`computed`."""
+    settings = with_table_cache(settings)
     ids = input_sets.ids_of(settings, contract.dataset, snapshot.inputs)
     return computed(spark, settings, contract, days, ids, snapshot.until)
 
@@ -49,6 +52,7 @@ def compare_snapshots(
     spark: SparkSession, settings: Settings, contract: SourceContract, before: NamedSnapshot, after: NamedSnapshot
 ) -> RowsComparison:
     """Compare the rows that silver would hold with the inputs of two snapshots, on every day, under today's contract."""
+    settings = with_table_cache(settings)
     days, source = local_rows.days_of(settings, contract), contract.dataset
     with sized_for(spark, settings, many=_is_large(settings, contract)):
         states = [

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions import account_tables
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.errors import LakehouseError
@@ -54,6 +55,7 @@ def decide(
 
     :raises StewardError: for a row that Bronze does not contain, and for a decision without a name or a reason.
     """
+    settings = with_table_cache(settings)
     require_signature(by, reason)
     source = contract.dataset
     claims = _claims_of_rows(settings, contract, rows)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions import account_tables, judgement_history
 from lakehouse.dispositions.readings import in_force
 from lakehouse.ledger import key_log, redactions
@@ -45,6 +46,7 @@ def redact_fields(
     :returns: the event days that silver has to rebuild.
     :raises StewardError: for a key that no row has, a field that the contract does not have, or one that is part of the key.
     """
+    settings = with_table_cache(settings)
     require_signature(by, reason)
     source = contract.dataset
     _check_fields(contract, fields)

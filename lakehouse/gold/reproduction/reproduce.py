@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.contracts.series import Series, source_days, source_read
 from lakehouse.delta import provenance, table_io
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers.published_table import digest
 from lakehouse.gold.reproduction import contract_history, differences, recompute
 from lakehouse.gold.reproduction.contract_history import HistoricalContracts
@@ -79,6 +80,7 @@ def reproduce(
     :raises UnknownInputsError: if its inputs are not recorded.
     :raises ForgottenContractError: if its contract is not stored.
     """
+    settings = with_table_cache(settings)
     published = table_io.read(locations.gold(settings, series), None, {series.by: [start]}, settings.storage_options)
     row = _told(series, start, published, revision, adjustment)
     now = HistoricalContracts(series.metric, catalog.sources[series.metric.source])
@@ -123,6 +125,7 @@ def known_at(
 
     :raises ReproduceError: for a derived metric.
     """
+    settings = with_table_cache(settings)
     _require_silver(metric)
     ids = known_inputs.known_at(settings, metric.source, when)
     return from_inputs(settings, catalog, metric, days, ids, session, when, others_at=when)

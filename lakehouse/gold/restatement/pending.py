@@ -15,6 +15,7 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import days_reached
 from lakehouse.delta import change_feed, commit_log, table_io
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dimensions.joins import changed_facts
 from lakehouse.dimensions.joins.changed_facts import ChangedFacts
 from lakehouse.gold.derived import following
@@ -89,6 +90,7 @@ def find_pending(settings: Settings, series: Series) -> PendingRestatement:
     that were reverted, and released since, are pending as well. A metric that followed another silver table before has all days
     pending.
     """
+    settings = with_table_cache(settings)
     if series.metric.is_derived:
         return _changed_inputs(settings, series)
     if series.kind is not Kind.DAY:
@@ -203,6 +205,7 @@ def find_due(settings: Settings, contract: SourceContract, series: Series) -> li
 
     A number that waits for something, as ``closing`` tells, is not among them.
     """
+    settings = with_table_cache(settings)
     terms = series.metric.publication
     today = lifecycle.today(settings.clock(), terms)
     due_on = published_table.due(settings, series, today)

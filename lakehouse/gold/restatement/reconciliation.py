@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dimensions.joins import matches
 from lakehouse.gold.derived import inputs as derived_inputs
 from lakehouse.gold.derived import numbers as derived_numbers
@@ -56,6 +57,7 @@ def check_gold(
     settings: Settings, series: Series, session: Callable[[], SparkSession], days: Collection[date]
 ) -> list[CheckResult]:
     """Run the checks of candidates on the number that silver, or the inputs, give now for each event day that has rows."""
+    settings = with_table_cache(settings)
     if series.metric.is_derived:
         return _check_candidates(settings, series, _derived(settings, series, session, days), {})
     counted = restatement_lineage.count_silver_rows(settings, series.metric, days)
@@ -77,6 +79,7 @@ def check_rollup(
 
     :param starts: the first days of the periods.
     """
+    settings = with_table_cache(settings)
     if rollup.metric.is_derived:
         return _check_candidates(settings, rollup, _derived(settings, rollup, session, starts), {})
     periods = [rollup.period(start) for start in sorted(starts)]
@@ -92,6 +95,7 @@ def check_published(settings: Settings, series: Series, days: Collection[date]) 
 
     :param series: the days of a metric as readers see them.
     """
+    settings = with_table_cache(settings)
     if not restatement_lineage.is_counted(series.metric):
         return matches.check_matched(settings, series.metric, days)
     before = write_audit_publish.read(settings, series, sorted(days), to_publish=False)

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from fastapi import FastAPI
 
 from lakehouse.serving.api.live import numbers as live_numbers
 from lakehouse.serving.api.models import MODEL
 from lakehouse.serving.api.openapi_examples import ANSWERS
 from lakehouse.serving.api.quality_models import ProblemModel
 from lakehouse.serving.http import problems
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
 
 _SCHEMAS = "#/components/schemas/"
 _MODEL_REFERENCE = re.compile(rf'("{_SCHEMAS}\w+){MODEL}"')
@@ -58,9 +57,18 @@ def _examples(path: str) -> dict[str, Any]:
     return {"examples": {"books": {"value": ANSWERS[path]}, "live": {"value": live_numbers.EXAMPLES[path]}}}
 
 
-def complete(app: FastAPI) -> None:
-    """Add the parts that FastAPI omits to the application's OpenAPI document."""
-    document = json.loads(_MODEL_REFERENCE.sub(r'\1"', json.dumps(app.openapi())))
+class DocumentedAPI(FastAPI):
+    """An application whose OpenAPI document has the parts that FastAPI omits, made for the first request for it."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The document."""
+        if self.openapi_schema is None:
+            self.openapi_schema = _completed(super().openapi())
+        return self.openapi_schema
+
+
+def _completed(document: dict[str, Any]) -> dict[str, Any]:
+    document = json.loads(_MODEL_REFERENCE.sub(r'\1"', json.dumps(document)))
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             if path in ANSWERS:
@@ -72,4 +80,4 @@ def complete(app: FastAPI) -> None:
     definitions = {name.removesuffix(MODEL): schema for name, schema in problem.pop("$defs", {}).items()}
     problem = json.loads(_MODEL_REFERENCE.sub(r'\1"', json.dumps(problem)))
     document["components"]["schemas"] = schemas | definitions | {"Problem": problem}
-    app.openapi_schema = document
+    return document
