@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytest_plugins = ["lakehouse_tests.support.run_folder", "lakehouse_tests.support.durations"]
+pytest_plugins = [f"lakehouse_tests.support.{name}" for name in ("run_folder", "durations", "dagster_migrations")]
 
 # How long an example takes says how busy the machine is.
 hypothesis.settings.register_profile("lakehouse", deadline=None, derandomize=not is_proof())

@@ -62,5 +62,6 @@ def test_work_of_this_process_and_of_its_children_is_measured() -> None:
     before = read_clock()
     sum(range(3_000_000))
     passed = read_clock().since(before)
-    assert passed.wall > 0
-    assert passed.jvm == passed.shared == 0
+    assert passed.processor > 0.02
+    assert passed.jvm <= passed.processor, "a JVM of this worker may work meanwhile"
+    assert passed.shared == 0

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).parent
 CHECKOUT = TESTS.parent
 SHARDS = read_shards(CHECKOUT)
-MARKED = marked_tests(TESTS)
+marked = cache(lambda: marked_tests(TESTS))
 
 
 def test_each_law_and_each_proof_is_in_a_shard() -> None:
-    assert [test for test in MARKED.tests if shard_of(SHARDS.entries, test) is None] == [], (
+    assert [test for test in marked().tests if shard_of(SHARDS.entries, test) is None] == [], (
         "add it to lakehouse_tests/proofs.toml"
     )
 
@@ -41,7 +42,7 @@ def test_no_entry_is_in_two_shards() -> None:
 
 
 def test_no_mark_is_where_it_is_not_counted() -> None:
-    assert MARKED.stray == [], "put it on the test, its case, its fixture or its module"
+    assert marked().stray == [], "put it on the test, its case, its fixture or its module"
 
 
 def test_each_entry_of_a_shard_exists() -> None:
@@ -73,7 +74,7 @@ def test_the_page_is_that_of_the_shards_and_their_results() -> None:
 
 @pytest.mark.skipif(not (CHECKOUT / ".git").exists(), reason="what has changed is known only to git")
 def test_stale_shards_are_named() -> None:
-    states = shard_states(CHECKOUT, SHARDS, MARKED.tests, records.read(CHECKOUT / "docs" / "proofs.json"))
+    states = shard_states(CHECKOUT, SHARDS, marked().tests, records.read(CHECKOUT / "docs" / "proofs.json"))
     stale = [f"{state.shard.name} ({', '.join(state.reasons)})" for state in states if state.reasons]
     with warnings.catch_warnings():
         warnings.simplefilter("always", StaleProofsWarning)  # also where other warnings are errors

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-pytestmark = [pytest.mark.spark, pytest.mark.own_spark, pytest.mark.merge, needs_earthquakes]
+pytestmark = [pytest.mark.spark, pytest.mark.own_spark, pytest.mark.proof, needs_earthquakes]
 
 FIRST = date(2018, 1, 1)
 TOPIC = "earthquakes"
@@ -94,7 +94,7 @@ def broker(tmp_path: Path) -> Any:
 
 @pytest.mark.parametrize(
     ("days", "causes"),
-    [(4, {"not_read", "corrected"}), pytest.param(10, {"not_read", "late_dropped"}, marks=pytest.mark.proof)],
+    [(4, {"not_read", "corrected"}), (10, {"not_read", "late_dropped"})],
     ids=["four days", "ten days"],
 )
 def test_days_as_a_stream(spark: SparkSession, tmp_path: Path, broker: KafkaBroker, days: int, causes: set[str]) -> None:

@@ -178,6 +178,7 @@ def test_rejecting_rows_of_a_file_does_not_bring_an_older_file_back(settings, sp
     assert content(lake) == [("d", 1, 9)]
 
 
+@pytest.mark.merge
 def test_the_newest_arrival_is_the_table(settings, spark) -> None:
     lake = lake_under_policy(settings, spark, "overwrite_all")
     deliver_and_update(lake, 0, A, B, C)

@@ -80,6 +80,7 @@ def test_the_hour_of_orders(lake: LateLake, action: str) -> None:
     assert len(late_rows.in_window(late_rows.read(lake.settings, "orders"), "2024-10-25T00")) == 2 * len(TABLE)
 
 
+@pytest.mark.merge
 def test_the_rates_of_the_source_are_those_of_all_metrics_together(lake: LateLake) -> None:
     together = counters.total(counters.of_source(lake.settings, "orders", lake.metrics), "orders")
     assert (together.on_time, together.late_accepted, together.late_dropped) == (32, 2, 6)

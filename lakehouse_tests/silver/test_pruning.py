@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +16,10 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.silver import local_merge
 from lakehouse_tests.support.lake import Lake, contract, csv_file
+from lakehouse_tests.support.prepared_lake import prepare
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
 
 pytestmark = pytest.mark.spark
 
@@ -32,7 +37,7 @@ def line(key: str, day: date, amount: int, arrival: date) -> str:
 
 #: How many rows are merged in this process, and how many a file may hold that is read whole.
 SIZES = {"few rows": (20_000, 2**18), "few rows to large days": (20_000, 0), "many rows": (0, 0)}
-EACH = pytest.mark.parametrize("lake", SIZES, indirect=True)
+EACH = pytest.mark.parametrize("lake", [*list(SIZES)[:2], pytest.param("many rows", marks=pytest.mark.merge)], indirect=True)
 EACH_BUT_SLOWLY = pytest.mark.parametrize(
     "lake", [*list(SIZES)[:2], pytest.param("many rows", marks=pytest.mark.proof)], indirect=True
 )
@@ -43,13 +48,17 @@ def lake(request, settings, spark, monkeypatch) -> Lake:
     """Thirty event days of one key each, which came on three arrival days, and the metric on top."""
     settings.local_rows, held_rows = SIZES[request.param]
     monkeypatch.setattr(local_merge, "_HELD_ROWS", held_rows)
-    lake = Lake(settings, contract(), spark)
-    for number, arrival in enumerate(ARRIVALS):
-        lake.deliver(arrival, csv_file(line(f"k{day.day}", day, 1, arrival) for day in EVENT_DAYS[number::3]))
-        lake.ingest(arrival)
-    lake.update()
-    restate(lake)
-    return lake
+
+    def build(template: Settings) -> None:
+        lake = Lake(template, contract(), spark)
+        for number, arrival in enumerate(ARRIVALS):
+            lake.deliver(arrival, csv_file(line(f"k{day.day}", day, 1, arrival) for day in EVENT_DAYS[number::3]))
+            lake.ingest(arrival)
+        lake.update()
+        restate(lake)
+
+    prepare(settings, ("thirty days", request.param), build)
+    return Lake(settings, contract(), spark)
 
 
 def restate(lake: Lake) -> set[date]:

@@ -78,6 +78,7 @@ def test_only_the_range_is_judged_again(settings, spark) -> None:
     assert plan(lake, first=date(2025, 1, 1), last=date(2025, 1, 2)).days == []
 
 
+@pytest.mark.merge
 def test_stopped_after_any_commit_and_started_again(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     lake.contract = contract(lateness={"watermark": "P30D", "beyond": "quarantine"})

@@ -65,7 +65,7 @@ def add(lake: Lake, rows: pa.Table) -> None:
     write_deltalake(locations.silver(lake.settings, "events"), rows, mode="append")
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [*POLICIES[:2], *(pytest.param(name, marks=pytest.mark.merge) for name in POLICIES[2:])])
 def test_under_every_policy_a_lost_and_a_doubled_row_are_found(settings: Settings, spark: SparkSession, policy: str) -> None:
     lake = lake_under_policy(settings, spark, policy)
     deliver_and_update(lake, 0, A, B, C)

@@ -61,7 +61,7 @@ def test_rows_known_at_each_time_are_those_that_silver_held_then(settings, spark
     assert known_at(lake, 4) == held[3]
 
 
-@pytest.mark.parametrize("policy", ["overwrite_partition_safe", "append"])
+@pytest.mark.parametrize("policy", ["overwrite_partition_safe", pytest.param("append", marks=pytest.mark.merge)])
 def test_the_same_under_policies_that_replace_or_add(settings, spark, policy) -> None:
     lake = reproducible_lake(settings, spark, [], materialization={"reprocess_policy": policy}, changes={})
     deliver_and_compare(

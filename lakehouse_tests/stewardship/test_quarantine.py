@@ -159,6 +159,7 @@ def test_a_watermark_of_no_time_at_all_bars_every_late_row(settings, spark) -> N
     assert quarantine_statuses(lake) == {"a": "open"}
 
 
+@pytest.mark.merge
 def test_a_field_that_is_new_in_the_contract_stops_no_steward(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     fields = [{"name": name, "type": "string" if name != "amount" else "int"} for name in ("id", "amount", "colour")]

@@ -104,6 +104,7 @@ def test_fields_redacted_since_are_reported_and_the_rest_compared(settings, spar
     assert reproducible.reproduce(total, date(2024, 2, 1), last).compared == ["total", "biggest", "row_count"]
 
 
+@pytest.mark.merge
 def test_a_number_that_was_tampered_with_differs_and_is_reported_cell_by_cell(settings, spark) -> None:
     reproducible = reproducible_lake(settings, spark)
     reproducible.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue")
