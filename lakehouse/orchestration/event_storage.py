@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lakehouse.orchestration import pool_slots
 from lakehouse.orchestration.common.dagster_internals import (
     DagsterSqliteStorage,
     SqliteEventLogStorage,
@@ -27,11 +29,14 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
+    from lakehouse.orchestration.common.dagster_internals import ConcurrencyClaimStatus
+
 _Event = TypeVar("_Event")
 #: Dagster hands events over in batches of at most so many if this variable is set.
 _BATCH_SIZE_VARIABLE = "DAGSTER_EVENT_BATCH_SIZE"
 #: How many events a transaction holds: other writers of the same file wait for it, some tenths of a second.
 BATCH_SIZE = 500
+_SECONDS_BETWEEN_LOOKS = 1.0
 
 
 class SqliteEvents(SqliteEventLogStorage):
@@ -44,6 +49,7 @@ class SqliteEvents(SqliteEventLogStorage):
         self._open = threading.local()
         self._tables: set[str] = set()
         self._empty_file: bytes | None = None
+        self._waits: set[tuple[str, str]] = set()
         os.environ.setdefault(_BATCH_SIZE_VARIABLE, f"{BATCH_SIZE}")
 
     @contextmanager
@@ -80,6 +86,26 @@ class SqliteEvents(SqliteEventLogStorage):
             super()._initdb(engine)
             if not file.with_name(f"{file.name}-wal").exists():  # else another process has it open, and the file lacks the tables
                 self._empty_file = file.read_bytes()
+
+    def claim_concurrency_slot(
+        self, concurrency_key: str, run_id: str, step_key: str, priority: int | None = None
+    ) -> ConcurrencyClaimStatus:
+        """Claim a place in a pool; while another run has it, a second passes before the answer.
+
+        Dagster asks again and again without a pause. Places of runs whose process is gone are freed first, see ``pool_slots``.
+        """
+        status = super().claim_concurrency_slot(concurrency_key, run_id, step_key, priority)
+        if status.is_claimed:
+            self._waits.discard((run_id, concurrency_key))
+            return status
+        alive = pool_slots.give_up_dead_runs(self._instance, self.get_concurrency_info(concurrency_key), run_id)
+        if alive and (run_id, concurrency_key) not in self._waits:
+            self._waits.add((run_id, concurrency_key))
+            pool_slots.say_for_whom(concurrency_key, alive)
+        if alive:
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        blocked: ConcurrencyClaimStatus = status.with_sleep_interval(0.0)
+        return blocked
 
     @property
     def _connections(self) -> dict[str, Any] | None:

@@ -1,12 +1,15 @@
-"""A launcher that starts runs as Dagster's default launcher does, and reports whether the process of a run is alive.
+"""Whether the process of a run is alive, and a launcher that reports it to Dagster's run monitoring.
 
 Without that, a run whose machine lost power stays *started* and keeps the pool of its table, so that nothing writes there
-until somebody intervenes. ``dagster.yaml`` names this launcher, and Dagster's run monitoring calls it. It is for runs on the
-machine of the daemon; the launchers of clusters (Kubernetes, Docker, ECS) check their runs themselves.
+until somebody intervenes. ``dagster.yaml`` names the launcher; it starts runs as Dagster's default launcher does. Where no daemon
+runs, ``pool_slots`` asks the same question. Both are for runs on this machine; the launchers of clusters (Kubernetes, Docker,
+ECS) check their runs themselves.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -21,6 +24,42 @@ if TYPE_CHECKING:
 _SECOND = 1.0
 
 
+@dataclass(frozen=True)
+class Worker:
+    """A process that has reported to work on a run.
+
+    :param reported: the time of its last report, in seconds since 1970.
+    """
+
+    pid: int
+    reported: float
+
+    def __str__(self) -> str:
+        """The process and the time of its last report, for a sentence."""
+        return f"process {self.pid}, since {datetime.fromtimestamp(self.reported, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+
+    @property
+    def lives(self) -> bool:
+        """Whether the process is alive; a later process with the same number does not count."""
+        try:
+            process = psutil.Process(self.pid)
+            return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= self.reported + _SECOND
+        except psutil.NoSuchProcess:
+            return False
+
+
+def workers(instance: dg.DagsterInstance, run_id: str) -> list[Worker]:
+    """The processes that have reported to work on a run; none before the first has."""
+    return list({worker.pid: worker for worker in _reports(instance, run_id)}.values())
+
+
+def _reports(instance: dg.DagsterInstance, run_id: str) -> Iterator[Worker]:
+    for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
+        pid = entry.get_dagster_event().engine_event_data.metadata.get("pid")
+        if pid is not None:
+            yield Worker(int(str(pid.value)), entry.timestamp)
+
+
 class LocalRunLauncher(dg.DefaultRunLauncher):
     """Dagster's default launcher; runs whose process has ended are reported as failed."""
 
@@ -31,24 +70,12 @@ class LocalRunLauncher(dg.DefaultRunLauncher):
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
         """Whether a process that has reported to work on a run is alive; before any has reported, the run counts as alive."""
-        workers = dict(self._workers(run))
-        if not workers or any(_lives(pid, reported) for pid, reported in workers.items()):
+        known = workers(self._instance, run.run_id)
+        if not known or any(worker.lives for worker in known):
             return CheckRunHealthResult(WorkerStatus.RUNNING)
-        gone = ", ".join(map(str, workers))
-        return CheckRunHealthResult(WorkerStatus.FAILED, f"its process ({gone}) has ended without reporting")
-
-    def _workers(self, run: dg.DagsterRun) -> Iterator[tuple[int, float]]:
-        """The processes that have reported to work on a run, each with the time of its last report (seconds since 1970)."""
-        for entry in self._instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
-            pid = entry.get_dagster_event().engine_event_data.metadata.get("pid")
-            if pid is not None:
-                yield int(str(pid.value)), entry.timestamp
+        return CheckRunHealthResult(WorkerStatus.FAILED, ended(known))
 
 
-def _lives(pid: int, reported: float) -> bool:
-    """Whether the process that reported is alive; a later process with the same number does not count."""
-    try:
-        process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= reported + _SECOND
-    except psutil.NoSuchProcess:
-        return False
+def ended(known: list[Worker]) -> str:
+    """Why a run is given up whose processes have ended."""
+    return f"its process ({', '.join(f'{worker.pid}' for worker in known)}) has ended without reporting"

@@ -34,6 +34,7 @@ from dagster._core.storage.tags import (
     USER_TAG,
     WILL_RETRY_TAG,
 )
+from dagster._utils.concurrency import ConcurrencyClaimStatus, ConcurrencyKeyInfo
 
 __all__ = [
     "ASSET_PARTITION_RANGE_END_TAG",
@@ -52,6 +53,8 @@ __all__ = [
     "BulkActionStatus",
     "BulkActionsFilter",
     "CheckRunHealthResult",
+    "ConcurrencyClaimStatus",
+    "ConcurrencyKeyInfo",
     "DagsterSqliteStorage",
     "InstanceRef",
     "NoOpComputeLogManager",
