@@ -92,7 +92,7 @@ def set_properties(table: DeltaTable, properties: Mapping[str, str], why: Mappin
     """
     lacking = properties.items() - table.metadata().configuration.items()
     if lacking:
-        table.alter.set_table_properties(dict(lacking), commit_properties=commit_properties(why))
+        table.alter.set_table_properties(dict(lacking), raise_if_not_exists=False, commit_properties=commit_properties(why))
     return bool(lacking)
 
 

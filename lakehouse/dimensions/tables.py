@@ -9,6 +9,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.delta import lost_commits
 from lakehouse.delta.columns import arrow_schema
 from lakehouse.dimensions import keys
 
@@ -85,4 +86,4 @@ def mark(contract: SourceContract, silver: DeltaTable) -> str:
         "buckets": contract.dimension.buckets,
     }
     digest = hashlib.sha256(json.dumps(terms).encode()).hexdigest()[:12]
-    return f"silver:{silver.metadata().id}:{digest}"
+    return f"silver:{lost_commits.identity(silver)}:{digest}"

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import change_feed, table_io
+from lakehouse.delta import change_feed, lost_commits, table_io
 from lakehouse.delta.columns import content_columns
 from lakehouse.ledger import redactions
 from lakehouse.silver import audit_log
@@ -75,7 +75,7 @@ def rows(settings: Settings, contract: SourceContract, days: Collection[date], f
     table = table_io.open_table(locations.silver_of(settings, contract), settings.storage_options)
     if table is None or not 0 <= first <= last <= table.version():
         return Behind(known=False)
-    place = (table.metadata().id, locations.silver_of(settings, contract), tuple(settings.storage_options.items()))
+    place = (lost_commits.identity(table), locations.silver_of(settings, contract), tuple(settings.storage_options.items()))
     try:
         shown, feed, total = _read(place, frozenset(days), first, last, most)
     except change_feed.ForgottenFeedError:

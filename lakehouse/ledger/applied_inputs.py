@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.delta import lost_commits, table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.ledger import decisions, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.log_table import LogTable
@@ -18,6 +18,8 @@ from lakehouse.ledger.log_table import LogTable
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import date, datetime
+
+    from deltalake import DeltaTable
 
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
@@ -28,7 +30,8 @@ class AppliedInputs:
     """One commit to silver: the event days whose content it brought up to date, and the inputs that it contains for them.
 
     ``ingestion_ids`` are the ids of ingestions, decisions, redactions and rebuild requests; ``method`` is how silver was
-    written (merged, or rebuilt by day).
+    written (merged, or rebuilt by day). ``silver_commit`` and ``silver_lineage`` tell whether silver still holds the commit, see
+    ``delta.lost_commits``; they are empty in entries of earlier releases.
     """
 
     source: str
@@ -38,6 +41,8 @@ class AppliedInputs:
     method: str
     silver_version: int
     recorded_at: datetime
+    silver_commit: str | None = None
+    silver_lineage: str | None = None
 
 
 def log(settings: Settings) -> LogTable[AppliedInputs]:
@@ -53,11 +58,16 @@ def record(
     days: Iterable[date],
     ingestion_ids: Iterable[str],
     method: str,
-    silver_version: int,
+    silver: DeltaTable | None,
     now: datetime,
 ) -> None:
-    """Record that silver's ``days`` contain these inputs."""
-    entry = AppliedInputs(source, run_id, sorted(days), sorted(ingestion_ids), method, silver_version, now)
+    """Record that silver's ``days`` contain these inputs.
+
+    :param silver: the table, at a version that contains them.
+    """
+    version = -1 if silver is None else silver.version()
+    commit, lineage = lost_commits.commit_id(silver), lost_commits.lineage(silver)
+    entry = AppliedInputs(source, run_id, sorted(days), sorted(ingestion_ids), method, version, now, commit, lineage)
     log(settings).append([entry])
 
 
@@ -76,7 +86,7 @@ def pending_manual_inputs(settings: Settings, source: str) -> dict[date, set[str
     touched = (
         decisions.touched(settings, source) | redactions.touched(settings, source) | rebuild_requests.touched(settings, source)
     )
-    applied = _applied_days(settings, source) if touched else {}
+    applied = _applied_days(settings, source, lost_versions(settings, source)) if touched else {}
     waiting: dict[date, set[str]] = defaultdict(set)
     for input_id, days in touched.items():
         for day in days.difference(*applied.get(input_id, ())):
@@ -89,8 +99,10 @@ def pending_entries(settings: Settings, source: str) -> dict[date, list[Ingestio
     settings = with_table_cache(settings)
     applied_version = table_io.version(locations.applied_inputs(settings), settings.storage_options)
 
+    lost = lost_versions(settings, source)
+    applied = _applied_days(settings, source, lost)
+
     def waiting() -> dict[date, list[Ingestion]]:
-        applied = _applied_days(settings, source)
         by_day: dict[date, list[Ingestion]] = defaultdict(list)
         for input_id, entry in ingestions.inputs(ingestions.all_of(settings, source)).items():
             done = applied.get(input_id, ())
@@ -100,12 +112,12 @@ def pending_entries(settings: Settings, source: str) -> dict[date, list[Ingestio
                 by_day[day].append(entry)
         return dict(by_day)
 
-    return ingestions.log(settings).derived("waiting", waiting, {"source": [source]}, also=applied_version)
+    return ingestions.log(settings).derived("waiting", waiting, {"source": [source]}, also=(applied_version, lost))
 
 
 def has_any(settings: Settings, source: str) -> bool:
     """Whether any input is recorded as applied."""
-    return bool(_applied_days(settings, source))
+    return bool(_applied_days(settings, source, lost_versions(settings, source)))
 
 
 #: The Delta transaction by which the table with the newest rows of a source says that it was built, and has no row.
@@ -130,16 +142,54 @@ def _has_rows(settings: Settings, path: str) -> bool:
     return table is not None and table_io.rows_at_most(table, {}) > 0
 
 
-def _applied_days(settings: Settings, source: str) -> dict[str, list[frozenset[date]]]:
-    """Per input id the event days for which silver contains the input, commit by commit."""
+class LostVersions(NamedTuple):
+    """Silver was seen at version ``followed``; what it holds now was known up to version ``kept``, -1 for none."""
+
+    followed: int
+    kept: int
+
+
+def lost_versions(settings: Settings, source: str) -> LostVersions | None:
+    """The versions of silver that inputs are recorded with and that it does not hold any more; None if it holds all.
+
+    They are told from the newest one: if silver holds that, it holds those before it.
+    """
+    silver = table_io.open_table(locations.silver(settings, source), settings.storage_options)
+    lineage = lost_commits.lineage(silver)
+    seen = {
+        entry.silver_version: entry.silver_commit
+        for entry in log(settings).read({"source": [source]})
+        if (entry.silver_lineage or "") == lineage
+    }
+    followed, kept = max(seen, default=-1), -1
+    for version in sorted(seen, reverse=True):
+        if not lost_commits.are_lost(silver, version, seen[version]):
+            kept = version
+            break
+    return None if followed == kept else LostVersions(followed, kept)
+
+
+def _applied_days(settings: Settings, source: str, lost: LostVersions | None) -> dict[str, list[frozenset[date]]]:
+    """Per input id the event days for which silver contains the input, commit by commit.
+
+    :param lost: of :func:`lost_versions`.
+    """
     of_source = {"source": [source]}
+    silver = table_io.open_table(locations.silver(settings, source), settings.storage_options)
+    lineage = lost_commits.lineage(silver)
+
+    def is_held(commit: AppliedInputs) -> bool:
+        own = commit.silver_lineage or ""
+        if own == lineage:
+            return lost is None or commit.silver_version <= lost.kept
+        return lost_commits.is_kept(lineage, own, commit.silver_version)
 
     def read() -> dict[str, list[frozenset[date]]]:
         applied: dict[str, list[frozenset[date]]] = defaultdict(list)
-        for commit in log(settings).read(of_source):
+        for commit in filter(is_held, log(settings).read(of_source)):
             days = frozenset(commit.days)  # shared: a run about many files is about many days
             for input_id in commit.ingestion_ids:
                 applied[input_id].append(days)
         return dict(applied)
 
-    return log(settings).derived("applied days", read, of_source)
+    return log(settings).derived("applied days", read, of_source, also=(lineage, lost))

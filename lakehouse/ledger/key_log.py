@@ -74,6 +74,11 @@ class IncompleteKeyLogError(LakehouseError):
     passes_by_itself = True  # a run of bronze may complete it meanwhile
 
 
+def app_id(ingestion_id: str) -> str:
+    """The Delta transaction by which the log says that it has the claims of an ingestion."""
+    return f"keys:{ingestion_id}"
+
+
 def claims(bronze: pa.Table) -> pa.Table:
     """The claims of some bronze rows (columns :data:`BRONZE_COLUMNS` and :data:`JUDGED`)."""
     sound = bronze.filter(pc.is_null(bronze["malformed_reason"]))
@@ -117,7 +122,7 @@ def append(
         return claims.filter(pc.is_in(claims["ingestion_id"], pa.array(new, pa.string()))).sort_by("record_key")
 
     rows = pieces.mapped(in_order, claims_of())
-    row_writer.append_new(path, table, rows, [f"keys:{ingestion_id}" for ingestion_id in new], options, LAYOUT)
+    row_writer.append_new(path, table, rows, [app_id(ingestion_id) for ingestion_id in new], options, LAYOUT)
 
 
 @row_writer.retried_on_conflict

@@ -28,7 +28,9 @@ class Restatement:
     ``causes`` counts, per Silver day, the keys inserted, corrected, moved and deleted. ``followed_table`` names the silver table
     that a metric's days follow if it is not the main one of the only source, and each table that a derived metric follows.
     ``followed_further`` has the version of each further table that a metric's days follow, -1 for one that does not exist: by
-    name, of the silver table of each further source and of the intervals of each dimension.
+    name, of the silver table of each further source and of the intervals of each dimension. ``gold_commit``,
+    ``followed_commit`` and ``further_commits`` are the ids of the commits of these versions, see ``delta.lost_commits``; they are
+    empty in entries of earlier releases.
     """
 
     metric: str
@@ -40,6 +42,9 @@ class Restatement:
     causes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     followed_table: str | None = None
     followed_further: Mapping[str, int] = field(default_factory=dict)
+    gold_commit: str | None = None
+    followed_commit: str | None = None
+    further_commits: Mapping[str, str] = field(default_factory=dict)
 
 
 def log(settings: Settings) -> LogTable[Restatement]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakehouse import locations, pieces
-from lakehouse.delta import change_feed, commit_log, table_io
+from lakehouse.delta import change_feed, commit_log, lost_commits, table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.ledger import ingestions, redactions
 from lakehouse.silver import audit_log, first_load
@@ -43,7 +43,7 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
     table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
     if table is None:
         return 0
-    silver_id, newest = str(table.metadata().id), table.version()
+    silver_id, newest = lost_commits.identity(table), table.version()
     done = audit_log.followed(settings, source, silver_id)
     if done >= newest:
         return 0

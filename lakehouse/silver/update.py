@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from lakehouse import locations
-from lakehouse.delta import change_feed, partition_writer, provenance, table_io
+from lakehouse.delta import change_feed, lost_commits, partition_writer, provenance, table_io
 from lakehouse.delta.columns import bronze_columns, silver_columns
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dimensions import interval_table
@@ -22,9 +22,9 @@ from lakehouse.dimensions.joins import fact_index
 from lakehouse.dispositions.readings import in_force
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.late_events import follow as late_events
-from lakehouse.ledger import applied_inputs, ingestions, key_log, rebuild_requests
+from lakehouse.ledger import applied_inputs, ingestions, key_log, lost_rows, rebuild_requests
 from lakehouse.ledger.input_ids import is_manual_input
-from lakehouse.silver import audit, local_merge
+from lakehouse.silver import audit, audit_log, local_merge
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark.session import sized_for
@@ -75,10 +75,14 @@ def update(
     :param because: the ``backfill`` plan of the run, its ``reason``, and ``by`` whom; recorded in the commits and in the audit.
     :param in_one_commit: if some of the days have to be rebuilt, rebuild all, so that readers see the days change together.
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
+    :raises LostRowsError: when Bronze lacks rows of files that were ingested.
     """
     settings = with_table_cache(settings)
     source = contract.dataset
     target = locations.silver(settings, source)
+    _ensure_tables(session, settings, contract)
+    _make_up_for_lost_commits(settings, source)
+    lost_rows.require_none(settings, source)
     pending = applied_inputs.pending(settings, source)
     newest_tables = contract.silver_tables[1:]
     builds = bool(newest_tables) and applied_inputs.lacks_newest(settings, source)
@@ -88,7 +92,6 @@ def update(
     if in_one_commit and merged != frozenset(days):
         merged = frozenset()
     rebuilt = frozenset(days) - merged
-    _ensure_tables(session, settings, contract)
     before = table_io.version(target, settings.storage_options)
     if before > 0 and not applied_inputs.has_any(settings, source):
         _check_key_log(settings, source)  # the record of silver's inputs is lost: merging some of them would undo the others
@@ -111,6 +114,18 @@ def update(
     changed = {} if table is None else change_feed.describe(table, before + 1, after)
     keys = None if rebuilt else _few_keys(settings, source, set().union(*(waiting[day] for day in merged)))
     return SilverUpdate(merged, rebuilt, {day: what for day, what in changed.items() if day in days}, after, keys)
+
+
+def _make_up_for_lost_commits(settings: Settings, source: str) -> None:
+    """Give silver another lineage if it has lost commits: their inputs wait again, and its followers start over."""
+    lost = applied_inputs.lost_versions(settings, source)
+    if lost is None:
+        return
+    path = locations.silver(settings, source)
+    silver = lost_commits.close_gap(path, settings.storage_options, f"silver/{source}", lost.followed, lost.kept)
+    if silver is not None:  # what it holds was audited when it came
+        identity = lost_commits.identity(silver)
+        audit_log.append(settings, source, identity, silver.version(), audit_log.SCHEMA.empty_table())
 
 
 def _mergeable(contract: SourceContract, waiting: Mapping[date, Collection[str]]) -> frozenset[date]:
@@ -236,7 +251,7 @@ def _follow(
         days=days,
         ingestion_ids=ids,
         method=method,
-        silver_version=table_io.version(locations.silver(settings, contract.dataset), settings.storage_options),
+        silver=table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options),
         now=settings.clock(),
     )
 
@@ -274,8 +289,7 @@ def _check_key_log(settings: Settings, source: str) -> None:
     if missing:
         msg = (
             f"the operational tables of {source} do not cover Bronze (arrival days {min(missing)} to {max(missing)}): "
-            f"materialize bronze/{source} for these days, then silver again (if {locations.ingestions(settings)} still "
-            "exists, delete it first)"
+            f"materialize bronze/{source} for these days, then silver again"
         )
         raise key_log.IncompleteKeyLogError(msg)
 

@@ -220,5 +220,5 @@ def applied(settings: Settings) -> None:
     now = settings.clock()
     if ids:
         applied_inputs.record(
-            settings, "events", run_id="run", days=waiting, ingestion_ids=ids, method="rebuild", silver_version=1, now=now
+            settings, "events", run_id="run", days=waiting, ingestion_ids=ids, method="rebuild", silver=None, now=now
         )

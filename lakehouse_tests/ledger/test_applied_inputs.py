@@ -28,9 +28,7 @@ def ingest(settings: Settings, ingestion_id: str, *days: date, status: str = "in
 
 
 def apply(settings: Settings, days: Iterable[date], *ids: str) -> None:
-    applied_inputs.record(
-        settings, "events", run_id="run", days=days, ingestion_ids=ids, method="merge", silver_version=1, now=NOW
-    )
+    applied_inputs.record(settings, "events", run_id="run", days=days, ingestion_ids=ids, method="merge", silver=None, now=NOW)
 
 
 def request_rebuild(settings: Settings, *days: date) -> str:

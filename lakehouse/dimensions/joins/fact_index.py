@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from deltalake import ColumnProperties, WriterProperties
 
 from lakehouse import locations
-from lakehouse.delta import change_feed, data_files, partition_writer, row_writer, table_io
+from lakehouse.delta import change_feed, data_files, lost_commits, partition_writer, row_writer, table_io
 from lakehouse.dimensions import keys
 from lakehouse.dimensions.joins import interval_changes, join_keys
 
@@ -94,7 +94,7 @@ def days_of(settings: Settings, silver: str, on: Sequence[str], ranges: pa.Table
 
 def _mark(facts: DeltaTable) -> str:
     """The id of the Delta transaction that records the version of silver; a table that was created again has another one."""
-    return f"facts:{facts.metadata().id}"
+    return f"facts:{lost_commits.identity(facts)}"
 
 
 def _followed(table: DeltaTable, facts: DeltaTable) -> int:

@@ -61,14 +61,21 @@ def changed_inputs(settings: Settings, series: Series) -> ChangedInputs:
 
 
 def followed_versions(settings: Settings, series: Series) -> dict[str, int]:
-    """The version of each table that a derived series has followed, since one of its inputs was last replaced by another."""
-    names = _tables(settings, series).keys()
+    """The version of each table that a derived series has followed, since one of its inputs was last replaced by another.
+
+    None if its own table has lost commits, and not that of a table that has lost the commit.
+    """
+    names = _tables(settings, series)
+    if served_version.lost_versions(settings, series) is not None:
+        return {}
     entries = [entry for entry in restatements.of(settings, served_version.follower(series)) if entry.followed_version >= 0]
     others = (place for place, entry in enumerate(entries) if entry.followed_table not in names)
-    followed: dict[str, int] = {}
-    for entry in entries[max(others, default=-1) + 1 :]:
-        followed[f"{entry.followed_table}"] = max(entry.followed_version, followed.get(f"{entry.followed_table}", -1))
-    return followed
+    newest = {f"{entry.followed_table}": entry for entry in entries[max(others, default=-1) + 1 :]}
+    return {
+        name: entry.followed_version
+        for name, entry in newest.items()
+        if not served_version.is_another(settings, names[name], entry.followed_version, entry.followed_commit)
+    }
 
 
 def _tables(settings: Settings, series: Series) -> dict[str, str]:
@@ -99,7 +106,16 @@ def _published_since(settings: Settings, series: Series, table: DeltaTable, sinc
     return {date.fromisoformat(text) for text in named}
 
 
-def entries(entry: Restatement, versions: Mapping[str, int]) -> list[Restatement]:
+def entries(settings: Settings, series: Series, entry: Restatement, versions: Mapping[str, int]) -> list[Restatement]:
     """The rows by which the ledger records a run: one for each table that it followed; the first one has the days."""
-    rows = [replace(entry, followed_version=version, followed_table=name) for name, version in versions.items()] or [entry]
+    paths = _tables(settings, series) if versions else {}
+    rows = [
+        replace(
+            entry,
+            followed_version=version,
+            followed_table=name,
+            followed_commit=served_version.commit_at(settings, paths[name], version),
+        )
+        for name, version in versions.items()
+    ] or [entry]
     return [rows[0], *(replace(row, days=[]) for row in rows[1:])]

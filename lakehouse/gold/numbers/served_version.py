@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
+from lakehouse.delta import lost_commits, table_io
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger import restatements
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from deltalake import DeltaTable
 
     from lakehouse.contracts import Catalog
@@ -89,19 +91,87 @@ def runs(settings: Settings, series: Series) -> list[Restatement]:
     return restatements.since_following(restatements.of(settings, follower(series)), followed_table(series))
 
 
+def upstream_path(settings: Settings, series: Series) -> str:
+    """The address of the table that a series follows: of days the silver table of the first source, else of the days."""
+    if series.kind is Kind.DAY:
+        return locations.silver(settings, locations.silver_name(series.metric))
+    return locations.gold(settings, series.daily)
+
+
+def further_paths(settings: Settings, series: Series) -> dict[str, str]:
+    """The addresses of the further tables that a metric's days follow, by their names in the ledger."""
+    metric = series.metric
+    paths = {entry.silver: locations.silver(settings, entry.silver) for entry in metric.sources[1:]}
+    paths.update((name, locations.intervals(settings, name)) for name in metric.dimensions)
+    if metric.late_events:
+        paths[f"{metric.source}_late"] = locations.late_rows(settings, metric.source)
+    return paths
+
+
 def followed_version(settings: Settings, series: Series) -> int:
-    """The version of its upstream table that a series has followed, -1 if it has followed none."""
-    return restatements.followed_version(settings, follower(series), followed_table(series))
+    """The version of its upstream table that a series has followed.
+
+    -1 if it has followed none, or if one of the two tables has lost commits since: then it starts over.
+    """
+    entries = runs(settings, series)
+    newest = next((entry for entry in reversed(entries) if entry.followed_version >= 0), None)
+    if newest is None or _has_lost_commits(settings, series, entries):
+        return -1
+    version, commit = newest.followed_version, newest.followed_commit
+    return -1 if is_another(settings, upstream_path(settings, series), version, commit) else version
 
 
 def followed_further(settings: Settings, series: Series) -> dict[str, int]:
-    """The version that a series has followed of each further table: of later sources, of dimensions, and of late rows."""
+    """The version that a series has followed of each further table: of later sources, of dimensions, and of late rows.
+
+    A table that has lost the commit is not among them.
+    """
     follows_others = series.kind is Kind.DAY and (series.metric.joins or series.metric.sources or series.metric.late_events)
     followed: dict[str, int] = {}
+    commits: dict[str, str] = {}
     for entry in runs(settings, series) if follows_others else ():
-        for table, version in entry.followed_further.items():
-            followed[table] = max(version, followed.get(table, version))
-    return followed
+        followed |= entry.followed_further
+        commits.update(dict.fromkeys(entry.followed_further, ""), **entry.further_commits)
+    paths = further_paths(settings, series) if followed else {}
+    return {
+        name: version
+        for name, version in followed.items()
+        if name not in paths or not is_another(settings, paths[name], version, commits[name])
+    }
+
+
+def commit_at(settings: Settings, path: str, version: int) -> str:
+    """The id of a commit of a table; empty without one."""
+    table = table_io.open_table(path, settings.storage_options) if version >= 0 else None
+    return lost_commits.commit_id(table, version)
+
+
+def is_another(settings: Settings, path: str, version: int, commit: str | None) -> bool:
+    """Whether a table has another commit at a version than the one that was followed.
+
+    One that does not reach the version was created again, and is followed from its beginning anyway.
+    """
+    table = table_io.open_table(path, settings.storage_options) if commit else None
+    return table is not None and version <= table.version() and lost_commits.are_lost(table, version, commit)
+
+
+def lost_versions(settings: Settings, series: Series) -> tuple[int, int] | None:
+    """The newest version at which a run left the table of a series, and the newest of these that it holds; None if it holds all.
+
+    A table that does not hold one was restored from a copy, or its log was damaged; see ``delta.lost_commits``.
+    """
+    entries = restatements.of(settings, follower(series))
+    if not _has_lost_commits(settings, series, entries):
+        return None
+    table = table_io.open_table(locations.gold(settings, series), settings.storage_options)
+    held = (entry.gold_version for entry in entries if not lost_commits.are_lost(table, entry.gold_version, entry.gold_commit))
+    return entries[-1].gold_version, max(held, default=-1)
+
+
+def _has_lost_commits(settings: Settings, series: Series, entries: Sequence[Restatement]) -> bool:
+    """Whether the table of a series lacks the commit at which its newest run left it."""
+    table = table_io.open_table(locations.gold(settings, series), settings.storage_options)
+    return bool(entries) and lost_commits.are_lost(table, entries[-1].gold_version, entries[-1].gold_commit)
 
 
 def version_followed(series: Series, entry: Restatement, table: str) -> int:

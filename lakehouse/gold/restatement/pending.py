@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import days_reached
-from lakehouse.delta import change_feed, commit_log, table_io
+from lakehouse.delta import change_feed, commit_log, lost_commits, table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dimensions.joins import changed_facts
 from lakehouse.dimensions.joins.changed_facts import ChangedFacts
@@ -255,18 +255,26 @@ def record_restatement(
     if not (restated or complete):
         return
     causes = {day.isoformat(): dict(counts) for day, counts in pending.causes.items()} if pending else {}
+    followed, further = (pending.upstream_version, pending.further) if pending and complete else (-1, {})
+    paths = served_version.further_paths(settings, series) if further else {}
+    gold = table_io.open_table(locations.gold(settings, series), settings.storage_options)
     entry = Restatement(
         metric=served_version.follower(series),
         run_id=run_id,
         as_of=settings.clock(),
-        followed_version=pending.upstream_version if pending and complete else -1,
+        followed_version=followed,
         followed_table=served_version.followed_table(series),
-        gold_version=table_io.version(locations.gold(settings, series), settings.storage_options),
+        gold_version=-1 if gold is None else gold.version(),
         days=sorted(restated),
         causes=causes,
-        followed_further=pending.further if pending and complete else {},
+        followed_further=further,
+        gold_commit=lost_commits.commit_id(gold),
+        followed_commit=served_version.commit_at(settings, served_version.upstream_path(settings, series), followed),
+        further_commits={
+            name: served_version.commit_at(settings, paths[name], version) for name, version in further.items() if name in paths
+        },
     )
-    restatements.record(settings, *following.entries(entry, pending.inputs if pending and complete else {}))
+    restatements.record(settings, *following.entries(settings, series, entry, pending.inputs if pending and complete else {}))
 
 
 def _changed_inputs(settings: Settings, series: Series) -> PendingRestatement:

@@ -56,6 +56,7 @@ def restate(
     :param follows: what the run responds to; if it is covered, the roll-up is recorded as following the days up to there.
     """
     settings = with_table_cache(settings)
+    write_audit_publish.make_up_for_lost_commits(settings, rollup)
     periods = {rollup.period(start) for start in starts}
     done = _publish_periods(settings, contract, daily, rollup, session, sorted(periods), run)
     wanted = _booked(settings, rollup, periods)

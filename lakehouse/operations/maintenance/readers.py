@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
-from lakehouse.delta import commit_log
+from lakehouse.delta import commit_log, lost_commits
 from lakehouse.gold.derived import following
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.promotion import promotion_log
@@ -73,7 +73,7 @@ def bring_audit_up_to_date(settings: Settings, catalog: Catalog, contract: Sourc
     """
     if contract.silver_table != contract.dataset:
         return
-    source, silver_id, version = contract.dataset, f"{table.metadata().id}", table.version()
+    source, silver_id, version = contract.dataset, lost_commits.identity(table), table.version()
     if audit_log.followed(settings, source, silver_id) < version:
         audit.follow(settings, contract, catalog.metrics_of(source))
         # The audit would read the newest versions again if they have no audit rows; this marks them as done.

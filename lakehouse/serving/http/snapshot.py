@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.delta import data_files, table_io
+from lakehouse.delta import data_files, lost_commits, table_io
 from lakehouse.delta.delta_rs_internals import file_system
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import served_version
@@ -144,7 +144,7 @@ def read(settings: Settings, path: str, by: str, before: Snapshot | None) -> Sna
         table, opened = table_io.open_snapshot(path, settings.storage_options), time.monotonic()
         if table is None:
             return Snapshot()
-        if before.table is not None and table.metadata().id != before.table.metadata().id:
+        if before.table is not None and lost_commits.identity(table) != lost_commits.identity(before.table):
             before = Snapshot()
     else:
         table, opened = before.table, before.opened

@@ -132,7 +132,8 @@ def test_silver_that_a_stopped_run_left_half_recorded_is_not_compacted(no_retent
     assert done.kept[0].startswith("a run of silver/events is active, or was stopped")
     assert done.partitions_compacted == 0
     assert lineage.of_silver(no_retention, contract()) == before
-    applied = {"days": entry.touched_days, "ingestion_ids": ["x"], "method": "merge", "silver_version": 12}
+    applied = {"days": entry.touched_days, "ingestion_ids": ["x"], "method": "merge"}
+    applied["silver"] = DeltaTable(locations.silver(no_retention, "events"))
     applied_inputs.record(no_retention, "events", run_id="again", now=no_retention.clock(), **applied)
     assert maintain_table(no_retention, "silver/events").partitions_compacted == 1
     assert lineage.of_silver(no_retention, contract()) == replace(before, silver_version=13)

@@ -106,7 +106,7 @@ class Deployment:
         waiting = applied_inputs.pending(self.lake, "sales")
         ids = set().union(*waiting.values())
         applied_inputs.record(
-            self.lake, "sales", run_id="run", days=waiting, ingestion_ids=ids, method="merge", silver_version=1, now=AT
+            self.lake, "sales", run_id="run", days=waiting, ingestion_ids=ids, method="merge", silver=None, now=AT
         )
 
     def decided(self) -> None:

@@ -80,7 +80,7 @@ class Layers:
         elif key == SILVER:
             ids = set().union(*(applied_inputs.pending(self.settings, "sales")[day] for day in days))
             applied_inputs.record(
-                self.settings, "sales", run_id="run", days=days, ingestion_ids=ids, method="merge", silver_version=0, now=now
+                self.settings, "sales", run_id="run", days=days, ingestion_ids=ids, method="merge", silver=None, now=now
             )
         elif key == GOLD:
             restatements.record(self.settings, Restatement("revenue", "run", now, followed_version=0, gold_version=-1, days=[]))

@@ -1,0 +1,108 @@
+"""Commits that the log of a table no longer holds, although somebody has followed them.
+
+A table that is restored from a copy, or whose newest log entry is lost or emptied by a power failure, gives the same version
+numbers to other commits. So who follows a table remembers with the version an id of the commit, and a table that has lost commits
+gets another *lineage*: whoever follows it starts over, as with a table that was created again. Numbers of lost commits are not
+given a second time, because logs of commits are kept by number.
+
+Who has followed a commit is recorded in ``ledger``; what is done about lost ones of a layer belongs to that layer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from lakehouse.delta import partition_writer, table_io
+from lakehouse.delta.delta_rs_internals import file_system
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deltalake import DeltaTable
+
+_LOG = logging.getLogger(__name__)
+#: The table property that differs once commits were lost.
+_LINEAGE = "lakehouse.lineage"
+#: The key of the metadata of commits that take the place of lost ones.
+COMMIT_KEY = "lost_commits"
+
+
+def commit_id(table: DeltaTable | None, version: int | None = None) -> str:
+    """The id of a commit: a digest of its log entry. Empty if there is none, or the log was shortened.
+
+    :param version: by default the version at which the table was opened.
+    """
+    if table is None:
+        return ""
+    name = f"_delta_log/{table.version() if version is None else version:020}.json"
+    try:
+        with file_system(table).open_input_stream(name) as entry:
+            return hashlib.sha256(entry.read()).hexdigest()[:16]
+    except FileNotFoundError:
+        return ""
+
+
+def are_lost(table: DeltaTable | None, version: int, commit: str | None) -> bool:
+    """Whether a table does not hold a commit any more.
+
+    :param version: of the commit; -1 for none, which cannot be lost.
+    :param commit: its id; None or empty if a release that knew no ids recorded the version.
+    """
+    if version < 0:
+        return False
+    if table is None or version > table.version():
+        return True
+    found = commit_id(table, version) if commit else ""
+    return bool(found) and found != commit  # an entry that maintenance has removed tells nothing
+
+
+def lineage(table: DeltaTable | None) -> str:
+    """Tells states of a table whose versions cannot be compared; empty for a table that has never lost a commit."""
+    return "" if table is None else str(table.metadata().configuration.get(_LINEAGE, ""))
+
+
+def is_kept(lineage: str, earlier: str, version: int) -> bool:
+    """Whether a table of a lineage holds a version that it got under an earlier one.
+
+    Each loss adds a part to the lineage: the newest version that was kept, and a random name.
+    """
+    if not lineage.startswith(f"{earlier}." if earlier else "") or lineage == earlier:
+        return False
+    first = lineage[len(earlier) :].strip(".").split(".")[0]
+    return version <= int(first.split("~")[0])
+
+
+def identity(table: DeltaTable) -> str:
+    """The id of a table, and its lineage if it has lost commits."""
+    return ":".join(filter(None, (f"{table.metadata().id}", lineage(table))))
+
+
+def close_gap(path: str, options: Mapping[str, str], name: str, followed: int, since: int) -> DeltaTable | None:
+    """Give a table that has lost commits another lineage, behind all versions that were followed.
+
+    :param name: of the table, for the log.
+    :param followed: the newest version that was followed.
+    :param since: the newest version of which it is known that it was not lost, -1 without one.
+    :returns: the table; None if it does not exist any more.
+    """
+    table = table_io.open_snapshot(path, options)
+    if table is None:
+        return None
+    kept_lineage = lineage(table)
+    _LOG.warning(
+        "%s does not hold commit %d any more, which others have followed: it was restored from a copy, or its log was damaged. "
+        "What it lost is made up for from the layer below.",
+        name,
+        followed,
+    )
+    why: dict[str, Any] = {COMMIT_KEY: {"followed": followed, "kept": since}}
+    while table.version() < followed:
+        partition_writer.commit_without_rows(table, why=why)
+        table.update_incremental()
+    new_lineage = ".".join(filter(None, (kept_lineage, f"{since}~{uuid4().hex[:8]}")))
+    partition_writer.set_properties(table, {_LINEAGE: new_lineage}, why)
+    table.update_incremental()
+    return table

@@ -1,0 +1,97 @@
+"""Files that the ledger calls ingested, and of whose rows Bronze or the key log has none.
+
+The table was restored from a copy, or its log was damaged. ``bronze.ingest`` makes up for both: Bronze's rows are read again from
+landing, and claims are derived again from Bronze. Until then silver computes nothing: a row of another file would take the place
+of one that is missing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import date
+from typing import TYPE_CHECKING
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.errors import LakehouseError
+from lakehouse.ledger import ingestions, key_log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltalake import DeltaTable
+
+    from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.settings import Settings
+
+_SHOWN = 3
+#: So many files that were recorded last are looked up in the key log.
+_LOOKED_AT = 8
+
+
+class LostRowsError(LakehouseError):
+    """Bronze lacks rows of files that were ingested. The message names the files, and how they are read again."""
+
+
+def lost_deliveries(settings: Settings, source: str) -> list[Ingestion]:
+    """The ingested files of whose rows Bronze has none, by arrival day and file.
+
+    Told from the counts of rows in Bronze's log; only days that have too few are read.
+    """
+    known = [entry for entry in _ingested(settings, source) if entry.rows]
+    table = table_io.open_table(locations.bronze(settings, source), settings.storage_options) if known else None
+    if table is None:
+        return known
+    lacking = Counter[date]()
+    for entry in known:
+        lacking[entry.arrival_date] += entry.rows
+    files = table_io.files_with(table, {})
+    for day, rows in zip(files["partition.arrival_date"].to_pylist(), files["num_records"].to_pylist()):
+        lacking[day] -= rows
+    days = {day for day, rows in lacking.items() if rows > 0}
+    return _absent(table, [entry for entry in known if entry.arrival_date in days])
+
+
+def lost_claims(settings: Settings, source: str) -> list[Ingestion]:
+    """The same of the key log: the ingested files without a claim, though they have sound rows.
+
+    Told from the files that were recorded last: a log that has lost commits has lost its newest ones.
+    """
+    known = [entry for entry in _ingested(settings, source) if entry.rows > entry.malformed]
+    table = table_io.open_table(locations.key_log(settings, source), settings.storage_options) if known else None
+    if table is None:
+        return known
+    newest = sorted(known, key=lambda entry: (entry.recorded_at, entry.arrival_date))[-_LOOKED_AT:]
+    unmarked = [entry for entry in newest if table.transaction_version(key_log.app_id(entry.ingestion_id)) is None]
+    return _absent(table, known) if _absent(table, unmarked) else []
+
+
+def _ingested(settings: Settings, source: str) -> list[Ingestion]:
+    return list(ingestions.ingested(ingestions.all_of(settings, source)).values())
+
+
+def _absent(table: DeltaTable, entries: list[Ingestion]) -> list[Ingestion]:
+    """Those of some files of which a table has no row."""
+    if not entries:
+        return []
+    days = {entry.arrival_date for entry in entries}
+    present = set(table_io.distinct_of_version(table, ["ingestion_id"], {"arrival_date": days})["ingestion_id"].to_pylist())
+    return [entry for entry in entries if entry.ingestion_id not in present]
+
+
+def require_none(settings: Settings, source: str) -> None:
+    """Refuse to compute silver from a Bronze or a key log that lacks rows.
+
+    :raises LostRowsError: with the files.
+    """
+    if lost := lost_deliveries(settings, source):
+        raise refused(f"bronze/{source}", lost, f"materialize bronze/{source}: they are read again from landing")
+    if lost := lost_claims(settings, source):
+        raise refused(f"the key log of {source}", lost, f"materialize bronze/{source}: it is derived again")
+
+
+def refused(table: str, lost: Sequence[Ingestion], way_out: str) -> LostRowsError:
+    """The error about some lost files."""
+    names = ", ".join(entry.source_file for entry in lost[:_SHOWN]) + (f" and {len(lost) - _SHOWN} more" if lost[_SHOWN:] else "")
+    rows = sum(entry.rows for entry in lost)
+    return LostRowsError(f"{table} has lost the {rows:,} rows of {len(lost):,} ingested files ({names}): {way_out}")
