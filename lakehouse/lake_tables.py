@@ -23,7 +23,17 @@ _SOURCE_TABLES = (
 )
 #: The tables in ``ops`` that all sources and metrics share.
 _SHARED_TABLES = (
-    *("ingestions", "applications", "operations", "late_arrival_audit", "restatements", "publications", "inputs", "dropped"),
+    *(
+        "ingestions",
+        "applications",
+        "operations",
+        "late_arrival_audit",
+        "failed_checks",
+        "restatements",
+        "publications",
+        "inputs",
+        "dropped",
+    ),
     *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "event_watermarks"),
     *("watermark_keys", "missing_inputs", "stream_gaps", "tokens", "snapshots", "reverts", "corrections", "stages"),
     *("audit_notifications", "restatement_reports", "live_batches", "reconciliations"),

@@ -179,6 +179,11 @@ def audit_notifications(settings: Settings) -> str:
     return settings.table("ops", "audit_notifications")
 
 
+def failed_checks(settings: Settings) -> str:
+    """The checks of Bronze and silver that fail."""
+    return settings.table("ops", "failed_checks")
+
+
 def restatements(settings: Settings) -> str:
     """The version of its input up to which each series was restated."""
     return settings.table("ops", "restatements")

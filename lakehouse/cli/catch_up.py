@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse.cli.console import errors, out
+from lakehouse.cli.console import end_with_failed_checks, errors, out
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -38,11 +38,13 @@ def restate(settings: Settings, catalog: Catalog, source: str) -> None:
 
     settings = with_table_cache(settings)
     with errors.status("updating silver and gold"), local_instance() as instance:
-        after = catch_up(settings, catalog, source, InProcess(settings, catalog, instance))
+        layers = InProcess(settings, catalog, instance)
+        after = catch_up(settings, catalog, source, layers)
     changed = sorted(after.causes)
     out.print(f"silver/{source}: {_listed(changed) or 'no day'} changed.", soft_wrap=True)
     for metric, written in after.restated.items():
         out.print(f"gold/{metric}: {_listed([f'{day}' for day in written]) or 'no day'} restated.", soft_wrap=True)
+    end_with_failed_checks(layers.failed_checks.values())
 
 
 def print_pending(settings: Settings, daily: Series, catalog: Catalog, *, now: bool) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 DATE_WIDTH = 10
 #: From this width on there is room for space between the columns of a table.
 _WIDE = 100
+#: So many failed checks are printed.
+_SHOWN_CHECKS = 10
 #: Names and keys are data: markup and emoji codes in them are not interpreted.
 out = Console(highlight=False, emoji=False, markup=False)
 errors = Console(stderr=True, emoji=False, markup=False)
@@ -45,6 +47,28 @@ def catalog_with(source: str, landing: Path | None = None) -> tuple[Settings, Ca
         errors.print(f"No contract has 'dataset: {source}'; known are {known}.", style="red")
         raise typer.Exit(2)
     return settings, catalog
+
+
+def unexpected(problem: Exception) -> str:
+    """A problem that the product does not expect, of the system or of a library: what it was, and how to go on."""
+    text = f"{problem}".strip().splitlines()
+    where = "" if isinstance(problem, OSError) else f"{type(problem).__name__}: "
+    what = f"{where}{text[0] if text else 'no reason is given'}".rstrip(".")
+    return f"{what}. What was done is kept: the same command goes on from there. With --debug it shows where this came from."
+
+
+def end_with_failed_checks(failed: Iterable[str]) -> None:
+    """Print the checks that failed in the runs of a command, which then ends with exit code 1.
+
+    :raises typer.Exit: if there are any.
+    """
+    lines = list(failed)
+    for line in lines[:_SHOWN_CHECKS]:
+        errors.print(f"check failed: {line}", style="red", highlight=False, soft_wrap=True)
+    if len(lines) > _SHOWN_CHECKS:
+        errors.print(f"and {len(lines) - _SHOWN_CHECKS:,} more", style="red", highlight=False)
+    if lines:
+        raise typer.Exit(1)
 
 
 def number_column(table: Table, heading: str, numbers: Iterable[str], footer: str = "") -> None:

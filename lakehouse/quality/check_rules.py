@@ -51,6 +51,7 @@ class Candidate:
     published: pa.Table | None = None  #: the latest published revision of the period
     trailing: pa.Table | None = None  #: also has ``event_date``: the latest published rows of days before the period
     silver_rows: int | None = None  #: how many rows of silver the number covers, counted independently
+    failed_inputs: str | None = None  #: which checks of its rows and arrivals fail
 
     @property
     def row_count(self) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakehouse.cli import arguments  # noqa: TC001 (typer reads them)
-from lakehouse.cli.console import catalog_with, errors, out
+from lakehouse.cli.console import catalog_with, end_with_failed_checks, errors, out
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
@@ -128,3 +128,4 @@ def _print_state(settings: Settings, catalog: Catalog, correction: Correction, *
     with errors.status("ingesting, and publishing numbers"), local_instance() as instance:
         layers = InProcess(settings, catalog, instance)
         print_run(single_run.ingest(settings, catalog, proposal.source, day, [], layers), proposal.source)
+    end_with_failed_checks(layers.failed_checks.values())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakehouse.cli.console import deployment, errors, out
+from lakehouse.cli.console import deployment, end_with_failed_checks, errors, out
 from lakehouse.cli.number_report import print_run
 
 if TYPE_CHECKING:
@@ -77,8 +77,12 @@ def run(
     delivered = delivery.deliver(settings, catalog.sources[source], files, today)
     settings = with_table_cache(settings.model_copy(update={"spark_long_lived": True}))
     with errors.status("ingesting, and publishing numbers"), local_instance() as instance:
-        done = single_run.ingest(settings, catalog, source, today, delivered, InProcess(settings, catalog, instance))
+        layers = InProcess(settings, catalog, instance)
+        done = single_run.ingest(settings, catalog, source, today, delivered, layers)
     print_run(done, source)
+    end_with_failed_checks(layers.failed_checks.values())
+    if done.held or done.left:
+        raise typer.Exit(1)
 
 
 def _source_in(contract: Path) -> tuple[Settings, Catalog, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakehouse.cli.console import catalog_with, confirmed, errors, out
+from lakehouse.cli.console import catalog_with, confirmed, end_with_failed_checks, errors, out
 from lakehouse.pieces import listened_to_by, sentence
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def replay(
             out.print(f"  gold/{metric}: {count:,} days published or restated.")
         causes = ", ".join(f"{count:,} {what}" for what, count in total_causes(results).most_common())
         out.print(f"  keys in silver: {causes or 'nothing new'}.")
+    end_with_failed_checks(run.failed_checks)
 
 
 def with_progress(run: Replay, days: Sequence[date], *, as_json: bool = False) -> list[DayResult]:

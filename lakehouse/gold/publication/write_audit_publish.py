@@ -16,13 +16,16 @@ from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse import locations, pieces
-from lakehouse.delta import provenance, table_io
+from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.series import days_reached
+from lakehouse.delta import lost_commits, provenance, table_io
 from lakehouse.delta.table_cache import with_table_cache
-from lakehouse.gold.numbers import published_table
+from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason
 from lakehouse.gold.publication import candidates, revisions
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.publication.revisions import Revision, Signature
+from lakehouse.ledger import failed_checks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -113,6 +116,16 @@ class SeriesSnapshot:
         return {} if self.existing is None else published_table.latest(self.existing, self.series)
 
 
+def make_up_for_lost_commits(settings: Settings, series: Series) -> None:
+    """Give a table of published numbers that has lost commits another lineage: its readers start over.
+
+    Its own numbers are computed again, because the series counts as having followed nothing.
+    """
+    lost = served_version.lost_versions(settings, series)
+    if lost is not None:
+        lost_commits.close_gap(locations.gold(settings, series), settings.storage_options, f"gold/{series.name}", *lost)
+
+
 def read(settings: Settings, series: Series, starts: Sequence[date] | None = None, *, to_publish: bool = True) -> SeriesSnapshot:
     """Open a series: if another run publishes one of the periods from now on, a commit through it fails.
 
@@ -152,11 +165,13 @@ def publish(
     candidates.propose(settings, series, proposed, run.run_id, settings.clock())
     read_back = candidates.read_back(settings, series, proposed)
     before_these = trailing(settings, series, starts)
+    failed_inputs = _failed_inputs(settings, series)
     outcomes: list[CheckResult] = []
     failed: dict[date, list[CheckResult]] = {}
     for checked, (draft, revision) in enumerate(proposed, 1):
         rows = (draft.rows, read_back[draft.start])
-        findings = judge(before, draft.start, revision, *rows, before_these, (expected or {}).get(draft.start))
+        counted, of_inputs = (expected or {}).get(draft.start), failed_inputs.get(draft.start)
+        findings = judge(before, draft.start, revision, *rows, before_these, counted, of_inputs)
         outcomes += findings
         blocking = publication_checks.blocking(findings)
         if blocking and not run.sign_off:
@@ -185,12 +200,14 @@ def judge(
     read_back: pa.Table,
     before_these: pa.Table | None,
     silver_rows: int | None,
+    failed_inputs: str | None = None,
 ) -> list[CheckResult]:
     """Run the checks on a number that would be ``revision`` of a period.
 
     :param read_back: the number as a second engine reads it from the candidates table.
     :param before_these: the numbers of the days before, see :func:`trailing`.
     :param silver_rows: how many Silver rows it should cover, counted independently.
+    :param failed_inputs: which checks of its silver rows and arrivals fail.
     """
     series = before.series
     candidate = publication_checks.Candidate(
@@ -203,8 +220,25 @@ def judge(
         published=before.latest.get(start),
         trailing=before_these,
         silver_rows=silver_rows,
+        failed_inputs=failed_inputs,
     )
     return publication_checks.audit(series.checks, candidate)
+
+
+def _failed_inputs(settings: Settings, series: Series) -> dict[date, str]:
+    """By day, the checks that fail of the silver rows and arrivals that its number is computed from.
+
+    Longer periods and derived numbers are made of published numbers, which were held themselves.
+    """
+    if series.kind is not Kind.DAY or series.metric.is_derived:
+        return {}
+    failing: dict[date, dict[str, None]] = {}
+    for source in {series.metric.source, *(entry.source for entry in series.metric.sources)}:
+        for day, entries in failed_checks.by_event_day(settings, source).items():
+            texts = {f"{entry.table} {entry.check} of {entry.day}: {entry.explanation}": None for entry in entries}
+            for reached in days_reached(series.metric, [day]):
+                failing.setdefault(reached, {}).update(texts)
+    return {day: "; ".join(texts) for day, texts in failing.items()}
 
 
 @again_on_conflict

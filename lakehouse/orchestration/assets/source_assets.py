@@ -13,7 +13,7 @@ from lakehouse.bronze import checks as bronze_checks
 from lakehouse.bronze.ingest import DayReport, Ingest
 from lakehouse.contracts import Catalog, SourceContract
 from lakehouse.delta.table_cache import with_table_cache
-from lakehouse.ledger import applied_inputs
+from lakehouse.ledger import applied_inputs, failed_checks, ingestions
 from lakehouse.orchestration.assets import stream_runs
 from lakehouse.orchestration.common import backfill_tags, run_events
 from lakehouse.orchestration.common.partitions import arrival_days, days_of_run, event_days
@@ -97,7 +97,9 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
             run_events.materialized(context, key, {day: metadata[day] for day in others})
             run_events.checked(context, key, bronze_checks.check_bronze(lake, contract, others))
         metadata = {day: metadata.get(day, _bronze_metadata(DayReport())) for day in days}
-        yield from run_events.report(context, key, metadata, bronze_checks.check_bronze(lake, contract, days))
+        outcomes = bronze_checks.check_bronze(lake, contract, days)
+        failed_checks.record(lake, source, "bronze", outcomes, lambda day: _event_days(lake, source, day))
+        yield from run_events.report(context, key, metadata, outcomes)
 
     return bronze_of_source
 
@@ -131,6 +133,7 @@ def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
             metrics, at_once = catalog.metrics_of(source), backfill_tags.is_of_stage(context.run.tags)
             result = update(lake, contract, spark.session, days, context.run.run_id, metrics, because, in_one_commit=at_once)
             outcomes = silver_checks.check_silver(lake, contract, days, result.keys)
+            failed_checks.record(lake, source, "silver", outcomes)
         rows = {outcome.day: outcome.numbers["rows"] for outcome in outcomes if outcome.check == "unique_key"}
         yield from run_events.report(context, key, {day: _silver_metadata(result, day, rows[day]) for day in days}, outcomes)
 
@@ -157,6 +160,12 @@ def _bronze_metadata(report: DayReport) -> dict[str, Any]:
         "malformed_rows": sum(entry.malformed for entry in report.ingested),
         "event_days_touched": len({day for entry in report.ingested for day in entry.touched_days}),
     }
+
+
+def _event_days(settings: Settings, source: str, arrival: date) -> set[date]:
+    """The event days that the files of an arrival day touch."""
+    entries = (entry for entry in ingestions.all_of(settings, source) if entry.arrival_date == arrival)
+    return {day for entry in entries for day in entry.touched_days}
 
 
 def _touched(settings: Settings, source: str, arrival: set[date]) -> dict[date, dict[str, Any]]:

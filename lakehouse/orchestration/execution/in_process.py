@@ -18,7 +18,7 @@ from lakehouse.orchestration.common.dagster_internals import InstanceRef, NoOpCo
 from lakehouse.orchestration.common.partitions import tags_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from dagster_shared.error import SerializableErrorInfo
 
@@ -49,6 +49,8 @@ class InProcess:
     """Runs assets of a catalog, one after another: Dagster configures logging for each run, and threads would block in that.
 
     :param instance: where Dagster keeps the runs; see :func:`local_instance`.
+
+    ``failed_checks`` describes the checks with severity ERROR that failed in the runs so far, by check and partition.
     """
 
     in_parallel = False
@@ -58,6 +60,7 @@ class InProcess:
         self._job_of_asset = cache(self._of_asset)
         self._instance = instance
         self._one_at_a_time = Lock()
+        self.failed_checks: dict[tuple[str, str], str] = {}
 
     def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> list[date]:
         """Materialize days of one asset.
@@ -72,6 +75,7 @@ class InProcess:
                 run_config=_QUIET,
                 raise_on_error=False,
             )
+        self._note_checks(result.all_events)
         if not result.success:
             failure = next(event for event in result.all_events if event.is_step_failure)
             error = failure.step_failure_data.error
@@ -85,6 +89,18 @@ class InProcess:
             for event in result.all_events
             if event.is_step_materialization and event.asset_key == key and _says_restated(event)
         ]
+
+    def _note_checks(self, events: Iterable[dg.DagsterEvent]) -> None:
+        """Note the checks that fail, and forget those that failed in an earlier run and pass now."""
+        for event in events:
+            if event.event_type is not dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+                continue
+            found = event.asset_check_evaluation_data
+            place = f"{found.asset_key.to_user_string()} {found.check_name}", found.partition or ""
+            if found.passed:
+                self.failed_checks.pop(place, None)
+            elif found.severity is dg.AssetCheckSeverity.ERROR:
+                self.failed_checks[place] = f"{place[0]} failed for {place[1]}: {found.description or 'no reason is given'}"
 
     def _of_asset(self, key: dg.AssetKey) -> dg.JobDefinition:
         # The asset evaluates its checks itself: a check step would be skipped because there is no output.

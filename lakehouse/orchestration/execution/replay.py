@@ -70,6 +70,11 @@ class Replay:
         self._contract: SourceContract = catalog.sources[source]
         self._layers = InProcess(self._settings, catalog, instance)
 
+    @property
+    def failed_checks(self) -> Collection[str]:
+        """The checks with severity ERROR that failed in its runs, and have not passed since."""
+        return self._layers.failed_checks.values()
+
     def arrival_days(self, first: date | None = None, last: date | None = None) -> tuple[list[date], list[str]]:
         """The arrival days with files, in order, and complaints about files whose day is not a partition."""
         files, complaints = bronze_landing.landing_files(self._settings, self._contract)

@@ -41,12 +41,14 @@ class SingleRun:
 
     :param known: files whose content had been ingested before.
     :param held: why files of the day are held.
+    :param left: files that were neither taken nor held: they were written to, or could not be read.
     """
 
     rows: int
     malformed: int
     known: int
     held: Sequence[str] = ()
+    left: int = 0
     changes: Sequence[NumberChange] = field(default_factory=list)
 
 
@@ -61,11 +63,16 @@ def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: 
     after = catch_up(settings, catalog, source, layers)
     entries = [entry for entry in ingestions.all_of(settings, source) if entry.arrival_date == day]
     new = [entry for entry in entries if entry.status == "ingested" and entry.ingestion_id not in before]
+    held, landing = ingestions.still_held(entries), settings.landing_of(source)
+    names = {f"{file}".removeprefix(f"{landing}/") for file in files}
+    recorded = {entry.source_file for entry in entries if entry.status != "held"} & names
+    held_names = {entry.source_file for entry in held} & names
     return SingleRun(
         rows=sum(entry.rows for entry in new),
         malformed=sum(entry.malformed for entry in new),
-        known=max(len(files) - len(new), 0),
-        held=[entry.message or entry.source_file for entry in ingestions.still_held(entries)],
+        known=len(recorded - held_names - {entry.source_file for entry in new}),
+        held=[entry.message or entry.source_file for entry in held],
+        left=len(names - recorded - held_names),
         changes=[change for metric, days in after.restated.items() for change in _changes(settings, catalog, metric, days)],
     )
 

@@ -1,0 +1,90 @@
+"""``ops/failed_checks``: the checks of Bronze and silver with severity ERROR that fail, and the event days that they concern.
+
+A number of such a day is held (see ``gold.publication``), until the check passes and the number is computed again, or a person
+publishes it. The table has a row for each check and day that has ever failed; without the table no check has.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakehouse import locations
+from lakehouse.delta import row_writer
+from lakehouse.ledger.log_table import LogTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from datetime import date, datetime
+
+    from lakehouse.quality.check_result import CheckResult
+    from lakehouse.settings import Settings
+
+_KEYS = ("source", "layer", "check", "day")
+
+
+@dataclass(frozen=True)
+class FailedCheck:
+    """A check on a day's partition of ``layer``: whether it still fails, why, and the event days that it concerns."""
+
+    source: str
+    layer: str
+    check: str
+    day: date
+    event_days: list[date]
+    explanation: str
+    fails: bool
+    recorded_at: datetime
+
+    @property
+    def table(self) -> str:
+        """The name of the checked table."""
+        return f"{self.layer}/{self.source}"
+
+
+def log(settings: Settings) -> LogTable[FailedCheck]:
+    """The table."""
+    return LogTable(FailedCheck, settings, locations.failed_checks(settings), partition_by="source")
+
+
+def failing(settings: Settings, source: str) -> list[FailedCheck]:
+    """The checks of a source that fail, by table, day and name."""
+    entries = [entry for entry in log(settings).read({"source": [source]}) if entry.fails]
+    return sorted(entries, key=lambda entry: (entry.table, entry.day, entry.check))
+
+
+def record(
+    settings: Settings,
+    source: str,
+    layer: str,
+    outcomes: Iterable[CheckResult],
+    event_days: Callable[[date], Collection[date]] = lambda day: [day],
+) -> None:
+    """Record which checks fail, and which pass that failed before; nothing is written if there are neither.
+
+    :param event_days: those that a partition of the layer concerns; by default the partition is one.
+    """
+    known = {(entry.check, entry.day) for entry in failing(settings, source) if entry.layer == layer}
+    fail: dict[tuple[str, date], FailedCheck] = {}
+    for outcome in outcomes:
+        place, fails = (outcome.check, outcome.day), not outcome.passed and not outcome.warns
+        if fails or (place in known and place not in fail):
+            days = sorted(event_days(outcome.day)) if fails else []
+            why, now = outcome.explanation or "failed", settings.clock()
+            fail[place] = FailedCheck(source, layer, outcome.check, outcome.day, days, why, fails, now)
+    if fail:
+        table = log(settings)
+        rows = pa.Table.from_pylist([table.to_row(entry) for entry in fail.values()], schema=table.schema)
+        row_writer.upsert(table.path, rows, _KEYS, options=settings.storage_options, partition_by="source")
+
+
+def by_event_day(settings: Settings, source: str) -> dict[date, list[FailedCheck]]:
+    """The checks that fail, by the event days that they concern."""
+    found: dict[date, list[FailedCheck]] = defaultdict(list)
+    for entry in failing(settings, source):
+        for day in entry.event_days:
+            found[day].append(entry)
+    return dict(found)
