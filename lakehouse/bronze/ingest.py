@@ -7,6 +7,7 @@ from Bronze when the run is repeated. Which files are pending is decided in ``pe
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from lakehouse.bronze.landing import Fingerprint, LandingFile
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.lateness import keyed_watermark_state
-from lakehouse.ledger import ingestions
+from lakehouse.ledger import ingestions, lost_rows
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.row_ids import DeliveredFile
 
@@ -47,6 +48,9 @@ class DayReport:
     redelivered: list[Ingestion] = field(default_factory=list)
     held: list[Ingestion] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
+
+
+_LOG = logging.getLogger(__name__)
 
 
 class Ingest:
@@ -79,6 +83,7 @@ class Ingest:
 
         :param only: the files that may be ingested, each with its state in landing; by default all of the days.
         """
+        self._restore_lost_rows()
         entries = ingestions.all_of(self._settings, self._source)
         listing = bronze_landing.listing_of_days(self._settings, self._contract, days)
         unseen = replace(listing, files=pending_files.unseen_files(listing.files, entries))
@@ -112,6 +117,31 @@ class Ingest:
         keyed_watermark_state.advance(self._settings, self._contract)
         return reports
 
+    def _restore_lost_rows(self) -> None:
+        """Read the rows again that Bronze has lost, from the files in landing, and derive lost claims from Bronze.
+
+        :raises LostRowsError: naming the files that are not there any more, or have another content.
+        """
+        settings, contract = self._settings, self._contract
+        if not contract.source.kafka and (lost := lost_rows.lost_deliveries(settings, self._source)):
+            listing = bronze_landing.listing_of_days(settings, contract, {entry.arrival_date for entry in lost})
+            files = {file.name: file for file in listing.files}
+            found: list[tuple[DeliveredFile, LandingFile]] = []
+            for entry in lost:
+                file = files.get(entry.source_file)
+                if file and bronze_landing.fingerprint(settings, contract, file).ingestion_id == entry.ingestion_id:
+                    found.append((_delivered(entry, entry.recorded_at), file))
+            _LOG.warning("bronze/%s lacks %d ingested files: %d are read again from landing", self._source, len(lost), len(found))
+            if found:
+                bronze_table.append(self._session, settings, contract, found, self._run_id)
+            if gone := lost_rows.lost_deliveries(settings, self._source):
+                raise lost_rows.refused(
+                    f"bronze/{self._source}", gone, "put them back into landing as they were, and run this again"
+                )
+        if lost := lost_rows.lost_claims(settings, self._source):
+            _LOG.warning("the key log of %s lacks %d ingested files: it is derived again from bronze", self._source, len(lost))
+            judgement.judged(settings, contract, self._session, [_delivered(entry, entry.recorded_at) for entry in lost], {})
+
     def _ready(
         self, day: date, only: Mapping[str, str] | None, listing: Listing, entries: Collection[Ingestion], report: DayReport
     ) -> Readiness:
@@ -129,7 +159,8 @@ class Ingest:
 
     def _readable(self, day: date, ready: Readiness, report: DayReport) -> Iterator[tuple[LandingFile, Fingerprint, str | None]]:
         """The files with their fingerprints and how they differ from the manifest; files of a differing day wait."""
-        fingerprints = {file.name: bronze_landing.fingerprint(self._settings, self._contract, file) for file in ready.files}
+        fingerprints = {file.name: found for file in ready.files if (found := self._fingerprint(file, report))}
+        ready = replace(ready, files=[file for file in ready.files if file.name in fingerprints])
         violations = pending_files.manifest_violations(self._settings, self._contract, ready, fingerprints)
         for file in ready.files:
             fingerprint = fingerprints[file.name]
@@ -141,6 +172,14 @@ class Ingest:
                 report.waiting.append(f"{file.name} waits, because another file of {day} differs from its manifest")
             else:
                 yield file, fingerprint, violations.get(file.name)
+
+    def _fingerprint(self, file: LandingFile, report: DayReport) -> Fingerprint | None:
+        """The fingerprint of a file; None if it cannot be read now, which stops no other file."""
+        try:
+            return bronze_landing.fingerprint(self._settings, self._contract, file)
+        except OSError as problem:
+            report.waiting.append(f"{file.name} is left: it cannot be read ({problem.strerror or problem})")
+            return None
 
     def _ingested(
         self,

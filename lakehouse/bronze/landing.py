@@ -6,6 +6,7 @@ Works on a local folder or an object store through Arrow's file systems; nothing
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections import defaultdict
 from contextlib import suppress
@@ -23,7 +24,7 @@ from lakehouse.bronze.file_formats import FileProblem, check_readable, numbered_
 from lakehouse.object_store import S3
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.ingestions import FileIdentity
@@ -133,11 +134,14 @@ def listing(settings: Settings, contract: SourceContract, infos: Iterable[fs.Fil
     complaints: list[str] = []
     for info in list_landing(settings, contract) if infos is None else infos:
         name = info.path.removeprefix(root).lstrip("/")
-        if not info.is_file:
+        if not info.is_file and info.type is not fs.FileType.Unknown:
             continue
         marks = marker_pattern.fullmatch(name) if marker_pattern else None
         match = marks or pattern.fullmatch(name)
         if not match or (not marks and name.rpartition("/")[2].startswith(("_", "."))):
+            continue
+        if not info.is_file:
+            complaints.append(f"{name}: its name is no UTF-8, or it cannot be read; rename the file, or let this user read it")
             continue
         try:
             day = date.fromisoformat(match["day"])
@@ -178,6 +182,18 @@ def fingerprint(settings: Settings, contract: SourceContract, file: LandingFile)
     except FileProblem as problem:
         return Fingerprint(digest.hexdigest(), size, str(problem))
     return Fingerprint(digest.hexdigest(), size, header=_header(settings, contract, file.path))
+
+
+def require_unchanged(settings: Settings, contract: SourceContract, file: LandingFile) -> None:
+    """Refuse a file that was written to since it was listed: its rows would be entered under the hash of another content.
+
+    :raises FileProblem: naming it. The next run takes the file as it is then.
+    """
+    system, _ = _file_system(settings, contract)
+    now = system.get_file_info(file.path)
+    if not now.is_file or (now.size, _microseconds(now.mtime)) != (file.size, file.modified):
+        msg = f"{file.name} was written to while it was read: nothing of it is taken; run it again once it is complete"
+        raise FileProblem(msg)
 
 
 def header_in_landing(settings: Settings, contract: SourceContract, name: str, content_hash: str) -> str | None:
@@ -250,7 +266,35 @@ def _file_system(settings: Settings, contract: SourceContract) -> tuple[fs.FileS
 
 
 def _list(system: fs.FileSystem, folder: str) -> Sequence[fs.FileInfo]:
+    """All files below a folder. One whose name no table can hold, and a folder that cannot be read, has an unknown type."""
+    if isinstance(system, fs.LocalFileSystem):
+        return list(_local_files(folder))
     return cast("Sequence[fs.FileInfo]", system.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True)))
+
+
+def _local_files(folder: str) -> Iterator[fs.FileInfo]:
+    """Links to files are followed, links to folders are not: they may lead in a circle."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return
+    except PermissionError:
+        yield fs.FileInfo(_shown(folder), fs.FileType.Unknown)
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _local_files(entry.path)
+        elif _shown(entry.path) != entry.path:
+            yield fs.FileInfo(_shown(entry.path), fs.FileType.Unknown)
+        elif entry.is_file():
+            with suppress(FileNotFoundError):  # it was there a moment before
+                state = entry.stat()
+                yield fs.FileInfo(entry.path, fs.FileType.File, size=state.st_size, mtime_ns=state.st_mtime_ns)
+
+
+def _shown(path: str) -> str:
+    """A path with the bytes that are no UTF-8 as escapes."""
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _folders(contract: SourceContract, days: Collection[date]) -> list[str] | None:

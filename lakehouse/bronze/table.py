@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakehouse import locations
 from lakehouse.bronze.delivery_reader import delivery_parts, delivery_rows
-from lakehouse.bronze.landing import LandingFile
+from lakehouse.bronze.landing import LandingFile, require_unchanged
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl
 from lakehouse.ledger.row_ids import DeliveredFile
@@ -90,6 +90,7 @@ def _few_rows(settings: Settings, contract: SourceContract, deliveries: Deliveri
             rows, size = rows + len(batch), size + batch.nbytes
             if rows > settings.local_rows or size > _HELD_BYTES:
                 return None
+        require_unchanged(settings, contract, file)
     return pa.Table.from_batches(batches, schema=arrow_schema(bronze_columns(contract)))
 
 
@@ -111,6 +112,7 @@ def _frame(spark: SparkSession, settings: Settings, contract: SourceContract, de
         for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
             for delivery, file, part in tasks[number]:
                 yield from delivery_rows(settings, contract, delivery, file.path, part)
+                require_unchanged(settings, contract, file)  # before the commit: its last rows were read
 
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(parse, ddl(bronze_columns(contract)))
 
