@@ -8,13 +8,19 @@ for another clock with :meth:`Settings.with_clock`.
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from pydantic import AfterValidator, Field, PrivateAttr, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
+
+from lakehouse.errors import LakehouseError
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 _HOW_TARGETS = (
     'write a JSON list such as ["log", "file:/path/alerts.jsonl", "https://example.com/hook"], with "chat+https://..." for the '
@@ -39,8 +45,15 @@ class SimulatedClock:
         return self._moment
 
 
+class InvalidSettingsError(LakehouseError, ValueError):
+    """Settings that are no settings. The message names variables and mistakes, and no value: it may be a secret."""
+
+
 class Settings(BaseSettings):
-    """Deployment settings; ``docs/settings.md`` lists them."""
+    """Deployment settings; ``docs/settings.md`` lists them.
+
+    :raises InvalidSettingsError: for values that are not as documented.
+    """
 
     model_config = SettingsConfigDict(env_prefix="LAKEHOUSE_", env_file=".env", extra="ignore")
 
@@ -113,6 +126,15 @@ class Settings(BaseSettings):
 
     _clock: SimulatedClock | None = PrivateAttr(None)
 
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as problem:
+            raise InvalidSettingsError("; ".join(map(_mistake, problem.errors()))) from None
+        except SettingsError as problem:
+            name = re.search(r'field "(\w+)"', f"{problem}")
+            raise InvalidSettingsError(f"{_variable(name[1] if name else '')}: its value is not JSON") from None
+
     @field_validator("root", "landing")
     @classmethod
     def _absolute(cls, value: str | None) -> str | None:
@@ -164,6 +186,18 @@ class Settings(BaseSettings):
     def landing_of(self, dataset: str) -> str:
         """The folder or URI below which the files of ``dataset`` arrive."""
         return self.landing or f"{self.root}/landing/{dataset}"
+
+
+def _variable(name: str) -> str:
+    return f"LAKEHOUSE_{name.upper()}"
+
+
+def _mistake(error: ErrorDetails) -> str:
+    """What is wrong with a variable. A text about a target may quote it, with a token in its address."""
+    name, *within = (f"{part}" for part in error["loc"])
+    what = error["msg"].removeprefix("Value error, ")
+    what = what.partition("; ")[2] or what if name == "alert_targets" else what
+    return f"{' '.join([_variable(name), *within])}: {what[0].lower()}{what[1:]}"
 
 
 def _target(address: str) -> str:

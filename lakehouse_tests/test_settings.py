@@ -8,10 +8,9 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 import lakehouse
-from lakehouse.settings import Settings, SimulatedClock
+from lakehouse.settings import InvalidSettingsError, Settings, SimulatedClock
 
 
 def test_alerts_go_to_the_log_by_default(monkeypatch) -> None:
@@ -44,7 +43,7 @@ def test_targets_are_a_json_list_and_paths_become_absolute(monkeypatch) -> None:
 )
 def test_anything_else_is_answered_with_what_to_write(monkeypatch, text: str) -> None:
     monkeypatch.setenv("LAKEHOUSE_ALERT_TARGETS", text)
-    with pytest.raises(ValidationError, match=r'write a JSON list such as \["log", "file:/path/alerts.jsonl"'):
+    with pytest.raises(InvalidSettingsError, match=r'write a JSON list such as \["log", "file:/path/alerts.jsonl"'):
         Settings()
 
 
@@ -70,3 +69,19 @@ def test_no_module_assigns_to_settings() -> None:
         if isinstance(target, ast.Attribute) and ast.unparse(target.value).split(".")[-1].strip("_") == "settings"
     ]
     assert assigning == []
+
+
+def test_mistakes_are_named_in_one_line_without_values(monkeypatch) -> None:
+    monkeypatch.setenv("LAKEHOUSE_SPARK_CONF", '{"spark.hadoop.fs.s3a.secret.key": "hunter2"')
+    with pytest.raises(InvalidSettingsError) as broken:
+        Settings()
+    assert f"{broken.value}" == "LAKEHOUSE_SPARK_CONF: its value is not JSON"
+    monkeypatch.delenv("LAKEHOUSE_SPARK_CONF")
+    monkeypatch.setenv("LAKEHOUSE_SPARK_PROFILE", "hunter2")
+    monkeypatch.setenv("LAKEHOUSE_STORAGE_OPTIONS", '{"AWS_SECRET_ACCESS_KEY": ["hunter2"]}')
+    with pytest.raises(InvalidSettingsError) as bad:
+        Settings()
+    assert f"{bad.value}" == (
+        "LAKEHOUSE_SPARK_PROFILE: input should be 'small' or 'large'; "
+        "LAKEHOUSE_STORAGE_OPTIONS AWS_SECRET_ACCESS_KEY: input should be a valid string"
+    )

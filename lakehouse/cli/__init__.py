@@ -6,6 +6,8 @@ so that ``lakehouse --help`` responds at once.
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from typing import Annotated
 
@@ -54,7 +56,7 @@ from lakehouse.cli.commands import rebuild as commands_rebuild
 from lakehouse.cli.commands import reconcile as commands_reconcile
 from lakehouse.cli.commands import reparse as commands_reparse
 from lakehouse.cli.commands import rows as commands_rows
-from lakehouse.cli.console import errors
+from lakehouse.cli.console import errors, unexpected
 from lakehouse.errors import LakehouseError
 
 START, INGEST, ROWS, NUMBERS, MODELS, OPERATE = (
@@ -138,18 +140,37 @@ def _print_version(value: bool) -> None:  # noqa: FBT001 (as typer calls it)
         raise typer.Exit
 
 
+#: Taken wherever it stands among the arguments.
+_DEBUG = "--debug"
+_Debug = Annotated[bool, typer.Option(_DEBUG, help="Show the stack trace of a problem.")]
 _Version = Annotated[bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)]
 
 
 @app.callback()
-def options(version: _Version = False) -> None:  # noqa: FBT002 (its callback prints)
+def options(version: _Version = False, debug: _Debug = False) -> None:  # noqa: FBT002 (its callback prints; ``main`` takes it)
     """A medallion lakehouse for data that arrives late, corrected or re-sent."""
 
 
+def _end_with_the_terminal() -> None:
+    """A closed terminal ends a command as SIGTERM does, so that a run in it is recorded as ended; under nohup it goes on."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+
+
 def main() -> None:
-    """Run the command line; expected problems are reported in a sentence, with exit code 1."""
+    """Run the command line; problems are reported in a sentence, with exit code 1. ``--debug`` shows where one came from."""
+    _end_with_the_terminal()
+    debug = _DEBUG in sys.argv
+    sys.argv[1:] = [argument for argument in sys.argv[1:] if argument != _DEBUG]
     try:
         app()
-    except LakehouseError as problem:
-        errors.print(f"{problem}", style="red", highlight=False, soft_wrap=True)
+    except BrokenPipeError:  # the reader of the output has seen enough
+        sys.stderr.close()
+        sys.exit(1)
+    except Exception as problem:
+        if debug:
+            raise
+        is_expected = isinstance(problem, LakehouseError)
+        text = f"{problem}" if is_expected else unexpected(problem)
+        errors.print(text, style="red", highlight=False, soft_wrap=True)
         sys.exit(1)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import platformdirs
 from filelock import FileLock
 
-from lakehouse.spark import connect_client
+from lakehouse.spark import connect_client, private_options
 from lakehouse.spark.jars import SetupProblem
 
 if TYPE_CHECKING:
@@ -155,8 +155,11 @@ def _command(options: Mapping[str, str], port: int, word: str) -> list[str]:
         "spark.connect.grpc.binding.port": str(port),
     }
     command = [str(Path(str(pyspark.__file__)).parent / "bin" / "spark-submit"), "--class", _MASTER_CLASS]
-    for name, value in {**options, **binding}.items():
+    seen, private = private_options.split({**options, **binding})
+    for name, value in seen.items():
         command += ["--conf", f"{name}={value}"]
+    if private:
+        command += ["--properties-file", private_options.in_file(private)]
     return [*command, "spark-internal"]
 
 

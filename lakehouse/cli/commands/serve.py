@@ -34,6 +34,9 @@ def serve(
     names = {*hosts, *(one.lower() for one in allow_host or [])}
     if names and host not in ("0.0.0.0", "::"):  # noqa: S104 (compared, not bound)
         names.add(f"[{host}]" if ":" in host else host.lower())
+    if open_reading and not local and not allow_host:
+        msg = "name the hosts that it is reached by with --allow-host: without, pages of any site could read it through a browser"
+        raise typer.BadParameter(msg, param_hint="--open-reading")
     terms = AccessPolicy(hosts=names, rate=rate, reading_needs_token=not (local or open_reading))
     if not local:
         errors.print(

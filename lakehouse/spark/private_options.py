@@ -1,0 +1,62 @@
+"""Options of Spark that no other user of the machine may read: they are in a file of this user, not among Java's arguments.
+
+Whoever can list processes sees the arguments of each. Spark reads the file when it starts; it is removed with this process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: As Spark tells what it hides in its own pages (``spark.redaction.regex``), and session tokens.
+_PRIVATE = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
+_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_FILE = "--properties-file"
+_ASCII = 128
+
+
+def split(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The options that may be seen, and the private ones."""
+    private = {name: value for name, value in options.items() if _PRIVATE.search(name)}
+    return {name: value for name, value in options.items() if name not in private}, private
+
+
+def hidden(options: Mapping[str, str]) -> dict[str, str]:
+    """The options without private ones, which the next JVM that PySpark starts in this process reads from a file."""
+    seen, private = split(options)
+    if private:
+        others = os.environ.get(_ARGUMENTS, "pyspark-shell")
+        if others.startswith(_FILE):
+            others = others.split(maxsplit=2)[2]
+        os.environ[_ARGUMENTS] = f"{_FILE} {in_file(private)} {others}"
+    return seen
+
+
+def in_file(private: Mapping[str, str]) -> str:
+    """The path of a file with some options, which only this user can read."""
+    return _written(tuple(sorted(private.items())))
+
+
+@cache
+def _written(options: tuple[tuple[str, str], ...]) -> str:
+    descriptor, name = tempfile.mkstemp(prefix="lakehouse-", suffix=".properties")  # its mode is 600
+    with os.fdopen(descriptor, "w", encoding="latin-1") as file:
+        file.writelines(f"{key}={_escaped(value)}\n" for key, value in options)
+    atexit.register(Path(name).unlink, missing_ok=True)
+    return name
+
+
+def _escaped(value: str) -> str:
+    """A value as Java's properties have it: all but plain ASCII by its UTF-16 code."""
+    plain = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace(" ", "\\ ").replace("\t", "\\t")
+    units = plain.encode("utf-16-be")
+    codes = (int.from_bytes(units[place : place + 2], "big") for place in range(0, len(units), 2))
+    return "".join(chr(code) if code < _ASCII else f"\\u{code:04x}" for code in codes)

@@ -1,0 +1,55 @@
+"""Secrets among Spark's options are no arguments of a process, and Java reads them as they were."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lakehouse.settings import Settings
+from lakehouse.spark import connect_server, private_options
+from lakehouse.spark.session import spark_options
+
+SECRET = "s3cr=t: \\ é\u20ac end"
+CONF = {"spark.hadoop.fs.s3a.secret.key": SECRET, "spark.hadoop.fs.s3a.access.key": "AKIA", "spark.sql.shuffle.partitions": "3"}
+PRINTS = """
+import java.io.*; import java.nio.file.*; import java.util.*;
+public class Prints { public static void main(String[] a) throws Exception {
+  Properties p = new Properties(); try (Reader r = new InputStreamReader(new FileInputStream(a[0]), "UTF-8")) { p.load(r); }
+  new PrintStream(System.out, true, "UTF-8").print(p.getProperty("spark.hadoop.fs.s3a.secret.key")); } }
+"""
+
+
+@pytest.fixture(autouse=True)
+def _arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--name mine pyspark-shell")
+
+
+def test_they_are_in_a_file_that_only_this_user_can_read() -> None:
+    options = spark_options(Settings(spark_conf=CONF))
+    assert SECRET not in options.values()
+    assert "AKIA" not in options.values()
+    assert options["spark.sql.shuffle.partitions"] == "3"
+    flag, name, *others = os.environ["PYSPARK_SUBMIT_ARGS"].split()
+    assert (flag, others) == ("--properties-file", ["--name", "mine", "pyspark-shell"])
+    assert stat.S_IMODE(Path(name).stat().st_mode) == 0o600
+    spark_options(Settings(spark_conf=CONF))
+    assert os.environ["PYSPARK_SUBMIT_ARGS"].count("--properties-file") == 1
+
+
+def test_java_reads_what_was_written(tmp_path: Path) -> None:
+    file = private_options.in_file(private_options.split(CONF)[1])
+    (tmp_path / "Prints.java").write_text(PRINTS)
+    read = subprocess.run(["java", str(tmp_path / "Prints.java"), file], capture_output=True, check=False)
+    if b"compiler" in read.stderr:
+        pytest.skip("the machine's Java has no compiler")
+    assert read.stdout.decode() == SECRET, read.stderr.decode()
+
+
+def test_a_server_is_started_without_them_among_its_arguments() -> None:
+    command = connect_server._command(CONF, 15002, "word")
+    assert not any(SECRET in argument or "AKIA" in argument for argument in command)
+    assert "--properties-file" in command
