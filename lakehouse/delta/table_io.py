@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from lakehouse.delta.delta_rs_internals import file_system, listed_files
 from lakehouse.delta.table_cache import Answer, Entry, cache_of
+from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -36,6 +37,10 @@ _FEW_VALUES = 10_000
 _SINGLE_VALUES = 32
 #: Times that Spark wrote as INT96 would become nanoseconds, which end in 1677 and 2262.
 _SPARKS_TIMES = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+
+
+class DamagedLogError(LakehouseError):
+    """A table whose log cannot be read. The message names the table, and what to do."""
 
 
 def open_table(path: str, options: Mapping[str, str] | None = None) -> DeltaTable | None:
@@ -64,6 +69,15 @@ def open_snapshot(path: str, options: Mapping[str, str] | None = None) -> DeltaT
         return DeltaTable(path, storage_options=dict(options or {}))
     except TableNotFoundError:
         return None
+    except DeltaError as problem:
+        if type(problem) is not DeltaError:
+            raise  # one with a meaning of its own
+        reason = f"{problem}".strip().splitlines()[0]
+        msg = (
+            f"{path}: its Delta log cannot be read ({reason}). A power failure may have cut its newest entry off: move the "
+            f"newest file of {path}/_delta_log away, and run the same command again, which makes up for what it held"
+        )
+        raise DamagedLogError(msg) from None
 
 
 def read(
