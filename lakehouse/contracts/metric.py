@@ -24,6 +24,7 @@ from lakehouse.contracts.publication import PublicationRules
 from lakehouse.contracts.published_columns import RESERVED
 from lakehouse.contracts.several_sources import metric_source
 from lakehouse.contracts.several_sources.metric_source import MetricSource
+from lakehouse.contracts.sql_expressions import Aggregate  # noqa: TC001 (pydantic reads it)
 from lakehouse.contracts.windows import window as windows
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Measure(Strict):
     """One number: an aggregate expression over the silver rows of a day, cast to ``type``."""
 
     name: Name
-    sql: str
+    sql: Aggregate
     type: SparkType
     additive: bool = Field(False, description="Whether values of disjoint sets of rows add up to the value of both.")
     description: str | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date, timedelta
 from typing import Annotated, Literal
 
@@ -11,9 +10,8 @@ from pydantic import Field, field_validator, model_validator
 from lakehouse.contracts.base import Name, Strict
 from lakehouse.contracts.checks import NullShares, RowCount, Severity  # noqa: TC001 (pydantic reads them)
 from lakehouse.contracts.schedules import Tuning, WatermarkTuning
+from lakehouse.contracts.sql_expressions import RowExpression  # noqa: TC001 (pydantic reads it)
 
-#: Functions whose results depend on the time or on chance.
-_BY_CHANCE = re.compile(r"\b(current_date|current_timestamp|now|rand|randn|uuid|random)\b", re.IGNORECASE)
 Beyond = Literal["restate", "quarantine", "drop"]
 #: The checks that every source has, besides one per row rule: those whose severity its contract may set.
 CHECKS = (
@@ -27,21 +25,12 @@ class RowRule(Strict):
     """A condition in Spark SQL that every row should meet; a row for which it is NULL meets it."""
 
     name: Name | None = None
-    sql: str
+    sql: RowExpression
     category: str | None = Field(None, description="What kind of mistake it finds, such as validity; shown with its check.")
     severity: Literal["warn", "quarantine", "reject"] = Field(
         "quarantine", description="What becomes of a row that fails: it is only counted, waits for a steward, or is rejected."
     )
     description: str | None = None
-
-    @field_validator("sql")
-    @classmethod
-    def _repeatable(cls, value: str) -> str:
-        word = _BY_CHANCE.search(value)
-        if word:
-            msg = f"{word[0]!r}: a rule may only depend on the row, so that a replay gives the same result"
-            raise ValueError(msg)
-        return value
 
 
 class Quality(Strict):

@@ -21,7 +21,7 @@ COLUMNS = ["event_date", "record_key", "region", "kwh", "price", "Quality"]
         ("max(hash(1, *))", set(COLUMNS)),
         ("sum(kwh) / count( * )", {"event_date", "region", "kwh"}),
         ("round(count(*) * 100 / 3)", {"event_date", "region"}),
-        ("first(readings.*)", set(COLUMNS)),
+        ("max(hash(readings.*))", set(COLUMNS)),
         ("sum((kwh)* price)", {"event_date", "region", "kwh", "price"}),
     ],
 )

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 #: What Spark refuses in an aggregation over a stream, by a pattern of the expression.
 _REFUSED = {
     r"\bdistinct\b": "counts distinct values, which Spark refuses over a stream; take approx_count_distinct",
-    r"\bover\s*\(": "has a window function, which Spark refuses over a stream",
-    r"\bselect\b": "has a subquery, which Spark refuses over a stream",
     r"\bwithin\s+group\b": "sorts the rows of a group, which Spark refuses over a stream",
 }
 

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from lakehouse.contracts.base import SYSTEM_COLUMNS, Documented, Name, SparkType, Strict
 from lakehouse.contracts.joins.join import Join  # noqa: TC001 (pydantic reads it)
+from lakehouse.contracts.sql_expressions import Aggregate, RowExpression  # noqa: TC001 (pydantic reads them)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,14 +30,16 @@ class Entity(Strict):
     """What a row is about: an event of a source."""
 
     source: Name = Field(description="The source whose events the rows are about; under 'reprocess_policy: merge'.")
-    where: str | None = Field(None, description="A condition in Spark SQL on the columns of the source; default: every event.")
+    where: RowExpression | None = Field(
+        None, description="A condition in Spark SQL on the columns of the source; default: every event."
+    )
 
 
 class OwnColumn(Strict):
     """A feature that follows from the columns of the event itself."""
 
     name: Name
-    sql: str = Field(description="An expression in Spark SQL over the columns of the source.")
+    sql: RowExpression = Field(description="An expression in Spark SQL over the columns of the source.")
     type: SparkType
 
 
@@ -96,7 +99,7 @@ class Label(Strict):
     key: Name | None = Field(
         None, description="The column of the event with the same value; default: the column of the same name."
     )
-    sql: str = Field(description="An aggregate in Spark SQL over the label records of an event, such as 'max(is_fraud)'.")
+    sql: Aggregate = Field(description="An aggregate in Spark SQL over the label records of an event, such as 'max(is_fraud)'.")
     type: SparkType = "int"
     default: int | float | bool | str | None = Field(
         None, description="The label of an event without a record once it is mature; without it such events are left out."

@@ -1,0 +1,77 @@
+"""SQL in contracts gives the same for the same rows: what depends on more is refused, with the word that does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from lakehouse.contracts.sql_expressions import OF_A_ROW, OF_ROWS, Aggregate, RowExpression
+
+ROW, ROWS = TypeAdapter(RowExpression), TypeAdapter(Aggregate)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "amount > 0 AND (currency IN ('EUR', 'USD') OR note = 'now()')",
+        "if(hour(event_ts) < 6, 1, 0)",
+        "cast(amount AS decimal(9, 2)) BETWEEN (1) AND (2)",
+        "CASE WHEN (a) THEN (1) ELSE (2) END",
+        "`current_date` = day  -- a column of this name",
+        "exists(tags, tag -> tag = 'late')",
+    ],
+)
+def test_an_expression_of_the_row_is_taken(text: str) -> None:
+    assert ROW.validate_python(text) == text
+    assert ROWS.validate_python(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "count(*)",
+        "coalesce(sum(amount), 0)",
+        "count(DISTINCT user)",
+        "percentile_cont(0.5) WITHIN GROUP (ORDER BY amount)",
+        "sum(amount) FILTER (WHERE region IN ('north'))",
+    ],
+)
+def test_an_aggregate_is_taken_over_rows_and_not_of_one(text: str) -> None:
+    assert ROWS.validate_python(text) == text
+    with pytest.raises(ValidationError, match="may only depend on the row,"):
+        ROW.validate_python(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        *((f"{name}() > event_ts", name) for name in ("current_timestamp", "current_date", "localtimestamp", "current_user")),
+        *((f"{name}(amount)", f"{name}()") for name in ("first", "last", "any_value", "collect_list", "collect_set", "listagg")),
+        *((f"{name}(amount)", f"{name}()") for name in ("max_by", "mode", "percentile_approx", "uniform", "shuffle", "randn")),
+        *((f"{name}('a')", f"{name}()") for name in ("now", "Rand", "uuid", "input_file_name", "java_method", "reflect", "user")),
+        ("current_date > event_date", "current_date"),
+        ("amount > (SELECT max(amount) FROM orders)", "SELECT"),
+        ("max((select count(*) from text.`/etc/passwd`))", "select"),
+        ("exists(select 1)", "select"),
+        ("amount IN (FROM orders)", "(FROM ...)"),
+        ("unix_timestamp( ) > 1", "unix_timestamp( )"),
+        ("system.builtin.now()", "system.builtin.now()"),
+        ("sum(amount) OVER (ORDER BY id)", "OVER"),
+        ("/* a remark */ NOW ( )", "NOW()"),
+    ],
+)
+def test_what_depends_on_more_is_refused_with_its_word(text: str, word: str) -> None:
+    for kind in (ROW, ROWS):
+        with pytest.raises(ValidationError) as problem:
+            kind.validate_python(text)
+    [error] = problem.value.errors()
+    assert error["msg"].startswith(f"Value error, {word!r}: an expression may only depend on the rows")
+
+
+def test_the_documentation_lists_the_functions() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "contracts.md").read_text()
+    section = page.partition("### Which SQL a contract may contain")[2].partition("\n### ")[0]
+    for functions in (OF_A_ROW, OF_ROWS):
+        assert f"`{'`, `'.join(sorted(functions))}`" in " ".join(section.split())
