@@ -126,14 +126,14 @@ class Ingest:
         if not contract.source.kafka and (lost := lost_rows.lost_deliveries(settings, self._source)):
             listing = bronze_landing.listing_of_days(settings, contract, {entry.arrival_date for entry in lost})
             files = {file.name: file for file in listing.files}
-            found: list[tuple[DeliveredFile, LandingFile]] = []
+            again: list[tuple[DeliveredFile, LandingFile]] = []
             for entry in lost:
                 file = files.get(entry.source_file)
                 if file and bronze_landing.fingerprint(settings, contract, file).ingestion_id == entry.ingestion_id:
-                    found.append((_delivered(entry, entry.recorded_at), file))
-            _LOG.warning("bronze/%s lacks %d ingested files: %d are read again from landing", self._source, len(lost), len(found))
-            if found:
-                bronze_table.append(self._session, settings, contract, found, self._run_id)
+                    again.append((_delivered(entry, entry.recorded_at), file))
+            _LOG.warning("bronze/%s lacks %d ingested files: %d are read again from landing", self._source, len(lost), len(again))
+            if again:
+                bronze_table.append(self._session, settings, contract, again, self._run_id)
             if gone := lost_rows.lost_deliveries(settings, self._source):
                 raise lost_rows.refused(
                     f"bronze/{self._source}", gone, "put them back into landing as they were, and run this again"
@@ -159,7 +159,7 @@ class Ingest:
 
     def _readable(self, day: date, ready: Readiness, report: DayReport) -> Iterator[tuple[LandingFile, Fingerprint, str | None]]:
         """The files with their fingerprints and how they differ from the manifest; files of a differing day wait."""
-        fingerprints = {file.name: found for file in ready.files if (found := self._fingerprint(file, report))}
+        fingerprints = {file.name: whole for file in ready.files if (whole := self._fingerprint(file, report))}
         ready = replace(ready, files=[file for file in ready.files if file.name in fingerprints])
         violations = pending_files.manifest_violations(self._settings, self._contract, ready, fingerprints)
         for file in ready.files:

@@ -49,14 +49,13 @@ def are_lost(table: DeltaTable | None, version: int, commit: str | None) -> bool
     """Whether a table does not hold a commit any more.
 
     :param version: of the commit; -1 for none, which cannot be lost.
-    :param commit: its id; None or empty if a release that knew no ids recorded the version.
+    :param commit: its id; None or empty if a release that knew no ids recorded the version: then nothing is known.
     """
-    if version < 0:
+    if version < 0 or not commit:
         return False
     if table is None or version > table.version():
         return True
-    found = commit_id(table, version) if commit else ""
-    return bool(found) and found != commit  # an entry that maintenance has removed tells nothing
+    return commit_id(table, version) not in {"", commit}  # an entry that maintenance has removed tells nothing
 
 
 def lineage(table: DeltaTable | None) -> str:

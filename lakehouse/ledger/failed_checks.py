@@ -27,7 +27,7 @@ _KEYS = ("source", "layer", "check", "day")
 
 
 @dataclass(frozen=True)
-class FailedCheck:
+class FailingCheck:
     """A check on a day's partition of ``layer``: whether it still fails, why, and the event days that it concerns."""
 
     source: str
@@ -45,12 +45,12 @@ class FailedCheck:
         return f"{self.layer}/{self.source}"
 
 
-def log(settings: Settings) -> LogTable[FailedCheck]:
+def log(settings: Settings) -> LogTable[FailingCheck]:
     """The table."""
-    return LogTable(FailedCheck, settings, locations.failed_checks(settings), partition_by="source")
+    return LogTable(FailingCheck, settings, locations.failed_checks(settings), partition_by="source")
 
 
-def failing(settings: Settings, source: str) -> list[FailedCheck]:
+def failing(settings: Settings, source: str) -> list[FailingCheck]:
     """The checks of a source that fail, by table, day and name."""
     entries = [entry for entry in log(settings).read({"source": [source]}) if entry.fails]
     return sorted(entries, key=lambda entry: (entry.table, entry.day, entry.check))
@@ -68,22 +68,22 @@ def record(
     :param event_days: those that a partition of the layer concerns; by default the partition is one.
     """
     known = {(entry.check, entry.day) for entry in failing(settings, source) if entry.layer == layer}
-    fail: dict[tuple[str, date], FailedCheck] = {}
+    fail: dict[tuple[str, date], FailingCheck] = {}
     for outcome in outcomes:
         place, fails = (outcome.check, outcome.day), not outcome.passed and not outcome.warns
         if fails or (place in known and place not in fail):
             days = sorted(event_days(outcome.day)) if fails else []
             why, now = outcome.explanation or "failed", settings.clock()
-            fail[place] = FailedCheck(source, layer, outcome.check, outcome.day, days, why, fails, now)
+            fail[place] = FailingCheck(source, layer, outcome.check, outcome.day, days, why, fails, now)
     if fail:
         table = log(settings)
         rows = pa.Table.from_pylist([table.to_row(entry) for entry in fail.values()], schema=table.schema)
         row_writer.upsert(table.path, rows, _KEYS, options=settings.storage_options, partition_by="source")
 
 
-def by_event_day(settings: Settings, source: str) -> dict[date, list[FailedCheck]]:
+def by_event_day(settings: Settings, source: str) -> dict[date, list[FailingCheck]]:
     """The checks that fail, by the event days that they concern."""
-    found: dict[date, list[FailedCheck]] = defaultdict(list)
+    found: dict[date, list[FailingCheck]] = defaultdict(list)
     for entry in failing(settings, source):
         for day in entry.event_days:
             found[day].append(entry)

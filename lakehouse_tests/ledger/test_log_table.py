@@ -21,7 +21,16 @@ from lakehouse.gold.publication import rejected_candidates, restatement_reports,
 from lakehouse.gold.reproduction import contract_archive
 from lakehouse.lateness import missing_inputs, watermark_log
 from lakehouse.lateness.tuning import decisions as max_lateness_decisions
-from lakehouse.ledger import applied_inputs, decisions, ingestions, publications, rebuild_requests, redactions, restatements
+from lakehouse.ledger import (
+    applied_inputs,
+    decisions,
+    failed_checks,
+    ingestions,
+    publications,
+    rebuild_requests,
+    redactions,
+    restatements,
+)
 from lakehouse.ledger.log_table import Int32, LogTable
 from lakehouse.live import batch_log as live_batches
 from lakehouse.live.reconciliation import log as reconciliations
@@ -50,7 +59,7 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
     of_all = [
         module.log(settings)
         for module in (
-            *(applied_inputs, contract_archive, ingestions, input_sets, publications),
+            *(applied_inputs, contract_archive, failed_checks, ingestions, input_sets, publications),
             *(rebuild_requests, restatements, tokens, watermark_log, missing_inputs, gap_log),
             *(
                 alerts,

@@ -62,8 +62,8 @@ def test_a_killed_run_gives_its_place_to_the_next_one(home: dg.DagsterInstance, 
 
 
 def test_a_killed_run_that_waited_holds_up_nobody(home: dg.DagsterInstance) -> None:
-    own = psutil.Process().pid
-    first, waited, following = started(home, own), started(home, ended_process()), started(home, own)
+    living = psutil.Process().pid
+    first, waited, following = started(home, living), started(home, ended_process()), started(home, living)
     assert claims(home, first)
     assert not claims(home, waited)
     home.event_log_storage.free_concurrency_slots_for_run(first)
@@ -72,8 +72,8 @@ def test_a_killed_run_that_waited_holds_up_nobody(home: dg.DagsterInstance) -> N
 
 
 def test_a_run_that_has_ended_keeps_no_place(home: dg.DagsterInstance) -> None:
-    own = psutil.Process().pid
-    done, following = started(home, own), started(home, own)
+    living = psutil.Process().pid
+    done, following = started(home, living), started(home, living)
     assert claims(home, done)
     home.report_run_failed(home.get_run_by_id(done))
     assert not claims(home, following)
@@ -81,12 +81,12 @@ def test_a_run_that_has_ended_keeps_no_place(home: dg.DagsterInstance) -> None:
 
 
 def test_a_run_that_goes_on_is_waited_for_and_named_once(home: dg.DagsterInstance, caplog: pytest.LogCaptureFixture) -> None:
-    own = psutil.Process().pid
-    working, waiting = started(home, own), started(home, own)
+    living = psutil.Process().pid
+    working, waiting = started(home, living), started(home, living)
     assert claims(home, working)
     with caplog.at_level(logging.WARNING):
         assert not any(claims(home, waiting) for _ in range(3))
-    assert caplog.text.count(f"{POOL} is in use: waits for run {working[:8]} (process {own}, since ") == 1
+    assert caplog.text.count(f"{POOL} is in use: waits for run {working[:8]} (process {living}, since ") == 1
     assert home.get_run_by_id(working).status is dg.DagsterRunStatus.STARTED
     home.event_log_storage.free_concurrency_slots_for_run(working)
     assert claims(home, waiting)

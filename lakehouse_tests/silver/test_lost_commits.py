@@ -66,12 +66,12 @@ def publish(lake: ReproducibleLake) -> None:
 
 def state(lake: ReproducibleLake) -> dict[str, Any]:
     """The rows of silver, and the numbers that readers see."""
-    found: dict[str, Any] = {"silver": lake.lake.silver()}
+    layers: dict[str, Any] = {"silver": lake.lake.silver()}
     for kind in (Kind.DAY, Kind.WEEK):
         series = Series(METRIC, kind)
         rows = table_io.read(locations.gold(lake.settings, series), [series.by, "total", "row_count"], {"is_latest": [True]})
-        found[series.name] = sorted(tuple(row.values()) for row in rows.to_pylist()) if rows is not None else []
-    return found
+        layers[series.name] = sorted(tuple(row.values()) for row in rows.to_pylist()) if rows is not None else []
+    return layers
 
 
 def in_one_folder(settings: Settings) -> Settings:
@@ -98,8 +98,8 @@ def expected(tmp_path: Path, spark: SparkSession) -> dict[str, Any]:
     """What all four days give where nothing was lost."""
     (tmp_path / "whole").mkdir()
     whole = lake_settings(tmp_path / "whole")
-    found: dict[str, Any] = prepare(whole, "four arrivals", lambda template: four_arrivals(template, spark))
-    return found
+    whole_state: dict[str, Any] = prepare(whole, "four arrivals", lambda template: four_arrivals(template, spark))
+    return whole_state
 
 
 def three_arrivals(template: Settings, spark: SparkSession) -> None:

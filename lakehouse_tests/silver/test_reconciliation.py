@@ -218,7 +218,8 @@ def test_a_published_number_follows_silver_or_says_why_not_yet(settings: Setting
     lose(reproducible.lake, "a")
     series = Series(reproducible.metrics[0])
     newest = restatements.of(settings, series.name)[-1]
-    restatements.record(settings, replace(newest, followed_version=reproducible.lake.silver_version()))  # who said so lied
+    lie = replace(newest, followed_version=reproducible.lake.silver_version(), followed_commit=None)
+    restatements.record(settings, lie)
     [first] = published(reproducible, 1)
     assert counts_of(first) == (False, 3, 2, 0)
     assert not first.warns

@@ -70,7 +70,8 @@ def followed_versions(settings: Settings, series: Series) -> dict[str, int]:
         return {}
     entries = [entry for entry in restatements.of(settings, served_version.follower(series)) if entry.followed_version >= 0]
     others = (place for place, entry in enumerate(entries) if entry.followed_table not in names)
-    newest = {f"{entry.followed_table}": entry for entry in entries[max(others, default=-1) + 1 :]}
+    in_order = sorted(entries[max(others, default=-1) + 1 :], key=lambda entry: entry.followed_version)
+    newest = {f"{entry.followed_table}": entry for entry in in_order}
     return {
         name: entry.followed_version
         for name, entry in newest.items()

@@ -114,7 +114,7 @@ def followed_version(settings: Settings, series: Series) -> int:
     -1 if it has followed none, or if one of the two tables has lost commits since: then it starts over.
     """
     entries = runs(settings, series)
-    newest = next((entry for entry in reversed(entries) if entry.followed_version >= 0), None)
+    newest = max(entries, key=lambda entry: entry.followed_version, default=None)
     if newest is None or _has_lost_commits(settings, series, entries):
         return -1
     version, commit = newest.followed_version, newest.followed_commit
@@ -130,8 +130,9 @@ def followed_further(settings: Settings, series: Series) -> dict[str, int]:
     followed: dict[str, int] = {}
     commits: dict[str, str] = {}
     for entry in runs(settings, series) if follows_others else ():
-        followed |= entry.followed_further
-        commits.update(dict.fromkeys(entry.followed_further, ""), **entry.further_commits)
+        for name, version in entry.followed_further.items():
+            if version >= followed.get(name, version):
+                followed[name], commits[name] = version, entry.further_commits.get(name, "")
     paths = further_paths(settings, series) if followed else {}
     return {
         name: version
@@ -165,13 +166,14 @@ def lost_versions(settings: Settings, series: Series) -> tuple[int, int] | None:
         return None
     table = table_io.open_table(locations.gold(settings, series), settings.storage_options)
     held = (entry.gold_version for entry in entries if not lost_commits.are_lost(table, entry.gold_version, entry.gold_commit))
-    return entries[-1].gold_version, max(held, default=-1)
+    return max(entry.gold_version for entry in entries), max(held, default=-1)
 
 
 def _has_lost_commits(settings: Settings, series: Series, entries: Sequence[Restatement]) -> bool:
-    """Whether the table of a series lacks the commit at which its newest run left it."""
+    """Whether the table of a series lacks the newest commit at which a run left it; numbers of lost ones are not given again."""
     table = table_io.open_table(locations.gold(settings, series), settings.storage_options)
-    return bool(entries) and lost_commits.are_lost(table, entries[-1].gold_version, entries[-1].gold_commit)
+    newest = max(entries, key=lambda entry: entry.gold_version, default=None)
+    return newest is not None and lost_commits.are_lost(table, newest.gold_version, newest.gold_commit)
 
 
 def version_followed(series: Series, entry: Restatement, table: str) -> int:

@@ -115,7 +115,7 @@ def _maintained(
                 continue
             before = len(listed_files(table))
             yield _Work(settings, catalog, lake_table, hours, dry_run=dry_run).done(table)
-        except (DeltaError, OSError, ValueError, pa.ArrowException, UnservedVersionError) as problem:
+        except (DeltaError, OSError, ValueError, pa.ArrowException, UnservedVersionError, table_io.DamagedLogError) as problem:
             yield Upkeep(f"{lake_table}", before, before, problem=f"{problem}")
 
 

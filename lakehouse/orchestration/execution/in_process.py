@@ -95,12 +95,12 @@ class InProcess:
         for event in events:
             if event.event_type is not dg.DagsterEventType.ASSET_CHECK_EVALUATION:
                 continue
-            found = event.asset_check_evaluation_data
-            place = f"{found.asset_key.to_user_string()} {found.check_name}", found.partition or ""
-            if found.passed:
+            evaluation = event.asset_check_evaluation_data
+            place = f"{evaluation.asset_key.to_user_string()} {evaluation.check_name}", evaluation.partition or ""
+            if evaluation.passed:
                 self.failed_checks.pop(place, None)
-            elif found.severity is dg.AssetCheckSeverity.ERROR:
-                self.failed_checks[place] = f"{place[0]} failed for {place[1]}: {found.description or 'no reason is given'}"
+            elif evaluation.severity is dg.AssetCheckSeverity.ERROR:
+                self.failed_checks[place] = f"{place[0]} failed for {place[1]}: {evaluation.description or 'no reason is given'}"
 
     def _of_asset(self, key: dg.AssetKey) -> dg.JobDefinition:
         # The asset evaluates its checks itself: a check step would be skipped because there is no output.

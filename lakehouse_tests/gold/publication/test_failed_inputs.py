@@ -27,7 +27,7 @@ def _without_spark() -> Iterator[None]:
         yield
 
 
-def found(settings: Settings, number: int, *, passed: bool, warns: bool = False) -> None:
+def check(settings: Settings, number: int, *, passed: bool, warns: bool = False) -> None:
     outcome = CheckResult("equals_bronze", day(number), passed, explanation=None if passed else WHY, warns=warns)
     failed_checks.record(settings, "events", "silver", [outcome])
 
@@ -42,7 +42,7 @@ def scripted(settings: Settings, window: int = 1) -> ScriptedNumbers:
 
 def test_the_number_of_its_day_is_held_with_the_reason_and_the_others_are_published(settings: Settings) -> None:
     numbers = scripted(settings)
-    found(settings, 2, passed=False)
+    check(settings, 2, passed=False)
     done = numbers.publish()
     assert (done.held, [one.start for one in done.revisions]) == ([day(2)], [day(1), day(3)])
     [outcome] = [one for one in done.outcomes if one.check == "inputs_passed" and not one.passed]
@@ -52,9 +52,9 @@ def test_the_number_of_its_day_is_held_with_the_reason_and_the_others_are_publis
 
 def test_once_it_passes_the_number_is_published(settings: Settings) -> None:
     numbers = scripted(settings)
-    found(settings, 2, passed=False)
+    check(settings, 2, passed=False)
     numbers.publish()
-    found(settings, 2, passed=True)
+    check(settings, 2, passed=True)
     assert failed_checks.failing(settings, "events") == []
     assert [one.start for one in numbers.publish().revisions] == [day(2)]
     assert numbers.held() == []
@@ -62,7 +62,7 @@ def test_once_it_passes_the_number_is_published(settings: Settings) -> None:
 
 def test_a_person_may_publish_it_with_a_reason(settings: Settings) -> None:
     numbers = scripted(settings)
-    found(settings, 2, passed=False)
+    check(settings, 2, passed=False)
     numbers.publish()
     revision = numbers.sign_off(2, 1, "the row was a test")
     assert revision is not None
@@ -72,7 +72,7 @@ def test_a_person_may_publish_it_with_a_reason(settings: Settings) -> None:
 def test_a_published_number_stays_as_it_was(settings: Settings) -> None:
     numbers = scripted(settings)
     numbers.publish()
-    found(settings, 2, passed=False)
+    check(settings, 2, passed=False)
     numbers.set(2, 15)
     assert numbers.publish().held == [day(2)]
     assert numbers.history(2) == [("r1", 20, "live", True)]
@@ -80,7 +80,7 @@ def test_a_published_number_stays_as_it_was(settings: Settings) -> None:
 
 def test_a_window_over_the_day_is_held_too(settings: Settings) -> None:
     numbers = scripted(settings, window=2)
-    found(settings, 2, passed=False)
+    check(settings, 2, passed=False)
     assert numbers.publish(1, 2, 3).held == [day(2), day(3)]
 
 
@@ -93,7 +93,7 @@ def test_an_arrival_day_concerns_the_event_days_of_its_files(settings: Settings)
 
 def test_a_warning_holds_nothing_and_nothing_is_written(settings: Settings) -> None:
     numbers = scripted(settings)
-    found(settings, 1, passed=False, warns=True)
-    found(settings, 2, passed=True)
+    check(settings, 1, passed=False, warns=True)
+    check(settings, 2, passed=True)
     assert failed_checks.log(settings).read() == []
     assert numbers.publish().held == []
