@@ -68,10 +68,9 @@ def is_kept(lineage: str, earlier: str, version: int) -> bool:
 
     Each loss adds a part to the lineage: the newest version that was kept, and a random name.
     """
-    if not lineage.startswith(f"{earlier}." if earlier else "") or lineage == earlier:
-        return False
-    first = lineage[len(earlier) :].strip(".").split(".")[0]
-    return version <= int(first.split("~")[0])
+    before, since = earlier.split(".") if earlier else [], lineage.split(".") if lineage else []
+    kept = [int(part.split("~")[0]) for part in since[len(before) :]]
+    return since[: len(before)] == before and all(version <= newest for newest in kept)
 
 
 def identity(table: DeltaTable) -> str:
