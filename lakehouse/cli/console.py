@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
+from rich.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from rich.console import ConsoleOptions, RenderableType
     from rich.table import Table
+    from rich.text import Text
 
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.settings import Settings
@@ -22,9 +26,30 @@ DATE_WIDTH = 10
 _WIDE = 100
 #: So many failed checks are printed.
 _SHOWN_CHECKS = 10
-#: Names and keys are data: markup and emoji codes in them are not interpreted.
-out = Console(highlight=False, emoji=False, markup=False)
-errors = Console(stderr=True, emoji=False, markup=False)
+#: What a terminal obeys instead of showing it: all control characters but the end of a line and a tab.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class DataConsole(Console):
+    """A console that shows control characters of what it prints as escapes: names and keys are data of others."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """The text of a cell or a line, before it is measured."""
+        return super().render_str(_shown(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """The segments of a renderable; those by which Rich itself controls the terminal are left as they are."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(_shown(segment.text), segment.style)
+
+
+def _shown(text: str) -> str:
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+#: Markup and emoji codes in names and keys are not interpreted either.
+out = DataConsole(highlight=False, emoji=False, markup=False)
+errors = DataConsole(stderr=True, emoji=False, markup=False)
 
 
 def deployment(landing: Path | None = None) -> tuple[Settings, Catalog]:
