@@ -1,7 +1,7 @@
 """The base of every error that is reported to people by its text alone, without a stack trace.
 
 Each subclass is defined where it is raised. Errors of the programming language or of a library that nobody expected
-do not belong here: they keep their stack trace.
+do not belong here: the command line gives their first line, and with ``--debug`` their stack trace.
 """
 
 from typing import ClassVar

@@ -59,8 +59,3 @@ def test_the_command_line_reports_it_in_its_own_words(
         _run(monkeypatch, problem)
     assert end.value.code == 1
     assert capsys.readouterr().err == f"{problem}\n"
-
-
-def test_what_nobody_expected_keeps_its_stack_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ZeroDivisionError):
-        _run(monkeypatch, ZeroDivisionError())
