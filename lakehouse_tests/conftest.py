@@ -10,6 +10,7 @@ import pytest
 
 from lakehouse.settings import Settings
 from lakehouse_tests.support import shared_spark
+from lakehouse_tests.support.cli import inherited
 from lakehouse_tests.support.lake_settings import lake_settings, without_retention
 from lakehouse_tests.support.laws import is_proof
 
@@ -61,7 +62,7 @@ def _runs_use_the_spark_of_their_test(request: pytest.FixtureRequest, monkeypatc
             monkeypatch.setenv(name, value)
     else:
         # PySpark notes in the environment that this process is a client; a Spark of another process would take itself for one.
-        for name in [name for name in os.environ if name.startswith("SPARK_")]:
+        for name in os.environ.keys() - inherited().keys():
             monkeypatch.delenv(name)
 
 

@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 #: The table property that differs once commits were lost.
 _LINEAGE = "lakehouse.lineage"
 #: The key of the metadata of commits that take the place of lost ones.
-COMMIT_KEY = "lost_commits"
+_COMMIT_KEY = "lost_commits"
 
 
 def commit_id(table: DeltaTable | None, version: int | None = None) -> str:
@@ -96,7 +96,7 @@ def close_gap(path: str, options: Mapping[str, str], name: str, followed: int, s
         name,
         followed,
     )
-    why: dict[str, Any] = {COMMIT_KEY: {"followed": followed, "kept": since}}
+    why: dict[str, Any] = {_COMMIT_KEY: {"followed": followed, "kept": since}}
     while table.version() < followed:
         partition_writer.commit_without_rows(table, why=why)
         table.update_incremental()

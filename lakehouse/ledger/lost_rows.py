@@ -15,6 +15,7 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger import ingestions, key_log
+from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,6 +93,6 @@ def require_none(settings: Settings, source: str) -> None:
 
 def refused(table: str, lost: Sequence[Ingestion], way_out: str) -> LostRowsError:
     """The error about some lost files."""
-    names = ", ".join(entry.source_file for entry in lost[:_SHOWN]) + (f" and {len(lost) - _SHOWN} more" if lost[_SHOWN:] else "")
+    names = join_limited([entry.source_file for entry in lost], _SHOWN)
     rows = sum(entry.rows for entry in lost)
     return LostRowsError(f"{table} has lost the {rows:,} rows of {len(lost):,} ingested files ({names}): {way_out}")

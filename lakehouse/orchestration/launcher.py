@@ -60,6 +60,13 @@ def _reports(instance: dg.DagsterInstance, run_id: str) -> Iterator[Worker]:
             yield Worker(int(str(pid.value)), entry.timestamp)
 
 
+def why_given_up(known: list[Worker]) -> str | None:
+    """Why a run is given up: all processes that have reported to work on it have ended. None before any has reported."""
+    if not known or any(worker.lives for worker in known):
+        return None
+    return f"its process ({', '.join(f'{worker.pid}' for worker in known)}) has ended without reporting"
+
+
 class LocalRunLauncher(dg.DefaultRunLauncher):
     """Dagster's default launcher; runs whose process has ended are reported as failed."""
 
@@ -70,12 +77,5 @@ class LocalRunLauncher(dg.DefaultRunLauncher):
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
         """Whether a process that has reported to work on a run is alive; before any has reported, the run counts as alive."""
-        known = workers(self._instance, run.run_id)
-        if not known or any(worker.lives for worker in known):
-            return CheckRunHealthResult(WorkerStatus.RUNNING)
-        return CheckRunHealthResult(WorkerStatus.FAILED, ended(known))
-
-
-def ended(known: list[Worker]) -> str:
-    """Why a run is given up whose processes have ended."""
-    return f"its process ({', '.join(f'{worker.pid}' for worker in known)}) has ended without reporting"
+        reason = why_given_up(workers(self._instance, run.run_id))
+        return CheckRunHealthResult(WorkerStatus.FAILED if reason else WorkerStatus.RUNNING, reason)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from lakehouse.orchestration.launcher import Worker, ended, workers
+from lakehouse.orchestration.launcher import Worker, why_given_up, workers
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -31,18 +31,18 @@ def give_up_dead_runs(instance: dg.DagsterInstance, pool: ConcurrencyKeyInfo, wa
     places += [step.run_id for step in pool.pending_steps if step.assigned_timestamp is not None]
     alive: dict[str, Worker | None] = {}
     for run_id in dict.fromkeys(places):
-        run = instance.get_run_by_id(run_id)
         if run_id == waiting:
             continue
+        run = instance.get_run_by_id(run_id)
         known = workers(instance, run_id) if run is not None and not run.is_finished else []
-        living = [worker for worker in known if worker.lives]
-        if run is None or run.is_finished or (known and not living):
-            if run is not None and not run.is_finished:
-                _LOG.warning("Run %s was not finished: %s. It counts as failed; its work is taken up.", run_id[:8], ended(known))
-                instance.report_run_failed(run, ended(known))
+        reason = why_given_up(known)
+        if run is not None and reason is not None:
+            _LOG.warning("Run %s was not finished: %s. It counts as failed; its work is taken up.", run_id[:8], reason)
+            instance.report_run_failed(run, reason)
+        if run is None or run.is_finished or reason is not None:
             instance.event_log_storage.free_concurrency_slots_for_run(run_id)
         else:
-            alive[run_id] = living[-1] if living else None
+            alive[run_id] = next((worker for worker in reversed(known) if worker.lives), None)
     return alive
 
 

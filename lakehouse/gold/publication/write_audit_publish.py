@@ -230,10 +230,10 @@ def _failed_inputs(settings: Settings, series: Series) -> dict[date, str]:
 
     Longer periods and derived numbers are made of published numbers, which were held themselves.
     """
-    if series.kind is not Kind.DAY or series.metric.is_derived:
+    if series.kind is not Kind.DAY:
         return {}
     failing: dict[date, dict[str, None]] = {}
-    for source in {series.metric.source, *(entry.source for entry in series.metric.sources)}:
+    for source in {entry.source for entry in series.metric.read}:
         for day, entries in failed_checks.by_event_day(settings, source).items():
             texts = {f"{entry.table} {entry.check} of {entry.day}: {entry.explanation}": None for entry in entries}
             for reached in days_reached(series.metric, [day]):

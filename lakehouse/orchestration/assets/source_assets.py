@@ -18,6 +18,7 @@ from lakehouse.orchestration.assets import stream_runs
 from lakehouse.orchestration.common import backfill_tags, run_events
 from lakehouse.orchestration.common.partitions import arrival_days, days_of_run, event_days
 from lakehouse.orchestration.common.resources import LakeSpark
+from lakehouse.quality.check_result import CheckResult
 from lakehouse.settings import Settings
 from lakehouse.silver import checks as silver_checks
 from lakehouse.silver.update import SilverUpdate, update
@@ -95,11 +96,9 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
         metadata = {day: _bronze_metadata(report) for day, report in reports.items()}
         if others := metadata.keys() - {*days}:  # of a topic: days that the run was not for
             run_events.materialized(context, key, {day: metadata[day] for day in others})
-            run_events.checked(context, key, bronze_checks.check_bronze(lake, contract, others))
+            run_events.checked(context, key, _bronze_outcomes(lake, contract, others))
         metadata = {day: metadata.get(day, _bronze_metadata(DayReport())) for day in days}
-        outcomes = bronze_checks.check_bronze(lake, contract, days)
-        failed_checks.record(lake, source, "bronze", outcomes, lambda day: _event_days(lake, source, day))
-        yield from run_events.report(context, key, metadata, outcomes)
+        yield from run_events.report(context, key, metadata, _bronze_outcomes(lake, contract, days))
 
     return bronze_of_source
 
@@ -160,6 +159,14 @@ def _bronze_metadata(report: DayReport) -> dict[str, Any]:
         "malformed_rows": sum(entry.malformed for entry in report.ingested),
         "event_days_touched": len({day for entry in report.ingested for day in entry.touched_days}),
     }
+
+
+def _bronze_outcomes(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
+    """The checks of some arrival days; one that fails holds the numbers of the event days that their files touch."""
+    outcomes = bronze_checks.check_bronze(settings, contract, days)
+    source = contract.dataset
+    failed_checks.record(settings, source, "bronze", outcomes, lambda day: _event_days(settings, source, day))
+    return outcomes
 
 
 def _event_days(settings: Settings, source: str, arrival: date) -> set[date]:
