@@ -1,4 +1,4 @@
-"""Which dataset version of a metric its readers see: the alias ``latest`` (rule R8).
+"""Which dataset version of a metric its readers see: the alias ``latest`` (rule R8); and up to where a series follows its tables.
 
 The number of the version is stored in the gold table itself and changes in the commit that publishes the numbers (see
 ``promotion``), so that a reader sees one version or the other and never a mixture.
