@@ -41,6 +41,22 @@ def test_the_demo_shows_the_numbers_and_how_to_go_on(demo: WheelDemo) -> None:
     assert "dagster dev -w workspace.yaml" in demo.stdout
 
 
+def test_the_first_screen_shows_the_numbers_of_the_table(home: Path) -> None:
+    table = table_io.read(str(home / "lake" / "gold" / "revenue"), ["event_date", "revenue", "adjustment", "is_latest"])
+    now = {f"{row['event_date']}": row["revenue"] for row in table.to_pylist() if row["is_latest"]}
+    adjusted = {f"{row['event_date']}": row["revenue"] for row in table.to_pylist() if row["adjustment"]}
+    assert adjusted, "a closed day has an adjustment"
+    for command in ("demo", "demo --all"):
+        done = lakehouse_command(home, *command.split())
+        lines = done.stdout.splitlines()
+        rows = [line.split() for line in lines if re.match(r" 2024-11-\d\d +(live|preliminary|final) ", line)]
+        assert len(rows) == (5 if command == "demo" else 14)
+        assert {row[0]: Decimal(row[3].replace(",", "")) for row in rows} == {row[0]: now[row[0]] for row in rows}
+        booked = re.findall(r"^(2024-11-\d\d) was final: ([+-][\d.,]+) is booked to", done.stdout, re.MULTILINE)
+        assert {day: Decimal(amount.replace(",", "")) for day, amount in booked} == adjusted
+        assert command != "demo" or len(lines) <= 35, "one screen"
+
+
 def test_a_wheel_holds_the_product_only_and_all_of_it(demo: WheelDemo) -> None:
     with zipfile.ZipFile(demo.wheel) as archive:
         files = {name for name in archive.namelist() if ".dist-info/" not in name}

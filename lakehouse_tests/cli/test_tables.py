@@ -8,17 +8,21 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import pytest
 from rich.console import Console
 
 from lakehouse.cli import console
 from lakehouse.cli.backfill_report import plans_table
 from lakehouse.cli.commands import account
 from lakehouse.cli.commands.alerts import alerts_table
-from lakehouse.cli.commands.demo import revenue_table
+from lakehouse.cli.commands.demo import long_table, short_table
 from lakehouse.cli.commands.maintain import work_table
 from lakehouse.cli.commands.model_backtest import parts_table
+from lakehouse.contracts import MetricContract
+from lakehouse.contracts.series import Series
 from lakehouse.dispositions.verdicts import Disposition
-from lakehouse.gold.numbers.history import PublishedVersion
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers.history import PublishedVersion, Standing
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 from lakehouse.operations.alerts.alert import Alert, AlertKind
 from lakehouse.operations.alerts.log import AlertRecord
@@ -27,7 +31,8 @@ from lakehouse.operations.maintenance.maintain import Upkeep
 from lakehouse.reports import comparison_report
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Callable, Mapping
+
     from rich.console import RenderableType
     from rich.table import Table
 
@@ -105,28 +110,46 @@ def test_alerts() -> None:
         assert whole in text
 
 
-def version(revision: int, revenue: str) -> PublishedVersion:
+_MEASURE = {"name": "revenue", "sql": "sum(amount)", "type": "decimal(18,2)", "additive": True}
+REVENUE = Series(MetricContract.model_validate({"metric": "revenue", "source": "sales", "measures": [_MEASURE]}))
+
+
+def version(revision: int, revenue: str, adjustment: int | None = None) -> PublishedVersion:
+    restated = revision > 1 and adjustment is None
     return PublishedVersion(
         start=DAY,
         period=f"{DAY}",
         name="revenue",
         revision=revision,
-        adjustment=None,
+        adjustment=adjustment,
         state=State.PRELIMINARY,
-        reason=next(iter(RevisionReason)),
-        is_latest=True,
+        reason=RevisionReason.LATE_DATA,
+        is_latest=adjustment is None,
         published_at=AT,
         superseded_at=None,
-        restated_on=AT if revision > 1 else None,
+        restated_on=AT if restated else None,
         restatement_reason="late_data: 12 arrived late, 3 corrected, 2 moved here from another day, 1 withdrawn",
-        rows=[{"revenue": Decimal(revenue)}],
+        rows=[{"revenue": Decimal(revenue), "row_count": 1}],
+        row={"booked_on": date(2024, 11, 9)} if adjustment else {},
     )
 
 
-def test_the_demo() -> None:
-    text = printed(revenue_table({DAY: [version(1, "123456789.01"), version(2, "198765432.10")]}))
+@pytest.mark.parametrize("table", [short_table, long_table])
+def test_the_demo(table: Callable[[Mapping[date, Standing]], Table]) -> None:
+    known = [version(1, "123456789.01"), version(2, "198765432.10")]
+    text = printed(table({DAY: numbers_history.standing(REVENUE, known)}))
     for whole in ("123,456,789.01", "198,765,432.10", "+75,308,643.09", "preliminary", "2024-11-05"):
         assert whole in text
+
+
+@pytest.mark.parametrize("table", [short_table, long_table])
+def test_an_adjustment_is_not_shown_as_the_number(table: Callable[[Mapping[date, Standing]], Table]) -> None:
+    standing = numbers_history.standing(REVENUE, [version(1, "1253.46"), version(2, "1260.84"), version(2, "-7.38", 1)])
+    text = printed(table({DAY: standing}))
+    assert "1,260.84" in text
+    assert "+7.38" in text, "from the first publication to the newest"
+    assert standing.adjusted == {"revenue": Decimal("1253.46")}
+    assert ("-7.38 is" in text) == (table is long_table), "beside it, with the day that contains it"
 
 
 def test_a_comparison() -> None:

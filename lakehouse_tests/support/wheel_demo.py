@@ -76,7 +76,7 @@ def _build(folder: Path) -> None:
     _link_requirements(environment)
     _outside_the_checkout(*pip, "check", folder=source)
     home.mkdir()
-    demo = (environment / "bin" / "lakehouse", "demo")
+    demo = (environment / "bin" / "lakehouse", "demo", "--all")
     done = _outside_the_checkout(*demo, folder=home, LAKEHOUSE_ROOT=str(home / "lake"), COLUMNS="200")
     (folder / "stdout").write_text(done.stdout)
     (folder / "stderr").write_text(done.stderr)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lakehouse.examples.late_tier_results import LateTier
     from lakehouse.gold.numbers.comparison import Sides
-    from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.gold.numbers.history import PublishedVersion, Standing
     from lakehouse.settings import Settings
 
 _LEGEND = """\
@@ -42,6 +42,8 @@ customers        a dimension: the tier of each customer, and from when on
 {late_tier.SHARE}       made of published numbers: the revenue of gold customers by all revenue"""
 #: The folder in the root for the contracts of the numbers by tier.
 _CONTRACTS = "demo_contracts"
+#: So many days are shown without ``--all``.
+_SHORT = 5
 
 
 def demo(
@@ -49,6 +51,9 @@ def demo(
     models: Annotated[  # noqa: FBT002 (typer's form)
         bool,
         typer.Option("--models", help="Card payments and late chargebacks in place of sales: labels, training sets, models."),
+    ] = False,
+    every_day: Annotated[  # noqa: FBT002 (typer's form)
+        bool, typer.Option("--all", help="Show every day with each of its restatements, and all that can be tried next.")
     ] = False,
 ) -> None:
     """Generate two weeks of late, corrected, moved and withdrawn sales, process them, and show what changed.
@@ -91,11 +96,11 @@ def demo(
         catalog = load_catalog(tiers.contracts)
         with_tiers = Replay(tiers, catalog, late_tier.SOURCE, instance)
         with_progress(with_tiers, with_tiers.arrival_days()[0])
-    _report(settings)
+    _report(settings, every_day=every_day)
     key = _report_bronze(settings)
     effects = late_tier_results.late_tier(tiers, catalog)
-    _report_late_tier(effects)
-    _say_how_to_go_on(tiers, key, [day.day for day in effects.restated])
+    _report_late_tier(effects, every_day=every_day)
+    _say_how_to_go_on(tiers, key, [day.day for day in effects.restated], every_step=every_day)
 
 
 def _play_models(settings: Settings, seed: int) -> None:
@@ -125,7 +130,7 @@ def write_files(folder: Path, files: Mapping[str, str]) -> int:
     return len(new)
 
 
-def _report(settings: Settings) -> None:
+def _report(settings: Settings, *, every_day: bool) -> None:
     """Print the results, all read from the tables, so that a repeated demo prints the same."""
     from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
     from lakehouse.contracts import load_catalog  # noqa: PLC0415
@@ -135,44 +140,73 @@ def _report(settings: Settings) -> None:
 
     one = Series(load_catalog(None).metrics["revenue"])
     known = numbers_history.history(settings, one, published_table.partitions(settings, locations.gold(settings, one), one.by))
-    restatements = sum(version.restated_on == version.published_at for versions in known.values() for version in versions)
+    days = {day: numbers_history.standing(one, versions) for day, versions in sorted(known.items())}
     out.print()
-    out.print(revenue_table(known))
-    out.print(_LEGEND, style="dim")
-    out.print()
-    out.print(f"{len(known)} event days, restated {restatements} times in all; only the days named were written.")
+    out.print(long_table(days) if every_day else short_table(days))
+    if every_day:
+        out.print(_LEGEND, style="dim")
+        out.print()
+    restatements = sum(len(standing.restatements) for standing in days.values())
+    out.print(f"{len(days)} event days were published and restated {restatements} times; only the days concerned were written.")
+    for day, standing in days.items():
+        for booked in standing.adjustments:
+            out.print(f"{day} was final: {_booked(booked)} ({_why(booked)}).", soft_wrap=True)
 
 
-def revenue_table(known: Mapping[date, Sequence[PublishedVersion]]) -> Table:
-    table = data_table("Revenue per event day: as first published, and now")
-    for heading in ("event day", "state"):
-        table.add_column(heading, no_wrap=True)
-    sums = [(_revenue(versions[0]), _revenue(versions[-1])) for versions in known.values()]
-    number_column(table, "first", (f"{first:,.2f}" for first, _ in sums))
-    number_column(table, "now", (f"{now:,.2f}" for _, now in sums))
-    number_column(table, "change", (f"{now - first:+,.2f}" for first, now in sums))
-    table.add_column("restated", no_wrap=True)
-    table.add_column("because of", overflow="fold")
-    for day, versions in sorted(known.items()):
-        first, now = _revenue(versions[0]), _revenue(versions[-1])
-        state = versions[-1].state.value
-        numbers = (f"{day}", state, f"{first:,.2f}", f"{now:,.2f}", f"{now - first:+,.2f}" if now != first else "0.00")
-        later = [version for version in versions if version.restated_on == version.published_at]
-        told = [(f"{one.published_at:%b} {one.published_at.day:2}", _why(one)) for one in later]
-        # A row for each restatement, so that a reason stays next to its date in a narrow terminal.
-        for position, (when, why) in enumerate(told or [("never", "")]):
-            said = numbers if position == 0 else ("",) * len(numbers)
-            table.add_row(*said, when, why, end_section=position >= len(told) - 1)
+def short_table(days: Mapping[date, Standing]) -> Table:
+    """The days whose revenue moved most since it was first published, each in one line."""
+    most = sorted(days, key=lambda day: -days[day].sides["revenue"].size)[:_SHORT]
+    table = data_table(f"Revenue per event day: the {len(most)} days that changed most ('lakehouse demo --all' shows each day)")
+    shown_days = {day: days[day] for day in sorted(most)}
+    _number_columns(table, shown_days)
+    table.add_column("restated", no_wrap=True, justify="right")
+    table.add_column("last because of", overflow="fold")
+    for day, standing in shown_days.items():
+        last = standing.restatements[-1:]
+        table.add_row(*_numbers(day, standing), f"{len(standing.restatements)}", *(map(_why, last) if last else [""]))
     return table
 
 
-def _revenue(version: PublishedVersion) -> Decimal:
-    return sum((row["revenue"] or Decimal(0) for row in version.rows), Decimal(0))
+def long_table(days: Mapping[date, Standing]) -> Table:
+    """Every day, with each of its restatements and adjustments."""
+    table = data_table("Revenue per event day: as first published, and now")
+    _number_columns(table, days)
+    table.add_column("restated", no_wrap=True)
+    table.add_column("because of", overflow="fold")
+    for day, standing in days.items():
+        moves = [(one, _why(one)) for one in standing.restatements]
+        moves += [(one, f"{_why(one)}: {_booked(one)}") for one in standing.adjustments]
+        dated = [(f"{one.published_at:%b} {one.published_at.day:2}", why) for one, why in moves]
+        # A row for each restatement, so that a reason stays next to its date in a narrow terminal.
+        for position, (when, why) in enumerate(dated or [("never", "")]):
+            cells = _numbers(day, standing) if position == 0 else ("",) * 5
+            table.add_row(*cells, when, why, end_section=position >= len(dated) - 1)
+    return table
+
+
+def _number_columns(table: Table, days: Mapping[date, Standing]) -> None:
+    for heading in ("event day", "state"):
+        table.add_column(heading, no_wrap=True)
+    cells = [_numbers(day, standing) for day, standing in days.items()]
+    for position, heading in enumerate(("first", "now", "change"), start=2):
+        number_column(table, heading, [row[position] for row in cells])
+
+
+def _numbers(day: date, standing: Standing) -> tuple[str, str, str, str, str]:
+    """The first cells of a day: the day, its state, its revenue as first published and now, and the difference."""
+    sides = standing.sides["revenue"]
+    first, now = (Decimal(side or 0) for side in sides)
+    return f"{day}", standing.now.state.value, f"{first:,.2f}", f"{now:,.2f}", f"{now - first:+,.2f}" if sides.changed else "0.00"
+
+
+def _booked(adjustment: PublishedVersion) -> str:
+    amount = sum((row["revenue"] or Decimal(0) for row in adjustment.rows), Decimal(0))
+    return f"{amount:+,.2f} is booked to {adjustment.row['booked_on']}"
 
 
 def _why(version: PublishedVersion) -> str:
     """The changed rows that explain a restatement; its reason if no row changed."""
-    return (version.restatement_reason or "").removeprefix(f"{version.reason.value}: ")
+    return (version.restatement_reason or version.reason.value).removeprefix(f"{version.reason.value}: ")
 
 
 def _report_bronze(settings: Settings) -> str:
@@ -192,12 +226,13 @@ def _report_bronze(settings: Settings) -> str:
     return key
 
 
-def _report_late_tier(effects: LateTier) -> None:
+def _report_late_tier(effects: LateTier, *, every_day: bool) -> None:
     """Print what the late change of a tier restated, and what it did not."""
     out.print("\nA tier that was known late: customers as of Nov 16, and one change of an earlier day that arrived on Nov 17")
-    out.print(_TIER_LEGEND, style="dim", soft_wrap=True)
-    out.print()
-    out.print(tier_table(effects))
+    if every_day:
+        out.print(_TIER_LEGEND, style="dim", soft_wrap=True)
+        out.print()
+        out.print(tier_table(effects))
     for because in dict.fromkeys(day.because for day in effects.restated):
         out.print(f"Restated because {because}.", soft_wrap=True)
     out.print(
@@ -206,8 +241,9 @@ def _report_late_tier(effects: LateTier) -> None:
         f"{', '.join(f'{day:%b} {day.day}' for day in effects.kept)}.",
         soft_wrap=True,
     )
-    out.print()
-    out.print(change_table(effects))
+    if every_day:
+        out.print()
+        out.print(change_table(effects))
 
 
 def tier_table(effects: LateTier) -> Table:
@@ -238,8 +274,14 @@ def _sides(sides: Sides | None) -> str:
     return "" if sides is None else f"{shown(sides.before)} -> {shown(sides.after)}"
 
 
-def _say_how_to_go_on(settings: Settings, key: str, restated: Sequence[date]) -> None:
+def _say_how_to_go_on(settings: Settings, key: str, restated: Sequence[date], *, every_step: bool) -> None:
     gold = f"{settings.root}/gold/revenue"
+    short = (
+        "",
+        "Each revision of a day with its reason:          lakehouse gold history revenue 2024-11-07",
+        f"One sale, from its records to the numbers:       lakehouse trace sales {key}",
+        "The pages, at http://127.0.0.1:8321/:            lakehouse serve",
+    )
     lines = (
         "",
         "For the numbers by tier the commands below need the contracts of the demo:",
@@ -268,5 +310,5 @@ def _say_how_to_go_on(settings: Settings, key: str, restated: Sequence[date]) ->
         f"  SELECT * FROM delta_scan('{gold}') WHERE is_latest ORDER BY event_date;",  # noqa: S608 (text for a person)
         f"  python -c \"from deltalake import DeltaTable; print(DeltaTable('{gold}').to_pandas())\"",
     )
-    for line in lines:
+    for line in lines if every_step else short:
         out.print(line, soft_wrap=True)

@@ -16,10 +16,10 @@ from lakehouse.cli.number_report import row_text, sides_text
 from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import date
 
-    from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.gold.numbers.history import PublishedVersion, SelectedVersion
 
 app = typer.Typer(help="Published numbers: current and earlier ones, and the reasons for changes.", no_args_is_help=True)
 
@@ -38,10 +38,6 @@ def show(
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
     """Show one version of the number of a period or of a window, with its state and origin."""
-    from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.gold.numbers import window_history  # noqa: PLC0415
-    from lakehouse.gold.publication import attribute_changes  # noqa: PLC0415
-
     of = arguments.about_window(metric, period)
     if snapshot is not None:
         _show_snapshot(of, snapshot, as_json=as_json)
@@ -49,22 +45,45 @@ def show(
     if known_at is not None:
         _show_known(of, arguments.moment(known_at), as_json=as_json)
         return
-    answer = numbers_history.version(of.settings, of.series, of.period, arguments.asked_for(version))
-    if of.window is not None:
-        answer = replace(answer, version=window_history.narrowed(answer.version, of.window))
+    answer = _selected(of, version)
     waits_for = _waits_for(of) if answer.version.is_latest else []
     if as_json:
         fields = _as_json(answer.version) | {"note": answer.note, "waiting_for": waits_for}
+        fields |= {"adjustments": [one.label for one in answer.adjustments], "adjusted": answer.adjusted}
         out.print(json.dumps(fields, default=str), soft_wrap=True)
         return
+    _print_number(of, answer, waits_for, nothing=f"nothing in the window {period}")
+
+
+def _selected(of: arguments.About, version: str) -> SelectedVersion:
+    """A version of the period, or of the window."""
+    from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.numbers import window_history  # noqa: PLC0415
+
+    answer = numbers_history.version(of.settings, of.series, of.period, arguments.asked_for(version))
+    if of.window is None:
+        return answer
+    adjustments = [window_history.narrowed(one, of.window) for one in answer.adjustments]
+    narrowed = window_history.narrowed(answer.version, of.window)
+    return replace(answer, version=narrowed, adjustments=[one for one in adjustments if one.rows], adjusted={})
+
+
+def _print_number(of: arguments.About, answer: SelectedVersion, waits_for: Sequence[str], nothing: str) -> None:
+    from lakehouse.gold.publication import attribute_changes  # noqa: PLC0415 (Arrow loads in a second)
+
     shown = answer.version
     out.print(f"{shown.name}  {shown.state.value}", style="bold", soft_wrap=True)
     if answer.note:
         out.print(f"  {answer.note}", style="yellow", soft_wrap=True)
     for reason in waits_for:
         out.print(f"  waits for: {reason}", style="yellow", soft_wrap=True)
-    for line in [row_text(row, of.series) for row in shown.rows] or [f"nothing in the window {period}"]:
+    for line in [row_text(row, of.series) for row in shown.rows] or [nothing]:
         out.print(f"  {line}", soft_wrap=True)
+    for one in answer.adjustments:
+        for row in one.rows:
+            out.print(f"  {one.label}, booked to {one.row['booked_on']}: {row_text(row, of.series)}", soft_wrap=True)
+    if answer.adjusted:
+        out.print(f"  with its adjustments: {row_text(answer.adjusted, of.series)}", soft_wrap=True)
     until = f" until {shown.superseded_at:%Y-%m-%d %H:%M}" if shown.superseded_at else ""
     out.print(f"  published {format_moment(shown.published_at)}{until}: {shown.reason.value}", soft_wrap=True)
     if shown.restated_on:

@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers import window_history
+from lakehouse.gold.numbers import lifecycle, window_history
 from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Number, Sides, added
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
-from lakehouse.gold.numbers.version_selector import MissingVersionError, UnknownVersionError, choose, select
+from lakehouse.gold.numbers.version_selector import (
+    MissingVersionError,
+    UnknownVersionError,
+    adjustments_of,
+    choose,
+    select,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -56,7 +62,7 @@ class PublishedVersion:
     @property
     def label(self) -> str:
         """Its name within the period, such as ``r3`` or ``r3.a1``."""
-        return f"r{self.revision}" + (f".a{self.adjustment}" if self.adjustment is not None else "")
+        return lifecycle.label(self.revision, self.adjustment)
 
     @property
     def due_on(self) -> date | None:
@@ -76,11 +82,37 @@ class PublishedVersion:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """What a period says now, and how it came to that.
+
+    :param first: what was published first; ``now`` is the newest revision. Neither is ever an adjustment.
+    :param restatements: the revisions with other content than the version before, oldest first.
+    :param adjustments: what was booked to other periods since ``now`` was published, oldest first.
+    :param sides: the totals of the measures in ``first`` and ``now``.
+    :param adjusted: the totals of ``now`` with its adjustments; empty without one.
+    """
+
+    first: PublishedVersion
+    now: PublishedVersion
+    restatements: list[PublishedVersion]
+    adjustments: list[PublishedVersion]
+    sides: dict[str, Sides]
+    adjusted: dict[str, Number | None]
+
+
+@dataclass(frozen=True)
 class SelectedVersion:
-    """The selected version; ``note`` contains what a reader must know in addition."""
+    """The selected version.
+
+    :param note: what a reader must know in addition.
+    :param adjustments: what was booked to other periods since the version was published, oldest first.
+    :param adjusted: the totals of the version with its adjustments; empty without one.
+    """
 
     version: PublishedVersion
     note: str | None = None
+    adjustments: list[PublishedVersion] = field(default_factory=list)
+    adjusted: Mapping[str, Number | None] = field(default_factory=dict)
 
 
 def history(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, list[PublishedVersion]]:
@@ -103,10 +135,12 @@ def version(settings: Settings, series: Series, period: Period, selector: Versio
     """
     versions = history(settings, series, [period.start]).get(period.start, [])
     try:
-        return SelectedVersion(*select(versions, selector, series, period))
+        chosen, note = select(versions, selector, series, period)
     except MissingVersionError as problem:
         msg = f"{problem}, and has {', '.join(version.label for version in versions)}"
         raise UnknownVersionError(msg) from None
+    adjustments = [] if chosen.adjustment is not None else adjustments_of(versions, chosen, selector)
+    return SelectedVersion(chosen, note, adjustments, _adjusted(series, adjustments, versions))
 
 
 def history_between(settings: Settings, series: Series, first: date, last: date) -> dict[date, list[PublishedVersion]]:
@@ -234,6 +268,31 @@ def moved(series: Series, known: Sequence[PublishedVersion]) -> list[dict[str, S
         sides.append({name: Sides(before.get(name), value) for name, value in after.items()})
         before = after
     return sides
+
+
+def standing(series: Series, known: Sequence[PublishedVersion]) -> Standing:
+    """What a period says now, from its history, oldest version first.
+
+    The newest revision is the number. An adjustment is a difference that another period contains: it never stands for the number.
+    """
+    revisions = [version_ for version_ in known if version_.adjustment is None]
+    first, now = revisions[0], revisions[-1]
+    adjustments = adjustments_of(known, now)
+    before, after = (grain_totals(series, side.rows) for side in (first, now))
+    return Standing(
+        first=first,
+        now=now,
+        restatements=[one for one in revisions[1:] if one.restated_on == one.published_at],
+        adjustments=adjustments,
+        sides={name: Sides(before.get(name), value) for name, value in after.items()},
+        adjusted=_adjusted(series, adjustments, known),
+    )
+
+
+def _adjusted(
+    series: Series, adjustments: Sequence[PublishedVersion], known: Sequence[PublishedVersion]
+) -> dict[str, Number | None]:
+    return grain_totals(series, in_whole(series, adjustments[-1], known).rows) if adjustments else {}
 
 
 def grain_totals(series: Series, rows: Sequence[Mapping[str, Any]]) -> dict[str, Number | None]:

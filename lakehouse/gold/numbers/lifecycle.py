@@ -182,6 +182,11 @@ _VERSION_NAME = re.compile(
 )
 
 
+def label(revision: int, adjustment: int | None) -> str:
+    """The name of a version within its period, such as ``r3``, or ``r3.a1`` for an adjustment."""
+    return f"r{revision}" + (f".a{adjustment}" if adjustment is not None else "")
+
+
 def parse_version_name(text: str) -> VersionName | None:
     """The parts of a version name; None for any other text."""
     found = _VERSION_NAME.fullmatch(text.strip())

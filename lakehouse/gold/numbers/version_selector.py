@@ -194,6 +194,16 @@ def parse_dataset_version(text: str) -> int:
     return int(number)
 
 
+def adjustments_of(versions: Iterable[_Version], chosen: _Version, selector: VersionSelector | None = None) -> list[_Version]:
+    """The adjustments that belong to a revision, oldest first: those of older revisions are contained in it.
+
+    :param selector: as of a time, only what had been published by then.
+    """
+    until = selector.at if selector else None
+    of_revision = [one for one in versions if one.adjustment is not None and one.revision == chosen.revision]
+    return [one for one in of_revision if until is None or one.published_at <= until]
+
+
 def select(
     versions: Sequence[_Version], selector: VersionSelector, series: Series, period: Period
 ) -> tuple[_Version, str | None]:

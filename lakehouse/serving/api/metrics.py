@@ -12,8 +12,8 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.windows.event_window import WINDOW_START
 from lakehouse.gold.numbers import history as numbers_history
-from lakehouse.gold.numbers import window_history
-from lakehouse.gold.numbers.version_selector import VersionSelector, choose
+from lakehouse.gold.numbers import version_selector, window_history
+from lakehouse.gold.numbers.version_selector import choose
 from lakehouse.live.layers import NumberLayer
 from lakehouse.serving.api import models
 from lakehouse.serving.api.live import numbers as live_numbers
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts import MetricContract
     from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.gold.numbers.version_selector import VersionSelector
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
-    from lakehouse.serving.http.snapshot import PeriodVersions, VersionSummary
+    from lakehouse.serving.http.snapshot import PeriodVersions
 
 #: The most versions that are returned with a number (its history has all), and the most rows of a number that is converted in
 #: the event loop; larger ones are converted in a thread.
@@ -104,7 +105,8 @@ def routes(cache: PublishedCache) -> APIRouter:
         stale = await cache.is_stale(published, content, period)
         body["completeness"] = responses.completeness(await cache.completeness(published.series, period, content, stale=stale))
         body["waiting_for"] = await cache.waiting_for(published.series, period, content)
-        body |= {"adjustments": _adjustments(period_versions, summary, version), "note": note, "history": None}
+        adjustments = version_selector.adjustments_of(period_versions.summaries, summary, version)
+        body |= {"adjustments": [one.label for one in adjustments], "note": note, "history": None}
         body["next_row_offset"] = more if more < rows else None
         if wanted.include_history:
             fit = responses.fitting(summary.rows for summary in period_versions.summaries[: -_HISTORY - 1 : -1])
@@ -171,16 +173,6 @@ def window(published: PublishedSeries, period: Period, start: datetime | None = 
     name = period.name if start is None else window_history.text(WINDOW_START, start, series.metric)
     days = {"first_day": period.start, "last_day": period.last}
     return {"metric": series.metric.metric, "series": series.name, "window": name, **days}
-
-
-def _adjustments(period_versions: PeriodVersions, summary: VersionSummary, version: VersionSelector) -> list[str]:
-    """The adjustments of a revision; as of a time, those that had been published."""
-    return [
-        f"r{adjustment.revision}.a{adjustment.adjustment}"
-        for adjustment in period_versions.summaries
-        if adjustment.adjustment is not None and adjustment.revision == summary.revision
-        if version.at is None or adjustment.published_at <= version.at
-    ]
 
 
 def _history(

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakehouse.delta import data_files, lost_commits, table_io
 from lakehouse.delta.delta_rs_internals import file_system
 from lakehouse.gold.numbers import history as numbers_history
-from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import State
 
 if TYPE_CHECKING:
@@ -50,6 +50,11 @@ class VersionSummary(NamedTuple):
     restated_on: datetime | None
     first_row: int
     rows: int
+
+    @property
+    def label(self) -> str:
+        """Its name within the period, such as ``r3`` or ``r3.a1``."""
+        return lifecycle.label(self.revision, self.adjustment)
 
     @property
     def restates(self) -> bool:

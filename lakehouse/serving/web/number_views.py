@@ -12,7 +12,7 @@ from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector, choose
+from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector, adjustments_of, choose
 from lakehouse.lateness.completeness import Estimate, Unknown
 from lakehouse.reports.formatting import LABELS, counted, plain
 
@@ -65,7 +65,7 @@ def glance(published: PublishedSeries, start: date) -> Glance | None:
     series, summaries = published.series, period_versions.summaries
     version = period_versions.version(series, chosen[0])
     first, now = totals(series, period_versions.version(series, summaries[0])), totals(series, version)
-    adjustments = sum(summary.adjustment is not None for summary in summaries)
+    adjustments = len(adjustments_of(summaries, chosen[0]))
     restating = [summary for summary in summaries if summary.restates and summary.adjustment is None]
     return Glance(
         period=series.period(start),
