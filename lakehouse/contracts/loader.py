@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
+from lakehouse.contracts import effect
 from lakehouse.contracts.derived import resolution
 from lakehouse.contracts.joins import fit as of_joins
 from lakehouse.contracts.late_events import late_event_rules
@@ -118,7 +119,15 @@ def load_contract(path: Path) -> Contract:
     mistakes = _of_keys(content) if key == "metric" else {}
     if mistakes:
         raise ContractError(f"{path}:{yaml_file.line_of(tree, (key,))}: {key}: {text}" for key, text in mistakes.items())
-    return _validated(path, content, tree, _KINDS[key])
+    contract = _validated(path, content, tree, _KINDS[key])
+    if isinstance(contract, SourceContract | MetricContract):
+        unused = [
+            f"{path}:{yaml_file.line_of(tree, where)}: {yaml_file.as_prefix(where)}{text}"
+            for where, text in effect.without_effect(contract, content)
+        ]
+        if unused:
+            raise ContractError(unused)
+    return contract
 
 
 def _of_keys(content: Mapping[str, Any]) -> dict[str, str]:
@@ -200,6 +209,12 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
     mistakes += [
         f"{origin[name]}:{_line_of(origin[name], *where)}: {yaml_file.as_prefix(where)}{text}"
         for name, where, text in of_training.misfits(catalog.training_sets, catalog.models, catalog.sources, catalog.metrics)
+    ]
+    mistakes += [
+        f"{origin[metric.name]}:{_line_of(origin[metric.name], *where)}: {yaml_file.as_prefix(where)}{text}"
+        for metric in catalog.metrics.values()
+        if origin[metric.name] not in paths or origin.get(metric.source) in paths  # a deployment may replace a bundled source
+        for where, text in effect.of_tiers(metric, catalog.sources)
     ]
     resolved, unfit = resolution.resolved(catalog.metrics)
     for one in unfit:

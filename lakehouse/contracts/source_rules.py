@@ -13,11 +13,13 @@ from lakehouse.contracts.schedules import Tuning, WatermarkTuning
 from lakehouse.contracts.sql_expressions import RowExpression  # noqa: TC001 (pydantic reads it)
 
 Beyond = Literal["restate", "quarantine", "drop"]
+#: The checks of a dimension's intervals.
+INTERVAL_CHECKS = ("intervals_disjoint", "intervals_without_gap", "one_current_interval", "intervals_equal_changes")
 #: The checks that every source has, besides one per row rule: those whose severity its contract may set.
 CHECKS = (
     *("contract_schema", "rows_accounted", "no_file_held", "every_row_disposed", "lateness_tolerated", "no_review_overdue"),
     *("unique_key", "required_fields", "equals_bronze", "reviews_in_time"),
-    *("intervals_disjoint", "intervals_without_gap", "one_current_interval", "intervals_equal_changes"),
+    *INTERVAL_CHECKS,
 )
 
 

@@ -55,7 +55,8 @@ def test_without_settings_everything_has_its_default_bounds(tmp_path: Path) -> N
 
 
 def test_given_values_are_kept_exactly(tmp_path: Path) -> None:
-    source = loaded(tmp_path, f"{SOURCE}alerts:\n  lag: null\n  late_share: {{above: 0.07, lasting: PT30M, needs_rows: 5}}\n")
+    alerts = "alerts:\n  lag: null\n  late_share: {above: 0.07, lasting: PT30M, needs_rows: 5}\n"
+    source = loaded(tmp_path, f"{SOURCE}lateness: {{watermark: P2D}}\n{alerts}")
     assert isinstance(source, SourceContract)
     assert source.alerts.lag is None
     assert source.alerts.late_share is not None

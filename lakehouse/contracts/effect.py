@@ -1,0 +1,144 @@
+"""Keys of a contract that have an effect only beside another one: a key without effect is a mistake of its author.
+
+Belongs here: for each such key, when it has an effect, and what to do if not. A key that contradicts another one is refused
+where it is declared.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lakehouse.contracts.source_rules import INTERVAL_CHECKS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+
+_FISCAL = {"fiscal_quarter", "fiscal_year"}
+
+
+class Requirement(NamedTuple):
+    """When a key has an effect.
+
+    :param key: its path in the file.
+    :param is_met: whether it has one in a contract.
+    :param text: what it is for, and what to do.
+    """
+
+    key: str
+    is_met: Callable[[Any], bool]
+    text: str
+
+
+def _has_bound(source: SourceContract) -> bool:
+    """Whether some row may lie beyond a watermark of ``lateness``."""
+    own = [source.lateness, *(source.lateness.by.values.values() if source.lateness.by else ())]
+    return any(bounds.watermark is not None or bounds.changes for bounds in own)
+
+
+def _has_rollup(name: str, metric: MetricContract) -> bool:
+    return name in metric.publication.rollups
+
+
+_ONLY_CSV = "only CSV has it; leave the key out, or set 'source.format: csv'"
+_WORDS = "are words of the column 'changes.op', which is not named; name it, or leave the key out"
+_BEYOND = "is the share of rows beyond 'lateness.watermark', which is not set; set it, or leave the key out"
+OF_SOURCE = (
+    Requirement("source.delimiter", lambda it: it.source.format == "csv", _ONLY_CSV),
+    Requirement("source.quote", lambda it: it.source.format == "csv", _ONLY_CSV),
+    *(
+        Requirement(f"changes.{name}", lambda it: bool(it.changes.op or it.source.envelope), _WORDS)
+        for name in ("insert_words", "correct_words", "delete_words")
+    ),
+    Requirement("lateness.alert_above", _has_bound, _BEYOND),
+    Requirement("alerts.late_share", lambda it: it.alerts.late_share is None or _has_bound(it), _BEYOND),
+    Requirement(
+        "alerts.unfinished_after",
+        lambda it: it.source.complete_when is not None,
+        "is about days that 'source.complete_when' marks as complete, which is not set; set it, or leave the key out",
+    ),
+    Requirement(
+        "alerts.watermark_stalled",
+        lambda it: it.alerts.watermark_stalled is None or it.clocks.watermark is not None,
+        "is about 'clocks.watermark', which is not set; set it, or leave the key out",
+    ),
+    Requirement(
+        "materialization.max_shrink",
+        lambda it: it.materialization.reprocess_policy.startswith("overwrite"),
+        "is the share that a re-sent delivery may lack, and under this 'reprocess_policy' no delivery replaces another; leave "
+        "the key out",
+    ),
+    *(
+        Requirement(
+            f"quality.severity.{name}",
+            lambda it: it.is_dimension,
+            "only a dimension has this check; leave the key out, or set 'kind: dimension'",
+        )
+        for name in INTERVAL_CHECKS
+    ),
+)
+OF_METRIC = (
+    Requirement(
+        "publication.fiscal_year_starts",
+        lambda it: bool(_FISCAL & {*it.publication.rollups}),
+        "is for roll-ups by fiscal_quarter or fiscal_year, and 'publication.rollups' has neither; name one, or leave the key out",
+    ),
+    Requirement(
+        "publication.final_needs.final_days",
+        lambda it: bool(it.publication.rollups),
+        "is for longer periods, and 'publication.rollups' names none; name one, or leave the key out",
+    ),
+    *(
+        Requirement(
+            f"publication.closes_with.{name}",
+            partial(_has_rollup, name),
+            f"closes a {name.replace('_', ' ')}, and 'publication.rollups' does not name it; name it there, or leave the key out",
+        )
+        for name in ("week", "month", "quarter", "fiscal_quarter", "fiscal_year")
+    ),
+    Requirement(
+        "alerts.live_tolerance",
+        lambda it: bool(it.alerts.values),
+        "is for bounds under 'alerts.values', and there are none; give one, or leave the key out",
+    ),
+)
+
+
+def without_effect(
+    contract: SourceContract | MetricContract, content: Mapping[str, Any]
+) -> Iterator[tuple[tuple[int | str, ...], str]]:
+    """The keys of a contract's file that have no effect in it: where each is, and what to do.
+
+    :param content: of the file: a contract that was stored, and is read again, has all keys.
+    """
+    for need in OF_METRIC if "metric" in content else OF_SOURCE:
+        where = need.key.split(".")
+        if _is_given(content, where) and not need.is_met(contract):
+            yield (*where,), need.text
+
+
+def _is_given(content: Any, where: Sequence[str]) -> bool:
+    for name in where:
+        if not isinstance(content, dict) or name not in content:
+            return False
+        content = content[name]
+    return True
+
+
+def of_tiers(metric: MetricContract, sources: Mapping[str, SourceContract]) -> Iterator[tuple[tuple[int | str, ...], str]]:
+    """What ``publication.closes_with`` names and no source of the metric has: where in the file, and what to do."""
+    for kind, serves in metric.publication.closes_with.items():
+        for name in dict.fromkeys(entry.source for entry in metric.read if entry.source in sources):
+            source, where = sources[name], ("publication", "closes_with", kind)
+            known = [tier.serves for tier in source.lateness.tiers]
+            if serves not in known:
+                names = f"there are {', '.join(known)}" if known else "it has no tiers"
+                yield where, f"no tier of the lateness of {name} serves {serves!r}; {names}"
+            elif source.clocks.watermark is None:
+                yield (
+                    where,
+                    f"{name} has no watermark that could pass a period by a tier; give its contract 'clocks.watermark'",
+                )

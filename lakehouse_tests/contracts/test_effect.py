@@ -1,0 +1,174 @@
+"""Keys that have an effect only beside another one are refused without it: all keys of sources and metrics are walked through."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, get_args
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from lakehouse.contracts import MetricContract, SourceContract, effect
+from lakehouse.contracts.loader import load_catalog, load_contract
+from lakehouse.contracts.source_rules import INTERVAL_CHECKS, ReprocessPolicyName
+from lakehouse.contracts.yaml_files.yaml_file import ContractError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+#: Keys that have an effect in each contract that may have them.
+ALWAYS = {
+    SourceContract: """dataset kind primary_key synthetic_key model quality.row_rules quality.row_count quality.nulls
+        source.landing source.kafka source.complete_when source.format source.envelope source.null_values source.start_date
+        source.system clocks.event clocks.arrival clocks.timezone clocks.naive_times clocks.start_date clocks.max_ahead
+        clocks.watermark changes.op changes.retract_words changes.is_correction changes.corrects_event_id changes.corrected_by
+        changes.correction_reason changes.corrected_field order dimension lateness.expected lateness.tiers lateness.watermark
+        lateness.changes lateness.tuning lateness.beyond lateness.review_within lateness.by freshness rolling_backfill
+        alerts.failed_checks alerts.lag alerts.silent_source alerts.stream_lag materialization.strategy
+        materialization.partition_by materialization.reprocess_policy materialization.target_path materialization.format
+        owner description version info tags""",
+    MetricContract: """metric source sources deduplicate_by joins derived_from inputs grain measures rows window late_events live
+        reconcile checks.row_count checks.nulls checks.drift checks.change
+        dataset_version deprecated_on consumers materiality publication.start_delay
+        publication.preliminary_after publication.final_after publication.final_needs.watermark
+        publication.final_needs.no_held_file publication.final_needs.no_unfinished_day
+        publication.final_needs.no_failed_ingestion publication.final_needs.no_open_review publication.close_by
+        publication.after_close publication.rollups publication.timezone publication.approvals publication.patch_up_to
+        alerts.failed_checks alerts.restatements alerts.overdue_after alerts.values alerts.live_state alerts.live_unread_after
+        owner description version info tags""",
+}
+NEEDS = {SourceContract: effect.OF_SOURCE, MetricContract: effect.OF_METRIC}
+#: Mappings whose keys are names that the product gives.
+OPEN = {"quality.severity", "publication.closes_with"}
+SOURCE: dict[str, Any] = {
+    "dataset": "readings",
+    "primary_key": "id",
+    "clocks": {"event": "at"},
+    "model": {"fields": [{"name": "id", "type": "string"}]},
+}
+METRIC: dict[str, Any] = {
+    "metric": "total",
+    "source": "readings",
+    "measures": [{"name": "total", "sql": "count(*)", "type": "long"}],
+}
+
+
+def keys(model: type[BaseModel], under: str = "") -> Iterator[str]:
+    """Every key of a contract by its path, down to the sections that have keys of their own."""
+    for name, field in model.model_fields.items():
+        parts = [part for part in (field.annotation, *get_args(field.annotation)) if isinstance(part, type)]
+        section = next((part for part in parts if issubclass(part, BaseModel) and part is field.annotation), None)
+        if section is None or f"{under}{name}" in ALWAYS[SourceContract].split():
+            yield f"{under}{name}"
+        else:
+            yield from keys(section, f"{under}{name}.")
+
+
+@pytest.mark.parametrize("contract", [SourceContract, MetricContract])
+def test_each_key_is_known_to_have_an_effect_or_to_need_another(contract: type[BaseModel]) -> None:
+    needing = {need.key for need in NEEDS[contract]}
+    sections = {key.rpartition(".")[0] for key in needing} & OPEN
+    known = {*ALWAYS[contract].split()} | (needing - {key for key in needing if key.rpartition(".")[0] in OPEN}) | sections
+    assert set(keys(contract)) == known
+
+
+def loaded(folder: Path, content: Mapping[str, Any]) -> SourceContract | MetricContract:
+    """A contract from a file with this content."""
+    path = folder / "contract.yaml"
+    path.write_text(yaml.safe_dump(dict(content)))
+    contract = load_contract(path)
+    assert isinstance(contract, SourceContract | MetricContract)
+    return contract
+
+
+def with_key(content: Mapping[str, Any], key: str, value: object) -> dict[str, Any]:
+    """The content of a contract with one more key."""
+    first, _, rest = key.partition(".")
+    inner = content.get(first, {}) if rest else {}
+    return {**content, first: with_key(inner, rest, value) if rest else value}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "makes_it_work"),
+    [
+        ("source.delimiter", ";", {"source": {"format": "csv"}}),
+        ("source.quote", "'", {"source": {"format": "csv"}}),
+        ("changes.insert_words", ["new"], {"changes": {"op": "op"}}),
+        ("changes.correct_words", ["fix"], {"changes": {"op": "op"}}),
+        ("changes.delete_words", ["gone"], {"changes": {"op": "op"}}),
+        ("lateness.alert_above", 0.1, {"lateness": {"watermark": "P2D"}}),
+        ("lateness.alert_above", 0.1, {"lateness": {"changes": [{"since": "2024-01-01", "watermark": "P2D"}]}}),
+        ("alerts.late_share", {"above": 0.1}, {"lateness": {"watermark": "P2D"}}),
+        ("alerts.unfinished_after", "PT1H", {"source": {"complete_when": {"marker": "{arrival_date}_SUCCESS"}}}),
+        ("alerts.watermark_stalled", {"days": 7}, {"clocks": {"watermark": {"strategy": "bounded", "max_lateness": "PT1H"}}}),
+        ("materialization.max_shrink", 0.1, {"materialization": {"reprocess_policy": "overwrite_partition_safe"}}),
+        ("materialization.max_shrink", 0.1, {"materialization": {"reprocess_policy": "overwrite_all"}}),
+        ("quality.severity.intervals_disjoint", "warn", {"kind": "dimension"}),
+    ],
+)
+def test_a_key_of_a_source_without_effect(tmp_path: Path, key: str, value: object, makes_it_work: dict[str, Any]) -> None:
+    refused = with_key({**SOURCE, "source": {"format": "json"}}, key, value)
+    with pytest.raises(ContractError, match=rf"contract.yaml:\d+: {key}: .*leave the key out"):
+        loaded(tmp_path, refused)
+    accepted = with_key(SOURCE, key, value)
+    for section, more in makes_it_work.items():
+        accepted[section] = {**accepted.get(section, {}), **more} if isinstance(more, dict) else more
+    loaded(tmp_path, accepted)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "rollups"),
+    [
+        ("publication.fiscal_year_starts", 4, ["fiscal_year"]),
+        ("publication.final_needs.final_days", False, ["week"]),
+        ("publication.closes_with.month", "the books", ["month"]),
+    ],
+)
+def test_a_key_of_a_metric_without_effect(tmp_path: Path, key: str, value: object, rollups: list[str]) -> None:
+    with pytest.raises(ContractError, match=rf"contract.yaml:\d+: {key}: .*leave the key out"):
+        loaded(tmp_path, with_key(METRIC, key, value))
+    loaded(tmp_path, with_key(with_key(METRIC, key, value), "publication.rollups", rollups))
+
+
+@pytest.mark.parametrize("kind", ["event", "dimension"])
+@pytest.mark.parametrize("policy", get_args(ReprocessPolicyName))
+def test_a_key_that_is_accepted_under_a_policy_and_kind_has_its_effect(tmp_path: Path, policy: str, kind: str) -> None:
+    plain = with_key({**SOURCE, "kind": kind}, "materialization.reprocess_policy", policy)
+    accepted = set()
+    for need in effect.OF_SOURCE:
+        default: Any = SourceContract.model_validate(SOURCE)
+        for name in need.key.split("."):
+            default = "warn" if isinstance(default, dict) else getattr(default, name)
+        value = default.model_dump(mode="json") if isinstance(default, BaseModel) else default
+        value = f"{value}" if isinstance(value, timedelta) else value
+        with suppress(ContractError):
+            loaded(tmp_path, with_key(plain, need.key, value))
+            accepted.add(need.key)
+    assert {key for key in accepted if key.startswith("quality.")} == (
+        {f"quality.severity.{name}" for name in INTERVAL_CHECKS} if (kind, policy) == ("dimension", "merge") else set()
+    )
+    assert ("materialization.max_shrink" in accepted) == (kind == "event" and policy.startswith("overwrite"))
+    assert not accepted & {"alerts.unfinished_after", "alerts.watermark_stalled", "lateness.alert_above", "changes.delete_words"}
+
+
+def test_a_tier_that_nobody_has_is_named_with_the_known_ones(tmp_path: Path) -> None:
+    source = (
+        "dataset: readings\nprimary_key: id\nclocks: {event: at%s}\nlateness: {tiers: [{within: PT6H, serves: daily close}]}\n"
+    )
+    source += "model: {fields: [{name: id, type: string}]}\n"
+    watermark = ", watermark: {strategy: bounded, max_lateness: PT1H}"
+    metric = "metric: total\nsource: readings\nmeasures: [{name: total, sql: count(*), type: long}]\n"
+    (tmp_path / "readings.yaml").write_text(source % watermark)
+    (tmp_path / "total.yaml").write_text(f"{metric}publication:\n  closes_with:\n    day: dayly close\n")
+    with pytest.raises(
+        ContractError, match=r"total.yaml:6: .*no tier of the lateness of readings serves 'dayly close'; there are daily close"
+    ):
+        load_catalog(tmp_path, bundled=False)
+    (tmp_path / "total.yaml").write_text(f"{metric}publication: {{closes_with: {{day: daily close}}}}\n")
+    load_catalog(tmp_path, bundled=False)
+    (tmp_path / "readings.yaml").write_text(source % "")
+    with pytest.raises(ContractError, match="readings has no watermark"):
+        load_catalog(tmp_path, bundled=False)
