@@ -29,6 +29,7 @@ _SHARED_TABLES = (
         "operations",
         "late_arrival_audit",
         "failed_checks",
+        "failed_numbers",
         "restatements",
         "publications",
         "inputs",

@@ -184,6 +184,11 @@ def failed_checks(settings: Settings) -> str:
     return settings.table("ops", "failed_checks")
 
 
+def failed_numbers(settings: Settings) -> str:
+    """The numbers that cannot be computed from their rows."""
+    return settings.table("ops", "failed_numbers")
+
+
 def restatements(settings: Settings) -> str:
     """The version of its input up to which each series was restated."""
     return settings.table("ops", "restatements")

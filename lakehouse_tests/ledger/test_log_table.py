@@ -25,6 +25,7 @@ from lakehouse.ledger import (
     applied_inputs,
     decisions,
     failed_checks,
+    failed_numbers,
     ingestions,
     publications,
     rebuild_requests,
@@ -59,7 +60,7 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
     of_all = [
         module.log(settings)
         for module in (
-            *(applied_inputs, contract_archive, failed_checks, ingestions, input_sets, publications),
+            *(applied_inputs, contract_archive, failed_checks, failed_numbers, ingestions, input_sets, publications),
             *(rebuild_requests, restatements, tokens, watermark_log, missing_inputs, gap_log),
             *(
                 alerts,

@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakehouse.ledger.failed_numbers import COMPUTED
 from lakehouse.quality import check_rules
+from lakehouse.quality.check_result import CheckResult
 from lakehouse.quality.check_rules import Candidate, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import date
 
     from lakehouse.contracts.checks import GoldChecks
-    from lakehouse.quality.check_result import CheckResult
     from lakehouse.quality.statistics import Result
 
-__all__ = ["ALWAYS", "NAMES", "Candidate", "audit", "blocking", "deprecated_names", "names", "with_deprecated_names"]
+__all__ = ["ALWAYS", "NAMES", "Candidate", "audit", "blocking", "computed", "deprecated_names", "names", "with_deprecated_names"]
 
 ALWAYS = {
+    COMPUTED: "Every measure can be computed from the rows; evaluated where one cannot, and once it can again.",
     "keys_unique": "The new number has one row per value of the grain.",
     "read_back_matches": "delta-rs reads from storage exactly the rows that were computed.",
     "inputs_passed": "No check with severity ERROR fails of the silver rows and arrivals that the number is computed from.",
@@ -86,6 +89,14 @@ def audit(checks: GoldChecks, candidate: Candidate) -> list[CheckResult]:
         "change": [check_rules.changed(candidate, rule) for rule in checks.change],
     }
     return [_outcome(candidate, check, findings) for check, findings in findings_by_check.items() if findings]
+
+
+def computed(period: date, problem: str | None = None) -> CheckResult:
+    """Whether the number of a period could be computed; without one no other check is run.
+
+    :param problem: what failed, with the way out.
+    """
+    return CheckResult(COMPUTED, period, problem is None, {}, problem and f"{problem}.")
 
 
 def blocking(outcomes: Iterable[CheckResult]) -> list[CheckResult]:

@@ -7,7 +7,7 @@ the commit itself to ``revisions``.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason
 from lakehouse.gold.publication import candidates, revisions
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.publication.revisions import Revision, Signature
-from lakehouse.ledger import failed_checks
+from lakehouse.ledger import failed_checks, failed_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -147,14 +147,34 @@ def publish(
     run: Run,
     why: Mapping[str, Any],
     expected: Mapping[date, int] | None = None,
+    uncomputed: Mapping[date, tuple[str | None, str]] | None = None,
 ) -> PublishResult:
     """Write drafts to the candidates, check them, publish those that pass, and hold the others.
 
     :param why: metadata for the commit: input versions, trigger, downstream tables.
     :param expected: how many Silver rows each number should cover, counted independently.
+    :param uncomputed: the periods among those of ``before`` whose number cannot be computed: the measure and the explanation.
     :raises CommitFailedError: when another run published one of the periods since ``before`` was read.
     """
     settings = with_table_cache(settings)
+    done = _publish(settings, before, drafts, run, why, expected)
+    failed = uncomputed or {}
+    mended = failed_numbers.record(settings, before.series, failed, before.starts, run.run_id)
+    outcomes = [publication_checks.computed(start, explanation) for start, (_, explanation) in failed.items()]
+    outcomes += [publication_checks.computed(start) for start in mended]
+    if not outcomes:
+        return done
+    return replace(done, held=sorted({*done.held, *failed}), outcomes=[*done.outcomes, *outcomes])
+
+
+def _publish(
+    settings: Settings,
+    before: SeriesSnapshot,
+    drafts: Sequence[Draft],
+    run: Run,
+    why: Mapping[str, Any],
+    expected: Mapping[date, int] | None,
+) -> PublishResult:
     series = before.series
     starts = [draft.start for draft in drafts]
     waiting = {held.start for held in candidates.held(settings, series, before.starts)}

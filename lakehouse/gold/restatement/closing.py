@@ -20,10 +20,11 @@ from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
 from lakehouse.gold.derived import closing as closing_of_inputs
 from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement.lineage import undecided
 from lakehouse.lateness import event_watermark, missing_inputs
 from lakehouse.lateness.event_watermark import BEGINNING
-from lakehouse.ledger import ingestions
+from lakehouse.ledger import failed_numbers, ingestions
 from lakehouse.text import format_moment, join_limited
 
 if TYPE_CHECKING:
@@ -75,11 +76,13 @@ class Completeness:
 
     :param sources: those that are required.
     :param open_days: published days that are not final; of a longer period only.
+    :param held_days: days whose newest number is held; of a longer period only.
     """
 
     series: Series
     sources: Sequence[SourceState]
     open_days: Collection[date]
+    held_days: Collection[date] = ()
 
     def limit(self, period: Period) -> Limit | None:
         """How far a period may be closed; None if nothing is known to be missing."""
@@ -95,6 +98,8 @@ class Completeness:
         missing = [text for source in self.sources for text in self._missing_of(source, period)]
         if needs.final_days and (open_days := sorted({*self.open_days}.intersection(period.days))):
             missing.append(f"not final yet: {join_limited([f'{day}' for day in open_days], _SHOWN)}")
+        if needs.final_days and (held := sorted({*self.held_days}.intersection(period.days))):
+            missing.append(f"the new number is held: {join_limited([f'{day}' for day in held], _SHOWN)}")
         return missing
 
     def _missing_of(self, source: SourceState, period: Period) -> list[str]:
@@ -153,11 +158,13 @@ def completeness(settings: Settings, contract: SourceContract, series: Series, p
     :param contract: of the metric's (first) source.
     """
     days = {day for period in periods for day in period.days}
-    open_days = _open_days(settings, series, days) if series.kind is not Kind.DAY else frozenset()
+    is_longer = series.kind is not Kind.DAY
+    open_days = _open_days(settings, series, days) if is_longer else frozenset()
+    held_days = _held_days(settings, series.daily) if is_longer else frozenset()
     known = series.metric.source_contracts
     required = [known.get(entry.source, contract) for entry in series.metric.read if entry.required]
     sources = [read_source(settings, one, source_days(series.metric, days)) for one in required]
-    return Completeness(series, sources, open_days)
+    return Completeness(series, sources, open_days, held_days)
 
 
 def read_source(settings: Settings, contract: SourceContract, days: Collection[date] | None = None) -> SourceState:
@@ -174,15 +181,29 @@ def read_source(settings: Settings, contract: SourceContract, days: Collection[d
     )
 
 
-def limits(settings: Settings, contract: SourceContract, series: Series, periods: Collection[Period]) -> dict[date, Limit]:
-    """By first day, how far some periods may be closed by what is known now; those that nothing holds back are left out."""
+def limits(
+    settings: Settings,
+    contract: SourceContract,
+    series: Series,
+    periods: Collection[Period],
+    computed: Collection[date] = (),
+) -> dict[date, Limit]:
+    """By first day, how far some periods may be closed by what is known now; those that nothing holds back are left out.
+
+    :param computed: the periods whose number has just been computed, whether or not it failed before.
+    """
     if not periods:
         return {}
+    starts = [period.start for period in periods]
     if series.metric.is_derived:
-        waiting = closing_of_inputs.limits(settings, series, [period.start for period in periods])
-        return {start: Limit(*limit) for start, limit in waiting.items()}
-    known = completeness(settings, contract, series, periods)
-    return {period.start: limit for period in periods if (limit := known.limit(period)) is not None}
+        found = {start: Limit(*limit) for start, limit in closing_of_inputs.limits(settings, series, starts).items()}
+    else:
+        known = completeness(settings, contract, series, periods)
+        found = {period.start: limit for period in periods if (limit := known.limit(period)) is not None}
+    for start, failed in failed_numbers.failing(settings, series.name, starts).items():
+        if start not in computed:
+            found[start] = Limit(State.LIVE, [failed.explanation, *(found[start].waits_for if start in found else ())])
+    return found
 
 
 def waits_for(settings: Settings, contract: SourceContract, series: Series, periods: Collection[Period]) -> dict[date, list[str]]:
@@ -194,6 +215,11 @@ def waits_for(settings: Settings, contract: SourceContract, series: Series, peri
     unfinished = set(found.filter(pc.not_equal(found["state"], State.FINAL.value))[series.by].to_pylist())
     limited = limits(settings, contract, series, [period for period in periods if period.start in unfinished])
     return {start: list(limit.waits_for) for start, limit in limited.items()}
+
+
+def _held_days(settings: Settings, daily: Series) -> frozenset[date]:
+    """The days whose newest number failed a check, or cannot be computed."""
+    return frozenset(candidates.failing(settings, daily)) | failed_numbers.failing(settings, daily.name).keys()
 
 
 def _open_days(settings: Settings, rollup: Series, days: Collection[date]) -> frozenset[date]:

@@ -28,9 +28,10 @@ from lakehouse.gold.publication import late_updates, restatement_reports, revert
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.publication.refused_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, SeriesSnapshot, again_on_conflict
-from lakehouse.gold.restatement import closing, metric_query
+from lakehouse.gold.restatement import closing, isolation, metric_query
 from lakehouse.gold.restatement import lineage as restatement_lineage
 from lakehouse.gold.restatement.from_changes import patched_days, touched_windows
+from lakehouse.gold.restatement.isolation import Isolated
 from lakehouse.gold.restatement.pending import record_restatement
 from lakehouse.gold.rows_read import tables
 
@@ -96,9 +97,9 @@ def _publish_days(
     versions = tables.versions_read(settings, series.metric)
     made_from = restatement_lineage.of_metric(settings, series.metric, read)
     trigger = _trigger(settings, series.metric, read, follows) if follows else None
-    numbers = _numbers(settings, series.metric, session, days, before, made_from, follows)
-    limits = closing.limits(settings, contract, series, [series.period(day) for day in days])
-    drafts, refused_days = _drafts(settings, before, numbers, made_from, run, follows, trigger, limits)
+    found = _numbers(settings, session, days, before, made_from, follows)
+    limits = closing.limits(settings, contract, series, [series.period(day) for day in days], found.numbers)
+    drafts, refused_days = _drafts(settings, before, found.numbers, made_from, run, follows, trigger, limits)
     # The numbers of refused days are those of before.
     from_silver = [draft.start for draft in drafts if draft.start not in refused_days]
     expected = restatement_lineage.count_silver_rows(settings, series.metric, from_silver)
@@ -106,7 +107,8 @@ def _publish_days(
     if changed is not None:
         msg = f"silver/{changed} kept changing while {series.name} was computed from it; run it again later"
         raise CommitFailedError(msg)
-    return write_audit_publish.publish(settings, before, drafts, run, lineage(series, run, made_from, follows, trigger), expected)
+    why = lineage(series, run, made_from, follows, trigger)
+    return write_audit_publish.publish(settings, before, drafts, run, why, expected, found.failed)
 
 
 def _follow_dimensions(settings: Settings, metric: MetricContract) -> None:
@@ -167,27 +169,30 @@ def _version_read(of_table: SilverInputs) -> dict[str, Any]:
 
 def _numbers(
     settings: Settings,
-    metric: MetricContract,
     session: Callable[[], SparkSession],
     days: Sequence[date],
     before: SeriesSnapshot,
     made_from: SilverInputs,
     follows: PendingRestatement | None,
-) -> dict[date, pa.Table]:
+) -> Isolated[date]:
     """The number of each day that Silver has rows for; for a published day without rows the number of an empty day."""
-    if not days:
-        return {}
-    numbers = patched_days.numbers(session(), settings, before, days, made_from)
-    rest = [day for day in days if day not in numbers]
-    numbers |= touched_windows.numbers(session(), settings, before, rest, follows)
-    rest = [day for day in rest if day not in numbers]
-    numbers = {day: rows for day, rows in numbers.items() if len(rows)}
-    numbers |= metric_query.numbers(session(), settings, metric, rest, made_from) if rest else {}
-    emptied = set(before.published_states) - set(numbers)
-    if emptied:
-        empty = metric_query.nothing(session(), settings, metric)
-        numbers |= dict.fromkeys(emptied, empty)
-    return numbers
+
+    def compute(metric: MetricContract | None, part: Sequence[date]) -> dict[date, pa.Table]:
+        numbers: dict[date, pa.Table] = {}
+        if metric is None:
+            metric = before.series.metric
+            numbers = patched_days.numbers(session(), settings, before, part, made_from)
+            rest = [day for day in part if day not in numbers]
+            numbers |= touched_windows.numbers(session(), settings, before, rest, follows)
+        rest = [day for day in part if day not in numbers]
+        numbers = {day: rows for day, rows in numbers.items() if len(rows)}
+        numbers |= metric_query.numbers(session(), settings, metric, rest, made_from) if rest else {}
+        emptied = before.published_states.keys() & set(part) - set(numbers)
+        if emptied:
+            numbers |= dict.fromkeys(emptied, metric_query.nothing(session(), settings, metric))
+        return numbers
+
+    return isolation.numbers_of(settings, before.series, days, compute, lambda day: day) if days else Isolated({})
 
 
 def _drafts(

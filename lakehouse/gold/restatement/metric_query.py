@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse.contracts.division import null_if_zero
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
 from lakehouse.gold.restatement import lineage
@@ -56,8 +57,10 @@ def compute(
 
 
 def aggregates(metric: MetricContract) -> list[Column]:
-    """The measures and row_count as aggregates over silver rows."""
-    measures = [F.expr(f"cast(({measure.sql}) as {measure.type})").alias(measure.name) for measure in metric.measures]
+    """The measures and row_count as aggregates over silver rows; a division by zero is NULL."""
+    measures = [
+        F.expr(f"cast(({null_if_zero(measure.sql)}) as {measure.type})").alias(measure.name) for measure in metric.measures
+    ]
     return [*measures, F.count(F.lit(1)).alias("row_count")]
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import days_reached
-from lakehouse.delta import change_feed, commit_log, lost_commits, table_io
+from lakehouse.delta import change_feed, commit_log, lost_commits, provenance, table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dimensions.joins import changed_facts
 from lakehouse.dimensions.joins.changed_facts import ChangedFacts
@@ -26,7 +26,7 @@ from lakehouse.gold.restatement import closing
 from lakehouse.gold.rows_read import changed_days
 from lakehouse.gold.rows_read.changed_days import ChangedDays
 from lakehouse.late_events import follow as late_events
-from lakehouse.ledger import restatements
+from lakehouse.ledger import failed_numbers, restatements
 from lakehouse.ledger.restatements import Restatement
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class PendingRestatement:
     :param further: of days only: the version through which changes were read of each further table, -1 if it does not exist yet:
         of the silver table of each further source, and of the intervals of each dimension.
     :param since_further: of days only: by further source's silver table the first version whose changes were read.
+    :param again: the contract and the code under which numbers that could not be computed are tried again; empty without one.
     :param changed_facts: the Silver rows whose attributes have changed since; their number is among the causes.
     """
 
@@ -73,6 +74,7 @@ class PendingRestatement:
     released: int = 0
     further: Mapping[str, int] = field(default_factory=dict)
     since_further: Mapping[str, int] = field(default_factory=dict)
+    again: str = ""
     changed_facts: ChangedFacts = field(default_factory=ChangedFacts)
 
     @property
@@ -80,17 +82,25 @@ class PendingRestatement:
         """What tells it from other pending restatements of the series: runs are requested, and given up, for each."""
         followed = "-".join(f"{version}" for version in self.inputs.values()) or f"{self.upstream_version}"
         further = "".join(f"+{version}" for _, version in sorted(self.further.items()))
-        return f"{followed}{further}" + (f".{self.released}" if self.released else "")
+        return f"{followed}{further}" + (f".{self.released}" if self.released else "") + self.again
 
 
 def find_pending(settings: Settings, series: Series) -> PendingRestatement:
     """Read what the upstream table has changed since the series last followed it.
 
     If the log no longer reaches back, all periods are pending; a period whose number is unchanged gets no revision. Days
-    that were reverted, and released since, are pending as well. A metric that followed another silver table before has all days
-    pending.
+    that were reverted, and released since, are pending as well, and so are numbers that could not be computed under an earlier
+    contract or by earlier code. A metric that followed another silver table before has all days pending.
     """
     settings = with_table_cache(settings)
+    pending, failed = _changed_since(settings, series), failed_numbers.may_pass(settings, series)
+    if not failed:
+        return pending
+    again = f"~{provenance.of_contract(series.metric)}-{provenance.code()}"
+    return replace(pending, starts=pending.starts | failed, again=again)
+
+
+def _changed_since(settings: Settings, series: Series) -> PendingRestatement:
     if series.metric.is_derived:
         return _changed_inputs(settings, series)
     if series.kind is not Kind.DAY:

@@ -179,6 +179,8 @@ def late_metadata(lake: Settings, metric: MetricContract, days: Collection[date]
 def _metadata(done: PublishResult, start: date, waits_for: Mapping[date, list[str]]) -> dict[str, object]:
     """The metadata that Dagster shows for one period: its revision, what it waits for, and its lineage."""
     metadata: dict[str, object] = {"restated": False, "held": start in done.held}
+    if held_by := [one.explanation for one in done.outcomes if one.day == start and not one.passed and not one.warns]:
+        metadata["held_because"] = "; ".join(text for text in held_by if text)
     if start in waits_for:
         metadata["waiting_for"] = "; ".join(waits_for[start])
     for revision in done.revisions:

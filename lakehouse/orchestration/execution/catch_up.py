@@ -7,23 +7,27 @@ repeated update does nothing twice, and work that an earlier command left unfini
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from deltalake.exceptions import DeltaError
 
+from lakehouse.contracts.series import Series
+from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_due, find_pending
-from lakehouse.ledger import applied_inputs, lost_rows
+from lakehouse.ledger import applied_inputs, failed_numbers, lost_rows
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.execution.in_process import InProcess, RunFailedError
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import date
 
     from lakehouse.contracts import Catalog, SourceContract
-    from lakehouse.contracts.series import Series
     from lakehouse.settings import Settings
 
 
@@ -44,8 +48,8 @@ def catch_up(settings: Settings, catalog: Catalog, source: str, layers: InProces
     are made of them; publish numbers whose next state is due.
 
     :param layers: runs the assets; built from the same settings, so that runs and reads share clock and table cache.
-    :raises RunFailedError: if a run fails; completed work is kept, and the next call continues from there. A metric that cannot
-        be published stops no other.
+    :raises RunFailedError: if a run fails; completed work is kept, and the next call continues from there. A metric, or a longer
+        period of it, that cannot be published stops no other.
     """
     _restore_lost_rows(settings, catalog.sources[source], layers)
     silver_days = sorted(applied_inputs.pending(settings, source))
@@ -55,23 +59,54 @@ def catch_up(settings: Settings, catalog: Catalog, source: str, layers: InProces
     causes: dict[str, dict[str, int]] = {}
     failed: list[RunFailedError] = []
     for metric in catalog.metrics_following(source):
-        daily = served_version.daily(settings, catalog, metric)
-        pending = find_pending(settings, daily)
-        causes |= {day.isoformat(): dict(counts) for day, counts in pending.causes.items()}
-        days = sorted({*pending.starts, *find_due(settings, catalog.sources[metric.source], daily)})
-        try:
+        with _noted(failed, metric.name):
+            daily = served_version.daily(settings, catalog, metric)
+            pending = find_pending(settings, daily)
+            causes |= {day.isoformat(): dict(counts) for day, counts in pending.causes.items()}
+            days = sorted({*pending.starts, *find_due(settings, catalog.sources[metric.source], daily)})
             if days:
                 tag = {FOLLOWS_TAG: f"{metric.name}:{pending.cause}"}
-                restated[metric.name] = layers.run(gold_key(metric.name), days, tag)
-            for rollup in daily.rollups:
-                _update_rollup(settings, catalog.sources[metric.source], rollup, layers)
-        except RunFailedError as problem:
-            failed.append(problem)
-    if failed:
-        others = f" {join_limited(list(restated), _SHOWN, ' metrics')} went on." if restated else ""
-        message = "; ".join(f"{problem}" for problem in failed)
-        raise RunFailedError(f"{message}.{others}", may_pass=any(problem.may_pass for problem in failed)) from failed[0]
+                with _noted(failed, metric.name):
+                    restated[metric.name] = layers.run(gold_key(metric.name), days, tag)
+            _update_rollups(settings, catalog.sources[metric.source], daily, layers, failed)
+    _end(settings, catalog, source, layers, failed, list(restated))
     return CatchUpResult(silver_days, restated, causes)
+
+
+@contextmanager
+def _noted(failed: list[RunFailedError], name: str) -> Iterator[None]:
+    """Note the failure of a metric, or of a longer period of it, so that the others go on.
+
+    :param name: the series.
+    """
+    try:
+        yield
+    except RunFailedError as problem:
+        failed.append(problem)
+    except (LakehouseError, DeltaError) as problem:
+        failed.append(RunFailedError(f"gold/{name} failed: {problem}", may_pass=not isinstance(problem, LakehouseError)))
+
+
+def _end(
+    settings: Settings,
+    catalog: Catalog,
+    source: str,
+    layers: InProcess,
+    failed: list[RunFailedError],
+    others: list[str],
+) -> None:
+    """Name the numbers that cannot be computed, whether this call has tried them or not, and what failed.
+
+    :raises RunFailedError: if something failed.
+    """
+    for metric in catalog.metrics_following(source):
+        daily = Series(metric)
+        for series in (daily, *daily.rollups):
+            layers.note_failing(series.name, failed_numbers.failing(settings, series.name))
+    if failed:
+        went_on = f" {join_limited(others, _SHOWN, ' metrics')} went on." if others else ""
+        message = "; ".join(f"{problem}" for problem in failed)
+        raise RunFailedError(f"{message}.{went_on}", may_pass=any(problem.may_pass for problem in failed)) from failed[0]
 
 
 def _restore_lost_rows(settings: Settings, contract: SourceContract, layers: InProcess) -> None:
@@ -89,12 +124,25 @@ def close_due(settings: Settings, catalog: Catalog, source: str, layers: InProce
     :param layers: as in :func:`catch_up`.
     :raises RunFailedError: as :func:`catch_up`.
     """
+    failed: list[RunFailedError] = []
+    closed: list[str] = []
     for metric in catalog.metrics_following(source):
-        daily = served_version.daily(settings, catalog, metric)
-        if due := find_due(settings, catalog.sources[metric.source], daily):
-            layers.run(gold_key(metric.name), due)
-        for rollup in daily.rollups:
-            _update_rollup(settings, catalog.sources[metric.source], rollup, layers)
+        with _noted(failed, metric.name):
+            daily = served_version.daily(settings, catalog, metric)
+            if due := find_due(settings, catalog.sources[metric.source], daily):
+                with _noted(failed, metric.name):
+                    layers.run(gold_key(metric.name), due)
+                    closed.append(metric.name)
+            _update_rollups(settings, catalog.sources[metric.source], daily, layers, failed)
+    _end(settings, catalog, source, layers, failed, closed)
+
+
+def _update_rollups(
+    settings: Settings, contract: SourceContract, daily: Series, layers: InProcess, failed: list[RunFailedError]
+) -> None:
+    for rollup in daily.rollups:
+        with _noted(failed, rollup.name):
+            _update_rollup(settings, contract, rollup, layers)
 
 
 def _update_rollup(settings: Settings, contract: SourceContract, rollup: Series, layers: InProcess) -> None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lakehouse.errors import LakehouseError
+from lakehouse.ledger.failed_numbers import COMPUTED
+from lakehouse.orchestration.assets.metric_assets import gold_key
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.dagster_internals import InstanceRef, NoOpComputeLogManager
 from lakehouse.orchestration.common.partitions import tags_for
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from dagster_shared.error import SerializableErrorInfo
 
     from lakehouse.contracts import Catalog
+    from lakehouse.ledger.failed_numbers import FailedNumber
     from lakehouse.settings import Settings
 
 #: Dagster does not record which asset a run in this process materializes.
@@ -101,6 +104,14 @@ class InProcess:
                 self.failed_checks.pop(place, None)
             elif evaluation.severity is dg.AssetCheckSeverity.ERROR:
                 self.failed_checks[place] = f"{place[0]} failed for {place[1]}: {evaluation.description or 'no reason is given'}"
+
+    def note_failing(self, series: str, failing: Mapping[date, FailedNumber]) -> None:
+        """Note the numbers of a series that still cannot be computed, also those that no run has tried."""
+        name = f"{gold_key(series).to_user_string()} {COMPUTED}"
+        for place in [place for place in self.failed_checks if place[0] == name and date.fromisoformat(place[1]) not in failing]:
+            del self.failed_checks[place]
+        for start, failed in failing.items():
+            self.failed_checks[name, f"{start}"] = f"{name} failed for {start}: {failed.explanation}."
 
     def _of_asset(self, key: dg.AssetKey) -> dg.JobDefinition:
         # The asset evaluates its checks itself: a check step would be skipped because there is no output.

@@ -18,7 +18,7 @@ from lakehouse import locations
 from lakehouse.contracts.late_events.late_event_rules import LateAction
 from lakehouse.delta import change_feed, provenance, table_io
 from lakehouse.gold.numbers import adjustments
-from lakehouse.gold.restatement import lineage, metric_query
+from lakehouse.gold.restatement import isolation, lineage, metric_query
 from lakehouse.late_events import late_share, left_out
 from lakehouse.ledger import redactions
 from lakehouse.spark import dataframes
@@ -79,20 +79,29 @@ def numbers(
     nothing = metric_query.nothing(spark, settings, metric) if small else None
     if nothing is None or any(nothing[measure.name][0].as_py() != 0 for measure in metric.measures):
         return {}
-    rows = pa.concat_tables(small.values())
+    try:
+        values_by_day = _patches(spark, before, small)
+        return {
+            day: _as_table(metric, values, before.latest[day].schema) if values else nothing
+            for day, values in values_by_day.items()
+            if all(counts[-1] >= 0 for counts in values.values())
+        }
+    except Exception as problem:
+        if not isolation.is_of_a_value(problem):
+            raise
+        return {}  # the changed rows cannot be computed; all rows of a day may, or fail day by day
+
+
+def _patches(spark: SparkSession, before: SeriesSnapshot, changes: Mapping[date, pa.Table]) -> dict[date, _Numbers]:
+    """The new values of each day, from its changes of Silver."""
+    metric, rows = before.series.metric, pa.concat_tables(changes.values())
     after = pc.is_in(rows["_change_type"], pa.array(change_feed.AFTER))
     columns = [name for name in rows.column_names if not name.startswith("_")]
     sides = []
     for side in (rows.filter(after), rows.filter(pc.invert(after))):
-        found = metric_query.compute(dataframes.local(spark, side.select(columns)), metric, small).toArrow()
+        found = metric_query.compute(dataframes.local(spark, side.select(columns)), metric, changes).toArrow()
         sides.append(metric_query.by_day(found, metric))
-    patched = {}
-    for day in small:
-        published = before.latest[day]
-        values = _added(metric, published, sides[0].get(day), sides[1].get(day))
-        if all(changes_by_day[-1] >= 0 for changes_by_day in values.values()):
-            patched[day] = _as_table(metric, values, published.schema) if values else nothing
-    return patched
+    return {day: _added(metric, before.latest[day], sides[0].get(day), sides[1].get(day)) for day in changes}
 
 
 def versions_of(before: SeriesSnapshot, days: Collection[date]) -> dict[date, int]:

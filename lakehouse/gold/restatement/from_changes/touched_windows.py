@@ -23,7 +23,7 @@ from lakehouse.gold.publication.refused_numbers import find_refused
 from lakehouse.gold.restatement import metric_query
 from lakehouse.gold.restatement.from_changes import patched_days
 from lakehouse.gold.rows_read import now, windows
-from lakehouse.ledger import redactions
+from lakehouse.ledger import failed_numbers, redactions
 from lakehouse.spark import dataframes
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def _settled(settings: Settings, before: SeriesSnapshot, days: Collection[date])
     of_contract = patched_days.versions_of(before, _of_present_code(before, days))
     adjusted = {day for day, published in before.published_states.items() if published.restated}
     unsettled = {candidate.start for candidate in candidates.held(settings, series, days)} | adjusted
+    unsettled |= failed_numbers.failing(settings, series.name, days).keys()
     unsettled |= (
         find_refused(settings, series, before.existing, days).keys() | reverted_periods.released(settings, series.name).keys()
     )

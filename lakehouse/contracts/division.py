@@ -1,0 +1,139 @@
+"""Division by zero in a contract's Spark SQL: the quotient is NULL, whatever the kind of metric.
+
+Belongs here: the rewriting of an expression's text before Spark evaluates it. Everything else that fails for a value, such as an
+overflow or a text that is no number, stays an error: it would be hidden in a NULL. The contract's own text does not change.
+"""
+
+from __future__ import annotations
+
+import re
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>\s+|--[^\n]*|/\*.*?\*/)
+    |(?P<text>[rR]?'(?:[^'\\]|\\.|'')*'|[rR]?"(?:[^"\\]|\\.|"")*")
+    |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:BD|bd|[LSYDFlsydf])?(?![\w]))
+    |(?P<name>`(?:[^`]|``)*`|[^\W\d]\w*|\d\w*)
+    |(?P<sign>::|<=>|<>|!=|<=|>=|\|\||->|=>|.)
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_DIVIDES = frozenset({"/", "%", "div"})
+#: Functions whose second argument divides.
+_DIVISORS = frozenset({"mod", "pmod"})
+_OPEN, _CLOSED = "([", ")]"
+
+
+def null_if_zero(sql: str) -> str:
+    """An expression whose divisions by zero are NULL: the divisor of each ``/``, ``%``, ``div``, ``mod`` and ``pmod`` is NULL
+    where it is 0.
+
+    A divisor that is a number is left as it is, so that most expressions do not change.
+    """
+    tokens = [match[0] for match in _TOKEN.finditer(sql)]
+    return "".join(_rewritten(tokens))
+
+
+def _rewritten(tokens: list[str]) -> list[str]:
+    done: list[str] = []
+    place = 0
+    while place < len(tokens):
+        token = tokens[place]
+        if token.lower() in _DIVIDES and _is_operator(tokens, place):
+            begin = _skip(tokens, place + 1)
+            end = _end_of_operand(tokens, begin)
+            done += [token, *tokens[place + 1 : begin], *_guarded(tokens[begin:end])]
+            place = end
+        elif token.lower() in _DIVISORS and tokens[_skip(tokens, place + 1) : _skip(tokens, place + 1) + 1] == ["("]:
+            begin = _skip(tokens, place + 1)
+            end = _end_of_group(tokens, begin)
+            done += [*tokens[place : begin + 1], *_second_guarded(tokens[begin + 1 : end - 1]), *tokens[end - 1 : end]]
+            place = end
+        else:
+            done.append(token)
+            place += 1
+    return done
+
+
+def _is_operator(tokens: list[str], place: int) -> bool:
+    """Whether a word divides: ``div`` may be the name of a column or of a field as well."""
+    before = next((token for token in reversed(tokens[:place]) if not _is_space(token)), "")
+    after = tokens[_skip(tokens, place + 1) : _skip(tokens, place + 1) + 1]
+    return bool(before) and bool(after) and (tokens[place] in "/%" or before not in {"(", ",", ".", "+", "-", "*", "/", "%"})
+
+
+def _guarded(operand: list[str]) -> list[str]:
+    if not operand or _is_number(operand):
+        return _rewritten(operand) if operand else operand
+    return ["nullif(", *_rewritten(operand), ", 0)"]
+
+
+def _is_number(operand: list[str]) -> bool:
+    """Whether a divisor is a number that is not 0."""
+    digits = re.match(r"[\d.]+", "".join(operand))
+    return len(operand) == 1 and digits is not None and any(digit in "123456789" for digit in digits[0])
+
+
+def _second_guarded(arguments: list[str]) -> list[str]:
+    """The arguments of a function, the second one NULL where it is 0."""
+    depth = 0
+    for place, sign in enumerate(arguments):
+        depth += (sign in _OPEN) - (sign in _CLOSED)
+        if sign == "," and not depth:
+            return [*_rewritten(arguments[:place]), ", ", *_guarded(arguments[_skip(arguments, place + 1) :])]
+    return _rewritten(arguments)
+
+
+def _end_of_operand(tokens: list[str], begin: int) -> int:
+    """The end of the operand that begins at a token: its signs, a value or a call, and parts and casts of it."""
+    place = begin
+    while place < len(tokens) and tokens[place] in {"-", "+", "~"}:
+        place = _skip(tokens, place + 1)
+    if place >= len(tokens):
+        return begin
+    if tokens[place].lower() == "case":
+        place = _end_of_case(tokens, place)
+    else:
+        place = _end_of_group(tokens, place) if tokens[place] in _OPEN else place + 1
+    while True:
+        following = _skip(tokens, place)
+        after = tokens[following] if following < len(tokens) else " "
+        if after in _OPEN:
+            place = _end_of_group(tokens, following)
+        elif after in {".", "::"}:
+            place = _skip(tokens, following + 1) + 1
+        elif after.lower() == "filter" and tokens[_skip(tokens, following + 1) : _skip(tokens, following + 1) + 1] == ["("]:
+            place = _end_of_group(tokens, _skip(tokens, following + 1))
+        elif after[:1] in {"'", '"'} and tokens[place - 1].isidentifier():  # DATE'2024-11-03'
+            place = following + 1
+        else:
+            return place
+
+
+def _end_of_group(tokens: list[str], begin: int) -> int:
+    depth = 0
+    for place in range(begin, len(tokens)):
+        depth += (tokens[place] in _OPEN) - (tokens[place] in _CLOSED)
+        if not depth:
+            return place + 1
+    return len(tokens)
+
+
+def _end_of_case(tokens: list[str], begin: int) -> int:
+    depth = 0
+    for place in range(begin, len(tokens)):
+        depth += (tokens[place].lower() == "case") - (tokens[place].lower() == "end")
+        if not depth:
+            return place + 1
+    return len(tokens)
+
+
+def _skip(tokens: list[str], place: int) -> int:
+    """The place of the next token that is no space and no comment."""
+    while place < len(tokens) and _is_space(tokens[place]):
+        place += 1
+    return place
+
+
+def _is_space(token: str) -> bool:
+    return token.isspace() or token.startswith(("--", "/*"))

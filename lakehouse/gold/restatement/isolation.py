@@ -1,0 +1,150 @@
+"""A failure is as large as what failed: one number that cannot be computed stops no other (rule R17).
+
+All numbers of a series are computed together. Only if that fails because of a value (an overflow, a text that is no number, a
+position that an array does not have), the periods are divided until those that fail are alone. Other failures, of storage, of
+memory or of an unknown column, concern no single period, and are raised.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import pyarrow as pa
+from pyspark.errors import (
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    NumberFormatException,
+)
+
+from lakehouse.ledger import failed_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import date
+
+    from lakehouse.contracts.metric import Measure, MetricContract
+    from lakehouse.contracts.series import Series
+    from lakehouse.settings import Settings
+
+#: A period, by its first day or as a whole.
+P = TypeVar("P")
+
+_OF_VALUES = (
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    NumberFormatException,
+    pa.ArrowInvalid,
+    OverflowError,
+)
+#: Spark's data exceptions (class 22), duplicate keys of a map, and arrays that are too long, under any Python class.
+_STATE = re.compile(r"SQLSTATE: (?:22\w{3}|23505|54000)|Illegal sequence boundaries")
+_CODE = re.compile(r"\[[A-Z_]+(?:\.[A-Z_]+)*\]\s*")
+_ADVICE = re.compile(r"\s*(?:If necessary set|To process malformed records|To return NULL instead|Use `?'?try_).*$", re.DOTALL)
+_NOISE = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
+_JAVA = re.compile(r"^\s*(?:Caused by: )?(?:java|org)\.[\w.]+(?:Exception|Error): (.+)$", re.MULTILINE)
+_PARTS = 4
+
+
+@dataclass(frozen=True)
+class Isolated(Generic[P]):
+    """The numbers that could be computed, and per period that could not the measure that fails, and what happened."""
+
+    numbers: Mapping[P, pa.Table]
+    failed: Mapping[P, tuple[str | None, str]] = field(default_factory=dict)
+
+
+def is_of_a_value(problem: Exception) -> bool:
+    """Whether an error is due to a value, so that the same computation of the same rows fails each time."""
+    return isinstance(problem, _OF_VALUES) or _STATE.search(f"{problem}") is not None
+
+
+def isolate(
+    periods: Collection[P],
+    compute: Callable[[Sequence[P]], Mapping[P, pa.Table]],
+    suspects: Collection[P] = (),
+) -> tuple[dict[P, pa.Table], dict[P, Exception]]:
+    """Compute the numbers of some periods, and find those that fail because of a value.
+
+    :param compute: computes any of the periods, and writes nothing.
+    :param suspects: periods that failed before; they are computed apart from the others.
+    :returns: the numbers, and the error of each period that fails.
+    """
+    numbers: dict[P, pa.Table] = {}
+    failed: dict[P, Exception] = {}
+    apart = [period for period in periods if period in suspects]
+    waiting = [part for part in ([period for period in periods if period not in suspects], apart) if part]
+    while waiting:
+        part = waiting.pop()
+        try:
+            numbers.update(compute(part))
+        except Exception as problem:
+            if not is_of_a_value(problem):
+                raise
+            if len(part) == 1:
+                failed[part[0]] = problem
+            size = -(-len(part) // _PARTS)
+            waiting += [part[begin : begin + size] for begin in range(0, len(part), size)] if len(part) > 1 else []
+    return numbers, failed
+
+
+def numbers_of(
+    settings: Settings,
+    series: Series,
+    periods: Collection[P],
+    compute: Callable[[MetricContract | None, Sequence[P]], Mapping[P, pa.Table]],
+    start_of: Callable[[P], date],
+) -> Isolated[P]:
+    """The numbers of some periods of a series, and the measure by which each of the others fails.
+
+    :param compute: computes periods by the metric itself (None), or by a copy of it that has one of its measures.
+    :param start_of: the first day of a period.
+    """
+    known = failed_numbers.failing(settings, series.name) if periods else {}
+    suspects = {period for period in periods if start_of(period) in known}
+    numbers, problems = isolate(list(periods), lambda part: compute(None, part), suspects)
+    measures, failed = list(series.metric.measures), {}
+    for period, problem in problems.items():
+        measure = _failing_measure(series.metric, measures, period, compute)
+        if measure is not None:
+            measures.sort(key=lambda one: one != measure)  # it is the likeliest of the next period as well
+        failed[period] = (measure.name if measure else None, _explained(series, start_of(period), measure, problem))
+    return Isolated(numbers, failed)
+
+
+def _failing_measure(
+    metric: MetricContract,
+    measures: Sequence[Measure],
+    period: P,
+    compute: Callable[[MetricContract | None, Sequence[P]], Mapping[P, Any]],
+) -> Measure | None:
+    """The measure that fails for a period; None if none fails by itself."""
+    if len(measures) == 1:
+        return measures[0]
+    for measure in measures:
+        alone = metric.model_copy(update={"measures": [measure]})
+        if isolate([period], partial(compute, alone))[1]:
+            return measure
+    return None
+
+
+def _explained(series: Series, start: date, measure: Measure | None, problem: Exception) -> str:
+    """What cannot be computed, why, and the way out."""
+    of = f" (measure {measure.name}: {measure.sql} as {measure.type})" if measure else ""
+    return (
+        f"{series.name} of {series.period(start).name} cannot be computed{of}: {reason(problem)}. Correct the rows, or the "
+        f"measure in the contract of {series.metric.name}; the next run then publishes the number"
+    )
+
+
+def reason(problem: Exception) -> str:
+    """What an error says about the value, in one line, without Spark's codes and settings."""
+    text = f"{problem}".strip()
+    java = _JAVA.findall(text) if "Traceback" in text or "\tat " in text else []
+    line = (java[-1] if java else text).splitlines()[0] if text else type(problem).__name__
+    line = _ADVICE.sub("", _NOISE.sub("", _CODE.sub("", line)))
+    return line.strip().rstrip(".") or type(problem).__name__
