@@ -17,7 +17,7 @@ from lakehouse.delta import table_io
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import candidates
-from lakehouse.ledger import publications
+from lakehouse.ledger import failed_numbers, publications
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -182,6 +182,7 @@ class _PublishedPeriods:
         self._versions: dict[str, dict[str, Any]] = {row["version_name"]: row for row in rows}
         self._newest = {row[series.by]: row for row in rows if row["is_latest"]}
         self._held = {held.start for held in candidates.held(settings, series, starts)}
+        self._held |= failed_numbers.failing(settings, series.name, starts).keys()
         self._publications = {entry.gold_version: entry for entry in publications.of(settings, series.name)}
 
     def affected(self, changed: Collection[date] | None = None) -> list[Affected]:

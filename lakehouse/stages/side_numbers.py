@@ -14,6 +14,7 @@ from deltalake import write_deltalake
 
 from lakehouse import locations
 from lakehouse.contracts.series import days_reached, source_days
+from lakehouse.gold import isolation
 from lakehouse.gold.numbers import history, lifecycle, published_table
 from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.gold.numbers.lifecycle import State
@@ -22,17 +23,19 @@ from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.publication import reverted_periods, write_audit_publish
 from lakehouse.gold.restatement import metric_query
 from lakehouse.gold.rows_read import now, union
+from lakehouse.ledger.failed_numbers import COMPUTED
 from lakehouse.stages import stage_report
 from lakehouse.stages.stage_report import ChangedDay, ChangedSeries
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import date
     from decimal import Decimal
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.lifecycle import PublishedState
     from lakehouse.settings import Settings
@@ -66,25 +69,31 @@ def changes(
     reached = sorted(days_reached(daily.metric, changed_days))
     days = [day for day in reached if lifecycle.may_be_published(day, today, daily.metric.publication)]
     before = write_audit_publish.read(settings, daily, days, to_publish=False)
-    numbers = _computed(spark, settings, daily, silver, staged_rows, changed_days, days)
-    emptied = set(before.published_states) - numbers.keys()
-    if emptied:
-        numbers |= dict.fromkeys(emptied, metric_query.nothing(spark, settings, daily.metric))
+
+    def compute(metric: MetricContract | None, part: Sequence[date]) -> dict[date, pa.Table]:
+        metric = metric or daily.metric
+        numbers = _computed(spark, settings, metric, silver, staged_rows, changed_days, part)
+        emptied = before.published_states.keys() & set(part) - numbers.keys()
+        return numbers | (dict.fromkeys(emptied, metric_query.nothing(spark, settings, metric)) if emptied else {})
+
+    found = isolation.numbers_of(settings, daily, days, compute, lambda day: day)
     differing = {
         day: rows
-        for day, rows in sorted(numbers.items())
+        for day, rows in sorted(found.numbers.items())
         if published_table.digest(rows) != _content(before.published_states.get(day))
     }
     kept = sorted(reverted_periods.kept(settings, daily.name, differing))
     changing = {day: rows for day, rows in differing.items() if day not in kept}
     _write(stage, daily, changing)
-    return _changed(settings, daily, before, changing, kept, thresholds)
+    uncomputed = {day: {COMPUTED: explanation} for day, (_, explanation) in found.failed.items()}
+    changed = _changed(settings, daily, before, changing, kept, thresholds)
+    return changed.model_copy(update={"held": dict(sorted({**changed.held, **uncomputed}.items()))})
 
 
 def _computed(
     spark: SparkSession,
     settings: Settings,
-    daily: Series,
+    metric: MetricContract,
     silver: str,
     staged_rows: DataFrame,
     changed_days: Collection[date],
@@ -93,13 +102,13 @@ def _computed(
     """The numbers of some days from staged rows, and from live rows of the days that the stage does not change."""
     if not days:
         return {}
-    entry = next(entry for entry in daily.metric.read if entry.silver == silver)
-    rows = staged_rows.select(*union.columns_of(daily.metric, entry, staged_rows.columns))
-    if set(source_days(daily.metric, days)) - set(changed_days):
-        live = now.rows_held(spark, settings, daily.metric, entry, days)
+    entry = next(entry for entry in metric.read if entry.silver == silver)
+    rows = staged_rows.select(*union.columns_of(metric, entry, staged_rows.columns))
+    if set(source_days(metric, days)) - set(changed_days):
+        live = now.rows_held(spark, settings, metric, entry, days)
         rows = rows.unionByName(live.where(~live.event_date.isin(sorted(changed_days))), allowMissingColumns=True)
-    rows = now.silver_rows(spark, settings, daily.metric, days, {silver: rows})
-    return metric_query.by_day(metric_query.compute(rows, daily.metric, days).toArrow(), daily.metric)
+    rows = now.silver_rows(spark, settings, metric, days, {silver: rows})
+    return metric_query.by_day(metric_query.compute(rows, metric, days).toArrow(), metric)
 
 
 def _content(published: PublishedState | None) -> str | None:

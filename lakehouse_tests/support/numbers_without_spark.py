@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import ArithmeticException
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Calendar, Kind
@@ -65,6 +66,10 @@ def without_spark() -> Iterator[None]:
     def numbers(
         scripted: Any, _settings: Settings, _metric: MetricContract, days: Collection[date], _made_from: Any = None
     ) -> dict[date, pa.Table]:
+        scripted.jobs += 1
+        if poisoned := scripted.poisoned.intersection(days):
+            msg = f"[ARITHMETIC_OVERFLOW] the sum of {min(poisoned)} does not fit. SQLSTATE: 22003"
+            raise ArithmeticException(msg)
         return {start: scripted.by_day[start] for start in days if start in scripted.by_day}
 
     def nothing(scripted: Any, _settings: Settings, _metric: MetricContract) -> pa.Table:
@@ -78,11 +83,17 @@ def without_spark() -> Iterator[None]:
 
 @dataclass
 class ScriptedNumbers:
-    """A metric whose daily numbers and clock are set by the test."""
+    """A metric whose daily numbers and clock are set by the test.
+
+    :param poisoned: the days whose number cannot be computed, and fails any computation that they are part of.
+    :param jobs: how often numbers were computed.
+    """
 
     settings: Settings
     metric: MetricContract = field(default_factory=metric)
     by_day: dict[date, pa.Table] = field(default_factory=dict)
+    poisoned: set[date] = field(default_factory=set)
+    jobs: int = 0
     source: SourceContract = field(default_factory=contract)
 
     @property

@@ -46,13 +46,14 @@ def show(
         _show_known(of, arguments.moment(known_at), as_json=as_json)
         return
     answer = _selected(of, version)
-    waits_for = _waits_for(of) if answer.version.is_latest else []
+    held, waits_for = _doubts(of) if answer.version.is_latest else (None, [])
     if as_json:
-        fields = _as_json(answer.version) | {"note": answer.note, "waiting_for": waits_for}
+        fields = _as_json(answer.version) | {"note": answer.note, "held": held, "waiting_for": waits_for}
         fields |= {"adjustments": [one.label for one in answer.adjustments], "adjusted": answer.adjusted}
         out.print(json.dumps(fields, default=str), soft_wrap=True)
         return
-    _print_number(of, answer, waits_for, nothing=f"nothing in the window {period}")
+    doubts = [*([f"a newer number is held: {held}"] if held else []), *(f"waits for: {reason}" for reason in waits_for)]
+    _print_number(of, answer, doubts, nothing=f"nothing in the window {period}")
 
 
 def _selected(of: arguments.About, version: str) -> SelectedVersion:
@@ -68,15 +69,15 @@ def _selected(of: arguments.About, version: str) -> SelectedVersion:
     return replace(answer, version=narrowed, adjustments=[one for one in adjustments if one.rows], adjusted={})
 
 
-def _print_number(of: arguments.About, answer: SelectedVersion, waits_for: Sequence[str], nothing: str) -> None:
+def _print_number(of: arguments.About, answer: SelectedVersion, doubts: Sequence[str], nothing: str) -> None:
     from lakehouse.gold.publication import attribute_changes  # noqa: PLC0415 (Arrow loads in a second)
 
     shown = answer.version
     out.print(f"{shown.name}  {shown.state.value}", style="bold", soft_wrap=True)
     if answer.note:
         out.print(f"  {answer.note}", style="yellow", soft_wrap=True)
-    for reason in waits_for:
-        out.print(f"  waits for: {reason}", style="yellow", soft_wrap=True)
+    for doubt in doubts:
+        out.print(f"  {doubt}", style="yellow", soft_wrap=True)
     for line in [row_text(row, of.series) for row in shown.rows] or [nothing]:
         out.print(f"  {line}", soft_wrap=True)
     for one in answer.adjustments:
@@ -91,6 +92,20 @@ def _print_number(of: arguments.About, answer: SelectedVersion, waits_for: Seque
     if because := attribute_changes.because(of.settings, of.series, shown):
         out.print(f"  restated because {because}", soft_wrap=True)
     _print_origin(shown)
+
+
+def _held_because(of: arguments.About) -> str | None:
+    """Why the newest number of the period could not be computed; None if it could."""
+    from lakehouse.ledger import failed_numbers  # noqa: PLC0415
+
+    failed = failed_numbers.failing(of.settings, of.series.name, [of.period.start])
+    return failed[of.period.start].explanation if failed else None
+
+
+def _doubts(of: arguments.About) -> tuple[str | None, list[str]]:
+    """Why a newer number of the period is held because it cannot be computed, and what else the period waits for."""
+    held = _held_because(of)
+    return held, [text for text in _waits_for(of) if text != held]
 
 
 def _waits_for(of: arguments.About) -> list[str]:
@@ -115,7 +130,7 @@ def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json:
         known = window_history.history(known, of.window)
     if not known:
         msg = f"nothing of {of.series.name} has been published for {period}"
-        raise UnknownVersionError(msg)
+        raise UnknownVersionError(f"{msg}: {held}" if (held := _held_because(of)) else msg)
     for version, moved in zip(known, numbers_history.moved(of.series, known)):
         because = attribute_changes.because(of.settings, of.series, version)
         if as_json:
@@ -140,6 +155,8 @@ def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json:
             out.print(f"    {name}: {sides_text(sides)}", soft_wrap=True)
         if version.row.get("undecided_rows"):
             out.print(f"    {counted(version.row['undecided_rows'])} undecided", style="yellow", soft_wrap=True)
+    if not as_json and (held := _held_because(of)):
+        out.print(f"held  {held}", style="yellow", soft_wrap=True)
 
 
 @app.command()

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.gold.publication.candidates import HeldCandidate
     from lakehouse.gold.publication.reverted_periods import RevertedPeriod
+    from lakehouse.ledger.failed_numbers import FailedNumber
+
+#: The check by which such numbers are held.
+COMPUTED = "computed"
 
 Revision = Annotated[
     int,
@@ -32,9 +36,10 @@ def held(
     metric: Annotated[str | None, typer.Argument(help="One metric; default: all.")] = None,
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """List the numbers that failed a check, which readers do not see until somebody signs them off, and the reverted days."""
+    """List the numbers that failed a check or cannot be computed, which readers do not see, and the reverted days."""
     from lakehouse.calendar.periods import Kind  # noqa: PLC0415
     from lakehouse.gold.publication import candidates, reverted_periods  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.ledger import failed_numbers  # noqa: PLC0415
 
     settings, catalog = arguments.metric_named(metric)[:2] if metric else deployment()
     count = 0
@@ -44,6 +49,9 @@ def held(
             for waiting in candidates.held(settings, one):
                 count += 1
                 _print(one, waiting, as_json=as_json)
+            for failed in failed_numbers.failing(settings, one.name).values():
+                count += 1
+                _print_failed(one, failed, as_json=as_json)
         for kept in reverted_periods.kept(settings, daily.name).values():
             count += 1
             _print_kept(one_metric.name, kept, as_json=as_json)
@@ -106,6 +114,16 @@ def _print_kept(metric: str, kept: RevertedPeriod, *, as_json: bool) -> None:
     )
     ends = f"later changes wait until 'lakehouse gold release {metric} {kept.period_start}'"
     out.print(f"    since {format_moment(kept.recorded_at)}; {ends}", style="yellow", soft_wrap=True)
+
+
+def _print_failed(series: Series, failed: FailedNumber, *, as_json: bool) -> None:
+    name = series.period(failed.start).name
+    if as_json:
+        fields = {"series": series.name, "period": name, "measure": failed.measure, "failed": {COMPUTED: failed.explanation}}
+        out.print(json.dumps(fields | {"since": failed.recorded_at}, default=str), soft_wrap=True)
+        return
+    out.print(f"{series.name} {name}  not computed, held since {format_moment(failed.recorded_at)}", style="bold", soft_wrap=True)
+    out.print(f"    {COMPUTED}: {failed.explanation}", style="yellow", soft_wrap=True)
 
 
 def _print(series: Series, waiting: HeldCandidate, *, as_json: bool) -> None:

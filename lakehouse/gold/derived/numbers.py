@@ -1,7 +1,7 @@
 """The numbers of a derived metric: its inputs added up to its grain, joined by it, and its measures as Spark SQL over both.
 
-Every row of the grain that one of the inputs has is there; an input without it is NULL. An expression that fails for a row, such
-as a division by zero, is NULL. Numbers are small, and are collected in this process.
+Every row of the grain that one of the inputs has is there; an input without it is NULL. A division by zero is NULL, as in the
+measures of other metrics; any other failure concerns its period. Numbers are small, and are collected in this process.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.contracts.derived.inputs import ROW_COUNT
+from lakehouse.contracts.division import null_if_zero
 from lakehouse.delta import table_io
+from lakehouse.gold import isolation
 from lakehouse.gold.derived.inputs import InputError, PeriodOfInput
 from lakehouse.spark import dataframes, stages
-from lakehouse.spark.session import without_ansi
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -25,25 +26,42 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
+    from lakehouse.gold.isolation import Isolated
+    from lakehouse.settings import Settings
 
 _START = "period_start"
 
 
 def compute(
-    session: Callable[[], SparkSession], series: Series, periods: Mapping[date, Collection[PeriodOfInput]]
-) -> dict[date, pa.Table]:
-    """The number of each period: grain, measures and row_count, in the order of the grain.
+    settings: Settings, session: Callable[[], SparkSession], series: Series, periods: Mapping[date, Collection[PeriodOfInput]]
+) -> Isolated[date]:
+    """The number of each period: grain, measures and row_count, in the order of the grain; and why others cannot be computed.
 
     :param session: called only if there are periods.
     :param periods: by first day, the number of each input.
     """
+
+    def of_periods(metric: MetricContract | None, starts: Collection[date]) -> dict[date, pa.Table]:
+        part = {start: periods[start] for start in starts}
+        return of_inputs(session, replace(series, metric=metric or series.metric), part)
+
+    return isolation.numbers_of(settings, series, list(periods), of_periods, lambda start: start)
+
+
+def of_inputs(
+    session: Callable[[], SparkSession], series: Series, periods: Mapping[date, Collection[PeriodOfInput]]
+) -> dict[date, pa.Table]:
+    """The number of each period; all of them fail if one cannot be computed."""
     if not periods:
         return {}
     spark, metric = session(), series.metric
     inputs = dataframes.local(spark, joined(series, periods))
-    measures = [F.expr(f"cast(({measure.sql}) as {measure.type})").alias(measure.name) for measure in metric.measures]
-    with without_ansi(spark), stages.watched(spark, f"{series.name} on {len(periods):,} periods"):
+    measures = [
+        F.expr(f"cast(({null_if_zero(measure.sql)}) as {measure.type})").alias(measure.name) for measure in metric.measures
+    ]
+    with stages.watched(spark, f"{series.name} on {len(periods):,} periods"):
         found = inputs.select(_START, *metric.grain, *measures, ROW_COUNT).toArrow()
     found = found.cast(pa.schema([pa.field(item.name, item.type) for item in found.schema]))
     rows = found.sort_by([(name, "ascending") for name in [_START, *metric.grain]])

@@ -22,6 +22,7 @@ from lakehouse.gold.numbers.version_selector import (
     choose,
     select,
 )
+from lakehouse.ledger import failed_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -134,6 +135,9 @@ def version(settings: Settings, series: Series, period: Period, selector: Versio
     :raises UnknownVersionError: if it does not exist; the message lists the existing versions.
     """
     versions = history(settings, series, [period.start]).get(period.start, [])
+    if not versions and (failed := failed_numbers.failing(settings, series.name, [period.start])):
+        msg = f"nothing of {series.name} has been published for {period.name}: {failed[period.start].explanation}"
+        raise UnknownVersionError(msg)
     try:
         chosen, note = select(versions, selector, series, period)
     except MissingVersionError as problem:

@@ -15,6 +15,7 @@ from lakehouse.delta import change_feed, table_io
 from lakehouse.gold.publication import candidates, reverted_periods, write_audit_publish
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.restatement import lineage as restatement_lineage
+from lakehouse.ledger import failed_numbers
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -127,6 +128,12 @@ def of_held(settings: Settings, *series: Series) -> Iterator[str]:
         held = [candidate.start for candidate in candidates.held(settings, shown)]
         if held:
             yield f"gold/{shown.name} has held numbers of {join_periods(held)}: publish or drop them, see 'lakehouse gold held'"
+
+
+def of_uncomputed(settings: Settings, later: Series) -> Iterator[str]:
+    """The numbers of the later version that cannot be computed; those of the present one may be mended by the promotion."""
+    for failed in failed_numbers.failing(settings, later.name).values():
+        yield failed.explanation
 
 
 def of_checks(

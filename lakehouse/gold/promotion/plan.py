@@ -122,6 +122,7 @@ def plan_promotion(
         *compatibility.of_types(both.before.table, both.table, both.to),
         *compatibility.of_coverage(settings, both.old, both.new, both.later, pending),
         *compatibility.of_held(settings, both.shown, both.later),
+        *compatibility.of_uncomputed(settings, both.later),
     ]
     beyond: list[str] = []
     if not problems:

@@ -83,7 +83,7 @@ def _derived(
         named = derived_inputs.named(settings, series, start, revision["version_name"], made_from)
     except derived_inputs.InputError as problem:
         raise ReproduceError(f"{problem}") from None
-    return Recomputed(derived_numbers.compute(session, series, {start: named})[start])
+    return Recomputed(derived_numbers.of_inputs(session, series, {start: named})[start])
 
 
 def _named_inputs(

@@ -22,16 +22,17 @@ from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dimensions import interval_table
 from lakehouse.dimensions.joins import fact_index
 from lakehouse.dimensions.joins.changed_facts import ChangedFacts
+from lakehouse.gold import isolation
+from lakehouse.gold.isolation import Isolated
 from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
 from lakehouse.gold.publication import late_updates, restatement_reports, reverted_periods, write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.publication.refused_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, SeriesSnapshot, again_on_conflict
-from lakehouse.gold.restatement import closing, isolation, metric_query
+from lakehouse.gold.restatement import closing, metric_query
 from lakehouse.gold.restatement import lineage as restatement_lineage
 from lakehouse.gold.restatement.from_changes import patched_days, touched_windows
-from lakehouse.gold.restatement.isolation import Isolated
 from lakehouse.gold.restatement.pending import record_restatement
 from lakehouse.gold.rows_read import tables
 

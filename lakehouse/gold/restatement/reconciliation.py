@@ -6,10 +6,12 @@ a pending change explains is reported, but is not a failure.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dimensions.joins import matches
+from lakehouse.gold import isolation
 from lakehouse.gold.derived import inputs as derived_inputs
 from lakehouse.gold.derived import numbers as derived_numbers
 from lakehouse.gold.numbers import lifecycle
@@ -19,17 +21,21 @@ from lakehouse.gold.publication.refused_numbers import find_refused
 from lakehouse.gold.restatement import lineage as restatement_lineage
 from lakehouse.gold.restatement import metric_query, rollup_totals
 from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.ledger import failed_numbers
 from lakehouse.quality.check_result import CheckResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import date
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from lakehouse.calendar.periods import Period
+    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.gold.isolation import Isolated
     from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
     from lakehouse.settings import Settings
 
@@ -63,8 +69,12 @@ def check_gold(
     counted = restatement_lineage.count_silver_rows(settings, series.metric, days)
     is_counted = restatement_lineage.is_counted(series.metric)
     with_rows = [day for day in sorted(days) if counted.get(day) or not is_counted]
-    numbers = metric_query.numbers(session(), settings, series.metric, with_rows) if with_rows else {}
-    return _check_candidates(settings, series, numbers, counted)
+
+    def compute(metric: MetricContract | None, part: Sequence[date]) -> dict[date, pa.Table]:
+        return metric_query.numbers(session(), settings, metric or series.metric, part)
+
+    found = isolation.numbers_of(settings, series, with_rows, compute, lambda day: day)
+    return _check_candidates(settings, series, found, counted)
 
 
 def check_rollup(
@@ -83,8 +93,13 @@ def check_rollup(
     if rollup.metric.is_derived:
         return _check_candidates(settings, rollup, _derived(settings, rollup, session, starts), {})
     periods = [rollup.period(start) for start in sorted(starts)]
-    numbers = rollup_totals.numbers(settings, contract, daily, rollup, session, periods)
-    return _check_candidates(settings, rollup, {period.start: rows for period, rows in numbers.items()}, {})
+
+    def compute(metric: MetricContract | None, part: Sequence[Period]) -> dict[Period, pa.Table]:
+        of_days, of_periods = (replace(one, metric=metric or one.metric) for one in (daily, rollup))
+        return rollup_totals.numbers(settings, contract, of_days, of_periods, session, part)
+
+    found = isolation.numbers_of(settings, rollup, periods, compute, lambda period: period.start)
+    return _check_candidates(settings, rollup, found.by(lambda period: period.start), {})
 
 
 def check_published(settings: Settings, series: Series, days: Collection[date]) -> list[CheckResult]:
@@ -127,12 +142,14 @@ def check_published(settings: Settings, series: Series, days: Collection[date]) 
 
 
 def _check_candidates(
-    settings: Settings, series: Series, numbers: Mapping[date, pa.Table], silver_rows: Mapping[date, int]
+    settings: Settings, series: Series, found: Isolated[date], silver_rows: Mapping[date, int]
 ) -> list[CheckResult]:
     """Run the checks of candidates on numbers that were computed but are not published."""
+    numbers = found.numbers
     before = write_audit_publish.read(settings, series, sorted(numbers), to_publish=False)
     trailing = write_audit_publish.trailing(settings, series, numbers)
-    outcomes = []
+    outcomes = [publication_checks.computed(start) for start in sorted(numbers)]
+    outcomes += [publication_checks.computed(start, explanation) for start, (_, explanation) in sorted(found.failed.items())]
     for start, rows in sorted(numbers.items()):
         standing = before.published_states.get(start)
         revision = (standing.revision if standing else 0) + 1
@@ -141,10 +158,8 @@ def _check_candidates(
     return outcomes
 
 
-def _derived(
-    settings: Settings, series: Series, session: Callable[[], SparkSession], starts: Collection[date]
-) -> dict[date, pa.Table]:
-    return derived_numbers.compute(session, series, derived_inputs.newest(settings, series, starts))
+def _derived(settings: Settings, series: Series, session: Callable[[], SparkSession], starts: Collection[date]) -> Isolated[date]:
+    return derived_numbers.compute(settings, session, series, derived_inputs.newest(settings, series, starts))
 
 
 def _published_rows(before: SeriesSnapshot) -> dict[date, int]:
@@ -162,12 +177,15 @@ def _reasons(settings: Settings, before: SeriesSnapshot, days: Collection[date])
     today = lifecycle.today(settings.clock(), terms)
     pending = find_pending(settings, series).starts
     held = {candidate.start for candidate in candidates.held(settings, series, days)}
+    failed = failed_numbers.failing(settings, series.name, days)
     kept = reverted_periods.kept(settings, series.name, days)
     refused = find_refused(settings, series, before.existing, days)
     reasons = {}
     for day in days:
         if not lifecycle.may_be_published(day, today, terms):
             reasons[day] = f"it is not published before {terms.start_delay} days have passed"
+        elif day in failed:
+            reasons[day] = f"the new number is held: {failed[day].explanation}"
         elif day in held:
             reasons[day] = "the new number is held: see 'lakehouse gold held'"
         elif day in kept:

@@ -20,6 +20,7 @@ from lakehouse.gold.publication.refused_numbers import find_refused
 from lakehouse.gold.restatement import lineage, metric_query
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.gold.rows_read import now, of_then, tables
+from lakehouse.ledger import failed_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -113,6 +114,7 @@ def _from_silver(
     published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist())
     unpublished = {held.start for held in candidates.held(settings, daily, published)}
     unpublished |= find_pending(settings, daily).starts & published
+    unpublished |= failed_numbers.failing(settings, daily.name, published).keys()
     # The published number of these days stays different: the new one was refused, or became an adjustment.
     unpublished |= find_refused(settings, daily, rows, published).keys() & published
     unpublished |= set(rows.filter(pc.is_valid(rows["adjustment"]))[daily.by].to_pylist())

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
+from lakehouse.gold import isolation
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.calendar.periods import Period
+    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.restatement.pending import PendingRestatement
@@ -90,11 +92,16 @@ def _publish_periods(
     if table is None or rows is None or not periods:
         return PublishResult()
     booked = rollup_totals.booked_in(settings, daily, rollup, periods)
-    found = rollup_totals.of_periods(settings, contract, daily, rollup, session, periods, rows, booked)
+
+    def compute(metric: MetricContract | None, part: Sequence[Period]) -> dict[Period, pa.Table]:
+        of_days, of_rollup = (replace(one, metric=metric or one.metric) for one in (daily, rollup))
+        return rollup_totals.of_periods(settings, contract, of_days, of_rollup, session, part, rows, booked)
+
+    found = isolation.numbers_of(settings, rollup, periods, compute, lambda period: period.start)
     today = lifecycle.today(settings.clock(), rollup.metric.publication)
-    limits = closing.limits(settings, contract, rollup, list(found))
+    limits = closing.limits(settings, contract, rollup, list(found.numbers), [period.start for period in found.numbers])
     drafts = []
-    for period, number in found.items():
+    for period, number in found.numbers.items():
         published = before.published_states.get(period.start)
         days_of_period = rollup_totals.latest_days(rows, daily, period)
         changed_days = _changed_days(before.existing, rollup, period, days_of_period)
@@ -109,7 +116,8 @@ def _publish_periods(
         "trigger": run.about | {"series": daily.name, "gold_version": table.version()},
         "downstream": list(rollup.metric.consumers),
     }
-    return write_audit_publish.publish(settings, before, drafts, run, why)
+    failed = found.by(lambda period: period.start).failed
+    return write_audit_publish.publish(settings, before, drafts, run, why, uncomputed=failed)
 
 
 def _booked(settings: Settings, rollup: Series, periods: Collection[Period]) -> set[Period]:

@@ -182,6 +182,12 @@ def held(
     return about.alert(AlertKind.HELD, since, text, {"revision": revision, "failed": dict(failed)}, period=period)
 
 
+def uncomputed(about: AlertSubject, period: str, since: datetime, measure: str | None, explanation: str) -> Alert:
+    """The alert about a number that cannot be computed from its rows; it ends when the number can be."""
+    text = f"{about.subject} {period} is held: {explanation}. Readers see the previous number, if there is one."
+    return about.alert(AlertKind.HELD, since, text, {"measure": measure}, period=period)
+
+
 def overdue(
     about: AlertSubject, period: str, due_on: date, due_at: datetime, state: State | None, waits_for: Sequence[str] = ()
 ) -> Alert:

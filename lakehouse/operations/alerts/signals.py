@@ -25,6 +25,7 @@ from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import due_by_calendar
 from lakehouse.lateness import recent_lags
+from lakehouse.ledger import failed_numbers
 from lakehouse.live.reconciliation import log as reconciliations
 from lakehouse.operations.alerts import input_signals
 from lakehouse.operations.alerts import rules as alert_rules
@@ -59,6 +60,7 @@ def state_of(settings: Settings, catalog: Catalog, *more: str) -> str:
             paths += [locations.gold(settings, series), locations.candidates(settings, series)]
         if metric.publication.start_delay:
             paths += locations.every_silver_read(settings, metric).values()
+    paths.append(locations.failed_numbers(settings))
     if any(metric.reconcile for metric in catalog.metrics.values()):
         paths.append(locations.reconciliations(settings))
     contracts = [contract.model_dump_json() for contract in (*catalog.sources.values(), *catalog.metrics.values())]
@@ -130,6 +132,9 @@ def _held(settings: Settings, series: Series, about: AlertSubject) -> Iterator[A
         name = series.period(candidate.start).name
         alert = alert_rules.held(about, name, candidate.revision, candidate.proposed_at, candidate.failed, settings.clock())
         yield from filter(None, [alert])
+    for start, failed in failed_numbers.failing(settings, series.name).items():
+        name = series.period(start).name
+        yield alert_rules.uncomputed(about, name, failed.recorded_at, failed.measure, failed.explanation)
 
 
 def _overdue(settings: Settings, source: SourceContract | None, series: Series, about: AlertSubject) -> Iterator[Alert]:

@@ -21,7 +21,7 @@ from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.gold.restatement.undo import published_by
-from lakehouse.ledger import applied_inputs, ingestions
+from lakehouse.ledger import applied_inputs, failed_numbers, ingestions
 from lakehouse.ledger.row_states import QuarantineStatus
 from lakehouse.operations.backfills.plan import BackfillPlan, Layer, spikes
 from lakehouse.silver import checks as silver_checks
@@ -187,3 +187,5 @@ def _held(settings: Settings, series: Series) -> Iterator[str]:
     for candidate in candidates.held(settings, series):
         failed = ", ".join(candidate.failed)
         yield f"gold/{series.name} {series.period(candidate.start).name}: held ({failed}); 'lakehouse gold held' shows it"
+    for start, entry in failed_numbers.failing(settings, series.name).items():
+        yield f"gold/{series.name} {series.period(start).name}: held; {entry.explanation}"

@@ -16,7 +16,7 @@ from lakehouse.gold.derived import inputs
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.ledger import applied_inputs, restatements
+from lakehouse.ledger import applied_inputs, failed_numbers, restatements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -82,7 +82,17 @@ def failing_checks(
     settings: Settings, series: Series, tables: TableCache, _: Mapping[date, list[str]] | None
 ) -> Mapping[date, list[str]]:
     """By period, the failed checks that hold a newer number of it."""
-    return candidates.failing(with_table_cache(settings, tables), series)
+    settings = with_table_cache(settings, tables)
+    failing = dict(candidates.failing(settings, series))
+    for start in failed_numbers.failing(settings, series.name):
+        failing[start] = [*failing.get(start, ()), failed_numbers.COMPUTED]
+    return failing
+
+
+def uncomputed(settings: Settings, series: Series, tables: TableCache, _: Mapping[date, str] | None) -> Mapping[date, str]:
+    """By period, why the newest number of it cannot be computed."""
+    failing = failed_numbers.failing(with_table_cache(settings, tables), series.name)
+    return {start: failed.explanation for start, failed in failing.items()}
 
 
 def _followers(

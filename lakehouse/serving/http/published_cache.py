@@ -6,7 +6,7 @@ The API and the pages read through this module only; a request sees each table a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
@@ -48,10 +48,14 @@ _ESTIMATES = 10_000
 
 @dataclass(frozen=True)
 class PublishedSeries:
-    """The numbers of a series as of one moment, with the contract that defines them."""
+    """The numbers of a series as of one moment, with the contract that defines them.
+
+    :param uncomputed: by period, why its newest number cannot be computed.
+    """
 
     series: Series
     numbers: Snapshot
+    uncomputed: Mapping[date, str] = field(default_factory=dict)
 
     def versions_of(self, period: Period) -> PeriodVersions:
         """The versions of a period.
@@ -60,7 +64,8 @@ class PublishedSeries:
         """
         versions = self.numbers.periods.get(period.start)
         if versions is None:
-            raise Problem(404, "not-published", f"nothing of {self.series.name} has been published for {period.name}")
+            why = f": {self.uncomputed[period.start]}" if period.start in self.uncomputed else ""
+            raise Problem(404, "not-published", f"nothing of {self.series.name} has been published for {period.name}{why}")
         return versions
 
 
@@ -80,6 +85,7 @@ class PublishedCache:
         self._snapshots: dict[str, RefreshedValue[Snapshot]] = {}
         self._pending: dict[str, RefreshedValue[PendingChanges]] = {}
         self._failing: dict[str, RefreshedValue[Mapping[date, list[str]]]] = {}
+        self._uncomputed: dict[str, RefreshedValue[Mapping[date, str]]] = {}
         self._sources: dict[str, RefreshedValue[ObservedSource]] = {}
         self._arrivals: dict[str, RefreshedValue[_ArrivalHistory]] = {}
         self._tokens = RefreshedValue(lambda _: tokens.all_of(settings), *_TOKENS)
@@ -122,9 +128,9 @@ class PublishedCache:
         except served_version.UnservedVersionError as problem:
             raise Problem(503, "contract-missing", f"{problem}; then start the server again") from None
         if kind is Kind.DAY:
-            return PublishedSeries(daily, days)
+            return PublishedSeries(daily, days, await self.uncomputed(daily))
         rollup = version_selector.series_for(metric, kind, daily)
-        return PublishedSeries(rollup, await self._snapshot(rollup))
+        return PublishedSeries(rollup, await self._snapshot(rollup), await self.uncomputed(rollup))
 
     async def all_published(self, metrics: Iterable[str], by: Kind | None = None) -> list[PublishedSeries]:
         """The published numbers of some metrics, for every kind of period that they are published for.
@@ -214,19 +220,26 @@ class PublishedCache:
 
     async def waiting_for(self, series: Series, period: Period, version: PublishedVersion) -> list[str]:
         """What the newest number of a period waits for before it becomes final, as sentences; nothing for other versions."""
-        if not version.is_latest or version.state is State.FINAL:
+        if not version.is_latest:
             return []
+        failed = (await self.uncomputed(series)).get(period.start)
+        held = [failed] if failed else []
+        return held if version.state is State.FINAL else [*held, *await self._missing(series, period)]
+
+    async def _missing(self, series: Series, period: Period) -> list[str]:
+        """What is missing of the inputs of a period."""
         if series.metric.is_derived:
             states = {one.metric: await self._state_of_input(one.metric, period) for one in series.metric.inputs}
             waiting = closing_of_inputs.limit(series, period.start, states)
             return waiting[1] if waiting else []
-        open_days = set[date]()
+        open_days, held_days = set[date](), set[date]()
         if series.kind is not Kind.DAY:
             days = (await self._snapshot(_daily(series))).periods
             known = {day: days[day].summaries[-1].state for day in period.days if day in days}
+            held_days = {*await self._failing_by_period(_daily(series))}
             open_days = {day for day, state in known.items() if state is not State.FINAL}
         required = [(await self.observed(entry.source)).state for entry in series.metric.read if entry.required]
-        limit = Completeness(series, required, open_days).limit(period)
+        limit = Completeness(series, required, open_days, held_days).limit(period)
         return list(limit.waits_for) if limit else []
 
     async def _state_of_input(self, metric: str, period: Period) -> State | None:
@@ -249,6 +262,13 @@ class PublishedCache:
         zone = ZoneInfo(self.source(metric.source).clocks.timezone)
         hour = cutoff.replace(minute=0, second=0, microsecond=0)
         return history.estimate(days[0], len(days), hour, zone, metric.publication.final_after)
+
+    async def uncomputed(self, series: Series) -> Mapping[date, str]:
+        """By period, why the newest number of a series cannot be computed."""
+        if series.name not in self._uncomputed:
+            read = partial(pending_changes.uncomputed, self.settings, series, TableCache())
+            self._uncomputed[series.name] = RefreshedValue(read, *_PENDING)
+        return await _value_of(self._uncomputed[series.name])
 
     async def _failing_by_period(self, series: Series) -> Mapping[date, list[str]]:
         if series.name not in self._failing:

@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.contracts.late_events.late_event_rules import LateAction
 from lakehouse.delta import change_feed, provenance, table_io
+from lakehouse.gold import isolation
 from lakehouse.gold.numbers import adjustments
-from lakehouse.gold.restatement import isolation, lineage, metric_query
+from lakehouse.gold.restatement import lineage, metric_query
 from lakehouse.late_events import late_share, left_out
 from lakehouse.ledger import redactions
 from lakehouse.spark import dataframes

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 #: A period, by its first day or as a whole.
 P = TypeVar("P")
+Q = TypeVar("Q")
 
 _OF_VALUES = (
     ArithmeticException,
@@ -56,6 +57,11 @@ class Isolated(Generic[P]):
 
     numbers: Mapping[P, pa.Table]
     failed: Mapping[P, tuple[str | None, str]] = field(default_factory=dict)
+
+    def by(self, name: Callable[[P], Q]) -> Isolated[Q]:
+        """The same by another name of each period."""
+        numbers = {name(period): rows for period, rows in self.numbers.items()}
+        return Isolated(numbers, {name(period): failure for period, failure in self.failed.items()})
 
 
 def is_of_a_value(problem: Exception) -> bool:
