@@ -161,7 +161,8 @@ def publish(
     failed = uncomputed or {}
     mended = failed_numbers.record(settings, before.series, failed, before.starts, run.run_id)
     outcomes = [publication_checks.computed(start, explanation) for start, (_, explanation) in failed.items()]
-    outcomes += [publication_checks.computed(start) for start in mended]
+    judged = {outcome.day for outcome in done.outcomes}
+    outcomes += [publication_checks.computed(start) for start in mended if start not in judged]
     if not outcomes:
         return done
     return replace(done, held=sorted({*done.held, *failed}), outcomes=[*done.outcomes, *outcomes])

@@ -148,8 +148,7 @@ def _check_candidates(
     numbers = found.numbers
     before = write_audit_publish.read(settings, series, sorted(numbers), to_publish=False)
     trailing = write_audit_publish.trailing(settings, series, numbers)
-    outcomes = [publication_checks.computed(start) for start in sorted(numbers)]
-    outcomes += [publication_checks.computed(start, explanation) for start, (_, explanation) in sorted(found.failed.items())]
+    outcomes = [publication_checks.computed(start, explanation) for start, (_, explanation) in sorted(found.failed.items())]
     for start, rows in sorted(numbers.items()):
         standing = before.published_states.get(start)
         revision = (standing.revision if standing else 0) + 1
