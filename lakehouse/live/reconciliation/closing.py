@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
+from lakehouse.gold import isolation
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.live import batch_log, table
@@ -67,7 +68,7 @@ def reconcile_due(
     days: Collection[date],
 ) -> list[CheckResult]:
     """Reconcile those of some days that are due, and remove live numbers that have been reconciled and kept for long enough."""
-    outcomes = [checked(day, reconcile(session, settings, metric, contract, day).entries) for day in due(settings, metric, days)]
+    outcomes = [_reconciled(session, settings, metric, contract, day) for day in due(settings, metric, days)]
     expire(settings, metric)
     return outcomes
 
@@ -81,7 +82,20 @@ def check_reconciled(
 ) -> list[CheckResult]:
     """The check of those of some days that have been reconciled, or are due, as they are now."""
     wanted = sorted({*due(settings, metric, days), *(day for day in days if log.newest(settings, metric.name, day))})
-    return [checked(day, reconcile(session, settings, metric, contract, day).entries) for day in wanted]
+    return [_reconciled(session, settings, metric, contract, day) for day in wanted]
+
+
+def _reconciled(
+    session: Callable[[], SparkSession], settings: Settings, metric: MetricContract, contract: SourceContract, day: date
+) -> CheckResult:
+    """The check of a day; a day whose rows cannot be computed fails it, and stops no other."""
+    try:
+        return checked(day, reconcile(session, settings, metric, contract, day).entries)
+    except Exception as problem:
+        if not isolation.is_of_a_value(problem):
+            raise
+        explanation = f"{metric.name} of {day} cannot be reconciled with its stream: {isolation.reason(problem)}"
+        return CheckResult(LIVE_EQUALS_BOOKS, day, passed=False, explanation=explanation, warns=True)
 
 
 def checked(day: date, entries: Sequence[Reconciled]) -> CheckResult:

@@ -25,7 +25,7 @@ from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.assets.source_assets import keys as keys_of
 from lakehouse.orchestration.common.backfill_lock import backfill_lock
 from lakehouse.orchestration.execution.backfill_waves import Waves, name_of
-from lakehouse.orchestration.execution.in_process import RunFailedError
+from lakehouse.orchestration.execution.in_process import RunFailedError, together
 from lakehouse.orchestration.execution.webserver import WebserverError
 from lakehouse.silver import rebuild as silver_rebuild
 
@@ -104,10 +104,14 @@ class Backfill:
         if plan.metric is None:
             self._bronze()
             self._silver()
-            self._gold_behind_silver()
-        else:
-            self._gold_of_the_range()
-        self._rollups()
+        failed = []
+        for publish in (self._gold_behind_silver if plan.metric is None else self._gold_of_the_range, self._rollups):
+            try:
+                publish()
+            except RunFailedError as problem:  # noqa: PERF203 (the longer periods of other metrics follow all the same)
+                failed.append(problem)
+        if failed:
+            raise together(failed)
 
     def _bronze(self) -> None:
         key, _, _ = keys_of(self._plan.source)

@@ -17,7 +17,7 @@ from lakehouse.errors import LakehouseError
 from lakehouse.operations.backfills import log as backfill_log
 from lakehouse.operations.backfills.log import BackfillEvent
 from lakehouse.orchestration.common.backfill_tags import tags_of
-from lakehouse.orchestration.execution.in_process import RunFailedError
+from lakehouse.orchestration.execution.in_process import RunFailedError, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -66,10 +66,18 @@ class Waves:
         self._told = wave_done
 
     def of_tables(self, process: Callable[[Any], None], about: Iterable[Any]) -> None:
-        """Process different tables, as many at a time as the plan allows."""
+        """Process different tables, as many at a time as the plan allows; a run that fails stops no other table.
+
+        :raises RunFailedError: names every run that failed.
+        """
         with ThreadPoolExecutor(self._plan.max_parallel) as threads:
-            for done in [threads.submit(process, one) for one in about]:
-                done.result()
+            problems = [done.exception() for done in [threads.submit(process, one) for one in about]]
+        failed = [problem for problem in problems if isinstance(problem, RunFailedError)]
+        for problem in problems:
+            if problem is not None and problem not in failed:
+                raise problem
+        if failed:
+            raise together(failed)
 
     def of_table(self, layer: Layer, process: Callable[[Any], None], waves: Sequence[Any]) -> None:
         """Process the waves of one table in their order; several are requested at a time where the plan and the layers allow it.

@@ -20,7 +20,7 @@ from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.ledger import applied_inputs, failed_numbers, lost_rows
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
-from lakehouse.orchestration.execution.in_process import InProcess, RunFailedError
+from lakehouse.orchestration.execution.in_process import InProcess, RunFailedError, together
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ def _end(
             layers.note_failing(series.name, failed_numbers.failing(settings, series.name))
     if failed:
         went_on = f" {join_limited(others, _SHOWN, ' metrics')} went on." if others else ""
-        message = "; ".join(f"{problem}" for problem in failed)
-        raise RunFailedError(f"{message}.{went_on}", may_pass=any(problem.may_pass for problem in failed)) from failed[0]
+        all_of_them = together(failed)
+        raise RunFailedError(f"{all_of_them}.{went_on}", may_pass=all_of_them.may_pass) from failed[0]
 
 
 def _restore_lost_rows(settings: Settings, contract: SourceContract, layers: InProcess) -> None:

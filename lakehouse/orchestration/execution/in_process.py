@@ -48,6 +48,13 @@ class RunFailedError(LakehouseError):
         self.may_pass = may_pass
 
 
+def together(problems: Sequence[RunFailedError]) -> RunFailedError:
+    """Several failures as one, which names each of them."""
+    if len(problems) == 1:
+        return problems[0]
+    return RunFailedError("; ".join(f"{problem}" for problem in problems), may_pass=any(one.may_pass for one in problems))
+
+
 class InProcess:
     """Runs assets of a catalog, one after another: Dagster configures logging for each run, and threads would block in that.
 

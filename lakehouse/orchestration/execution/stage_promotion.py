@@ -19,7 +19,7 @@ from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.common import backfill_tags
 from lakehouse.orchestration.common.backfill_lock import backfill_lock
-from lakehouse.orchestration.execution.in_process import InProcess
+from lakehouse.orchestration.execution.in_process import InProcess, RunFailedError, together
 from lakehouse.reparse import apply as reading
 from lakehouse.stages import promotion_rules, stage_log, staged_files, staging
 from lakehouse.stages.stage_log import StageEventKind, StageKind
@@ -107,10 +107,15 @@ class StagePromotion:
         dailies = [(metric.name, served_version.daily(settings, catalog, metric)) for metric in catalog.metrics_of(source)]
         # The days of all metrics come before any longer period.
         every = [*dailies, *((rollup.name, rollup) for _, daily in dailies for rollup in daily.rollups)]
-        restated = {}
+        restated, failed = {}, []
         for asset, series in every:
             anew = published_table.known_days(settings, series) if asset == stage.changed_metric else set()
-            restated[asset] = self._follow(layers, gold_key(asset), series, anew, tags)
+            try:
+                restated[asset] = self._follow(layers, gold_key(asset), series, anew, tags)
+            except RunFailedError as problem:
+                failed.append(problem)  # the other series are published all the same
+        if failed:
+            raise together(failed)
         return PromotedStage(stage, silver_days, restated)
 
     def _follow(
