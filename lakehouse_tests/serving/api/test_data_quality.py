@@ -246,7 +246,7 @@ def test_where_a_number_comes_from(tmp_path: Path) -> None:
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
         lineage = get_json(client, f"/lineage/total/{on(1)}")
         assert (lineage["version"], lineage["source"], lineage["run_id"]) == ("r1", "events", "run")
-        assert lineage["publication"]["validation"] == {"checks": 3, "failed": 0, "held": 0}
+        assert lineage["publication"]["validation"] == {"checks": 4, "failed": 0, "held": 0}
         assert lineage["publication"]["downstream"] == ["gold/total_weekly"]
         shutil.rmtree(locations.publications(numbers.settings))
         assert get_json(client, f"/lineage/total/{on(1)}", version="r1") == lineage | {"publication": None}
