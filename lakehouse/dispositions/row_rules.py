@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations, pieces
+from lakehouse.contracts import sql_expressions
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import bronze_columns
 from lakehouse.dispositions import judged_rows
@@ -103,7 +104,7 @@ def _failing(contract: SourceContract, rows: DataFrame, where: Where) -> pa.Tabl
     rows = rows.where("malformed_reason IS NULL AND change_op <> 'delete'")
     fails = {}
     for name, rule in rules.items():
-        fails[name] = F.coalesce(~F.expr(f"cast(({rule.sql}) as boolean)"), F.lit(False)).alias(failure_column(name))
+        fails[name] = F.coalesce(~F.expr(sql_expressions.cast(rule.sql, "boolean")), F.lit(False)).alias(failure_column(name))
         try:
             rows.select(fails[name]).schema  # noqa: B018 (Spark reports an invalid rule here, by itself)
         except PySparkException as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse.contracts import sql_expressions
 from lakehouse.contracts.training.training_set import KEY_PREFIX
 from lakehouse.ledger import ingestions
 from lakehouse.spark.session import sized_for
@@ -104,7 +105,7 @@ def _by_themselves(
     of_event = [
         F.col(column).alias(column)
         if isinstance(column, str)
-        else F.expr(f"cast(({column.sql}) as {column.type})").alias(column.name)
+        else F.expr(sql_expressions.cast(column.sql, column.type)).alias(column.name)
         for column in contract.features.columns
     ]
     joined_by = [F.col(name).alias(f"{KEY_PREFIX}{name}") for name in contract.key_columns]

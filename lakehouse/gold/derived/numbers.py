@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.contracts.derived.inputs import ROW_COUNT
+from lakehouse.contracts import sql_expressions
+from lakehouse.contracts.derived.inputs import PERIOD_START, ROW_COUNT
 from lakehouse.delta import table_io
 from lakehouse.gold.derived.inputs import InputError, PeriodOfInput
 from lakehouse.spark import dataframes, stages
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.series import Series
-
-_START = "period_start"
 
 
 def compute(
@@ -42,12 +41,12 @@ def compute(
         return {}
     spark, metric = session(), series.metric
     inputs = dataframes.local(spark, joined(series, periods))
-    measures = [F.expr(f"cast(({measure.sql}) as {measure.type})").alias(measure.name) for measure in metric.measures]
+    measures = [F.expr(sql_expressions.cast(measure.sql, measure.type)).alias(measure.name) for measure in metric.measures]
     with without_ansi(spark), stages.watched(spark, f"{series.name} on {len(periods):,} periods"):
-        found = inputs.select(_START, *metric.grain, *measures, ROW_COUNT).toArrow()
+        found = inputs.select(PERIOD_START, *metric.grain, *measures, ROW_COUNT).toArrow()
     found = found.cast(pa.schema([pa.field(item.name, item.type) for item in found.schema]))
-    rows = found.sort_by([(name, "ascending") for name in [_START, *metric.grain]])
-    return {start: own.drop_columns([_START]) for start, own in table_io.split(rows, _START).items()}
+    rows = found.sort_by([(name, "ascending") for name in [PERIOD_START, *metric.grain]])
+    return {start: own.drop_columns([PERIOD_START]) for start, own in table_io.split(rows, PERIOD_START).items()}
 
 
 def joined(series: Series, periods: Mapping[date, Collection[PeriodOfInput]]) -> pa.Table:
@@ -55,7 +54,7 @@ def joined(series: Series, periods: Mapping[date, Collection[PeriodOfInput]]) ->
 
     :raises InputError: if a column of the grain has types that do not go together.
     """
-    keys = [_START, *series.grain]
+    keys = [PERIOD_START, *series.grain]
     parts = [part for start, of_period in periods.items() for part in _of_period(series, start, of_period)]
     try:
         rows = pa.concat_tables(parts, promote_options="permissive")
@@ -83,7 +82,7 @@ def _of_period(series: Series, start: date, of_period: Collection[PeriodOfInput]
     for number in of_period:
         added = _added_up(grain, number)
         added = added.slice(0, 0) if grain and some_filled and not _is_filled(number) else added
-        rows.append(added.add_column(0, _START, pa.array([start] * len(added), pa.date32())))
+        rows.append(added.add_column(0, PERIOD_START, pa.array([start] * len(added), pa.date32())))
     return rows
 
 

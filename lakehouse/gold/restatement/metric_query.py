@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse.contracts import sql_expressions
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
 from lakehouse.gold.restatement import lineage
@@ -57,7 +58,7 @@ def compute(
 
 def aggregates(metric: MetricContract) -> list[Column]:
     """The measures and row_count as aggregates over silver rows."""
-    measures = [F.expr(f"cast(({measure.sql}) as {measure.type})").alias(measure.name) for measure in metric.measures]
+    measures = [F.expr(sql_expressions.cast(measure.sql, measure.type)).alias(measure.name) for measure in metric.measures]
     return [*measures, F.count(F.lit(1)).alias("row_count")]
 
 
