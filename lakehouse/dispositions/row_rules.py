@@ -20,7 +20,7 @@ from lakehouse.dispositions.readings import frames, in_force
 from lakehouse.dispositions.row_groups import positions
 from lakehouse.errors import LakehouseError
 from lakehouse.spark import dataframes
-from lakehouse.spark.session import without_ansi
+from lakehouse.spark.session import in_zone, without_ansi
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -70,7 +70,7 @@ def judged_reading(
     """
     path, columns, failed = locations.readings(of, contract.dataset), [name for name, _ in bronze_columns(contract)], None
     if contract.quality.named_rules:
-        with without_ansi(session()):
+        with without_ansi(session()), in_zone(session(), contract.clocks.timezone):
             failed = _failing(contract, dataframes.scan(session(), settings, path, columns, where), where)
 
     def judge(rows: pa.Table) -> pa.Table:
@@ -95,7 +95,7 @@ def failing(settings: Settings, contract: SourceContract, spark: SparkSession, w
     :raises RuleError: for a rule that Spark cannot run.
     """
     columns = [name for name, _ in bronze_columns(contract)]
-    with without_ansi(spark):
+    with without_ansi(spark), in_zone(spark, contract.clocks.timezone):
         return _failing(contract, frames.rows(spark, settings, contract, columns, where), where)
 
 

@@ -99,7 +99,7 @@ def _computed(
         live = now.rows_held(spark, settings, daily.metric, entry, days)
         rows = rows.unionByName(live.where(~live.event_date.isin(sorted(changed_days))), allowMissingColumns=True)
     rows = now.silver_rows(spark, settings, daily.metric, days, {silver: rows})
-    return metric_query.by_day(metric_query.compute(rows, daily.metric, days).toArrow(), daily.metric)
+    return metric_query.of_days(rows, daily.metric, days)
 
 
 def _content(published: PublishedState | None) -> str | None:

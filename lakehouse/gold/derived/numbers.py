@@ -18,7 +18,7 @@ from lakehouse.contracts.derived.inputs import PERIOD_START, ROW_COUNT
 from lakehouse.delta import table_io
 from lakehouse.gold.derived.inputs import InputError, PeriodOfInput
 from lakehouse.spark import dataframes, stages
-from lakehouse.spark.session import without_ansi
+from lakehouse.spark.session import in_zone, without_ansi
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -42,10 +42,10 @@ def compute(
     spark, metric = session(), series.metric
     inputs = dataframes.local(spark, joined(series, periods))
     measures = [F.expr(sql_expressions.cast(measure.sql, measure.type)).alias(measure.name) for measure in metric.measures]
-    with without_ansi(spark), stages.watched(spark, f"{series.name} on {len(periods):,} periods"):
-        found = inputs.select(PERIOD_START, *metric.grain, *measures, ROW_COUNT).toArrow()
-    found = found.cast(pa.schema([pa.field(item.name, item.type) for item in found.schema]))
-    rows = found.sort_by([(name, "ascending") for name in [PERIOD_START, *metric.grain]])
+    watched = stages.watched(spark, f"{series.name} on {len(periods):,} periods")
+    with without_ansi(spark), in_zone(spark, metric.zone), watched:
+        numbers = dataframes.in_utc(inputs.select(PERIOD_START, *metric.grain, *measures, ROW_COUNT).toArrow())
+    rows = numbers.sort_by([(name, "ascending") for name in [PERIOD_START, *metric.grain]])
     return {start: own.drop_columns([PERIOD_START]) for start, own in table_io.split(rows, PERIOD_START).items()}
 
 

@@ -82,10 +82,10 @@ def numbers(
     rows = pa.concat_tables(small.values())
     after = pc.is_in(rows["_change_type"], pa.array(change_feed.AFTER))
     columns = [name for name in rows.column_names if not name.startswith("_")]
-    sides = []
-    for side in (rows.filter(after), rows.filter(pc.invert(after))):
-        found = metric_query.compute(dataframes.local(spark, side.select(columns)), metric, small).toArrow()
-        sides.append(metric_query.by_day(found, metric))
+    sides = [
+        metric_query.of_days(dataframes.local(spark, side.select(columns)), metric, small)
+        for side in (rows.filter(after), rows.filter(pc.invert(after)))
+    ]
     patched = {}
     for day in small:
         published = before.latest[day]
