@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from difflib import get_close_matches
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime, timedelta
 
 #: The units of :func:`format_duration` with their lengths in seconds; it shows the greatest ones that are not zero.
@@ -39,6 +40,15 @@ def join_limited(names: Sequence[str], limit: int, noun: str = "") -> str:
     """
     more = f" and {len(names) - limit} more{noun}" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
+
+
+def suggestion(word: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """The known name that is most like an unknown one, to follow it: `` (did you mean 'amount'?)``, or nothing.
+
+    :param likeness: the least that counts, from 0 to 1.
+    """
+    near = get_close_matches(word.lower(), list(known), 1, likeness)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def json_value(value: Any) -> Any:

@@ -19,6 +19,7 @@ INTERNAL = {
     "_TransientError": "starts another attempt to deliver a message",
     "Problem": "becomes an HTTP response with a status of its own",
     "_BlockEnds": "makes the reader leave a record to the next block",
+    "SqlSyntaxError": "becomes a mistake of a contract, with file and line",
     "ForgottenFeedError": "makes the reader fall back to all rows",
     "ManyChangesError": "makes all days of a joined metric pending",
 }

@@ -5,6 +5,7 @@ The keys of a contract and their meaning are in the modules of its parts (``sour
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from lakehouse.contracts import effect
+from lakehouse.contracts import effect, sql_fit
 from lakehouse.contracts.derived import resolution
 from lakehouse.contracts.joins import fit as of_joins
 from lakehouse.contracts.late_events import late_event_rules
@@ -28,7 +29,7 @@ from lakehouse.contracts.yaml_files import yaml_file
 from lakehouse.contracts.yaml_files.yaml_file import ContractError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import date
 
     import yaml
@@ -42,6 +43,8 @@ _KINDS: dict[str, type[Contract]] = {
     "model": ModelContract,
     "training_set": TrainingSetContract,
 }
+#: A file that may hold a source; others need not be parsed in search of sources.
+_NAMES_A_SOURCE = re.compile(rb"^['\"{ ]*dataset\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -105,8 +108,20 @@ class Catalog:
         return [*read, *resolution.downstream(self.metrics, [metric.name for metric in read])]
 
 
-def load_contract(path: Path) -> Contract:
+def load_contract(path: Path, sources: Mapping[str, SourceContract] | None = None) -> Contract:
     """Read one contract.
+
+    :param sources: by name, those that its expressions may read; of a source that is not among them no columns are checked.
+    :raises ContractError: with one line per mistake.
+    """
+    contract = _read(path)
+    if mistakes := [*_in_expressions(path, contract, sources or {})]:
+        raise ContractError(mistakes)
+    return contract
+
+
+def _read(path: Path) -> Contract:
+    """A contract by itself, without a look into its expressions.
 
     :raises ContractError: with one line per mistake.
     """
@@ -177,10 +192,10 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
     mistakes: list[str] = []
     origin: dict[str, Path] = {}
     paths = sorted(bundled_folder().glob("*.yaml")) if bundled else []
-    deployed = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]) if folder and folder.is_dir() else []
+    deployed = _contract_files(folder) if folder and folder.is_dir() else []
     for path in [*paths, *deployed]:
         try:
-            contract = load_contract(path)
+            contract = _read(path)
         except ContractError as error:
             mistakes += error.mistakes
             continue
@@ -201,10 +216,11 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
         for metric in catalog.metrics.values()
         if metric.rows is not None and _never_append(metric, catalog.sources)
     ]
+    unfit_metrics = {name: [*_misfits(metric, catalog.sources)] for name, metric in catalog.metrics.items()}
     mistakes += [
-        f"{origin[metric.name]}:{_line_of(origin[metric.name], *where)}: {yaml_file.as_prefix(where)}{text}"
-        for metric in catalog.metrics.values()
-        for where, text in _misfits(metric, catalog.sources)
+        f"{origin[name]}:{_line_of(origin[name], *where)}: {yaml_file.as_prefix(where)}{text}"
+        for name, misfits in unfit_metrics.items()
+        for where, text in misfits
     ]
     mistakes += [
         f"{origin[name]}:{_line_of(origin[name], *where)}: {yaml_file.as_prefix(where)}{text}"
@@ -216,6 +232,11 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
         if origin[metric.name] not in paths or origin.get(metric.source) in paths  # a deployment may replace a bundled source
         for where, text in effect.of_tiers(metric, catalog.sources)
     ]
+    written: dict[str, Contract] = {**catalog.sources, **catalog.metrics, **catalog.training_sets}
+    for name, contract in written.items():
+        # A bundled metric is about the bundled source, and not about another one of its name.
+        sources = {of: catalog.sources[of] for of in catalog.sources if origin[name] not in paths or origin[of] in paths}
+        mistakes += _in_expressions(origin[name], contract, {} if unfit_metrics.get(name) else sources)
     resolved, unfit = resolution.resolved(catalog.metrics)
     for one in unfit:
         path = origin[one.metric]
@@ -265,6 +286,31 @@ def _never_append(metric: MetricContract, sources: Mapping[str, SourceContract])
 
 def _is_append(source: SourceContract) -> bool:
     return source.materialization.reprocess_policy == "append"
+
+
+def _in_expressions(path: Path, contract: Contract, sources: Mapping[str, SourceContract]) -> Iterator[str]:
+    """The mistakes in the SQL of a contract."""
+    for where, text in sql_fit.misfits(contract, sources):
+        yield f"{path}:{_line_of(path, *where)}: {yaml_file.as_prefix(where)}{text}"
+
+
+def sources_beside(paths: Iterable[Path]) -> dict[str, SourceContract]:
+    """The sources, by name, that some contracts may read: those among the files, and those in the same folders."""
+    files = list(paths)
+    known = {}
+    neighbours = [path for folder in dict.fromkeys(path.parent for path in files) for path in _contract_files(folder)]
+    for path in dict.fromkeys([*neighbours, *files]):
+        try:
+            contract = _read(path) if _NAMES_A_SOURCE.search(path.read_bytes()) else None
+        except (ContractError, OSError):
+            continue
+        if isinstance(contract, SourceContract):
+            known[contract.dataset] = contract
+    return known
+
+
+def _contract_files(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
 
 
 def bundled_folder() -> Path:

@@ -26,6 +26,7 @@ from lakehouse.contracts.several_sources import metric_source
 from lakehouse.contracts.several_sources.metric_source import MetricSource
 from lakehouse.contracts.sql_expressions import Aggregate  # noqa: TC001 (pydantic reads it)
 from lakehouse.contracts.windows import window as windows
+from lakehouse.contracts.windows.event_window import WINDOW_START
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -38,6 +39,9 @@ _EXACT = ("int", "bigint", "decimal")
 #: A star that stands for rows, and one that stands for columns; any other multiplies.
 _COUNT_OF_ROWS = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 _ALL_COLUMNS = re.compile(r"(?:[(,.]|\bdistinct|\ball)\s*\*", re.IGNORECASE)
+#: What turns other values into a time, or a day into the moment at which it begins.
+_MAKES_TIMES = re.compile(r"timestamp|unixtime|date_trunc|interval|hour|minute|second", re.IGNORECASE)
+_CALL = re.compile(r"\w\s*\(|::")
 
 
 class Measure(Strict):
@@ -126,6 +130,8 @@ class MetricContract(Documented):
         description="By consumer and measure: a restatement within these bounds is not told to the consumer.",
     )
     _contracts: dict[str, SourceContract] = PrivateAttr(default_factory=dict)
+    _zone: str = PrivateAttr(default="UTC")
+    _times: frozenset[str] = PrivateAttr(default=frozenset())
 
     @property
     def dimensions(self) -> dict[str, SourceContract]:
@@ -149,16 +155,38 @@ class MetricContract(Documented):
         return {name: contract for name, contract in self.source_contracts.items() if name != self.source}
 
     def with_contracts(self, sources: Mapping[str, SourceContract]) -> MetricContract:
-        """The same contract, which knows those of its dimensions and, if it has several or late events, of its sources.
+        """The same contract, which knows its zone, the contracts of dimensions and, if it has several or late events, of sources.
 
         :param sources: the contracts of the deployment, by name.
         """
-        if not (self.joins or self.sources or self.late_events):
+        zone = sources[self.source].clocks.timezone if self.source in sources else self._zone
+        if not (self.joins or self.sources or self.late_events or zone != self._zone):
             return self
         own = [self.source] if self.late_events and self.source in sources else []
         names = [*own, *(join.dimension for join in self.joins), *(entry.source for entry in self.sources)]
         copy = self.model_copy()
         copy._contracts = {name: sources[name] for name in names}  # noqa: SLF001 (of the same class)
+        copy._zone = zone  # noqa: SLF001
+        copy._times = _times(self, sources)  # noqa: SLF001
+        return copy
+
+    @property
+    def zone(self) -> str:
+        """The zone of its event days, in which its expressions see hours and days; UTC until :meth:`with_contracts`."""
+        return self._zone
+
+    @property
+    def zone_of_numbers(self) -> str:
+        """The zone, where its numbers may be others than in UTC because an expression reads a time or makes one; else nothing."""
+        makes_times = _CALL if self.is_derived else _MAKES_TIMES
+        depends = any(makes_times.search(measure.sql) or measure.columns_read(self._times) for measure in self.measures)
+        return self.zone if depends and self.zone != "UTC" else ""
+
+    @property
+    def as_in_utc(self) -> MetricContract:
+        """The same contract as earlier releases computed it: with the hours and days of UTC."""
+        copy = self.model_copy()
+        copy._zone = "UTC"  # noqa: SLF001 (of the same class)
         return copy
 
     @property
@@ -295,3 +323,13 @@ class MetricContract(Documented):
                 elif name not in numbers:
                     unfit.append(f"materiality: {consumer}: {name!r} is a {types[name]}; only numbers have bounds")
         return unfit
+
+
+def _times(metric: MetricContract, sources: Mapping[str, SourceContract]) -> frozenset[str]:
+    """The columns with times that the expressions of a metric may read."""
+    names = {"event_ts", "arrival_ts", "ends_at", WINDOW_START}
+    read = [*(entry.source for entry in metric.read), *(join.dimension for join in metric.joins)]
+    for contract in (sources[name] for name in read if name in sources):
+        names.update(field.name for field in contract.typed_fields if field.type == "timestamp")
+    brought = {name for join in metric.joins for column, name in join.attributes if column in names}
+    return frozenset(names | brought)

@@ -147,6 +147,7 @@ class SourceContract(Documented):
             msg = f"model.fields: these names are the table's own: {names_taken}; give the field another name and set 'column:'"
             raise ValueError(msg)
         self._check_key(names)
+        self._check_order()
         self._check_policy()
         self._check_sections()
         by = self.lateness.by
@@ -197,6 +198,18 @@ class SourceContract(Documented):
         if unknown:
             msg = f"synthetic_key.fields: not among model.fields: {', '.join(unknown)}"
             raise ValueError(msg)
+
+    def _check_order(self) -> None:
+        types = {field.in_file: field.type for field in self.model.fields}
+        for item in self.order.sequence:
+            kind = types.get(item.column, "")
+            if item.type == "integer" and kind.startswith(("timestamp", "date", "boolean", "double")):
+                as_text = f"'{{column: {item.column}, type: text}}'"
+                msg = (
+                    f"order.sequence: {item.column} is a {kind}, and a sequence is an integer; write {as_text} if its texts sort as "
+                    "they follow each other, as times of one width and zone do (2024-11-04T10:00:00Z)"
+                )
+                raise ValueError(msg)
 
     def _check_sections(self) -> None:
         mistake = next(chain(dimension.mistakes(self), envelope.mistakes(self), section.mistakes(self)), None)

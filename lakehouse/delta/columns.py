@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakehouse.contracts.changes.dimension import OF_A_CHANGE
+from lakehouse.contracts.inputs.kafka import OF_A_MESSAGE
+
 if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
 
@@ -25,18 +28,7 @@ PROVENANCE = (
     ("correction_reason", "string"),
     ("corrected_field", "string"),
 )
-#: Whether the key of a dimension ends with the change, and when the change itself says that it ends.
-_OF_A_CHANGE = (("key_ends", "boolean"), ("ends_at", "timestamp"))
 _AS_READ = (("raw_payload", "string"), ("malformed_reason", "string"))
-#: The place of a message in its topic, the time that Kafka has for it, its key as text, and its headers as a JSON list of pairs.
-OF_A_MESSAGE = (
-    ("kafka_topic", "string"),
-    ("kafka_partition", "int"),
-    ("kafka_offset", "bigint"),
-    ("kafka_timestamp", "timestamp"),
-    ("kafka_key", "string"),
-    ("kafka_headers", "string"),
-)
 #: The total order of R2, most significant first: never the order of ingestion. Text is compared by its UTF-8 bytes; a row
 #: without ``source_order`` (see ``bronze.envelopes.source_order``) comes before those with one.
 ORDER = ("source_sequence", "source_order", "arrival_ts", "ingestion_id", "line_number")
@@ -57,7 +49,7 @@ Columns = tuple[tuple[str, str], ...]
 def content_columns(contract: SourceContract) -> Columns:
     """The content of a silver row, as (name, Spark type); of a dimension, that of a change."""
     typed = tuple((field.name, field.type) for field in contract.typed_fields)
-    of_kind = _OF_A_CHANGE if contract.is_dimension else ()
+    of_kind = OF_A_CHANGE if contract.is_dimension else ()
     clocks = (("event_ts", "timestamp"), ("event_date", "date"))
     return (("record_key", "string"), *typed, *of_kind, *clocks, ("source_system", "string"))
 

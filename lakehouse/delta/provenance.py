@@ -39,7 +39,7 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
     ``rows`` counts where a metric reads the newest rows only, ``joins``, ``sources`` and ``late_events`` where it has some,
     ``from`` where it is derived, ``inputs.window`` where an input has windows, ``source.envelope``, ``source.kafka`` and its
     ``values`` where a source has one, and the keys of dimensions where it is one: other contracts have the hash of before there
-    were such keys.
+    were such keys. The zone of a metric counts where it is not UTC and a measure depends on it.
     """
     without: dict[str, Any] = dict.fromkeys(_CHANGE_NO_NUMBER, True)
     if getattr(contract, "rows", None) != "newest":
@@ -63,7 +63,7 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
     if of_source:
         without["source"] = of_source
     content = contract.model_dump_json(exclude=without | {"publication": {"approvals"}})
-    return hashlib.sha256(content.encode()).hexdigest()[:12]
+    return hashlib.sha256((content + getattr(contract, "zone_of_numbers", "")).encode()).hexdigest()[:12]
 
 
 def of_definition(contract: TrainingSetContract | ModelContract) -> str:

@@ -77,7 +77,7 @@ def whole_keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The rows of sorted batches in pieces, each with all rows of its keys."""
     held: list[pa.Table] = []
     for batch in batches:
-        held.append(pa.Table.from_batches([batch]))
+        held.append(dataframes.in_utc(pa.Table.from_batches([batch])))
         if sum(map(len, held)) >= _TOGETHER:
             rows = pa.concat_tables(held)
             at = int(pc.index(rows["_key"], rows["_key"][-1]).as_py())

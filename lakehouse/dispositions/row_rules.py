@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations, pieces
+from lakehouse.contracts import sql_expressions
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import bronze_columns
 from lakehouse.dispositions import judged_rows
@@ -19,7 +20,7 @@ from lakehouse.dispositions.readings import frames, in_force
 from lakehouse.dispositions.row_groups import positions
 from lakehouse.errors import LakehouseError
 from lakehouse.spark import dataframes
-from lakehouse.spark.session import without_ansi
+from lakehouse.spark.session import in_zone, without_ansi
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,7 +70,7 @@ def judged_reading(
     """
     path, columns, failed = locations.readings(of, contract.dataset), [name for name, _ in bronze_columns(contract)], None
     if contract.quality.named_rules:
-        with without_ansi(session()):
+        with without_ansi(session()), in_zone(session(), contract.clocks.timezone):
             failed = _failing(contract, dataframes.scan(session(), settings, path, columns, where), where)
 
     def judge(rows: pa.Table) -> pa.Table:
@@ -94,7 +95,7 @@ def failing(settings: Settings, contract: SourceContract, spark: SparkSession, w
     :raises RuleError: for a rule that Spark cannot run.
     """
     columns = [name for name, _ in bronze_columns(contract)]
-    with without_ansi(spark):
+    with without_ansi(spark), in_zone(spark, contract.clocks.timezone):
         return _failing(contract, frames.rows(spark, settings, contract, columns, where), where)
 
 
@@ -103,7 +104,7 @@ def _failing(contract: SourceContract, rows: DataFrame, where: Where) -> pa.Tabl
     rows = rows.where("malformed_reason IS NULL AND change_op <> 'delete'")
     fails = {}
     for name, rule in rules.items():
-        fails[name] = F.coalesce(~F.expr(f"cast(({rule.sql}) as boolean)"), F.lit(False)).alias(failure_column(name))
+        fails[name] = F.coalesce(~F.expr(sql_expressions.cast(rule.sql, "boolean")), F.lit(False)).alias(failure_column(name))
         try:
             rows.select(fails[name]).schema  # noqa: B018 (Spark reports an invalid rule here, by itself)
         except PySparkException as error:

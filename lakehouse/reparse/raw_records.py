@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 from lakehouse.bronze.delivery_reader import rows_by_columns
 from lakehouse.bronze.file_formats import CsvReader, Feed, FileProblem, Record, csv_header, json_records
 from lakehouse.bronze.row_parser import RowParser
+from lakehouse.contracts.inputs.kafka import OF_A_MESSAGE
 from lakehouse.delta import table_io
-from lakehouse.delta.columns import OF_A_MESSAGE, arrow_schema, bronze_columns
+from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions.readings.table import RECEIVED
 from lakehouse.ledger.row_ids import DeliveredFile
 

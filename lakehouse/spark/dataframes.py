@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deltalake import DeltaTable
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakehouse.delta.table_io import Where
     from lakehouse.settings import Settings
 
 #: More rows cost more to pass to Spark than to read by its tasks, and to interpret than to compute by generated code.
 FEW_ROWS = 10_000
+_MICROS_OF_DAY = 86_400_000_000
 #: More files are listed by a job of Spark.
 _FEW_FILES = 32
 
@@ -40,6 +41,20 @@ def local(spark: SparkSession, rows: pa.Table) -> DataFrame:
     if not len(rows):
         return spark.createDataFrame([], from_arrow_schema(rows.schema))
     return spark.createDataFrame(rows.combine_chunks())
+
+
+def in_utc(rows: pa.Table) -> pa.Table:
+    """Rows of a query with times in UTC, in whichever zone its session was, and without what Spark adds to the fields."""
+
+    def kind(of: pa.DataType) -> pa.DataType:
+        return pa.timestamp(of.unit, "UTC") if pa.types.is_timestamp(of) and of.tz is not None else of
+
+    return rows.cast(pa.schema([pa.field(item.name, kind(item.type)) for item in rows.schema]))
+
+
+def first_moment(day: Column | str) -> Column:
+    """The first moment of a day in UTC, in whichever zone the session is."""
+    return F.timestamp_micros(F.unix_date(day).cast("bigint") * _MICROS_OF_DAY)
 
 
 def scan(spark: SparkSession, settings: Settings, path: str, columns: Sequence[str], where: Where) -> DataFrame:

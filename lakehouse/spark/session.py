@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from lakehouse.spark.jars import delta_jars, java, s3_jars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
@@ -103,12 +104,25 @@ def _of_any_session(settings: Settings) -> dict[str, str]:
     return _SESSION | (_SMALL if settings.spark_profile == "small" else {})
 
 
-@contextmanager
-def without_ansi(spark: SparkSession) -> Iterator[None]:
+def without_ansi(spark: SparkSession) -> AbstractContextManager[None]:
     """Within the context, an expression that fails for a row is NULL for it instead of failing the query."""
-    option = "spark.sql.ansi.enabled"
+    return _with_option(spark, "spark.sql.ansi.enabled", "false")
+
+
+def in_zone(spark: SparkSession, zone: str) -> AbstractContextManager[None]:
+    """Within the context, the expressions of contracts see the hours and days of a zone.
+
+    Instants stay what they are. A query is made and collected within it: Spark Connect reads the option when a query runs. What
+    the product itself computes does not depend on the option, and Arrow has it in the types of times: see ``dataframes.in_utc``.
+    """
+    option = "spark.sql.session.timeZone"
+    return nullcontext() if zone == _SESSION[option] else _with_option(spark, option, zone)
+
+
+@contextmanager
+def _with_option(spark: SparkSession, option: str, value: str) -> Iterator[None]:
     before = spark.conf.get(option)
-    spark.conf.set(option, "false")
+    spark.conf.set(option, value)
     try:
         yield
     finally:

@@ -108,7 +108,7 @@ def _computed(
         live = now.rows_held(spark, settings, metric, entry, days)
         rows = rows.unionByName(live.where(~live.event_date.isin(sorted(changed_days))), allowMissingColumns=True)
     rows = now.silver_rows(spark, settings, metric, days, {silver: rows})
-    return metric_query.by_day(metric_query.compute(rows, metric, days).toArrow(), metric)
+    return metric_query.of_days(rows, metric, days)
 
 
 def _content(published: PublishedState | None) -> str | None:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse.contracts import sql_expressions
 from lakehouse.contracts.training.training_set import KEY_PREFIX
 from lakehouse.ledger import ingestions
+from lakehouse.spark import dataframes
 from lakehouse.spark.session import sized_for
 from lakehouse.training_sets import known as knowledge
 from lakehouse.training_sets import labels
@@ -100,11 +102,11 @@ def _by_themselves(
     rows = known_records.events(spark, settings, source, inputs, span.first, span.until, reading, keys)
     if contract.entity.where:
         rows = rows.where(F.expr(contract.entity.where))
-    at = F.coalesce("event_ts", F.col("event_date").cast("timestamp"))
+    at = F.coalesce("event_ts", dataframes.first_moment("event_date"))
     of_event = [
         F.col(column).alias(column)
         if isinstance(column, str)
-        else F.expr(f"cast(({column.sql}) as {column.type})").alias(column.name)
+        else F.expr(sql_expressions.cast(column.sql, column.type)).alias(column.name)
         for column in contract.features.columns
     ]
     joined_by = [F.col(name).alias(f"{KEY_PREFIX}{name}") for name in contract.key_columns]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from lakehouse.contracts import sql_expressions
 from lakehouse.delta import provenance
 from lakehouse.delta.columns import arrow_schema
 from lakehouse.ledger import key_log
@@ -80,7 +81,7 @@ def of_events(spark: SparkSession, settings: Settings, contract: SourceContract,
         columns = (("key", kinds[label.on]), ("label", label.type), ("label_known_at", "timestamp"))
         return dataframes.local(spark, arrow_schema(columns).empty_table())
     records = silver_merge.state(spark, settings, contract, days, inputs.ids, inputs.until)
-    value = F.expr(f"cast(({label.sql}) as {label.type})").alias("label")
+    value = F.expr(sql_expressions.cast(label.sql, label.type)).alias("label")
     return records.groupBy(F.col(label.on).alias("key")).agg(value, F.max("arrival_ts").alias("label_known_at"))
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from lakehouse.contracts.sql_expressions import OF_A_ROW, OF_ROWS, Aggregate, RowExpression
+from lakehouse.contracts.sql_expressions import Aggregate, RowExpression
+from lakehouse.contracts.sql_functions import OF_A_ROW, OF_ROWS
 
 ROW, ROWS = TypeAdapter(RowExpression), TypeAdapter(Aggregate)
 
@@ -21,6 +22,7 @@ ROW, ROWS = TypeAdapter(RowExpression), TypeAdapter(Aggregate)
         "CASE WHEN (a) THEN (1) ELSE (2) END",
         "`current_date` = day  -- a column of this name",
         "exists(tags, tag -> tag = 'late')",
+        "name LIKE ANY ('a%', 'b%') OR name ilike some ('c%')",
     ],
 )
 def test_an_expression_of_the_row_is_taken(text: str) -> None:

@@ -26,12 +26,14 @@ def check(files: Annotated[list[Path], typer.Argument(help="Contract files (YAML
         SourceContract,
         TrainingSetContract,
         load_contract,
+        sources_beside,
     )
 
     mistakes: list[str] = []
+    sources = sources_beside(files)
     for file in files:
         try:
-            contract = load_contract(file)
+            contract = load_contract(file, sources)
         except ContractError as error:
             mistakes += error.mistakes
             continue

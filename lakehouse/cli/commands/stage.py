@@ -13,7 +13,7 @@ from lakehouse.cli.console import catalog_with, deployment, errors, out
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import date
 
     from pyspark.sql import SparkSession
@@ -71,7 +71,7 @@ def create(
         reason=reason,
         kind=StageKind.FILES if files else StageKind.REPARSE if reparse else StageKind.CONTRACT,
         files=files or (),
-        contract=None if contract is None else _contract_of(source, contract),
+        contract=None if contract is None else _contract_of(source, contract, catalog.sources),
         first=None if start_date is None else start_date.date(),
         last=None if end_date is None else end_date.date(),
         day_threshold=Decimal(f"{day_threshold:g}"),
@@ -189,7 +189,7 @@ def _session() -> SparkSession:
     return LakeSpark(long_lived=True).session()
 
 
-def _contract_of(source: str, path: Path) -> SourceContract | MetricContract:
+def _contract_of(source: str, path: Path, sources: Mapping[str, SourceContract]) -> SourceContract | MetricContract:
     """The contract in a file, which has to be that of the source or of one of its metrics.
 
     :raises typer.BadParameter: for another one.
@@ -199,7 +199,7 @@ def _contract_of(source: str, path: Path) -> SourceContract | MetricContract:
     if not path.is_file():
         msg = f"{path}: there is no such file"
         raise typer.BadParameter(msg)
-    loaded = load_contract(path)
+    loaded = load_contract(path, sources)
     if not isinstance(loaded, SourceContract | MetricContract):
         msg = f"{path} is neither the contract of a source nor of a metric; only these are staged"
         raise typer.BadParameter(msg)

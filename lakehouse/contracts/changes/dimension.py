@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
 
 Kind = Literal["event", "dimension"]
+#: Of each change, as (name, Spark type): whether its key ends with it, and when it says itself that it ends.
+OF_A_CHANGE = (("key_ends", "boolean"), ("ends_at", "timestamp"))
 #: The columns of a dimension's tables besides those of every source; no field may have one of these names.
-COLUMNS = ("key_ends", "ends_at", "bucket", "dimension_key", "valid_from", "valid_to", "is_current")
+COLUMNS = (*(name for name, _ in OF_A_CHANGE), "bucket", "dimension_key", "valid_from", "valid_to", "is_current")
 
 
 class Dimension(Strict):

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 ROW_COUNT = "row_count"
+#: The first day of the period that a row is a number of.
+PERIOD_START = "period_start"
 #: A text in an expression, and what is written as ``input.column``.
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _REFERENCE = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\.\s*([A-Za-z_]\w*)")

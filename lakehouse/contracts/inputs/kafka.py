@@ -13,6 +13,16 @@ from lakehouse.contracts.base import Strict
 
 #: What ``source.landing`` holds for a source of Kafka.
 KAFKA = "kafka"
+#: Of each message, as (name, Spark type): its place in the topic, the time that Kafka has for it, its key as text, and its
+#: headers as a JSON list of pairs.
+OF_A_MESSAGE = (
+    ("kafka_topic", "string"),
+    ("kafka_partition", "int"),
+    ("kafka_offset", "bigint"),
+    ("kafka_timestamp", "timestamp"),
+    ("kafka_key", "string"),
+    ("kafka_headers", "string"),
+)
 #: Options that Bronze depends on for taking each message once; a contract cannot set them.
 _OWN_OPTIONS = {
     "group.id": "the offsets are kept in Bronze",

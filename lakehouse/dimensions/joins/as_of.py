@@ -44,7 +44,7 @@ def joined(rows: DataFrame, metric: MetricContract, intervals_of: Callable[[Join
     if not metric.joins:
         return rows
     names = [name for join in metric.joins for name in join.names]
-    rows = rows.drop(*names).withColumn("_at", F.expr("coalesce(event_ts, cast(event_date as timestamp))"))
+    rows = rows.drop(*names).withColumn("_at", F.coalesce("event_ts", dataframes.first_moment("event_date")))
     for position, join in enumerate(metric.joins):
         rows = _joined(rows, metric, join, position, intervals_of(join))
     for position, join in enumerate(metric.joins):

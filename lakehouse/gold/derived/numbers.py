@@ -13,12 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.contracts.derived.inputs import ROW_COUNT
+from lakehouse.contracts import sql_expressions
+from lakehouse.contracts.derived.inputs import PERIOD_START, ROW_COUNT
 from lakehouse.contracts.division import null_if_zero
 from lakehouse.delta import table_io
 from lakehouse.gold import isolation
 from lakehouse.gold.derived.inputs import InputError, PeriodOfInput
 from lakehouse.spark import dataframes, stages
+from lakehouse.spark.session import in_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.gold.isolation import Isolated
     from lakehouse.settings import Settings
-
-_START = "period_start"
 
 
 def compute(
@@ -59,13 +59,12 @@ def of_inputs(
     spark, metric = session(), series.metric
     inputs = dataframes.local(spark, joined(series, periods))
     measures = [
-        F.expr(f"cast(({null_if_zero(measure.sql)}) as {measure.type})").alias(measure.name) for measure in metric.measures
+        F.expr(sql_expressions.cast(null_if_zero(measure.sql), measure.type)).alias(measure.name) for measure in metric.measures
     ]
-    with stages.watched(spark, f"{series.name} on {len(periods):,} periods"):
-        found = inputs.select(_START, *metric.grain, *measures, ROW_COUNT).toArrow()
-    found = found.cast(pa.schema([pa.field(item.name, item.type) for item in found.schema]))
-    rows = found.sort_by([(name, "ascending") for name in [_START, *metric.grain]])
-    return {start: own.drop_columns([_START]) for start, own in table_io.split(rows, _START).items()}
+    with in_zone(spark, metric.zone), stages.watched(spark, f"{series.name} on {len(periods):,} periods"):
+        numbers = dataframes.in_utc(inputs.select(PERIOD_START, *metric.grain, *measures, ROW_COUNT).toArrow())
+    rows = numbers.sort_by([(name, "ascending") for name in [PERIOD_START, *metric.grain]])
+    return {start: own.drop_columns([PERIOD_START]) for start, own in table_io.split(rows, PERIOD_START).items()}
 
 
 def joined(series: Series, periods: Mapping[date, Collection[PeriodOfInput]]) -> pa.Table:
@@ -73,7 +72,7 @@ def joined(series: Series, periods: Mapping[date, Collection[PeriodOfInput]]) ->
 
     :raises InputError: if a column of the grain has types that do not go together.
     """
-    keys = [_START, *series.grain]
+    keys = [PERIOD_START, *series.grain]
     parts = [part for start, of_period in periods.items() for part in _of_period(series, start, of_period)]
     try:
         rows = pa.concat_tables(parts, promote_options="permissive")
@@ -101,7 +100,7 @@ def _of_period(series: Series, start: date, of_period: Collection[PeriodOfInput]
     for number in of_period:
         added = _added_up(grain, number)
         added = added.slice(0, 0) if grain and some_filled and not _is_filled(number) else added
-        rows.append(added.add_column(0, _START, pa.array([start] * len(added), pa.date32())))
+        rows.append(added.add_column(0, PERIOD_START, pa.array([start] * len(added), pa.date32())))
     return rows
 
 

@@ -94,6 +94,8 @@ def of_then(
             raise ForgottenContractError(msg)
         metric = _read(MetricContract, stored, f"{name} ({version})")
     metric = metric.with_contracts({**sources, **_others_of_then(settings, revision, sources)})
+    if version == provenance.of_contract(metric.as_in_utc):  # earlier releases computed numbers of every zone in UTC
+        metric = metric.as_in_utc
     source_version = contract_archive.source_version(settings, name, version, revision["published_at"])
     if source_version in {None, provenance.of_contract(now.source)}:
         return HistoricalContracts(metric, now.source, certain=source_version is not None)

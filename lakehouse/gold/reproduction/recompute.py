@@ -70,7 +70,7 @@ def computed(
     with sized_for(spark, settings, many=is_large(settings, contract)):
         named = _named_inputs(settings, contract, revision, source_days(metric, [start]))
         silver_rows, hidden = of_then.rows_of_inputs(spark, settings, metric, contract, named, revision.get("dimension_inputs"))
-        numbers = metric_query.by_day(metric_query.compute(silver_rows, metric, [start]).toArrow(), metric)
+        numbers = metric_query.of_days(silver_rows, metric, [start])
     return Recomputed(numbers[start] if start in numbers else metric_query.nothing(spark, settings, metric), hidden)
 
 

@@ -154,7 +154,7 @@ def from_inputs(
         read = source_read(metric, contract)
         of_days = source_days(metric, days)
         rows = of_then.rows_known_at(spark, settings, metric, read, of_days, ids, until, others_at)
-        return metric_query.by_day(metric_query.compute(rows, metric, days).toArrow(), metric)
+        return metric_query.of_days(rows, metric, days)
 
 
 def _require_silver(metric: MetricContract) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse.contracts import sql_expressions
 from lakehouse.contracts.division import null_if_zero
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
@@ -17,7 +18,7 @@ from lakehouse.gold.restatement import lineage
 from lakehouse.gold.rows_read import now, tables, windows
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark import dataframes, stages
-from lakehouse.spark.session import sized_for
+from lakehouse.spark.session import in_zone, sized_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,13 +36,11 @@ def compute(
     rows: DataFrame,
     metric: MetricContract,
     days: Collection[date],
-    grain: list[str] | None = None,
     starts: Collection[datetime | None] | None = None,
 ) -> DataFrame:
     """The metric on ``days``: columns event_date, the grain, the measures, and row_count (the number of silver rows).
 
     :param rows: silver rows, at least of the days that the window covers, with the attributes that the metric's joins bring.
-    :param grain: another grain than the contract's.
     :param starts: only the windows with these first moments; None among them is that of rows without an event time.
     """
     if metric.event_window:
@@ -51,15 +50,14 @@ def compute(
     if metric.trailing_days > 1:
         covered = F.explode(F.sequence("event_date", F.date_add("event_date", metric.trailing_days - 1)))
         rows = rows.withColumn("_day", covered).drop("event_date").withColumnRenamed("_day", "event_date")
-    by = ["event_date", *(metric.grain if grain is None else grain)]
     wanted = rows.where(f"event_date IN ({spark_commits.day_literals(days)})")
-    return wanted.groupBy(*by).agg(*aggregates(metric))
+    return wanted.groupBy("event_date", *metric.grain).agg(*aggregates(metric))
 
 
 def aggregates(metric: MetricContract) -> list[Column]:
     """The measures and row_count as aggregates over silver rows; a division by zero is NULL."""
     measures = [
-        F.expr(f"cast(({null_if_zero(measure.sql)}) as {measure.type})").alias(measure.name) for measure in metric.measures
+        F.expr(sql_expressions.cast(null_if_zero(measure.sql), measure.type)).alias(measure.name) for measure in metric.measures
     ]
     return [*measures, F.count(F.lit(1)).alias("row_count")]
 
@@ -80,15 +78,20 @@ def numbers(
     many = tables.rows_at_most(settings, metric, {"event_date": source_days(metric, days)}) > dataframes.FEW_ROWS
     with sized_for(spark, settings, many=many), stages.watched(spark, f"{metric.name} on {len(days):,} days"):
         named = lineage.named_now(settings, metric, days, made_from)
-        found = compute(now.silver_rows(spark, settings, metric, days, named=named), metric, days).toArrow()
-    return by_day(found, metric)
+        return of_days(now.silver_rows(spark, settings, metric, days, named=named), metric, days)
 
 
-def by_day(found: pa.Table, metric: MetricContract) -> dict[date, pa.Table]:
-    """The rows of :func:`compute` per day, in the order of the grain."""
-    found = found.cast(pa.schema([pa.field(item.name, item.type) for item in found.schema]))
-    rows = found.sort_by([(name, "ascending") for name in ["event_date", *metric.grain]])
-    return {day: own.drop_columns(["event_date"]) for day, own in table_io.split(rows, "event_date").items()}
+def of_days(
+    rows: DataFrame, metric: MetricContract, days: Collection[date], starts: Collection[datetime | None] | None = None
+) -> dict[date, pa.Table]:
+    """The numbers of days that :func:`compute` finds in rows, in the order of the grain, collected in this process.
+
+    The measures see the hours and days of the metric's zone.
+    """
+    with in_zone(rows.sparkSession, metric.zone):
+        numbers = dataframes.in_utc(compute(rows, metric, days, starts).toArrow())
+    numbers = numbers.sort_by([(name, "ascending") for name in ["event_date", *metric.grain]])
+    return {day: own.drop_columns(["event_date"]) for day, own in table_io.split(numbers, "event_date").items()}
 
 
 def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Period]) -> dict[date, pa.Table]:
@@ -97,14 +100,15 @@ def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Peri
     cases = [f"WHEN event_date BETWEEN DATE'{one.start}' AND DATE'{one.last}' THEN DATE'{one.start}'" for one in periods]
     starts = rows.withColumn("event_date", F.expr(f"CASE {' '.join(cases)} END"))
     with stages.watched(rows.sparkSession, f"{metric.name} on {len(periods):,} periods"):
-        return by_day(compute(starts, metric, [one.start for one in periods]).toArrow(), metric)
+        return of_days(starts, metric, [one.start for one in periods])
 
 
 def nothing(spark: SparkSession, settings: Settings, metric: MetricContract) -> pa.Table:
     """The number of a day without rows: one row without a grain, which distinguishes an emptied day from a missing one."""
     rows = now.silver_rows(spark, settings, metric, []).where("false")
     rows = windows.assigned(rows, metric.event_window) if metric.event_window else rows
-    empty = rows.agg(*aggregates(metric)).toArrow()
-    grain = rows.select(*metric.grain).toArrow().schema if metric.grain else pa.schema([])
+    with in_zone(spark, metric.zone):
+        empty = dataframes.in_utc(rows.agg(*aggregates(metric)).toArrow())
+    grain = dataframes.in_utc(rows.select(*metric.grain).toArrow()).schema if metric.grain else pa.schema([])
     columns = {item.name: pa.nulls(1, item.type) for item in grain}
     return pa.table(columns | {name: empty[name] for name in empty.column_names})

@@ -7,6 +7,8 @@ A DataFrame in, a DataFrame with the same rows out. What a session is, and how f
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -27,13 +29,14 @@ def assigned(rows: DataFrame, sessions: SessionWindow) -> DataFrame:
     """Rows with the first moment of their session in ``window_start``, and in ``event_date`` the day on which it begins.
 
     Sessions that begin on a day are right if the rows of the two days before and of the day behind are there. A row without an
-    event time lies in no session: it stays, with NULL.
+    event time, or without a value in a column of the key, lies in no session: it stays on its day, with NULL. Rows of nobody are
+    not those of one visitor, and would otherwise go on as one session that never ends.
 
     :param rows: with ``event_date``, ``event_ts`` and the key of the sessions.
     """
-    timed = F.col("event_ts").isNotNull()
-    # Rows without a time are a partition of their own, so that they do not stand between others.
-    own = [*sessions.key, timed]
+    placed = reduce(and_, (F.col(name).isNotNull() for name in ("event_ts", *sessions.key)))
+    # Rows that lie in none are a partition of their own, so that they do not stand between others.
+    own = [*sessions.key, placed]
     in_order, of_day = Window.partitionBy(*own).orderBy("event_ts"), Window.partitionBy(*own, "event_date")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     elapsed = F.unix_micros("event_ts") - F.unix_micros(F.lag("event_ts").over(in_order))
@@ -47,6 +50,6 @@ def assigned(rows: DataFrame, sessions: SessionWindow) -> DataFrame:
         F.last(F.when(F.col("_is_first"), F.col(name)), ignorenulls=True).over(so_far) for name in ("event_ts", "event_date")
     ]
     rows = rows.withColumns({"_began": began[0], "_began_on": began[1]})
-    rows = rows.withColumn(WINDOW_START, F.when(timed, F.col("_began")))
-    rows = rows.withColumn("event_date", F.when(timed, F.col("_began_on")).otherwise(F.col("event_date")))
+    rows = rows.withColumn(WINDOW_START, F.when(placed, F.col("_began")))
+    rows = rows.withColumn("event_date", F.when(placed, F.col("_began_on")).otherwise(F.col("event_date")))
     return rows.drop(*_STEPS, "_began", "_began_on")

@@ -16,6 +16,8 @@ from lakehouse.gold.restatement.metric_query import aggregates
 from lakehouse.live import batch_log, table
 from lakehouse.live.batch_log import LiveBatch
 from lakehouse.live.query import counted_rows, late_rule, rows_of_batch
+from lakehouse.spark import dataframes
+from lakehouse.spark.session import in_zone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,10 +54,11 @@ def started(
     def write_batch(numbers: DataFrame, batch: int) -> None:
         _write(settings, metric, contract, query, numbers.toArrow(), batch)
 
-    writer = numbers_of(bronze.select(*counted_rows.columns_read(metric, contract)), metric, contract).writeStream
-    writer = writer.outputMode("update").foreachBatch(write_batch).option("checkpointLocation", str(query.of_spark))
     every = f"{round(terms.trigger.total_seconds() * 1000)} milliseconds"
-    return (writer.trigger(availableNow=True) if ends else writer.trigger(processingTime=every)).start()
+    with in_zone(spark, metric.zone):  # the query keeps the options of its start
+        writer = numbers_of(bronze.select(*counted_rows.columns_read(metric, contract)), metric, contract).writeStream
+        writer = writer.outputMode("update").foreachBatch(write_batch).option("checkpointLocation", str(query.of_spark))
+        return (writer.trigger(availableNow=True) if ends else writer.trigger(processingTime=every)).start()
 
 
 def numbers_of(bronze: DataFrame, metric: MetricContract, contract: SourceContract) -> DataFrame:
@@ -96,4 +99,4 @@ def _with_columns(numbers: pa.Table, about: Mapping[str, Any]) -> pa.Table:
     """The numbers of a batch in the columns of the live table, which are the same for each batch."""
     for name, value in about.items():
         numbers = numbers.append_column(name, pa.repeat(pa.scalar(value, table.OF_LIVE.field(name).type), len(numbers)))
-    return numbers.cast(pa.schema([pa.field(item.name, item.type) for item in numbers.schema]))
+    return dataframes.in_utc(numbers)

@@ -26,7 +26,7 @@ from lakehouse.ledger.row_states import Disposition
 from lakehouse.live.query import counted_rows, late_rule
 from lakehouse.live.reconciliation.causes import RowSet
 from lakehouse.spark import dataframes, stages
-from lakehouse.spark.session import sized_for
+from lakehouse.spark.session import in_zone, sized_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -76,7 +76,9 @@ def measured(
         columns = [*dict.fromkeys([*metric.columns_read(delivered.columns), "event_date", *metric.grain]), _ENTERS, _LEAVES]
         rows = delivered.select(*columns).unionByName(present.select(*columns)).where(F.col("event_date") == F.lit(day))
         in_sets = rows.withColumn(ROW_SET, F.explode(F.sequence(F.col(_ENTERS), F.col(_LEAVES) - 1)))
-        return in_sets.groupBy(ROW_SET, "event_date", *metric.grain).agg(*aggregates(metric)).toArrow()
+        with in_zone(spark, metric.zone):
+            numbers = in_sets.groupBy(ROW_SET, "event_date", *metric.grain).agg(*aggregates(metric))
+            return dataframes.in_utc(numbers.toArrow())
 
 
 def _leaving(settings: Settings, contract: SourceContract, days: Collection[date]) -> tuple[pa.Table, pa.Table]:
@@ -204,7 +206,7 @@ def _with_entering(present: DataFrame, corrected_keys: DataFrame, delivered: Dat
 
 def _place(metric: MetricContract) -> F.Column:
     """The window of a row, or its event day: two rows are in the same one if their texts are equal."""
-    start = F.coalesce(F.col(WINDOW_START).cast("string"), F.lit("")) if metric.event_window else F.lit("")
+    start = F.coalesce(F.unix_micros(WINDOW_START).cast("string"), F.lit("")) if metric.event_window else F.lit("")
     return F.concat_ws(" ", F.col("event_date").cast("string"), start)
 
 

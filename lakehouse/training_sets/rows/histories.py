@@ -134,7 +134,7 @@ def _without_numbers(spark: SparkSession, catalog: Catalog, entry: MetricFeature
 def _end_of_period(series: Series) -> Column:
     """The moment at which the period of a number is over: its day, or its window."""
     zone, window = series.metric.publication.timezone or "UTC", series.metric.event_window
-    end_of_day = F.to_utc_timestamp(F.date_add(series.by, 1).cast("timestamp"), zone)
+    end_of_day = F.to_utc_timestamp(dataframes.first_moment(F.date_add(series.by, 1)), zone)
     if not isinstance(window, EventWindow):
         return end_of_day
     end = F.col(WINDOW_START) + F.expr(f"interval {int(window.size.total_seconds())} seconds")

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from lakehouse.contracts.changes.order import Order
+from lakehouse.contracts.source import SourceContract
 
 
 def order(sequence: Any) -> Order:
@@ -50,3 +51,21 @@ def test_an_order_of_one_integer_is_written_as_before_there_were_others(sequence
 def test_a_mistake_is_named(sequence: Any, mistake: str) -> None:
     with pytest.raises(ValidationError, match=mistake):
         order(sequence)
+
+
+@pytest.mark.parametrize(
+    ("kind", "refused"), [("timestamp", True), ("date", True), ("double", True), ("long", False), ("string", False)]
+)
+def test_a_field_that_holds_no_integers_is_no_sequence_but_its_text_may_be(kind: str, refused: bool) -> None:
+    content: dict[str, Any] = {
+        "dataset": "seq",
+        "primary_key": ["id"],
+        "clocks": {"event": "at"},
+        "model": {"fields": [{"name": "id", "type": "string"}, {"name": "changed", "type": kind, "column": "updated_at"}]},
+    }
+    assert SourceContract.model_validate(content | {"order": {"sequence": {"column": "updated_at", "type": "text"}}})
+    if not refused:
+        assert SourceContract.model_validate(content | {"order": {"sequence": "updated_at"}})
+        return
+    with pytest.raises(ValidationError, match=f"order.sequence: updated_at is a {kind}, and a sequence is an integer; write"):
+        SourceContract.model_validate(content | {"order": {"sequence": "updated_at"}})

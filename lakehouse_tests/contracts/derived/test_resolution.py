@@ -23,6 +23,7 @@ SOURCE: dict[str, Any] = {
     "source": {"landing": "arrival_date={arrival_date}*", "start_date": "2024-01-01"},
     "clocks": {"event": "at", "arrival": "arrived", "timezone": "Europe/Berlin"},
 }
+WEB = SOURCE | {"dataset": "web", "model": {"fields": [*SOURCE["model"]["fields"], {"name": "channel", "type": "string"}]}}
 REVENUE: dict[str, Any] = {
     "metric": "revenue",
     "source": "shop",
@@ -48,7 +49,7 @@ CONVERSION: dict[str, Any] = {
 
 def catalog(folder: Path, *contracts: dict[str, Any]) -> Catalog:
     """Two sources, revenue and sessions, with other metrics or others in their place."""
-    by_name = {one.get("metric", one.get("dataset")): one for one in (SOURCE, SOURCE | {"dataset": "web"}, REVENUE, SESSIONS)}
+    by_name = {one.get("metric", one.get("dataset")): one for one in (SOURCE, WEB, REVENUE, SESSIONS)}
     for one in contracts:
         by_name[f"{one['metric']}_{one.get('dataset_version', '')}".removesuffix("_")] = one
     for name, one in by_name.items():

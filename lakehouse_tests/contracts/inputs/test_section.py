@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from lakehouse.contracts.inputs.kafka import OF_A_MESSAGE
 from lakehouse.delta import provenance
-from lakehouse.delta.columns import OF_A_MESSAGE, bronze_columns
+from lakehouse.delta.columns import bronze_columns
 from lakehouse_tests.support import kafka_lake, lake
 
 

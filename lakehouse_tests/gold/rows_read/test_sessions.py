@@ -131,6 +131,22 @@ def test_a_row_without_a_time_stays_once_and_ends_no_session(spark: Any) -> None
     ]
 
 
+def test_rows_of_nobody_are_no_session_and_count_once_on_their_own_day(spark: Any) -> None:
+    users, minutes = ["u", None, None, None, "u"], [0, 10, 20, 24 * 60 + 5, 50]
+    moments = [Event("a", minute).moment for minute in minutes]
+    days = [moment.astimezone(ZoneInfo(ZONE)).date() for moment in moments]
+    columns = {"id": list("abcde"), "user": users, "event_ts": pa.array(moments, TIME), "event_date": days}
+    window = SessionWindow(gap=timedelta(hours=23), key=["user"], timezone=ZONE)
+    placed = windows.assigned(dataframes.local(spark, pa.table(columns)), window).toArrow().to_pylist()
+    assert sorted((row["id"], row["event_date"], row["window_start"]) for row in placed) == [
+        ("a", FIRST, moments[0]),
+        ("b", FIRST, None),
+        ("c", FIRST, None),
+        ("d", FIRST + timedelta(days=1), None),
+        ("e", FIRST, moments[0]),
+    ]
+
+
 @pytest.mark.merge
 def test_a_late_event_joins_two_sessions_over_midnight_and_its_deletion_splits_them(settings: Settings, spark: Any) -> None:
     lake = WindowedLake(settings, spark, [metric(SESSIONS)])

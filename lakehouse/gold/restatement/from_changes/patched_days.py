@@ -98,10 +98,10 @@ def _patches(spark: SparkSession, before: SeriesSnapshot, changes: Mapping[date,
     metric, rows = before.series.metric, pa.concat_tables(changes.values())
     after = pc.is_in(rows["_change_type"], pa.array(change_feed.AFTER))
     columns = [name for name in rows.column_names if not name.startswith("_")]
-    sides = []
-    for side in (rows.filter(after), rows.filter(pc.invert(after))):
-        found = metric_query.compute(dataframes.local(spark, side.select(columns)), metric, changes).toArrow()
-        sides.append(metric_query.by_day(found, metric))
+    sides = [
+        metric_query.of_days(dataframes.local(spark, side.select(columns)), metric, changes)
+        for side in (rows.filter(after), rows.filter(pc.invert(after)))
+    ]
     return {day: _added(metric, before.latest[day], sides[0].get(day), sides[1].get(day)) for day in changes}
 
 

@@ -102,7 +102,7 @@ def numbers(
     if touched is None:
         return {}
     rows = touched.rows(now.silver_rows(spark, settings, metric, settled))
-    computed = metric_query.by_day(metric_query.compute(rows, metric, settled, starts=touched.starts).toArrow(), metric)
+    computed = metric_query.of_days(rows, metric, settled, touched.starts)
     return {day: _spliced(metric, before.latest[day], touched, computed.get(day)) for day in settled}
 
 

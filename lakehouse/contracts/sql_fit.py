@@ -1,0 +1,154 @@
+"""Whether the SQL of contracts fits what it is computed from: columns, functions' arguments, and what is aggregated.
+
+Spark would say the same, but only after the rows were written. What cannot be decided without it is left to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from lakehouse.contracts.base import SYSTEM_COLUMNS
+from lakehouse.contracts.changes.dimension import OF_A_CHANGE
+from lakehouse.contracts.derived.inputs import PERIOD_START, ROW_COUNT
+from lakehouse.contracts.inputs.kafka import OF_A_MESSAGE
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.source import SourceContract
+from lakehouse.contracts.sql_functions import OF_ROWS, wrong_count
+from lakehouse.contracts.training.training_set import OwnColumn, TrainingSetContract
+from lakehouse.text import suggestion
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from pydantic import BaseModel
+
+    from lakehouse.contracts.sql_syntax import ParsedSql
+
+_Location = tuple[int | str, ...]
+#: Columns of Bronze that Silver does not have.
+_OF_BRONZE = ("raw_payload", "malformed_reason")
+
+
+class _Place(NamedTuple):
+    """What an expression is computed from.
+
+    :param fields: the columns that a contract names; None if they are not known.
+    :param others: further columns, which the lakehouse fills.
+    :param whose: where the fields are from, as in "of sales".
+    :param groups: the columns by which rows are grouped; None if an expression is computed of each row.
+    :param structs: what is written before a point, and checked elsewhere.
+    """
+
+    fields: list[str] | None
+    others: Collection[str] = ()
+    whose: str = ""
+    groups: Collection[str] | None = None
+    structs: Collection[str] = ()
+
+
+def misfits(contract: BaseModel, sources: Mapping[str, SourceContract]) -> Iterator[tuple[_Location, str]]:
+    """The mistakes in the expressions of a contract: where in its file, and what is wrong.
+
+    :param sources: the sources that are known. Of an expression over one that is not, columns are not checked.
+    """
+    if isinstance(contract, SourceContract):
+        place = _Place(_fields(contract), _filled(contract, *_OF_BRONZE), f" of {contract.dataset}")
+        for number, rule in enumerate(contract.quality.row_rules):
+            yield from _at(("quality", "row_rules", number, "sql"), rule.sql, place)
+    elif isinstance(contract, MetricContract):
+        place = _derived(contract) if contract.is_derived else _measured(contract, sources)
+        for number, measure in enumerate(contract.measures):
+            yield from _at(("measures", number, "sql"), measure.sql, place)
+        if not (contract.is_derived or contract.sources):
+            yield from (((("grain", number)), text) for number, text in _unknown_grain(contract, place))
+    elif isinstance(contract, TrainingSetContract):
+        yield from _of_training_set(contract, sources)
+
+
+def _of_training_set(contract: TrainingSetContract, sources: Mapping[str, SourceContract]) -> Iterator[tuple[_Location, str]]:
+    events = _of_records(contract.entity.source, sources)
+    if contract.entity.where is not None:
+        yield from _at(("entity", "where"), contract.entity.where, events)
+    for number, column in enumerate(contract.features.columns):
+        if isinstance(column, OwnColumn):
+            yield from _at(("features", "columns", number, "sql"), column.sql, events)
+    labels = _of_records(contract.label.source, sources)._replace(groups=[contract.label.on])
+    yield from _at(("label", "sql"), contract.label.sql, labels)
+
+
+def _of_records(name: str, sources: Mapping[str, SourceContract]) -> _Place:
+    source = sources.get(name)
+    return _Place(None) if source is None else _Place(_fields(source), _filled(source), f" of {name}")
+
+
+def _derived(metric: MetricContract) -> _Place:
+    """A row for each value of the grain, with what each input has for it."""
+    fields = [*metric.derived_from, *metric.grain]
+    return _Place(fields, (ROW_COUNT, PERIOD_START), " of the inputs", structs=metric.derived_from)
+
+
+def _measured(metric: MetricContract, sources: Mapping[str, SourceContract]) -> _Place:
+    """The rows of the (first) source, with what joins bring, grouped by day and grain."""
+    groups = ["event_date", *metric.grain]
+    source = sources.get(metric.source)
+    if source is None:
+        return _Place(None, groups=groups)
+    brought = [name for join in metric.joins for name in join.names]
+    windows = metric.event_window.columns if metric.event_window else []
+    return _Place([*_fields(source), *brought], [*_filled(source), *windows], f" of {metric.source}", groups)
+
+
+def _fields(source: SourceContract) -> list[str]:
+    return [field.name for field in source.typed_fields]
+
+
+def _filled(source: SourceContract, *of_bronze: str) -> list[str]:
+    """The columns of a source's table that its contract does not name."""
+    names = [name for name in SYSTEM_COLUMNS if name not in _OF_BRONZE or name in of_bronze]
+    added = [*(OF_A_CHANGE if source.is_dimension else ()), *(OF_A_MESSAGE if of_bronze and source.source.kafka else ())]
+    return [*names, *(name for name, _ in added)]
+
+
+def _unknown_grain(metric: MetricContract, place: _Place) -> Iterator[tuple[int, str]]:
+    for number, name in enumerate(metric.grain):
+        if place.fields is not None and name not in {*place.fields, *place.others}:
+            yield number, _unknown(name, place)
+
+
+def _at(location: _Location, text: str, place: _Place) -> Iterator[tuple[_Location, str]]:
+    from lakehouse.contracts.sql_syntax import SqlSyntaxError, parse  # noqa: PLC0415 (a contract without SQL needs no parser)
+
+    names = None if place.fields is None else frozenset(name.lower() for name in (*place.fields, *place.others))
+    try:
+        parsed = parse(text, names)
+    except SqlSyntaxError as problem:
+        yield location, f"{text!r} is no expression in Spark SQL: {problem}"
+        return
+    if parsed is not None:
+        yield from ((location, f"{text!r}: {problem}") for problem in dict.fromkeys(_problems(parsed, place, names)))
+
+
+def _problems(parsed: ParsedSql, place: _Place, names: frozenset[str] | None) -> Iterator[str]:
+    for column in parsed.columns:
+        first, *rest = column.parts
+        if names is not None and first not in names and not (rest and place.structs):
+            yield _unknown(".".join(column.parts), place)
+        elif place.groups is not None and not OF_ROWS.intersection(column.within) and first not in place.groups:
+            yield f"{first!r} has a value in each row, and a measure has one of all; write sum({first}), or another aggregate"
+    for call in parsed.calls:
+        is_aggregate = call.name in OF_ROWS
+        outer = next((name for name in call.within if name in OF_ROWS), None)
+        if call.arguments is not None and (wrong := wrong_count(call.name, call.arguments)):
+            yield wrong
+        if is_aggregate and place.groups is None:
+            yield f"{call.name}() adds up rows, and here the expression is computed of each row by itself"
+        elif is_aggregate and outer is not None:
+            yield f"{call.name}() within {outer}(): an aggregate cannot be part of another one"
+        elif call.is_filtered and not is_aggregate:
+            yield f"{call.name}() with FILTER: only an aggregate has one"
+
+
+def _unknown(name: str, place: _Place) -> str:
+    fields = place.fields or []
+    near = suggestion(name, [*fields, *place.others])
+    return f"no column{place.whose} is called {name!r}{near}; there are {', '.join(fields)}"

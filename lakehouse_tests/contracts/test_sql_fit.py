@@ -1,0 +1,219 @@
+"""The SQL of a contract is compared with what it is computed from when the contract is loaded, without Spark."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.contracts import ContractError, load_catalog, load_contract, sources_beside, sql_fit
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.source import SourceContract
+from lakehouse.delta.columns import bronze_columns, silver_columns
+from lakehouse_tests.support.expressions import COLUMNS, MEASURES, OF_ROW, UNFIT_MEASURES, UNFIT_OF_ROW
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TYPED = {name: kind for name, kind in COLUMNS.items() if name not in {"event_ts", "event_date"}}
+SALES = {
+    "dataset": "sales",
+    "primary_key": ["id"],
+    "clocks": {"event": "at", "timezone": "Europe/Berlin"},
+    "model": {"fields": [{"name": name, "type": kind} for name, kind in TYPED.items()]},
+}
+
+
+def _source(**changes: object) -> SourceContract:
+    return SourceContract.model_validate(SALES | changes)
+
+
+def _write(folder: Path, **texts: str) -> None:
+    for name, text in texts.items():
+        (folder / f"{name}.yaml").write_text(dedent(text))
+
+
+SOURCE = """\
+    dataset: sales
+    primary_key: [id]
+    clocks: {event: at}
+    model:
+      fields:
+        - {name: id, type: string}
+        - {name: customer_id, type: string}
+        - {name: amount, type: "decimal(12,2)"}
+"""
+CUSTOMERS = """\
+    dataset: customers
+    kind: dimension
+    primary_key: [customer_id]
+    clocks: {event: at}
+    model:
+      fields:
+        - {name: customer_id, type: string}
+        - {name: tier, type: string}
+"""
+METRIC = """\
+    metric: revenue
+    source: sales
+    joins: [{{dimension: customers, on: customer_id, columns: [tier]}}]
+    grain: [tier]
+    measures:
+      - {{name: total, sql: "{sql}", type: "decimal(18,2)", additive: true}}
+"""
+DERIVED = """\
+    metric: doubled
+    from: [revenue]
+    grain: [tier]
+    measures:
+      - {{name: total, sql: "{sql}", type: "decimal(18,2)"}}
+"""
+
+
+def _mistakes(folder: Path) -> list[str]:
+    try:
+        load_catalog(folder, bundled=False)
+    except ContractError as error:
+        return [text.removeprefix(f"{folder}/") for text in error.mistakes]
+    return []
+
+
+@pytest.mark.parametrize("text", OF_ROW)
+def test_a_rule_that_spark_can_compute_is_taken(text: str) -> None:
+    assert not [*sql_fit.misfits(_source(quality={"row_rules": [{"sql": text}]}), {})]
+
+
+@pytest.mark.parametrize("text", UNFIT_OF_ROW)
+def test_a_rule_that_spark_cannot_compute_is_refused(text: str) -> None:
+    [(where, message)] = sql_fit.misfits(_source(quality={"row_rules": [{"sql": "n > 1"}, {"sql": text}]}), {})
+    assert where == ("quality", "row_rules", 1, "sql")
+    assert message.startswith(f"{text!r}: ")
+
+
+@pytest.mark.parametrize("text", MEASURES)
+def test_a_measure_that_spark_can_compute_is_taken(text: str) -> None:
+    assert not [*sql_fit.misfits(_metric(text), {"sales": _source()})]
+    assert not [*sql_fit.misfits(_metric(text), {})]
+
+
+@pytest.mark.parametrize("text", UNFIT_MEASURES)
+def test_a_measure_that_spark_cannot_compute_is_refused(text: str) -> None:
+    mistakes = [*sql_fit.misfits(_metric(text), {"sales": _source()})]
+    assert mistakes
+    assert {where for where, _ in mistakes} == {("measures", 0, "sql")}
+
+
+def _metric(text: str) -> MetricContract:
+    measures = [{"name": "total", "sql": text, "type": "double"}]
+    return MetricContract.model_validate({"metric": "m", "source": "sales", "grain": ["region"], "measures": measures})
+
+
+def test_the_columns_are_those_of_the_tables() -> None:
+    kafka = {"kafka": {"topic": "t", "servers": "a:1"}, "format": "json", "landing": "kafka"}
+    for contract in (
+        _source(),
+        _source(source=kafka),
+        _source(kind="dimension", primary_key=["id"], materialization={"reprocess_policy": "merge"}),
+    ):
+        filled = {*sql_fit._fields(contract), *sql_fit._filled(contract)}
+        assert filled == {name for name, _ in silver_columns(contract)}
+        assert {*filled, *sql_fit._filled(contract, "raw_payload", "malformed_reason")} == {
+            name for name, _ in bronze_columns(contract)
+        }
+
+
+def test_a_mistake_has_file_line_place_expression_and_the_near_name(tmp_path: Path) -> None:
+    _write(tmp_path, sales=SOURCE, customers=CUSTOMERS, revenue=METRIC.format(sql="sum(amuont)"))
+    [mistake] = _mistakes(tmp_path)
+    place, _, text = mistake.partition("sql: ")
+    assert place == "revenue.yaml:6: measures.0."
+    assert text.startswith("'sum(amuont)': no column of sales is called 'amuont' (did you mean 'amount'?); ")
+    assert text.endswith("there are id, customer_id, amount, tier")
+
+
+@pytest.mark.parametrize("sql", ["sum(if(tier = 'gold', amount, 0))", "count(distinct source_file)", "max(Amount)"])
+def test_columns_of_joins_and_of_the_lakehouse_are_known(tmp_path: Path, sql: str) -> None:
+    _write(tmp_path, sales=SOURCE, customers=CUSTOMERS, revenue=METRIC.format(sql=sql))
+    assert not _mistakes(tmp_path)
+
+
+def test_a_column_of_the_grain_is_looked_for(tmp_path: Path) -> None:
+    metric = METRIC.format(sql="sum(amount)").replace("grain: [tier]", "grain: [teir]")
+    _write(tmp_path, sales=SOURCE, customers=CUSTOMERS, revenue=metric)
+    [mistake] = _mistakes(tmp_path)
+    assert mistake.startswith("revenue.yaml:4: grain.0: no column of sales is called 'teir' (did you mean 'tier'?)")
+
+
+def test_a_metric_without_its_source_fails_once(tmp_path: Path) -> None:
+    _write(tmp_path, revenue=METRIC.format(sql="sum(amuont)").replace("joins:", "# joins:"))
+    assert _mistakes(tmp_path) == ["revenue.yaml:2: source: no contract has 'dataset: sales'"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("2 * revenue.total", None),
+        ("revenue.total / nullif(revenue.row_count, 0)", None),
+        ("if(tier = 'gold', revenue.total, 0)", None),
+        ("sum(revenue.total)", "sum() adds up rows, and here the expression is computed of each row by itself"),
+        ("revenue.total + totl", "no column of the inputs is called 'totl'; there are revenue, tier"),
+        ("revenue.total +", "'revenue.total +' is no expression in Spark SQL: it ends in the middle"),
+    ],
+)
+def test_a_derived_measure_reads_its_inputs(tmp_path: Path, sql: str, message: str | None) -> None:
+    _write(tmp_path, sales=SOURCE, customers=CUSTOMERS, revenue=METRIC.format(sql="sum(amount)"), doubled=DERIVED.format(sql=sql))
+    mistakes = _mistakes(tmp_path)
+    assert len(mistakes) == (message is not None)
+    assert all(mistake.startswith("doubled.yaml:5: measures.0.sql: ") and message in mistake for mistake in mistakes)
+
+
+TRAINING_SET = """\
+    training_set: payments
+    entity: {source: sales, where: "%s"}
+    features:
+      columns: [amount, {name: small, sql: "%s", type: boolean}]
+    label: {source: chargebacks, on: id, sql: "%s", maturity: P60D}
+    split: {train: 2024-01-01}
+"""
+CHARGEBACKS = """\
+    dataset: chargebacks
+    primary_key: [id]
+    clocks: {event: at}
+    model: {fields: [{name: id, type: string}, {name: is_fraud, type: int}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "feature", "label", "message"),
+    [
+        ("amount > 0", "amount < 9", "max(is_fraud)", []),
+        ("amuont > 0", "amount < 9", "max(is_fraud)", ["t.yaml:2: entity.where: 'amuont > 0': no column of sales is called"]),
+        ("amount > 0", "is_fraud < 9", "max(is_fraud)", ["t.yaml:4: features.columns.1.sql: 'is_fraud < 9': no column of sales"]),
+        ("amount > 0", "amount < 9", "max(amount)", ["t.yaml:5: label.sql: 'max(amount)': no column of chargebacks is called"]),
+        ("amount > 0", "amount < 9", "is_fraud", ["t.yaml:5: label.sql: 'is_fraud': 'is_fraud' has a value in each row"]),
+    ],
+)
+def test_the_expressions_of_a_training_set_are_checked(
+    tmp_path: Path, where: str, feature: str, label: str, message: list[str]
+) -> None:
+    _write(tmp_path, sales=SOURCE, chargebacks=CHARGEBACKS, t=TRAINING_SET % (where, feature, label))
+    mistakes = _mistakes(tmp_path)
+    assert len(mistakes) == len(message)
+    assert all(mistake.startswith(text) for mistake, text in zip(mistakes, message))
+
+
+def test_a_file_is_checked_with_the_sources_beside_it(tmp_path: Path) -> None:
+    _write(tmp_path, sales=SOURCE, customers=CUSTOMERS, revenue=METRIC.format(sql="sum(amuont)"), broken="dataset: [")
+    path = tmp_path / "revenue.yaml"
+    assert load_contract(path)
+    sources = sources_beside([path])
+    assert sorted(sources) == ["customers", "sales"]
+    with pytest.raises(ContractError, match="no column of sales is called 'amuont'"):
+        load_contract(path, sources)
+
+
+def test_a_row_rule_of_a_file_by_itself_is_checked(tmp_path: Path) -> None:
+    _write(tmp_path, sales=SOURCE + '    quality: {row_rules: [{name: positive, sql: "amont > 0"}]}\n')
+    with pytest.raises(ContractError, match=r"sales.yaml:9: quality.row_rules.0.sql: 'amont > 0': no column of sales is called"):
+        load_contract(tmp_path / "sales.yaml")
