@@ -55,6 +55,7 @@ def print_run(done: SingleRun, source: str) -> None:
     for message in done.held:
         errors.print(f"held: {message}", style="yellow", soft_wrap=True)
     known = f"; {done.known:,} known already" if done.known else ""
+    known += f" ({done.again:,} delivered again, which counts as a new delivery)" if done.again else ""
     known += f"; {len(done.held):,} held" if done.held else ""
     known += f"; {done.left:,} left for now (being written, or not readable)" if done.left else ""
     broken = f", {done.malformed:,} of them malformed ('lakehouse account {source}' tells)" if done.malformed else ""

@@ -40,6 +40,7 @@ class SingleRun:
     """What some files brought.
 
     :param known: files whose content had been ingested before.
+    :param again: how many of them count again, because they were delivered on a later arrival day.
     :param held: why files of the day are held.
     :param left: files that were neither taken nor held: they were written to, or could not be read.
     """
@@ -49,6 +50,7 @@ class SingleRun:
     known: int
     held: Sequence[str] = ()
     left: int = 0
+    again: int = 0
     changes: Sequence[NumberChange] = field(default_factory=list)
 
 
@@ -73,6 +75,7 @@ def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: 
         known=len(recorded - held_names - {entry.source_file for entry in new}),
         held=[entry.message or entry.source_file for entry in held],
         left=len(names - recorded - held_names),
+        again=len({entry.source_file for entry in entries if entry.counts_again} & names),
         changes=[change for metric, days in after.restated.items() for change in _changes(settings, catalog, metric, days)],
     )
 
