@@ -230,8 +230,11 @@ class Ingest:
                 yield replace(named, status="redelivered", message=f"{listed.manifest} names it, and it came before")
 
     def _counting_again(self, redelivered: Sequence[Ingestion], known: Mapping[str, Ingestion]) -> list[Ingestion]:
-        """Of files with known content, those that belong to a delivery in which the content has not come yet."""
-        if not redelivered or not policy_of(self._contract).chooses_deliveries:
+        """Of files with known content, those that belong to a delivery in which the content has not come yet.
+
+        None where the contract says that a sender repeats files by mistake.
+        """
+        if not redelivered or self._contract.materialization.repeated_content == "ignored":
             return []
         entries = [*known.values(), *ingestions.inputs(ingestions.all_of(self._settings, self._source)).values()]
         had = {(entry.ingestion_id, entry.delivered_with) for entry in entries}

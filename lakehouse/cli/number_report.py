@@ -85,6 +85,7 @@ def print_run(done: SingleRun, source: str) -> None:
     for message in done.held:
         errors.print(f"held: {message}", style="yellow", soft_wrap=True)
     known = f"; {done.known:,} known already" if done.known else ""
+    known += f" ({done.again:,} delivered again, which counts as a new delivery)" if done.again else ""
     known += f"; {len(done.held):,} held" if done.held else ""
     known += f"; {done.left:,} left for now (being written, or not readable)" if done.left else ""
     broken = f", {malformed_text(source, done.malformed, done.unread_reason)}" if done.malformed else ""

@@ -71,6 +71,11 @@ OF_SOURCE = (
         "is the share that a re-sent delivery may lack, and under this 'reprocess_policy' no delivery replaces another; leave "
         "the key out",
     ),
+    Requirement(
+        "materialization.repeated_content",
+        lambda it: it.source.kafka is None,
+        "is about files, and messages of a topic are known by their offsets; leave the key out",
+    ),
     *(
         Requirement(
             f"quality.severity.{name}",

@@ -284,7 +284,13 @@ class Materialization(Strict):
     partition_by: list[str] = Field(default_factory=lambda: ["event_date"], description="Silver is partitioned by event day.")
     reprocess_policy: ReprocessPolicyName = "merge"
     max_shrink: float = Field(
-        0.5, ge=0, le=1, description="The share of a day's rows that a re-sent file may lack; one that lacks more is held."
+        0.5,
+        ge=0,
+        le=1,
+        description="The share of a day's (or the table's) rows that a delivery may lack; one that lacks more is held.",
+    )
+    repeated_content: Literal["counts", "ignored"] = Field(
+        "counts", description="Whether known content that is sent again on a later arrival day counts as a new delivery."
     )
     target_path: str | None = None
     format: Literal["delta", "csv", "json", "parquet"] = "delta"

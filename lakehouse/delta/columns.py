@@ -30,8 +30,9 @@ PROVENANCE = (
 )
 _AS_READ = (("raw_payload", "string"), ("malformed_reason", "string"))
 #: The total order of R2, most significant first: never the order of ingestion. Text is compared by its UTF-8 bytes; a row
-#: without ``source_order`` (see ``bronze.envelopes.source_order``) comes before those with one.
-ORDER = ("source_sequence", "source_order", "arrival_ts", "ingestion_id", "line_number")
+#: without ``source_order`` (see ``bronze.envelopes.source_order``) comes before those with one. ``ordered_at`` and ``delivery``
+#: are of ``dispositions.deliveries``.
+ORDER = ("source_sequence", "source_order", "ordered_at", "delivery", "line_number")
 
 _ARROW = {
     "string": pa.string(),

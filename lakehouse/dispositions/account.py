@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import content_columns
-from lakehouse.dispositions import claims, contests
+from lakehouse.dispositions import claims, contests, deliveries
 from lakehouse.dispositions.readings import in_force
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.row_groups import cases, content_numbers, groups, numpy_of, positions
@@ -184,6 +184,7 @@ class _Judge:
         files = {file.ingestion_id: file.path for file in unrecorded}
         self._files = files | {ingestion_id: entry.source_file for ingestion_id, entry in self._recorded.items()}
         self._decided = decisions.in_force(settings, contract.dataset)
+        self._deliveries = deliveries.of(settings, contract, unrecorded=unrecorded)
         self._descriptions = _descriptions(self._decided)
 
     def is_recorded(self, ingestion_id: str) -> bool:
@@ -197,7 +198,7 @@ class _Judge:
         """
         self._read_files(log)
         judged = contests.dispositions(
-            claims.with_decisions(log, self._decided),
+            claims.with_decisions(deliveries.ordered(log, self._deliveries), self._decided),
             policy_of(self._contract),
             self._chosen(log),
             partial(_contents, self._settings, self._contract),

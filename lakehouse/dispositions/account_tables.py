@@ -98,17 +98,17 @@ def after_ingestions(
     """
     settings = with_table_cache(settings)
     where: Where = {"ingestion_id": [file.ingestion_id for file in files], "arrival_date": {file.arrival_date for file in files}}
+    unrecorded = [*files, *redelivered]
+    ids, arrivals = {file.ingestion_id for file in unrecorded}, {*where["arrival_date"], *redelivered.values()}
 
     def affected() -> Iterator[pa.Table]:
         listed = None
         if policy_of(contract).chooses_deliveries:
-            unrecorded = [*files, *redelivered]
-            ids, arrivals = {file.ingestion_id for file in unrecorded}, {*where["arrival_date"], *redelivered.values()}
             keys, days = key_log.keys_and_days(settings, contract.dataset, ids, arrivals)
             listed = _of_arrivals(settings, contract, keys, days, unrecorded)
             yield listed
         else:
-            yield from account.pieces(settings, contract, where, files)
+            yield from account.pieces(settings, contract, {"ingestion_id": ids, "arrival_date": arrivals}, unrecorded)
         for unread in account.malformed(settings, contract, where) if malformed else ():
             # A policy that replaces days lists whole arrival days: the rows may be among them already.
             yield unread if listed is None else unread.filter(pc.is_null(positions(unread, listed)))

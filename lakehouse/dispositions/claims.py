@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.calendar.event_day import arrived_at
 from lakehouse.delta import table_io
-from lakehouse.delta.columns import ORDER
-from lakehouse.dispositions import judgement_history
+from lakehouse.dispositions import deliveries, judgement_history
 from lakehouse.dispositions.reprocess_policy import Share, policy_of
 from lakehouse.dispositions.row_groups import groups, numpy_of, positions, sortable
 from lakehouse.ledger import decisions, ingestions, key_log
@@ -50,7 +47,7 @@ Memberships = dict[str, set[Membership]]
 
 #: The columns by which deliveries are compared.
 _ORDER = ["source_sequence", "source_order", "arrival_ts"]
-_CHOSEN_BY = ["event_date", "arrival_date", *ORDER]
+_CHOSEN_BY = ["event_date", "arrival_date", *_ORDER, "ingestion_id", "line_number"]
 #: The verdicts of stewards that admit a row.
 _ADMITTING = pa.array([verdict.value for verdict in StewardVerdict if verdict.barred_as is None])
 
@@ -183,13 +180,9 @@ def memberships(
     unrecorded: Iterable[DeliveredFile] = (),
 ) -> Memberships:
     """The deliveries to which the files of a source belong; see :func:`choices` for the arguments."""
-    zone, delivered = ZoneInfo(contract.clocks.timezone), defaultdict[str, set[Membership]](set)
-    for input_id, entry in ingestions.inputs(ingestions.all_of(settings, contract.dataset)).items():
-        known = ids is None or input_id in ids
-        # The rows of an ingestion have arrival times of their own.
-        is_there = until is None or entry.status == "ingested" or arrived_at(entry.arrival_date, entry.recorded_at, zone) <= until
-        if known and is_there:
-            delivered[entry.ingestion_id].add(Membership(entry.delivered_with, entry.arrival_date))
+    delivered = defaultdict[str, set[Membership]](set)
+    for entry in deliveries.known(settings, contract, ids, until):
+        delivered[entry.ingestion_id].add(Membership(entry.delivered_with, entry.arrival_date))
     for file in unrecorded:
         delivered[file.ingestion_id].add(Membership(file.delivered_with, file.arrival_date))
     return delivered

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from lakehouse.dispositions.row_groups import Column, Numbers
     from lakehouse.dispositions.verdicts import RowVerdict
 
-#: The columns of the key log by which claims are compared, and what a winner does.
-RANKED = ("record_key", "kind", "event_date", *ORDER, "arrival_date")
+#: The columns of the key log by which claims are compared (see ``deliveries.ordered``), and what a winner does.
+RANKED = (
+    *("record_key", "kind", "event_date", "source_sequence", "source_order", "arrival_ts"),
+    *("ingestion_id", "line_number", "arrival_date"),
+)
 #: Of the key log, with ``steward``: the verdict in force about the row, NULL without one.
 CLAIM_COLUMNS = (*RANKED, "standing", "reason", "detail", "steward")
 #: The kinds of claims that put a row into silver if they win.
@@ -59,7 +62,8 @@ def dispositions(
 ) -> pa.Table:
     """The disposition of each row whose own key is in a set of claims: columns :data:`SCHEMA`, in the order of the claims.
 
-    :param claims: every claim about some keys, whether its row is admitted or not: columns :data:`CLAIM_COLUMNS`.
+    :param claims: every claim about some keys, whether its row is admitted or not: columns
+        :data:`CLAIM_COLUMNS`, in the order of their deliveries.
     :param chosen: the choice of each event day, if the policy chooses deliveries.
     :param contents: for some claims, a number of each one's content: the same number for rows of one key with equal
         content, NULL where it is not known or equal to no other. It is called with the claims of contested keys only.
@@ -92,7 +96,8 @@ def dispositions(
 def winners(claims: pa.Table, *, by_sequence: bool, each_day: bool = False) -> pa.Table:
     """The claim that wins each key (R2), with ``retired``: whether any claim retires the key.
 
-    :param claims: every admitted claim about some keys: columns :data:`RANKED`, others are kept.
+    :param claims: every admitted claim about some keys: columns :data:`RANKED`, in the order of their deliveries;
+        others are kept.
     :param each_day: whether the claims about a key are compared on each event day separately.
     """
     contest = groups(*claims.select(["record_key", "event_date"][: 1 + each_day]).columns)
@@ -105,14 +110,13 @@ def winners(claims: pa.Table, *, by_sequence: bool, each_day: bool = False) -> p
 class _Ranking(NamedTuple):
     """Claims by contest, and in each by the total order.
 
-    ``order`` are their positions; ``contest``, ``kind`` and ``arrived`` are those of the claims in this order. ``starts`` are the
+    ``order`` are their positions; ``contest`` and ``kind`` are those of the claims in this order. ``starts`` are the
     places of the first claim of each contest, ``winner`` those of its winner.
     """
 
     order: Numbers
     contest: Numbers
     kind: Numbers
-    arrived: Numbers
     starts: Numbers
     winner: Numbers
 
@@ -125,14 +129,14 @@ def _ranking(claims: pa.Table, contest: Numbers, *, by_sequence: bool) -> _Ranki
     """
     # Within each contest by the total order: lexsort takes the most significant column last.
     order = np.lexsort((*(sortable(claims[name]) for name in reversed(ORDER)), contest))
-    contest, kind, arrived = contest[order], _kinds(claims)[order], numpy_of(claims["arrival_ts"])[order]
+    contest, kind = contest[order], _kinds(claims)[order]
     starts = np.flatnonzero(np.diff(contest, prepend=_NONE))
     winner = np.append(starts[1:], len(order)) - 1 if len(order) else starts
     if not by_sequence and len(order):
         newest_change = np.maximum.reduceat(np.where(kind != _INSERT, np.arange(len(order)), _NONE), starts)
         is_retired = (newest_change != _NONE) & (kind[newest_change] == _RETIRE)
         winner = np.where(is_retired, newest_change, winner)
-    return _Ranking(order, contest, kind, arrived, starts, winner)
+    return _Ranking(order, contest, kind, starts, winner)
 
 
 def _of_cases(known: list[RowVerdict], rule: Callable[..., RowVerdict | None], *columns: Column) -> Numbers:
@@ -170,12 +174,14 @@ def _ranked(
     claims: pa.Table, contest: Numbers, policy: ReprocessPolicy, contents: Callable[[pa.Table], pa.Array]
 ) -> tuple[Numbers, Numbers]:
     """The same for claims each of which has a rival in its contest; the second result are positions among ``claims``."""
-    order, contest, kind, arrived, starts, winner = _ranking(claims, contest, by_sequence=policy.by_sequence)
+    order, contest, kind, starts, winner = _ranking(claims, contest, by_sequence=policy.by_sequence)
     place = np.arange(len(order))
     winner = np.repeat(winner, np.diff(np.append(starts, len(order))))
     newest_equal = _newest_equal(contest, contents(claims).take(pa.array(order)), kind != _RETIRE)
     wins, says_the_same, winner_lives = place == winner, newest_equal > place, _lives(kind[winner])
+    arrived, ordered_at = (numpy_of(claims[name])[order] for name in ("arrival_ts", "ordered_at"))
     was_here = arrived[winner] < arrived
+    by_delivery = _ordered_alike(claims, order, winner)
     verdict_of = np.select(
         [
             wins,
@@ -189,13 +195,27 @@ def _ranked(
             _number(verdicts.SAYS_THE_SAME),
             _number(verdicts.SAME_EVENT),
             _number(verdicts.RETIRED),
-            np.where(was_here, _number(verdicts.NEWER_RECORD_WAS_HERE), _number(verdicts.NEWER_RECORD)),
+            np.select(
+                [by_delivery, was_here & (ordered_at[winner] > arrived[winner]), was_here],
+                [_number(verdicts.LATER_DELIVERY), _number(verdicts.TAKEN_BACK), _number(verdicts.NEWER_RECORD_WAS_HERE)],
+                _number(verdicts.NEWER_RECORD),
+            ),
         ],
         np.where(was_here, _number(verdicts.DELETE_WAS_HERE), _number(verdicts.DELETED)),
     )
     rival = np.where(wins, _NONE, order[np.where(says_the_same, newest_equal, winner)])
     back = np.argsort(order)
     return verdict_of[back], rival[back]
+
+
+def _ordered_alike(claims: pa.Table, order: Numbers, winner: Numbers) -> NDArray[np.bool_]:
+    """Whether each claim has the same order values as the winner of its contest, of another delivery.
+
+    :param order: the positions of the claims; ``winner`` are places in it.
+    """
+    columns = [sortable(claims[name])[order] for name in ORDER[:-1]]
+    alike = np.logical_and.reduce([column == column[winner] for column in columns[:-1]])
+    return alike & (columns[-1] != columns[-1][winner])
 
 
 def _newest_equal(contest: Numbers, content: pa.Array, makes_row: NDArray[np.bool_]) -> Numbers:

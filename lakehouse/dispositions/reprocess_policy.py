@@ -10,7 +10,9 @@ To add a policy, write its class, enter it in :data:`POLICIES` and add its name 
 from __future__ import annotations
 
 from abc import ABC
+from collections import defaultdict
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lakehouse.dispositions.verdicts import RowVerdict
@@ -60,7 +62,7 @@ class ReprocessPolicy(ABC):
 
     :param by_sequence: whether the source numbers its changes.
     :param one_event: whether several inserts of a key are one event, as under a synthetic key.
-    :param max_shrink: the share of a day's rows that a later delivery may lack.
+    :param max_shrink: the share of the rows of a day, or of the table, that a later delivery may lack.
     """
 
     by_sequence: bool
@@ -105,6 +107,22 @@ class ReprocessPolicy(ABC):
         """
         return {}
 
+    def _newest_that_counts(self, shares: Iterable[Share]) -> Choice:
+        """The choice among deliveries of one content: of a day, or of the table.
+
+        Deliveries are compared in an order that does not depend on that of ingestion. One that is held does not count until it
+        is accepted.
+        """
+        newest: Share | None = None
+        held = set[str]()
+        for share in sorted(shares, key=lambda share: share.order):
+            if newest is not None and not share.accepted and share.rows < newest.rows * (1 - self.max_shrink):
+                held |= share.ingestion_ids
+            else:
+                newest = share
+        counting = newest.ingestion_ids if newest else frozenset()
+        return Choice(counting, frozenset(held - counting))
+
     def excluded(self, day: date | None, ingestion_id: str, chosen: Mapping[date, Choice]) -> RowVerdict | None:
         """The verdict on the rows of an ingestion that was not chosen for their day; None for rows that may contend.
 
@@ -116,8 +134,11 @@ class ReprocessPolicy(ABC):
         if ingestion_id in choice.counting:
             return None
         if ingestion_id in choice.held:
-            return RowVerdict(Disposition.QUARANTINED, f"its delivery would shrink {day} by more than {self.max_shrink:.0%}")
-        return RowVerdict(Disposition.SUPERSEDED, "a newer delivery is the whole truth for the day")
+            whole = "the table" if self.chooses_for_table else day
+            return RowVerdict(Disposition.QUARANTINED, f"its delivery would shrink {whole} by more than {self.max_shrink:.0%}")
+        return RowVerdict(
+            Disposition.SUPERSEDED, f"a newer delivery is the whole truth for the {'table' if self.chooses_for_table else 'day'}"
+        )
 
 
 class MergePolicy(ReprocessPolicy):
@@ -145,27 +166,11 @@ class OverwritePartitionPolicy(ReprocessPolicy):
 
     def choose(self, shares: Mapping[date, Sequence[Share]], days: Collection[date]) -> dict[date, Choice]:
         """Day by day, the newest delivery that is not held."""
-        return {day: self._choose_of_day(shares.get(day, ())) for day in days}
-
-    def _choose_of_day(self, shares: Iterable[Share]) -> Choice:
-        """The choice for one day.
-
-        Deliveries are compared in an order that does not depend on that of ingestion. One that is held does not count until it
-        is accepted.
-        """
-        newest: Share | None = None
-        held = set[str]()
-        for share in sorted(shares, key=lambda share: share.order):
-            if newest is not None and not share.accepted and share.rows < newest.rows * (1 - self.max_shrink):
-                held |= share.ingestion_ids
-            else:
-                newest = share
-        counting = newest.ingestion_ids if newest else frozenset()
-        return Choice(counting, frozenset(held - counting))
+        return {day: self._newest_that_counts(shares.get(day, ())) for day in days}
 
 
 class OverwriteAllPolicy(ReprocessPolicy):
-    """The newest delivery replaces the table."""
+    """The newest delivery replaces the table, unless it lacks too many rows."""
 
     name = "overwrite_all"
     chooses_deliveries = True
@@ -182,13 +187,22 @@ class OverwriteAllPolicy(ReprocessPolicy):
         return row_days.union(all_days()) if row_days else row_days
 
     def choose(self, shares: Mapping[date, Sequence[Share]], days: Collection[date]) -> dict[date, Choice]:
-        """The newest delivery, for all days."""
-        every = [share for of_day in shares.values() for share in of_day]
-        newest = max(every, key=lambda share: share.order, default=None)
-        counting = frozenset[str]().union(
-            *(share.ingestion_ids for share in every if newest and share.delivery == newest.delivery)
-        )
-        return dict.fromkeys(days, Choice(counting, frozenset()))
+        """The newest delivery that is not held, for all days."""
+        parts: dict[str, list[Share]] = defaultdict(list)
+        for share in chain.from_iterable(shares.values()):
+            parts[share.delivery].append(share)
+        return dict.fromkeys(days, self._newest_that_counts(map(_whole, parts.values())))
+
+
+def _whole(parts: Sequence[Share]) -> Share:
+    """The rows of all event days in one delivery."""
+    return Share(
+        parts[0].delivery,
+        frozenset[str]().union(*(part.ingestion_ids for part in parts)),
+        sum(part.rows for part in parts),
+        max(part.order for part in parts),
+        accepted=any(part.accepted for part in parts),
+    )
 
 
 POLICIES: Mapping[ReprocessPolicyName, type[ReprocessPolicy]] = {

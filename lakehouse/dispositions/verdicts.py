@@ -28,12 +28,16 @@ RETIRED = RowVerdict(Disposition.SUPERSEDED, "its key was corrected under anothe
 #: A record of the key that lives, or a delete, outranks the row; it arrived after the row, or before.
 NEWER_RECORD = RowVerdict(Disposition.SUPERSEDED, "a newer record counts")
 NEWER_RECORD_WAS_HERE = RowVerdict(Disposition.SUPERSEDED, "a newer record counts, which was here before it")
+#: The source orders both alike.
+LATER_DELIVERY = RowVerdict(Disposition.SUPERSEDED, "tie, decided by delivery: the later one counts")
+#: The content of the record that counts came before the row, and once more after it.
+TAKEN_BACK = RowVerdict(Disposition.SUPERSEDED, "an older record was delivered again, and counts again")
 DELETED = RowVerdict(Disposition.SUPERSEDED, "a delete counts")
 DELETE_WAS_HERE = RowVerdict(Disposition.SUPERSEDED, "a delete counts, which was here before it")
 #: The verdicts of a contest for a key.
 CONTEST = (
     *(LIVES, ENDED_ITS_KEY, SAYS_THE_SAME, SAME_EVENT, RETIRED),
-    *(NEWER_RECORD, NEWER_RECORD_WAS_HERE, DELETED, DELETE_WAS_HERE),
+    *(NEWER_RECORD, NEWER_RECORD_WAS_HERE, LATER_DELIVERY, TAKEN_BACK, DELETED, DELETE_WAS_HERE),
 )
 
 

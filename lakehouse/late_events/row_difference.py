@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.dispositions import claims, contests
+from lakehouse.dispositions import claims, contests, deliveries
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.row_groups import positions
 from lakehouse.late_events import left_out
@@ -42,6 +42,7 @@ def count(
         if late is None or claimed is None:
             continue
         counting = claimed.filter(pc.is_in(claimed["ingestion_id"], pa.array(sorted(ids), pa.string())))
+        counting = deliveries.ordered(counting, deliveries.of(settings, contract, ids))
         counting = claims.with_decisions(counting, decisions.in_force(settings, contract.dataset, ids))
         counting = counting.filter(claims.are_admitted(counting))
         punctual = counting.filter(pc.is_null(positions(counting, late.rows)))

@@ -63,6 +63,11 @@ class Ingestion:
         return input_ids.of_redelivery(f"{self.source}|{self.ingestion_id}|{self.delivered_with}")
 
     @property
+    def counts_again(self) -> bool:
+        """Whether it is a file of known content that counts again in its delivery."""
+        return self.status == "redelivered" and bool(self.touched_days)
+
+    @property
     def delivered_with(self) -> str:
         """The name of its delivery."""
         return delivery_name(self.delivery, self.arrival_date)
@@ -92,7 +97,7 @@ def record(settings: Settings, *entries: Ingestion) -> None:
 
 def _app_id(entry: Ingestion) -> str:
     text = f"{entry.status}:{entry.source}:{entry.content_hash}:{entry.source_file}:{entry.modified}:{entry.message or ''}"
-    return f"{text}:{entry.delivery}" if entry.status == "redelivered" and entry.touched_days else text
+    return f"{text}:{entry.delivery}" if entry.counts_again else text
 
 
 def all_of(settings: Settings, source: str) -> Sequence[Ingestion]:
@@ -129,14 +134,10 @@ def only_in(settings: Settings, other: Settings, source: str) -> list[str]:
 def inputs(entries: Iterable[Ingestion]) -> dict[str, Ingestion]:
     """What silver is computed from, by input id: the ingestions, and the files that count again in a later delivery.
 
-    A file of known content adds no row to Bronze. It counts again where the contract's policy lets a delivery replace others:
-    only such an entry has days that it touches.
+    A file of known content adds no row to Bronze. It counts again in a delivery in which the content has not come yet, unless the
+    contract says otherwise: only such an entry has days that it touches.
     """
-    return {
-        entry.input_id: entry
-        for entry in entries
-        if entry.status == "ingested" or (entry.status == "redelivered" and entry.touched_days)
-    }
+    return {entry.input_id: entry for entry in entries if entry.status == "ingested" or entry.counts_again}
 
 
 def still_held(entries: Collection[Ingestion]) -> list[Ingestion]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 from enum import Enum
 
+_REDELIVERY = "redelivery:"
+
 
 class InputKind(str, Enum):
     """What a person adds to a source; the values are part of stored ids."""
@@ -39,6 +41,11 @@ def is_manual_input(input_id: str) -> bool:
     return any(kind.is_kind_of(input_id) for kind in InputKind)
 
 
+def is_redelivery(input_id: str) -> bool:
+    """Whether an id is that of a file that was delivered again."""
+    return input_id.startswith(_REDELIVERY)
+
+
 def of_redelivery(content: str) -> str:
     """The id of a file that was delivered again and counts again, see ``ingestions.inputs``."""
-    return f"redelivery:{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+    return f"{_REDELIVERY}{hashlib.sha256(content.encode()).hexdigest()[:16]}"

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER
-from lakehouse.dispositions import judgement_history
+from lakehouse.dispositions import deliveries, judgement_history
 from lakehouse.dispositions.readings.table import ROW_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import decisions, ingestions, key_log
@@ -141,6 +141,16 @@ def with_staged(spark: SparkSession, log: DataFrame, settings: Settings, staged:
     return log.join(rows, list(ROW_ID), "left_anti").unionByName(added)
 
 
+def ordered(spark: SparkSession, claims: DataFrame, of_deliveries: pa.Table) -> DataFrame:
+    """Claims with the order of their deliveries; see ``dispositions.deliveries.ordered``."""
+    joined = claims.join(F.broadcast(dataframes.local(spark, of_deliveries)), "ingestion_id", "left")
+    columns = {
+        "ordered_at": F.greatest("arrival_ts", "redelivered_at"),  # which skips NULL
+        "delivery": F.coalesce("delivery", F.lit(deliveries.UNKNOWN).cast("bigint")),
+    }
+    return joined.withColumns(columns).drop("redelivered_at")
+
+
 def of_chosen(spark: SparkSession, contract: SourceContract, claims: DataFrame, chosen: dict[date, Choice]) -> DataFrame:
     """The claims of the chosen deliveries: for their day, or for the whole table."""
     if policy_of(contract).chooses_for_table:
@@ -158,8 +168,8 @@ def of_chosen(spark: SparkSession, contract: SourceContract, claims: DataFrame, 
 def winners(counting: DataFrame, *, by_sequence: bool, each_day: bool = False) -> DataFrame:
     """The winning claim of each key: (record_key, kind, event_date, order columns, arrival_date, retired).
 
-    The greatest claim by the total order wins. Without a source sequence there is one exception: inserts of a key that a
-    correction has retired are the original arriving late, and are ignored; a later correction of that key counts.
+    The greatest claim by the total order wins (see :func:`ordered`). Without a source sequence there is one exception: inserts
+    of a key that a correction has retired are the original arriving late, and are ignored; a later correction of that key counts.
 
     :param each_day: whether the claims about a key are compared on each event day separately.
     """
@@ -171,7 +181,7 @@ def winners(counting: DataFrame, *, by_sequence: bool, each_day: bool = False) -
 
 def greatest_claims() -> list[Column]:
     """What :func:`winner` has to know of the claims about a key, as aggregates."""
-    claim = F.struct(*ORDER, "kind", "event_date", "arrival_date")
+    claim = F.struct(*ORDER, "ingestion_id", "kind", "event_date", "arrival_date")
     return [
         F.max(claim).alias("greatest"),
         F.max(F.when(F.col("kind") != "insert", claim)).alias("greatest_change"),

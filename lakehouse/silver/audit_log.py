@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +24,8 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import partition_writer, row_writer, table_io
 from lakehouse.ledger import decisions, rebuild_requests, redactions
-from lakehouse.ledger.input_ids import InputKind, is_manual_input
+from lakehouse.ledger.ingestions import all_of, inputs
+from lakehouse.ledger.input_ids import InputKind, is_manual_input, is_redelivery
 from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.silver.audit_overlay import notifications
 
@@ -83,12 +84,16 @@ class Ruling(NamedTuple):
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a commit to silver was made: its metadata, and the decisions and redactions that it lists, by key."""
+    """Why a commit to silver was made: its metadata, and the decisions and redactions that it lists, by key.
+
+    ``redelivered`` has the arrival days of content that counts again, by ingestion.
+    """
 
     why: Mapping[str, Any]
     ingestions: frozenset[str]
     decided: Mapping[str, Decision]
     redacted: Mapping[str, Redaction]
+    redelivered: Mapping[str, date] = field(default_factory=dict)
 
     @property
     def backfill(self) -> str | None:
@@ -148,7 +153,9 @@ def cause(settings: Settings, source: str, why: Mapping[str, Any], redacted: Ite
         decision = by_row.get(row_id_of(claim))
         if decision is not None:
             decided.setdefault(claim["record_key"], decision)
-    return Cause(why, ingestions, decided, hidden)
+    known = inputs(all_of(settings, source)) if any(map(is_redelivery, ids)) else {}
+    again = {known[one].ingestion_id: known[one].arrival_date for one in ids if is_redelivery(one) and one in known}
+    return Cause(why, ingestions, decided, hidden, again)
 
 
 def append(settings: Settings, source: str, silver_id: str, version: int, rows: pa.Table, masked_for: int = 0) -> int:

@@ -53,6 +53,12 @@ _ROW = pa.schema(
 )
 
 _IDENTITY = [name for name in _ROW.names if name != "event_date"]
+#: What to do about a key with two rows; under a policy that takes each day as its sender sent it, a key may have moved.
+_TWICE = "a key has two rows: materialize this day again, and the others on which the key has been"
+_MOVED = (
+    "a key counts on two days, because each day is taken as it was sent: have the day that the record has left sent again, "
+    "or, if every day has all keys, add the day to primary_key"
+)
 #: The days of more keys are looked up by day instead of by key.
 _MANY_KEYS = 2**18
 
@@ -154,12 +160,10 @@ def _check_rows(
     for of_piece in pieces.mapped(counted, rows_of_days):
         missing, held = missing + of_piece[0], held + of_piece[1]
     twice = Counter[date]() if table is None else _keys_twice(settings, contract, table, days, changed)
-    outcomes = []
+    outcomes, per_day = [], policy_of(contract).contends_per_day
     for day in sorted(days):
         numbers = {"rows": held[day], "keys_twice": twice[day]}
-        advice = (
-            "a key has two rows: materialize this day again, and the others on which the key has been" if twice[day] else None
-        )
+        advice = (_MOVED if per_day else _TWICE) if twice[day] else None
         outcomes.append(CheckResult("unique_key", day, not twice[day], numbers, advice))
         numbers = {"rows": held[day], "missing": missing[day]}
         outcomes.append(CheckResult("required_fields", day, not missing[day], numbers))
@@ -179,18 +183,17 @@ def rows_missing(rows: pa.Table, required: Collection[str], hidden: Mapping[str,
     return missing
 
 
-def keys_twice(rows: pa.Table, everywhere: pa.Table | None) -> Counter[date]:
+def keys_twice(rows: pa.Table, everywhere: pa.Table) -> Counter[date]:
     """How many rows of each event day have a key that another row has as well.
 
-    :param everywhere: the rows among which a key may stand once; default: those of the same event day.
+    :param everywhere: the rows among which a key may stand once.
     """
-    by = ["event_date", "record_key"] if everywhere is None else ["record_key"]
-    counted = (rows if everywhere is None else everywhere).group_by(by).aggregate([([], "count_all")])
+    counted = everywhere.group_by("record_key").aggregate([([], "count_all")])
     repeated = counted.filter(pc.greater(counted["count_all"], 1))
     if not len(repeated):
         return Counter()
     places = rows.select(["event_date", "record_key"])
-    return source_checks.row_counts(places.join(repeated, by, join_type="left semi"), "event_date")
+    return source_checks.row_counts(places.join(repeated, "record_key", join_type="left semi"), "event_date")
 
 
 def _keys_twice(
@@ -201,36 +204,35 @@ def _keys_twice(
     if not policy.keys_contend:
         return Counter()
     others = data_files.rows_by_partition(table).keys() - set(days)
-    if policy.contends_per_day or not others:
-        return _twice_within(table, days, days, each_day=policy.contends_per_day)
+    if not others:
+        return _twice_within(table, days, days)
     if changed is None:
-        return _twice_within(table, days, set(days) | (_places(settings, source, table, days) & others), each_day=False)
+        return _twice_within(table, days, set(days) | (_places(settings, source, table, days) & others))
     reach = set(days) | (key_log.days_of(settings, source, changed) & others if len(changed) else set())
     rows = table_io.read_version(table, ["event_date", "record_key"], {"event_date": reach, "record_key": changed})
     across = keys_twice(table_io.meeting(rows, {"event_date": days}), rows)
-    return across | _twice_within(table, days, days, each_day=False)
+    return across | _twice_within(table, days, days)
 
 
-def _twice_within(table: DeltaTable, days: Collection[date], reach: Collection[date], *, each_day: bool) -> Counter[date]:
-    """The same, with the keys compared on ``reach`` as a whole or on each day of it.
+def _twice_within(table: DeltaTable, days: Collection[date], reach: Collection[date]) -> Counter[date]:
+    """The same, with the keys compared on ``reach`` as a whole.
 
     They are compared as hashes first, so that only those of equal hashes are read as texts.
     """
     names = ["event_date", "record_key"]
-    compared = names if each_day else ["record_key"]
 
     def rows_in_reach() -> Iterator[pa.Table]:
         return table_io.pieces_of_version(table, names, {"event_date": sorted(reach)})
 
     def hashes(piece: pa.Table) -> Hashes:
-        return row_sums.hashes(*(piece[name] for name in compared))
+        return row_sums.hashes(piece["record_key"])
 
     numbers = list(pieces.mapped(hashes, rows_in_reach()))
     again = row_sums.repeated(np.concatenate(numbers))
     if not len(again):
         return Counter()
     rows = pa.concat_tables(piece.filter(pa.array(np.isin(hashes(piece), again))) for piece in rows_in_reach())
-    return keys_twice(table_io.meeting(rows, {"event_date": days}), None if each_day else rows)
+    return keys_twice(table_io.meeting(rows, {"event_date": days}), rows)
 
 
 def _places(settings: Settings, source: str, table: DeltaTable, days: Collection[date]) -> set[date]:

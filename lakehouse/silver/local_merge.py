@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import partition_writer, table_io
-from lakehouse.delta.columns import ORDER, silver_columns
-from lakehouse.dispositions import claims, contests
+from lakehouse.delta.columns import silver_columns
+from lakehouse.dispositions import claims, contests, deliveries
 from lakehouse.dispositions.readings import claimed_rows
+from lakehouse.dispositions.readings.table import ROW_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.row_groups import positions
 from lakehouse.ledger import decisions, ingestions, key_log
@@ -79,6 +80,7 @@ def _merge_rows(
     source = contract.dataset
     keys, _ = key_log.keys_and_days(settings, source, ingestion_ids, arrival_days)
     claimed = claims_about(settings, source, keys, ingestions.completed(settings, source))
+    claimed = deliveries.ordered(claimed, deliveries.of(settings, contract))
     counting = claims.with_decisions(claimed, decisions.in_force(settings, source))
     return rows_to_merge(contract, days, counting, lambda won: claimed_rows.read(settings, contract, arrival_days, won))
 
@@ -95,10 +97,11 @@ def rows_to_merge(
 ) -> pa.Table:
     """One row per key and day on which silver may hold it, with the columns that ``merge.clauses`` names.
 
-    A row has the order of the winning claim, whether it puts the key on that day, and the Bronze row if there is one for it.
+    A row has the id of the row that wins, whether it puts the key on that day, and the Bronze row if there is one for it.
     Silver holds a key on two days while only one of the days of a move has been updated.
 
-    :param counting: all claims about the keys, with the decisions on them (see ``claims.with_decisions``).
+    :param counting: all claims about the keys in the order of their deliveries, with the decisions on them (see
+        ``claims.with_decisions``).
     :param rows_of: gives the Bronze rows that make some winning claims, as far as they may be new in silver.
     """
     on_days = pc.is_in(counting["event_date"], value_set=pa.array(sorted(days), pa.date32()))
@@ -116,6 +119,5 @@ def rows_to_merge(
         "_day": places["event_date"],
         "_lives": pc.and_(pc.is_in(won["kind"], value_set=pa.array(contests.LIVING_KINDS)), is_on_the_day),
         "_present": pc.fill_null(of_its_key, False),
-        "retired": won["retired"],
     }
-    return pa.table(merged | {f"_{name}": won[name] for name in ORDER})
+    return pa.table(merged | {f"_{name}": won[name] for name in ROW_ID})

@@ -15,10 +15,11 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.delta import partition_writer, table_io
-from lakehouse.delta.columns import ORDER, silver_columns
-from lakehouse.dispositions import claims
+from lakehouse.delta.columns import silver_columns
+from lakehouse.dispositions import claims, deliveries
 from lakehouse.dispositions.contests import LIVING_KINDS
 from lakehouse.dispositions.readings import frames, living_rows
+from lakehouse.dispositions.readings.table import ROW_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import decisions, key_log
 from lakehouse.silver import admitted_claims
@@ -77,6 +78,7 @@ def state(
     if without is not None:
         log = log.join(F.broadcast(dataframes.local(spark, without)), without.column_names, "left_anti")
     counting = admitted_claims.admitted(spark, log, decisions.newest(settings, contract.dataset, ids))
+    counting = admitted_claims.ordered(spark, counting, deliveries.of(settings, contract, ids, until, staged=staged))
     # A checkpoint instead of persist(): the next time, Spark would answer the same query from its cache and miss the rows that
     # delta-rs has added to the key log since.
     chosen = claims.choices(settings, contract, days, ids, until, staged=staged)
@@ -230,9 +232,10 @@ def _merge_source(
     """One row per key of some claims and day on which silver may hold it; see ``local_merge``."""
     places = claims_of_keys.where(_on(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
     counting = admitted_claims.admitted(spark, claims_of_keys, decisions.newest(settings, contract.dataset))
+    counting = admitted_claims.ordered(spark, counting, deliveries.of(settings, contract))
     won = admitted_claims.winners(counting, by_sequence=contract.by_sequence).join(places, "record_key")
     won = won.withColumn("_lives", _lives(days) & (F.col("event_date") == F.col("_day")))
-    rest = won.select("record_key", "_day", "_lives", "retired", *(F.col(name).alias(f"_{name}") for name in ORDER))
+    rest = won.select("record_key", "_day", "_lives", *(F.col(name).alias(f"_{name}") for name in ROW_ID))
     rows = frames.sound_rows(spark, settings, contract, {"arrival_date": arrival_days}).withColumn("_present", F.lit(True))
     same_row = [
         rows.record_key == rest.record_key,
@@ -245,26 +248,19 @@ def _merge_source(
 def clauses(table: DeltaTable, contract: SourceContract, days: Collection[date]) -> MergeClauses:
     """The clauses of the MERGE into silver's table, for Spark and for delta-rs.
 
-    Only a newer row replaces the present one, except for keys with a retirement, whose winner may be older. Columns of the table
-    that the contract no longer has are emptied, so that no older value stays in them.
+    A row that wins its key replaces the present one: that may also be older, because its key was retired, or because its content
+    was delivered again. Columns of the table that the contract no longer has are emptied, so that no older value stays in them.
     """
     columns = [name for name, _ in silver_columns(contract)]
-    ours, theirs = (_order_of(prefix) for prefix in ("s._", "t."))
-    newer = f"({ours} > {theirs} OR (s.retired AND {ours} <> {theirs}))"
+    another = "(" + " OR ".join(f"s._{name} <> t.{name}" for name in ROW_ID) + ")"
     return MergeClauses(
         on=f"t.event_date IN ({spark_commits.day_literals(days)}) AND t.event_date = s._day AND t.record_key = s.record_key",
-        delete=f"{newer} AND NOT s._lives",
-        update=f"{newer} AND s._present",
+        delete=f"{another} AND NOT s._lives",
+        update=f"{another} AND s._present",
         insert="s._lives AND s._present",
         columns=columns,
         emptied=[item.name for item in table.schema().fields if item.name not in columns],
     )
-
-
-def _order_of(prefix: str) -> str:
-    """The order of a row as one value; engines differ in how they compare NULL within it."""
-    columns = (f"coalesce({prefix}{name}, '')" if name == "source_order" else f"{prefix}{name}" for name in ORDER)
-    return f"struct({', '.join(columns)})"
 
 
 def _lives(days: Collection[date]) -> Column:

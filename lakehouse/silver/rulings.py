@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 RULINGS = pa.schema([("action_type", pa.string()), ("actor", pa.string()), ("reason", pa.string())])
 #: The columns of a changed row by which it is ruled, beside that of its event type.
-RULED_BY = ("record_key", "event_date", "event_ts", "arrival_ts", "source_system", "corrected_by", "correction_reason")
+RULED_BY = (
+    *("record_key", "event_date", "event_ts", "arrival_ts", "source_system", "corrected_by", "correction_reason"),
+    "ingestion_id",
+)
 _SECOND = 1_000_000
 #: The lengths of days, hours, minutes and seconds, as in ``text.format_duration``.
 _UNITS = (86_400, 3_600, 60, 1)
@@ -38,7 +41,7 @@ def rulings(rows: pa.Table, days: pa.Table, contract: SourceContract, cause: Cau
     :param days: the event days ``before`` and ``after``, NULL on a side without a row.
     """
     general = cause.of_others
-    ruled = _by_row(rows, days, contract, cause.backfill) if general is None else _same(general, len(rows))
+    ruled = _by_row(rows, days, contract, cause) if general is None else _same(general, len(rows))
     special = cause.of_keys
     if not special:
         return ruled
@@ -58,8 +61,9 @@ def _same(ruling: Ruling, count: int) -> pa.Table:
     return pa.Table.from_arrays([pa.repeat(pa.scalar(part, pa.string()), count) for part in ruling], schema=RULINGS)
 
 
-def _by_row(rows: pa.Table, days: pa.Table, contract: SourceContract, backfill: str | None) -> pa.Table:
+def _by_row(rows: pa.Table, days: pa.Table, contract: SourceContract, cause: Cause) -> pa.Table:
     """The rulings on what arrivals caused; with a backfill, its plan is part of each reason."""
+    backfill = cause.backfill
     lag, late = lateness(rows, contract)
     before, after = days["before"], days["after"]
     is_withdrawn, is_inserted = pc.is_null(after), pc.is_null(before)
@@ -69,6 +73,10 @@ def _by_row(rows: pa.Table, days: pa.Table, contract: SourceContract, backfill: 
     told = pc.if_else(pc.equal(before, after), corrected, moved)
     reason = pc.coalesce(_filled(rows["correction_reason"]), told)
     reason = pc.if_else(is_inserted, arrived, reason)
+    if cause.redelivered:
+        again = pa.array([f"delivered again on {day}, and counts again" for day in cause.redelivered.values()], pa.string())
+        which = pc.index_in(rows["ingestion_id"].combine_chunks(), value_set=pa.array(list(cause.redelivered), pa.string()))
+        reason = pc.coalesce(again.take(which), reason)
     by = pc.if_else(is_corrected, pc.coalesce(_filled(rows["corrected_by"]), rows["source_system"]), rows["source_system"])
     action = pc.if_else(is_inserted, "late_merge", "correction")
     audited = pc.or_(pc.invert(is_inserted), late)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
 
 
@@ -195,15 +196,16 @@ def _merge(
 ) -> None:
     """Merge ingestions into days: in this process where few rows are concerned, else by Spark."""
     source = contract.dataset
-    known = ingestions.inputs(ingestions.all_of(settings, source))
-    arrivals = {known[one].arrival_date for one in ids} | key_log.retired_arrival_days(settings, source, ids)
+    contents = _contents(settings, source, ids)
+    arrivals = {entry.arrival_date for entry in contents.values()}
+    arrivals |= key_log.retired_arrival_days(settings, source, set(contents))
     why = {**run, "method": "merge", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
-    row_count = sum(known[one].rows for one in ids)
+    row_count = sum(entry.rows for entry in contents.values())
     if local_merge.is_possible(settings, contract, days, row_count):
-        local_merge.merge(settings, contract, days, ids, arrivals, why)
+        local_merge.merge(settings, contract, days, contents, arrivals, why)
         return
     with sized_for(session(), settings, many=True):
-        silver_merge.merge(session(), settings, contract, days, ids, arrivals, why, row_count=row_count)
+        silver_merge.merge(session(), settings, contract, days, contents, arrivals, why, row_count=row_count)
 
 
 @spark_commits.recomputed_on_conflict
@@ -258,10 +260,17 @@ def _follow(
 
 def _few_keys(settings: Settings, source: str, ids: set[str]) -> pa.Array | None:
     """The keys of ingestions; None if they are many."""
-    known = ingestions.inputs(ingestions.all_of(settings, source))
-    if sum(known[one].rows for one in ids) > key_log.FEW_KEYS:
+    contents = _contents(settings, source, ids)
+    if sum(entry.rows for entry in contents.values()) > key_log.FEW_KEYS:
         return None
-    return key_log.keys_and_days(settings, source, ids, {known[one].arrival_date for one in ids})[0]
+    return key_log.keys_and_days(settings, source, contents, {entry.arrival_date for entry in contents.values()})[0]
+
+
+def _contents(settings: Settings, source: str, ids: set[str]) -> dict[str, Ingestion]:
+    """The ingestions whose rows some inputs bring, by their ids: of a content that was delivered again, the first one."""
+    entries = ingestions.all_of(settings, source)
+    known, first = ingestions.inputs(entries), ingestions.ingested(entries)
+    return {known[one].ingestion_id: first[known[one].ingestion_id] for one in ids}
 
 
 @retry(retry=retry_if_exception_type(key_log.IncompleteKeyLogError), stop=stop_after_attempt(3), wait=wait_fixed(1), reraise=True)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import change_feed, partition_writer, table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
-from lakehouse.dispositions import claims
+from lakehouse.dispositions import claims, deliveries
 from lakehouse.dispositions.readings import claimed_rows
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import decisions, ingestions
@@ -88,6 +88,7 @@ def _rows_to_merge(settings: Settings, stage: Settings, contract: SourceContract
     # A retirement can revive an older row of its key, which Bronze has.
     older = {day for day in pc.unique(claimed.filter(retired)["arrival_date"]).to_pylist() if day is not None}
     arrivals = set() if staged is None else set(pc.unique(staged["arrival_date"]).to_pylist())
+    claimed = deliveries.ordered(claimed, deliveries.of(settings, contract, staged=stage))
     counting = claims.with_decisions(claimed, decisions.in_force(settings, source))
 
     def rows_of(won: pa.Table) -> pa.Table:

@@ -25,7 +25,7 @@ from lakehouse.ledger.redactions import Redaction
 from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.ledger.row_states import Disposition, StewardVerdict
 from lakehouse_tests.support import row_by_row
-from lakehouse_tests.support.claim_histories import DAYS, KEYS, NOON, ClaimHistory, claim_histories
+from lakehouse_tests.support.claim_histories import DAYS, FILES, KEYS, NOON, ClaimHistory, claim_histories
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.laws import law
@@ -65,22 +65,27 @@ class Tables:
         path = locations.bronze(settings, SOURCE)
         row_writer.append(path, pa.Table.from_pylist(self.bronze, schema=schema), partition_by=["arrival_date"])
         row_writer.append(locations.key_log(settings, SOURCE), pa.Table.from_pylist(history.log, schema=key_log.SCHEMA))
-        arrived = next((row["arrival_date"] for row in history.log if row["ingestion_id"] == "f1"), DAYS[0])
-        file = Ingestion(SOURCE, "f1", "hash", arrived, "f1.csv", 1, None, "ingested", "run", NOON)
+        arrived = {row["ingestion_id"]: row["arrival_date"] for row in history.log}
+        files = [
+            Ingestion(SOURCE, name, name, arrived.get(name, DAYS[0]), f"{name}.csv", 1, None, "ingested", "run", NOON)
+            for name in FILES
+        ]
         self.redelivered = [
             replace(
                 file,
-                ingestion_id=name,
-                content_hash=name,
                 arrival_date=day,
                 delivery=delivery,
                 status="redelivered",
                 touched_days=DAYS,
             )
-            for name, memberships in history.delivered.items()
-            for delivery, day in memberships
+            for file in files
+            for delivery, day in history.delivered[file.ingestion_id]
         ]
-        ingestions.record(settings, file, *self.redelivered)
+        ingestions.record(settings, *files, *self.redelivered)
+        self.place: dict[str, tuple[date, str, str]] = {}
+        for entry in [*files, *self.redelivered]:
+            place = entry.arrival_date, entry.delivery or "", entry.ingestion_id
+            self.place[entry.ingestion_id] = max(place, self.place.get(entry.ingestion_id, place))
         self.delivered = self.delivered_with(self.redelivered)
         self.decided: dict[RowId, Decision] = {}
 
@@ -105,7 +110,7 @@ class Tables:
         content = {row_id_of(row): tuple(row[name] for name in names) for row in self.bronze}
         policy, log = policy_of(self.contract), self.log()
         chosen = policy.choose(row_by_row.shares(log, self.decided, self.delivered), DAYS)
-        outcomes = row_by_row.outcomes(policy, log, self.decided, chosen, content)
+        outcomes = row_by_row.outcomes(policy, log, self.decided, chosen, content, {}, self.place)
         columns = [*account.SCHEMA.names[:7], "malformed_reason"]
         bronze = [{name: row[name] for name in columns} for row in self.bronze]
         return row_by_row.account(bronze, outcomes, self.decided)

@@ -11,8 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehouse import locations
+from lakehouse.delta import table_io
 from lakehouse.dispositions import account, claims
+from lakehouse.dispositions.readings import living_rows
 from lakehouse.ledger import applied_inputs, ingestions
+from lakehouse.silver import update as silver_update
 from lakehouse_tests.support.ingested_files import deliver_files
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
@@ -165,13 +169,85 @@ def test_what_was_known_before_a_file_came_again_is_without_it(tmp_path: Path) -
     assert counting == {(*ids,): {ids[1]}, (*ids, again.input_id): {ids[0]}}
 
 
-def test_under_merge_a_file_that_comes_again_changes_nothing(tmp_path: Path) -> None:
+def _amounts(settings: Settings, path: str) -> list[tuple[str, int]]:
+    table = table_io.read(path, ["record_key", "amount"])
+    assert table is not None
+    return [(row["record_key"], row["amount"]) for row in table.to_pylist()]
+
+
+def _deliver_and_update(settings: Settings, source: SourceContract, number: int, amount: int) -> None:
+    settings.now = noon(number)
+    deliver_files(settings, source, arrival(number), {"x": lines_of({("a", 1): amount})})
+    waiting = set(applied_inputs.pending(settings, "events"))
+    silver_update.update(settings, source, lambda: pytest.fail("few rows need no Spark"), waiting, f"run {number}")
+
+
+def test_under_merge_a_file_that_comes_again_on_a_later_day_takes_the_correction_back(tmp_path: Path) -> None:
     settings, source = lake_settings(tmp_path), source_under("merge")
-    for number, amount in enumerate([1, 2, 1]):
+    path, seen = locations.silver(settings, "events"), []
+    for number, amount in enumerate([15, 17, 15]):
+        _deliver_and_update(settings, source, number, amount)
+        seen.append(_amounts(settings, path))
+    assert seen == [[("a", 15)], [("a", 17)], [("a", 15)]]
+    rows = account.rows(settings, source)
+    assert [(row.source_file[13:23], row.disposition.value, row.because) for row in rows] == [
+        ("2024-02-01", "applied", "lives"),
+        ("2024-02-02", "superseded", "an older record was delivered again, and counts again"),
+    ]
+    audit = table_io.read(locations.audit_log(settings), ["reason"])
+    assert audit is not None
+    assert "delivered again on 2024-02-03, and counts again" in audit["reason"].to_pylist()
+    before = sorted(ingestions.ingested(ingestions.all_of(settings, "events")))
+    then = living_rows.computed(settings, source, [date(2024, 1, 1)], 10, before)
+    assert then is not None
+    assert then["amount"].to_pylist() == [17], "as of the first two files (R10)"
+
+
+def test_under_merge_a_file_that_is_found_again_on_its_day_changes_nothing(tmp_path: Path) -> None:
+    settings, source = lake_settings(tmp_path), source_under("merge")
+    for name, amount in (("a", 15), ("b", 17), ("c", 15)):
+        deliver_files(settings, source, arrival(0), {name: lines_of({("a", 1): amount})})
+        applied(settings)
+    assert len(ingestions.inputs(ingestions.all_of(settings, "events"))) == 2
+    assert not applied_inputs.pending(settings, "events")
+
+
+@pytest.mark.parametrize("policy", ["merge", "overwrite_partition_safe", "overwrite_all", "append"])
+def test_where_senders_repeat_files_by_mistake_known_content_never_counts_again(tmp_path: Path, policy: str) -> None:
+    settings = lake_settings(tmp_path)
+    rules = {"reprocess_policy": policy, "repeated_content": "ignored"}
+    source = contract(materialization=rules, clocks={"event": "event_time"}, changes={})
+    for number, amount in enumerate([15, 17, 15]):
         deliver_files(settings, source, arrival(number), {"x": lines_of({("a", 1): amount})})
         applied(settings)
     assert len(ingestions.inputs(ingestions.all_of(settings, "events"))) == 2
     assert not applied_inputs.pending(settings, "events")
+
+
+def test_of_records_that_their_source_orders_alike_the_later_delivery_counts(tmp_path: Path) -> None:
+    source = contract()
+    for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
+        folder = tmp_path / f"from {order[0]}"
+        folder.mkdir()
+        settings = lake_settings(folder)
+        for number in order:
+            line = f"a,{number},2024-01-01T12:00:00Z,2024-01-01T13:00:00Z,,,0"
+            deliver_files(settings, source, arrival(number), {"x": [line]})
+        rows = account.rows(settings, source)
+        assert [row.lives for row in rows] == [False, False, False, True]
+        assert {row.because for row in rows[:3]} == {"tie, decided by delivery: the later one counts"}
+
+
+def test_a_table_that_would_lose_too_many_rows_is_held(tmp_path: Path) -> None:
+    settings, source = lake_settings(tmp_path), source_under("overwrite_all")
+    whole = {(f"k{number}", 1 + number % 2): number for number in range(10)}
+    deliver_files(settings, source, arrival(0), {"x": lines_of(whole)})
+    deliver_files(settings, source, arrival(1), {"x": lines_of({("k0", 1): 0, ("k1", 2): 5})})
+    assert living(settings, source) == whole
+    held = [row.because for row in account.rows(settings, source) if row.disposition.value == "quarantined"]
+    assert held == ["its delivery would shrink the table by more than 50%"] * 2
+    deliver_files(settings, source, arrival(2), {"x": lines_of(dict(list(whole.items())[:5]))})
+    assert living(settings, source) == dict(list(whole.items())[:5]), "half of the rows may go"
 
 
 def test_each_manifest_is_a_delivery_and_counts_the_files_that_it_names_again(tmp_path: Path) -> None:

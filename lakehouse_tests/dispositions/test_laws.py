@@ -17,7 +17,7 @@ from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.text import format_duration
 from lakehouse_tests.support import row_by_row
 from lakehouse_tests.support.claim_histories import DAYS, FILES, KEYS, NOON, ClaimHistory, claim_histories
-from lakehouse_tests.support.disposed_claims import outcomes_of
+from lakehouse_tests.support.disposed_claims import ordered_by_file, outcomes_of
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.laws import law
 
@@ -140,7 +140,8 @@ def contents(content: dict[RowId, Any]) -> Any:
 @given(claim_histories())
 def test_a_set_of_claims_is_disposed_of_like_its_rows_one_by_one(history: ClaimHistory) -> None:
     policy, log, decided, content = history.policy, history.log, history.decided, history.content
-    table = claims.with_decisions(pa.Table.from_pylist(log, schema=key_log.SCHEMA), decisions_table(decided))
+    table = ordered_by_file(pa.Table.from_pylist(log, schema=key_log.SCHEMA), history.again)
+    table = claims.with_decisions(table, decisions_table(decided))
     shares = claims.shares(table, history.delivered)
     expected_shares = row_by_row.shares(log, decided, history.delivered)
     assert {day: sorted(map(astuple, of_day)) for day, of_day in shares.items()} == {
@@ -150,7 +151,7 @@ def test_a_set_of_claims_is_disposed_of_like_its_rows_one_by_one(history: ClaimH
     assert chosen == policy.choose(expected_shares, DAYS)
     found = contests.dispositions(table, policy, chosen, contents(content))
     assert found.schema == contests.SCHEMA
-    expected = row_by_row.outcomes(policy, log, decided, chosen, content)
+    expected = row_by_row.outcomes(policy, log, decided, chosen, content, history.again)
     assert outcomes_of(found) == expected
     parts = [table.filter(pc.equal(table["record_key"], key)) for key in KEYS]
     by_key = pa.concat_tables([contests.dispositions(part, policy, chosen, contents(content)) for part in parts])

@@ -14,7 +14,7 @@ from lakehouse.dispositions import account as dispositions_account
 from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line, row_of
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.laws import law
-from lakehouse_tests.support.reference_model import Record, live_rows
+from lakehouse_tests.support.reference_model import Record, deliver_again, live_rows
 from lakehouse_tests.support.silver_histories import BACKWARD, BY_SPARK, DAYS, FORWARD, History, histories
 from lakehouse_tests.support.small_pieces import pieces_of
 
@@ -58,7 +58,7 @@ def check(history: History, lake: Lake, *, by_sequence: bool) -> None:
         assert (len(report.ingested), len(report.redelivered)) == ((0, 1) if name in delivered else (1, 0))
         if name not in delivered:
             delivered.append(name)
-            known += [replace(record, file=name, line=line) for line, record in enumerate(history.files[step.file], 2)]
+        deliver_again(known, name, history.files[step.file], (step.arrival, f".{number}.csv"))
         if days := step.updated & set(lake.pending()):
             update(days)
         if len(delivered) == 2:

@@ -22,7 +22,7 @@ from lakehouse_tests.support.earlier_append import earlier_release
 from lakehouse_tests.support.lake import Lake, appended, content_id, contract, csv_file, csv_line, row_of
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.laws import law
-from lakehouse_tests.support.reference_model import Record, live_rows
+from lakehouse_tests.support.reference_model import Record, deliver_again, live_rows
 from lakehouse_tests.support.resent_days import FIRST, SECOND, A, B, C, deliver_and_update, lake_under_policy
 from lakehouse_tests.support.silver_histories import BACKWARD, BY_SPARK, DAYS, History, histories
 from lakehouse_tests.support.small_pieces import pieces_of
@@ -70,7 +70,7 @@ def check(history: History, lake: Lake, *, by_sequence: bool) -> None:
         lake.ingest(step.arrival)
         if (name := content_id(data)) not in delivered:
             delivered.append(name)
-            known += [replace(record, file=name, line=line) for line, record in enumerate(history.files[step.file], 2)]
+        deliver_again(known, name, history.files[step.file], (step.arrival, f".{number}.csv"))
         if days := step.updated & set(lake.pending()):
             lake.update(days)
         if len(delivered) == 2:

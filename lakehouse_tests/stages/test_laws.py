@@ -19,7 +19,7 @@ from lakehouse.stages import side_rows, staged_files
 from lakehouse_tests.support.lake import ROW, Lake, content_id, contract, csv_file, csv_line, row_of, rows_once
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.laws import law
-from lakehouse_tests.support.reference_model import Record, live_rows
+from lakehouse_tests.support.reference_model import Record, deliver_again, live_rows
 from lakehouse_tests.support.silver_histories import DAYS, record_at, records
 
 if TYPE_CHECKING:
@@ -178,9 +178,9 @@ def test_a_promoted_stage_ends_as_the_model_says(
     lake.create(history.staged, root / "feed")
     lake.deliver(history.meanwhile)
     lake.promote()
-    known = {}
-    for _, rows in [*history.before, *history.staged, *history.meanwhile]:
-        data = csv_file(map(csv_line, rows))
-        known[content_id(data)] = [replace(row, sequence=0, file=content_id(data), line=n) for n, row in enumerate(rows, 2)]
-    expected = live_rows([row for rows in known.values() for row in rows], by_sequence=False)
+    known: list[Record] = []
+    for number, (arrival, rows) in enumerate([*history.before, *history.staged, *history.meanwhile], 1):
+        of_file = [replace(row, sequence=0) for row in rows]
+        deliver_again(known, content_id(csv_file(map(csv_line, rows))), of_file, (arrival, f".{number:02}.csv"))
+    expected = live_rows(known, by_sequence=False)
     assert lake.lake.silver() == {row_of(record) for record in expected.values()}

@@ -21,7 +21,7 @@ from lakehouse_tests.support.audit_reader import replayed_audit
 from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line, row_of
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.laws import law
-from lakehouse_tests.support.reference_model import Record, live_rows, resent_days
+from lakehouse_tests.support.reference_model import Record, deliver_again, live_rows, resent_days
 from lakehouse_tests.support.silver_histories import DAYS, KEYS, record_at
 from lakehouse_tests.support.steward_histories import ARRIVAL, Decide, Deliver, History, Redact, Update, histories
 
@@ -84,7 +84,8 @@ def run(lake: Lake, history: History, *, beyond: str, plain: bool) -> None:
             people.arrivals[content_id(data)] = arrival
             lake.deliver(arrival, data, f".{action.file}.csv")
             lake.ingest(arrival)
-            known += [replace(record, file=content_id(data), line=line) for line, record in enumerate(lines, 2)]
+            place = (arrival, f".{action.file}.csv")
+            deliver_again(known, content_id(data), lines, place)
         elif isinstance(action, Decide):
             record = known[action.record % len(known)]
             row = (record.file, record.line)

@@ -30,16 +30,15 @@ def rows_missing(rows: pa.Table, required: Collection[str], hidden: Mapping[str,
     return missing
 
 
-def keys_twice(rows: pa.Table, everywhere: pa.Table | None) -> Counter[date]:
-    """How many rows of each event day have a key that another row has as well, on that day or everywhere."""
+def keys_twice(rows: pa.Table, everywhere: pa.Table) -> Counter[date]:
+    """How many rows of each event day have a key that another row has as well."""
     keys_on: dict[date, list[str]] = {}
     for row in rows.to_pylist():
         keys_on.setdefault(row["event_date"], []).append(row["record_key"])
-    rows_per_key = None if everywhere is None else Counter(everywhere["record_key"].to_pylist())
+    rows_per_key = Counter(everywhere["record_key"].to_pylist())
     twice: Counter[date] = Counter()
     for day, of_day in keys_on.items():
-        counts = Counter(of_day) if rows_per_key is None else rows_per_key
-        twice[day] = sum(counts[key] > 1 for key in of_day)
+        twice[day] = sum(rows_per_key[key] > 1 for key in of_day)
     return twice
 
 

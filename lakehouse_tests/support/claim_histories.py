@@ -31,7 +31,7 @@ STATUSES = ["admitted", "admitted", "admitted", "quarantined", "rejected", "drop
 class ClaimHistory:
     """Claims of a key log in any order, complete for their keys; the decisions in force; the content of each row.
 
-    ``delivered`` holds the deliveries of some files, by file.
+    ``delivered`` holds the deliveries of some files, by file; ``again`` when some were delivered again.
     """
 
     policy: ReprocessPolicy
@@ -39,6 +39,7 @@ class ClaimHistory:
     decided: dict[RowId, Decision]
     content: dict[RowId, tuple[Any, ...]]
     delivered: dict[str, set[Membership]]
+    again: dict[str, datetime]
 
 
 @st.composite
@@ -84,5 +85,7 @@ def claim_histories(draw: st.DrawFn) -> ClaimHistory:
             decided[row_id] = Decision(*row_id, row["record_key"], verdict, "anna", "why", NOON, about_file=about)
         says = (row["record_key"], draw(st.sampled_from([0.0, -0.0, 1.0, None, float("nan")])), draw(st.sampled_from("xy")))
         content[row_id] = says
+    hours = draw(st.dictionaries(st.sampled_from(FILES), st.integers(0, 3)))
+    again = {file: NOON + timedelta(hours=hour) for file, hour in hours.items()}
     order = draw(st.permutations(range(len(log))))
-    return ClaimHistory(policy, [log[place] for place in order], decided, content, delivered)
+    return ClaimHistory(policy, [log[place] for place in order], decided, content, delivered, again)

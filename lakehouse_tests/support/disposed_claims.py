@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakehouse.dispositions import contests
+from lakehouse.dispositions import contests, deliveries
 from lakehouse.ledger import key_log
 from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineReason
@@ -14,7 +14,7 @@ from lakehouse_tests.support.row_by_row import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import date
+    from datetime import date, datetime
 
     from lakehouse.dispositions.reprocess_policy import Choice, ReprocessPolicy
     from lakehouse.ledger.row_ids import RowId
@@ -38,7 +38,18 @@ def claims_table(claims_by_key: Mapping[str, Sequence[Claim]]) -> pa.Table:
         for key, claims in claims_by_key.items()
         for claim in claims
     ]
-    return pa.Table.from_pylist(rows, schema=key_log.SCHEMA).append_column("steward", pa.nulls(len(rows), pa.string()))
+    table = ordered_by_file(pa.Table.from_pylist(rows, schema=key_log.SCHEMA))
+    return table.append_column("steward", pa.nulls(len(rows), pa.string()))
+
+
+def ordered_by_file(claims: pa.Table, again: Mapping[str, datetime] | None = None) -> pa.Table:
+    """Claims in the order of their deliveries, which is that of the names of their ingestions.
+
+    :param again: when some of them were delivered again.
+    """
+    names = sorted(set(claims["ingestion_id"].to_pylist()))
+    times = [(again or {}).get(name) for name in names]
+    return deliveries.ordered(claims, pa.table([names, range(len(names)), times], schema=deliveries.SCHEMA))
 
 
 def dispose(

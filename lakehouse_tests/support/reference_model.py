@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-    from datetime import date, datetime
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from datetime import datetime
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,29 @@ class Record:
     sequence: int = 0
     file: str = ""
     line: int = 0
+    delivered: tuple[date, str] | None = None
 
     @property
-    def order(self) -> tuple[int, datetime, str, int]:
-        """The total order; never the order of ingestion."""
-        return self.sequence, self.arrival, self.file, self.line
+    def order(self) -> tuple[Any, ...]:
+        """The total order; never the order of ingestion.
+
+        Of records that their source orders alike, that of the later delivery is newer: ``delivered``, the newest arrival day
+        and name under which its file came.
+        """
+        return self.sequence, self.arrival, self.delivered or (date.min, self.file), self.line
+
+
+def deliver_again(known: list[Record], file: str, lines: Sequence[Record], delivered: tuple[date, str]) -> None:
+    """Add the records of a file to those that are known; if they are, they count as of their newest delivery.
+
+    :param file: the name of its content; the lines of records follow a header.
+    :param delivered: its arrival day and name. On an arrival day on which it came before, it is found again, and not delivered.
+    """
+    before = [record for record in known if record.file == file]
+    newest = before[0].delivered if before else None
+    place = delivered if newest is None or newest[0] < delivered[0] else newest
+    known[:] = [record for record in known if record.file != file]
+    known += [replace(record, file=file, line=line, delivered=place) for line, record in enumerate(lines, 2)]
 
 
 def live_rows(records: Iterable[Record], *, by_sequence: bool) -> dict[str, Record]:

@@ -67,6 +67,8 @@ class Claim:
     line_number: int
     event_date: date | None
     source_order: str | None = None
+    redelivered_at: datetime | None = None
+    delivery: Any = None
 
     @property
     def row(self) -> RowId:
@@ -74,9 +76,10 @@ class Claim:
         return self.ingestion_id, self.line_number
 
     @property
-    def order(self) -> tuple[int, bytes, datetime, str, int]:
+    def order(self) -> tuple[int, bytes, datetime, Any, int]:
         """The place in the total order of R2; a greater one is newer."""
-        return self.sequence, (self.source_order or "").encode(), self.arrival_ts, self.ingestion_id, self.line_number
+        at = max(self.arrival_ts, self.redelivered_at or self.arrival_ts)
+        return self.sequence, (self.source_order or "").encode(), at, self.delivery or self.ingestion_id, self.line_number
 
     @property
     def lives(self) -> bool:
@@ -117,16 +120,20 @@ def outcomes(
     decided: Mapping[RowId, Decision],
     chosen: Mapping[date, Choice],
     content: Mapping[RowId, Any],
+    again: Mapping[str, datetime],
+    place: Mapping[str, Any] | None = None,
 ) -> dict[RowId, Outcome]:
     """What became of each row whose own key is in a part of the key log that is complete for its keys.
 
     :param content: the content of each row; a row without one is equal to none.
+    :param again: when some ingestions were delivered again.
+    :param place: the place of each ingestion among the deliveries; by default its name.
     """
     result: dict[RowId, Outcome] = {}
     contests: dict[Any, list[tuple[Claim, dict[str, Any]]]] = defaultdict(list)
     for row in log:
         names = ("kind", "source_sequence", "arrival_ts", "ingestion_id", "line_number", "event_date", "source_order")
-        claim = Claim(*(row[name] for name in names))
+        claim = Claim(*(row[name] for name in names), again.get(row["ingestion_id"]), (place or {}).get(row["ingestion_id"]))
         status, decision = AdmissionStatus(row["standing"]), decided.get(claim.row)
         disposition = status.barred_as if decision is None else decision.verdict.barred_as
         if disposition is not None:
@@ -161,10 +168,12 @@ def _excluded(policy: ReprocessPolicy, claim: Claim, row: Mapping[str, Any], cho
     if claim.ingestion_id in choice.counting:
         return None
     if claim.ingestion_id in choice.held:
-        because = f"its delivery would shrink {claim.event_date} by more than {policy.max_shrink:.0%}"
+        whole = "the table" if policy.chooses_for_table else claim.event_date
+        because = f"its delivery would shrink {whole} by more than {policy.max_shrink:.0%}"
         held = {"reason": QuarantineReason.SHRUNKEN_PARTITION, "detail": because}
         return Outcome(Disposition.QUARANTINED, because, **_by_contract(row) | held)
-    return Outcome(Disposition.SUPERSEDED, "a newer delivery is the whole truth for the day", **_by_contract(row))
+    whole = "table" if policy.chooses_for_table else "day"
+    return Outcome(Disposition.SUPERSEDED, f"a newer delivery is the whole truth for the {whole}", **_by_contract(row))
 
 
 def _of_contest(
@@ -189,8 +198,13 @@ def _of_contest(
             outcome = Outcome(Disposition.SUPERSEDED, because, winning.row, **_by_contract(row))
         else:
             rival = "a newer record" if winning.lives else "a delete"
-            timing = "" if winning.arrival_ts >= claim.arrival_ts else ", which was here before it"
-            outcome = Outcome(Disposition.SUPERSEDED, f"{rival} counts{timing}", winning.row, **_by_contract(row))
+            was_here = winning.arrival_ts < claim.arrival_ts
+            because = f"{rival} counts{', which was here before it' if was_here else ''}"
+            if winning.lives and winning.order[:3] == claim.order[:3] and winning.ingestion_id != claim.ingestion_id:
+                because = "tie, decided by delivery: the later one counts"
+            elif winning.lives and was_here and winning.order[2] > winning.arrival_ts:
+                because = "an older record was delivered again, and counts again"
+            outcome = Outcome(Disposition.SUPERSEDED, because, winning.row, **_by_contract(row))
         result[claim.row] = outcome
     return result
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
-from lakehouse.dispositions import claims, contests, judgement_history
+from lakehouse.dispositions import claims, contests, deliveries, judgement_history
 from lakehouse.dispositions.readings import claimed_rows
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.row_groups import numpy_of, positions
@@ -72,6 +72,7 @@ def computed(
         claimed = claimed.filter(pc.less_equal(claimed["arrival_ts"], pa.scalar(until, claimed["arrival_ts"].type)))
     if without is not None:
         claimed = claimed.filter(pc.is_null(positions(claimed, without)))
+    claimed = deliveries.ordered(claimed, deliveries.of(settings, contract, ids, until))
     claimed = claims.with_decisions(claimed, decisions.in_force(settings, source, ids))
     admitted = claimed.filter(claims.are_admitted(claimed))
     living = _living(contract, admitted, days, claims.choices(settings, contract, days, ids, until))

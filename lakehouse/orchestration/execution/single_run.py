@@ -5,14 +5,18 @@ The layers follow one another as in ``catch_up``; belongs here: what the files c
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.gold.numbers import history, served_version
 from lakehouse.ledger import ingestions, unread_rows
+from lakehouse.ledger.row_states import QuarantineReason
 from lakehouse.orchestration.execution.catch_up import catch_up
+from lakehouse.stewardship import quarantine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,8 +24,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakehouse.contracts import Catalog
+    from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.orchestration.execution.in_process import InProcess
     from lakehouse.settings import Settings
 
@@ -39,9 +45,10 @@ class NumberChange:
 class SingleRun:
     """What some files brought.
 
-    :param known: files whose content had been ingested before.
     :param unread_reason: why the first malformed row is malformed.
-    :param held: why files of the day are held.
+    :param known: files whose content had been ingested before.
+    :param again: how many of them count again, because they were delivered on a later arrival day.
+    :param held: why files of the day, or deliveries as a whole, are held.
     :param left: files that were neither taken nor held: they were written to, or could not be read.
     """
 
@@ -50,6 +57,7 @@ class SingleRun:
     known: int
     held: Sequence[str] = ()
     left: int = 0
+    again: int = 0
     changes: Sequence[NumberChange] = field(default_factory=list)
     unread_reason: str | None = None
 
@@ -73,11 +81,25 @@ def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: 
         rows=sum(entry.rows for entry in new),
         malformed=sum(entry.malformed for entry in new),
         known=len(recorded - held_names - {entry.source_file for entry in new}),
-        held=[entry.message or entry.source_file for entry in held],
+        held=[*(entry.message or entry.source_file for entry in held), *_too_small(settings, catalog.sources[source], entries)],
         left=len(names - recorded - held_names),
+        again=len({entry.source_file for entry in entries if entry.counts_again} & names),
         changes=[change for metric, days in after.restated.items() for change in _changes(settings, catalog, metric, days)],
         unread_reason=unread_rows.first_reason(settings, source, [entry.ingestion_id for entry in new if entry.malformed]),
     )
+
+
+def _too_small(settings: Settings, contract: SourceContract, entries: Sequence[Ingestion]) -> list[str]:
+    """Why deliveries with some files are held, because they would take too many rows from a day or the table."""
+    if not policy_of(contract).chooses_deliveries:
+        return []
+    columns = [*quarantine.KEY_COLUMNS, "quarantine_detail"]
+    selected = quarantine.QuarantineFilter(cause=QuarantineReason.SHRUNKEN_PARTITION)
+    files = {entry.ingestion_id: entry.source_file for entry in entries}
+    waiting = quarantine.entries(settings, contract, selected, columns)
+    rows = Counter((files[row["ingestion_id"]], row["quarantine_detail"]) for row in waiting if row["ingestion_id"] in files)
+    how = f"'lakehouse quarantine accept {contract.dataset} --cause shrunken_partition --by NAME --reason WHY' accepts it"
+    return [f"{file}: {why} ({counted} of its rows wait; {how})" for (file, why), counted in sorted(rows.items())]
 
 
 def _changes(settings: Settings, catalog: Catalog, metric: str, days: Sequence[date]) -> list[NumberChange]:

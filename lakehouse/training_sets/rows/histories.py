@@ -143,7 +143,7 @@ def _end_of_period(series: Series) -> Column:
 
 def _record_columns(contract: SourceContract) -> Columns:
     """The columns of the records of a dimension that the rule reads and carries along."""
-    order = (("source_sequence", "bigint"), ("source_order", "string"))
+    order = (("source_sequence", "bigint"), ("source_order", "string"), ("ordered_at", "timestamp"), ("delivery", "bigint"))
     clocks = (("known_from", "timestamp"), ("kind", "string"))
     return (("dimension_key", "string"), *tables.changes_of_silver(contract), *order, *clocks)
 

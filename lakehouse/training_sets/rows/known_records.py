@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.delta.columns import ORDER
+from lakehouse.dispositions import deliveries
 from lakehouse.dispositions.contests import LIVING_KINDS
 from lakehouse.dispositions.readings import frames
 from lakehouse.ledger import decisions
@@ -45,6 +46,7 @@ def claims(
         log = log.where(F.col("arrival_ts") <= F.lit(inputs.until))
     decided = decisions.newest(settings, source, inputs.ids)
     counting = admitted_claims.admitted(spark, log, decided)
+    counting = admitted_claims.ordered(spark, counting, deliveries.of(settings, contract, inputs.ids, inputs.until))
     times = [
         {"ingestion_id": row[0], "line_number": row[1], "_decided_at": decision.decided_at}
         for row, decision in decided.items()
@@ -75,7 +77,7 @@ def events(
 
     :param first: the first event day; ``until`` is the first that is left out.
     """
-    record = F.struct("known_from", *ORDER, "event_date", "arrival_date")
+    record = F.struct("known_from", *ORDER, "ingestion_id", "event_date", "arrival_date")
     aggregates = [*admitted_claims.greatest_claims(), F.min(F.when(_has_row(), record)).alias("_first")]
     per_key = claims(spark, settings, contract, inputs, keys).groupBy("record_key").agg(*aggregates)
     won = per_key.withColumn("_won", admitted_claims.winner(by_sequence=contract.by_sequence))
@@ -88,9 +90,11 @@ def events(
 
 
 def records(spark: SparkSession, settings: Settings, contract: SourceContract, inputs: SourceInputs) -> DataFrame:
-    """Every admitted record about its own key, deletes included: silver's columns, ``kind`` and ``known_from``."""
+    """Every admitted record about its own key, deletes included: silver's columns, ``kind``, ``known_from`` and the
+    order of the deliveries.
+    """
     own = claims(spark, settings, contract, inputs).where(F.col("kind") != "retire")
-    narrow = own.select("record_key", *_ROW_ID, "kind", "known_from")
+    narrow = own.select("record_key", *_ROW_ID, "kind", "known_from", "ordered_at", "delivery")
     rows = frames.sound_rows(spark, settings, contract, {}, inputs.ids)
     return rows.join(narrow, ["record_key", *_ROW_ID])
 

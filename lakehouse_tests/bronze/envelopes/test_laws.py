@@ -15,6 +15,7 @@ from lakehouse.dispositions import contests
 from lakehouse.ledger import key_log
 from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse_tests.support.both_readers import DELIVERY
+from lakehouse_tests.support.disposed_claims import ordered_by_file
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.row_histories import FEEDS, Feed, RowState, SentHistory, sent_histories, table_after
 
@@ -32,7 +33,7 @@ def living_rows(feed: Feed, files: list[bytes]) -> dict[int, RowState]:
         field = key_log.SCHEMA.field(name)
         rows = rows.append_column(field, pa.repeat(pa.scalar(judgement.get(name), field.type), len(rows)))
     claims = key_log.claims(rows.select([*key_log.BRONZE_COLUMNS, *key_log.JUDGED]))
-    won = contests.winners(claims, by_sequence=contract.by_sequence).to_pylist()
+    won = contests.winners(ordered_by_file(claims), by_sequence=contract.by_sequence).to_pylist()
     places = {(row["ingestion_id"], row["line_number"], row["record_key"]): row for row in rows.to_pylist()}
     living = [
         places[row["ingestion_id"], row["line_number"], row["record_key"]] for row in won if row["kind"] in contests.LIVING_KINDS

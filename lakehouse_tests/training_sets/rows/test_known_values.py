@@ -21,8 +21,8 @@ SCHEMA = pa.schema(
         ("known_from", pa.timestamp("us", "UTC")),
         ("source_sequence", pa.int64()),
         ("source_order", pa.string()),
-        ("arrival_ts", pa.timestamp("us", "UTC")),
-        ("ingestion_id", pa.string()),
+        ("ordered_at", pa.timestamp("us", "UTC")),
+        ("delivery", pa.int64()),
         ("line_number", pa.int64()),
         ("tier", pa.string()),
     ]
@@ -52,8 +52,8 @@ def records(draw: st.DrawFn) -> list[Record]:
             "known_from": at(known),
             "source_sequence": None,
             "source_order": None,
-            "arrival_ts": at(known),
-            "ingestion_id": "f",
+            "ordered_at": at(known),
+            "delivery": 1,
             "line_number": line,
             "tier": f"{line}",
         }
@@ -66,8 +66,8 @@ def by_model(history: list[Record], key: str, moment: datetime) -> str | None:
     for record in history:
         if record["dimension_key"] == key and record["known_from"] <= moment and record["event_ts"] <= moment:
             newest = about.get(record["event_ts"])
-            order = (record["arrival_ts"], record["line_number"])
-            if newest is None or order > (newest["arrival_ts"], newest["line_number"]):
+            order = (record["ordered_at"], record["line_number"])
+            if newest is None or order > (newest["ordered_at"], newest["line_number"]):
                 about[record["event_ts"]] = record
     held = [record for record in about.values() if record["kind"] != "delete"]
     return max(held, key=lambda record: record["event_ts"])["tier"] if held else None

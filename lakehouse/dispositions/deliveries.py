@@ -1,0 +1,102 @@
+"""The order of deliveries: what decides between records that their source orders alike, and which content was delivered again.
+
+Bronze keeps a content once, under its first delivery; the ledger records each delivery of it. A claim counts as of the newest
+delivery of its content, by arrival day, then manifest and file. So a file that is sent again on a later day takes back what came
+in between, and of equal order values the later delivery counts. The order follows from the ledger's entries and not from when
+they were recorded, so that any order of ingestion gives the same.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.calendar.event_day import arrived_at
+from lakehouse.ledger import ingestions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.ledger.row_ids import DeliveredFile
+    from lakehouse.settings import Settings
+
+#: Per ingestion its place among all by the newest delivery of its content. ``redelivered_at`` is when that one arrived, if it is
+#: not the first and the contract takes arrival times from deliveries.
+SCHEMA = pa.schema([("ingestion_id", pa.string()), ("delivery", pa.int64()), ("redelivered_at", pa.timestamp("us", "UTC"))])
+#: The place of an ingestion that the ledger does not know.
+UNKNOWN = -1
+#: A file that is not recorded yet was written after all files of its name that are.
+_LAST = datetime.max.replace(tzinfo=timezone.utc)
+_FIRST = datetime.min.replace(tzinfo=timezone.utc)
+
+
+def known(
+    settings: Settings, contract: SourceContract, ids: Collection[str] | None = None, until: datetime | None = None
+) -> list[Ingestion]:
+    """The deliveries that count: those of new content, and those of known content that count again.
+
+    :param ids: only these inputs (R10).
+    :param until: only those of known content that had arrived by then; the rows of the others have arrival times of their own.
+    """
+    zone = ZoneInfo(contract.clocks.timezone)
+    return [
+        entry
+        for input_id, entry in ingestions.inputs(ingestions.all_of(settings, contract.dataset)).items()
+        if (ids is None or input_id in ids)
+        and (until is None or entry.status == "ingested" or arrived_at(entry.arrival_date, entry.recorded_at, zone) <= until)
+    ]
+
+
+def of(
+    settings: Settings,
+    contract: SourceContract,
+    ids: Collection[str] | None = None,
+    until: datetime | None = None,
+    unrecorded: Iterable[DeliveredFile] = (),
+    staged: Settings | None = None,
+) -> pa.Table:
+    """The order of a source's deliveries, :data:`SCHEMA`; see ``claims.choices`` for the arguments."""
+    zone = ZoneInfo(contract.clocks.timezone)
+    entries = known(settings, contract, ids, until)
+    if staged is not None:
+        entries += known(staged, contract)
+    newest: dict[str, tuple[Any, ...]] = {}
+    again: dict[str, datetime] = {}
+    first = {entry.ingestion_id for entry in entries if entry.status == "ingested"}
+
+    def delivered(ingestion_id: str, place: tuple[Any, ...], at: datetime | None) -> None:
+        newest[ingestion_id] = max(newest.get(ingestion_id, place), place)
+        if at is not None and contract.clocks.arrival is None:
+            again[ingestion_id] = max(again.get(ingestion_id, at), at)
+
+    for entry in entries:
+        place = (entry.arrival_date, entry.delivery or "", entry.source_file, entry.modified or _FIRST, entry.ingestion_id)
+        at = None if entry.status == "ingested" else arrived_at(entry.arrival_date, entry.recorded_at, zone)
+        delivered(entry.ingestion_id, place, at)
+    for file in unrecorded:
+        at = arrived_at(file.arrival_date, file.received_at, zone) if file.ingestion_id in first else None
+        delivered(file.ingestion_id, (file.arrival_date, file.delivery, file.path, _LAST, file.ingestion_id), at)
+        first.add(file.ingestion_id)
+    order = sorted(newest, key=newest.__getitem__)
+    return pa.table([order, range(len(order)), [again.get(one) for one in order]], schema=SCHEMA)
+
+
+def ordered(claims: pa.Table, deliveries: pa.Table) -> pa.Table:
+    """Claims with the order of their deliveries: ``ordered_at``, when they arrived last, and ``delivery``.
+
+    With Spark, ``silver.admitted_claims.ordered`` does the same.
+
+    :param claims: with ``ingestion_id`` and ``arrival_ts``; ``deliveries`` is of :func:`of`.
+    """
+    place = pc.index_in(claims["ingestion_id"], value_set=deliveries["ingestion_id"].combine_chunks())
+    kind = SCHEMA.field("redelivered_at").type
+    times = (claims["arrival_ts"].cast(kind), deliveries["redelivered_at"].take(place))
+    at = pc.max_element_wise(*(one.cast(pa.int64()) for one in times)).cast(kind)  # Arrow compares no times with zones
+    delivery = pc.fill_null(deliveries["delivery"].take(place), UNKNOWN)
+    return claims.append_column("ordered_at", at).append_column("delivery", delivery)
