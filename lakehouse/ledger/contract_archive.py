@@ -1,7 +1,7 @@
 """``ops/contracts``: the full contracts under which numbers were published, so that these can be reproduced (rule R10).
 
-A contract is identified by the hash in revisions and commits. The kind ``ingested`` has the contract of a source under which its rows
-were read last (``contracts_in_use``). A metric's row also names the contract of its source, and is
+A contract is identified by the hash in revisions and commits. The kind ``ingested`` has the contract of a source under which its
+rows were read last (``contracts_in_use``). A metric's row also names the contract of its source, and is
 written again when the source's contract changes: the time of a revision determines which pair was in force.
 ``gold.reproduction.contract_history`` selects the contract of a revision.
 """

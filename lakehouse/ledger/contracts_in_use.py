@@ -1,7 +1,7 @@
 """Whether a contract was changed in place: the contract under which the lake was filled, compared with the present one.
 
-What a change of a key means is in ``contracts.changed_keys``. Belongs here: which contract is recorded for a source or a metric, and
-the sentences that name the file, the key, both values and what to do.
+What a change of a key means is in ``contracts.changed_keys``. Belongs here: which contract is recorded for a source or a metric,
+and the sentences that name the file, the key, both values and what to do.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def notices_of_source(settings: Settings, contract: SourceContract) -> list[str]
         )
     if beginning := [one for one in changes if one.effect is KeyEffect.BEGINNING]:
         notices.append(
-            f"{_named(settings, contract, beginning)}: a day before it has no partition: its files are not ingested, and rows of it "
-            "that are there are not updated"
+            f"{_named(settings, contract, beginning)}: an earlier day has no partition: its files are not ingested, and its rows "
+            "are not updated"
         )
     return notices
 
@@ -91,9 +91,9 @@ def check_meaning(settings: Settings, metric: MetricContract) -> None:
     changes = [one for one in changed_keys.compare(before, metric) if one.effect is KeyEffect.MEANING]
     if changes:
         msg = (
-            f"{_named(settings, metric, changes)}, and the numbers of gold/{metric.name} were published by the former: nothing is "
-            f"published. Restore it, and put the new one into a file of its own with 'dataset_version: {metric.dataset_version + 1}'; "
-            "or restore it, and restate all days at once: 'lakehouse stage create' with --contract"
+            f"{_named(settings, metric, changes)}, and gold/{metric.name} was published by the former: nothing is published. "
+            f"Restore it, and give the new one a file of its own with 'dataset_version: {metric.dataset_version + 1}'; or put it "
+            f"into force for all days: 'lakehouse stage create NAME {metric.source} --contract FILE', then 'stage promote'"
         )
         raise ChangedMeaningError(msg)
 
