@@ -241,4 +241,4 @@ def _leaves(content: Any, key: str = "", path: str = "") -> dict[str, _Leaf]:
 def _shown(value: Any) -> str:
     if value is None:
         return "not set"
-    return ", ".join(f"{one}" for one in value) if isinstance(value, list) else f"{value}"
+    return ", ".join(f"{one}" or "''" for one in value) if isinstance(value, list) else f"{value}"
