@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lakehouse.bronze import landing as bronze_landing
@@ -19,7 +20,7 @@ from lakehouse.bronze.landing import Fingerprint, LandingFile
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.lateness import keyed_watermark_state
-from lakehouse.ledger import ingestions, lost_rows
+from lakehouse.ledger import contracts_in_use, ingestions, lost_rows
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.row_ids import DeliveredFile
 
@@ -58,6 +59,8 @@ class Ingest:
 
     :param session: gives the Spark session; it is called only for large files, rules in SQL and new columns.
     :param expect: is told how many bytes of files will be ingested, before that.
+
+    ``notices`` says how new rows differ from older ones because the contract was changed.
     """
 
     def __init__(
@@ -73,6 +76,14 @@ class Ingest:
         self._source = contract.dataset
         self._session, self._expect = session, expect
         self._run_id = run_id
+        self.notices: list[str] = []
+
+    @cached_property
+    def _contract_problem(self) -> str | None:
+        """Why Bronze takes no row of the contract; looked up when there is a new file."""
+        return contracts_in_use.problem_of_source(self._settings, self._contract) or judgement.schema_problem(
+            self._settings, self._contract, self._session
+        )
 
     def day(self, day: date, only: Mapping[str, str] | None = None) -> DayReport:
         """Ingest the files of one arrival day; see :meth:`days`."""
@@ -100,11 +111,7 @@ class Ingest:
                 if problem is None and entry.ingestion_id in known:
                     message = f"the same content came as {known[entry.ingestion_id].source_file}"
                     redelivered.append(replace(entry, status="redelivered", message=message))
-                elif (
-                    problem := problem
-                    or fingerprint.problem
-                    or judgement.schema_problem(self._settings, self._contract, self._session)
-                ):
+                elif problem := problem or fingerprint.problem or self._contract_problem:
                     report.held.append(replace(entry, status="held", message=f"{file.name}: {problem}"))
                 else:
                     new.append(entry)
@@ -198,6 +205,8 @@ class Ingest:
         now = self._settings.clock()
         delivered = [_delivered(entry, now) for entry in new]
         if new:
+            self.notices += contracts_in_use.notices_of_source(self._settings, self._contract)
+            contracts_in_use.accept(self._settings, self._contract)
             self._expect(sum(entry.bytes for entry in new))
             content: Deliveries = [(file, files[file.ingestion_id]) for file in delivered]
             bronze_table.append(self._session, self._settings, self._contract, content, self._run_id)

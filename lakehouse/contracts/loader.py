@@ -313,6 +313,21 @@ def _contract_files(folder: Path) -> list[Path]:
     return sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
 
 
+def place_of(folder: Path | None, contract: SourceContract | MetricContract, key: str) -> str:
+    """Where a key of a contract stands, as ``contracts/sales.yaml:4: primary_key``; only the key if no file of the folder has it.
+
+    :param key: as a :class:`~lakehouse.contracts.changed_keys.KeyChange` names it.
+    """
+    kind = "dataset" if isinstance(contract, SourceContract) else "metric"
+    for path in _contract_files(folder) if folder and folder.is_dir() else []:
+        content, tree = yaml_file.parsed(path)
+        if isinstance(content, dict) and content.get(kind) == getattr(contract, kind):
+            if kind == "metric" and content.get("dataset_version", 1) != getattr(contract, "dataset_version", 1):
+                continue
+            return f"{path}:{yaml_file.line_of(tree, tuple(key.split('.')))}: {key}"
+    return key
+
+
 def bundled_folder() -> Path:
     """Where the package keeps its example contracts."""
     return Path(str(resources.files("lakehouse.contracts") / "bundled"))

@@ -20,7 +20,7 @@ from lakehouse.dispositions.readings import in_force
 from lakehouse.dispositions.readings import table as readings_table
 from lakehouse.dispositions.readings.table import NUMBER, READING_ID, ROW_ID
 from lakehouse.errors import LakehouseError
-from lakehouse.ledger import applied_inputs, key_log, rebuild_requests, unread_rows
+from lakehouse.ledger import applied_inputs, contracts_in_use, key_log, rebuild_requests, unread_rows
 from lakehouse.ledger.rebuild_requests import RebuildRequest
 from lakehouse.ledger.unread_rows import UnreadRows
 from lakehouse.reparse import changed_claims, redacted_keys
@@ -51,10 +51,12 @@ def apply(
     *,
     by: str,
     reason: str,
+    whole: bool = False,
 ) -> PlannedRebuild:
     """Put a reading into force and request the rebuild of the event days that it affects; repeating it changes nothing.
 
     :param from_: the settings of the folder that :func:`lakehouse.reparse.read_again.read_again` has written.
+    :param whole: whether all arrival days were read: files that were held because the contract was changed may be ingested then.
     :returns: the event days that silver rebuilds in its next run; none if no row reads otherwise.
     :raises ReadingError: if the contract or the rows in force have changed since the reading was made, or another process applies
         a reading.
@@ -81,6 +83,8 @@ def apply(
         if why is not None and why[READING_ID] not in readings_table.requested(settings, source):
             _check_current(settings, contract, why)
             _put_into_force(settings, contract, session, from_, why, by, reason, go_on)
+        if whole:
+            contracts_in_use.accept(settings, contract)
         return _finished(settings, contract)
     finally:
         if turn[-1] is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from lakehouse.delta import partition_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.errors import LakehouseError
 from lakehouse.lateness import keyed_watermark_state
-from lakehouse.ledger import ingestions
+from lakehouse.ledger import contracts_in_use, ingestions
 from lakehouse.ledger.row_ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
 from lakehouse.streams import gap_log, message_ranges, message_rows, positions, reading_plan
@@ -108,8 +109,13 @@ class StreamIngest:
         self._path = locations.bronze(settings, contract.dataset)
         kafka = contract.source.kafka
         self._decoder = avro.AvroDecoder(settings, kafka.values) if kafka and kafka.values else None
-        self._is_settled = False
+        self._is_settled = self._is_contract_recorded = False
         self._logs: set[PartitionLog] = set()
+
+    @cached_property
+    def _contract_problem(self) -> str | None:
+        """Why no message is taken under the contract, as it is for this reader."""
+        return contracts_in_use.problem_of_source(self._settings, self._contract)
 
     @_looked_at_again
     @spark_commits.recomputed_on_conflict
@@ -121,7 +127,7 @@ class StreamIngest:
         """
         limits = StreamLimits() if limits is None else limits
         was_settled, self._is_settled = self._is_settled, False  # another run's commit is the cause of a second attempt
-        if problem := judgement.schema_problem(self._settings, self._contract, self._session):
+        if problem := self._contract_problem or judgement.schema_problem(self._settings, self._contract, self._session):
             msg = f"bronze/{self._source} cannot take the messages: {problem}"
             raise StreamSchemaError(msg)
         columns = bronze_columns(self._contract)
@@ -167,6 +173,9 @@ class StreamIngest:
         transactions = {log.app_id: read[log.partition].end for log in plan.begin}
         if not delivered:
             return []
+        if not self._is_contract_recorded:
+            contracts_in_use.accept(self._settings, self._contract)
+            self._is_contract_recorded = True
         rows = pa.Table.from_batches(batches, schema)
         why = {"run_id": self._run_id, "deliveries": [f"{each.range}" for each in delivered]}
         spark_commits.append_rows_alone([rows], self._settings, self._path, f"bronze:{self._source}", version, why, transactions)

@@ -18,11 +18,11 @@ from deltalake import DeltaTable, write_deltalake
 from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.publication import rejected_candidates, restatement_reports, reverted_periods
-from lakehouse.gold.reproduction import contract_archive
 from lakehouse.lateness import missing_inputs, watermark_log
 from lakehouse.lateness.tuning import decisions as max_lateness_decisions
 from lakehouse.ledger import (
     applied_inputs,
+    contract_archive,
     decisions,
     failed_checks,
     failed_numbers,

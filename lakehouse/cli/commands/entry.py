@@ -69,6 +69,7 @@ def run(
     """Ingest files and bring all numbers up to date in one go, and print what changed; starts Spark."""
     settings, catalog, source = _source_in(contract)
     from lakehouse.delta.table_cache import with_table_cache  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.ledger import contracts_in_use  # noqa: PLC0415
     from lakehouse.orchestration.execution import single_run  # noqa: PLC0415
     from lakehouse.orchestration.execution.in_process import InProcess, local_instance  # noqa: PLC0415
     from lakehouse.project import delivery  # noqa: PLC0415
@@ -76,10 +77,13 @@ def run(
     today = settings.clock().date()
     delivered = delivery.deliver(settings, catalog.sources[source], files, today)
     settings = with_table_cache(settings.model_copy(update={"spark_long_lived": True}))
+    notices = contracts_in_use.notices_of_source(settings, catalog.sources[source])
     with errors.status("ingesting, and publishing numbers"), local_instance() as instance:
         layers = InProcess(settings, catalog, instance)
         done = single_run.ingest(settings, catalog, source, today, delivered, layers)
     print_run(done, source)
+    for notice in notices if done.rows else ():
+        errors.print(notice, style="yellow", highlight=False, markup=False, soft_wrap=True)
     end_with_failed_checks(layers.failed_checks.values())
     if done.held or done.left:
         raise typer.Exit(1)

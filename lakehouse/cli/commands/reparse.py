@@ -58,7 +58,7 @@ def reparse(
     with folder.temporary(settings, source) as into:
         summary = read_again(settings, contract, session, first, last, into)
         _print_summary(source, summary)
-        reparse_apply.apply(settings, contract, session, into, by=by, reason=reason)
+        reparse_apply.apply(settings, contract, session, into, by=by, reason=reason, whole=first is None and last is None)
     print_unread(settings, contract, None)
     if is_behind(settings, catalog, source):
         restate(settings, catalog, source)

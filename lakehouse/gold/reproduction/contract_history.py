@@ -1,7 +1,7 @@
 """The contracts under which a number was computed: stored when it is published, found when it is reproduced (rule R10).
 
 A revision names its metric's contract by hash. The contract of the source is the one under which silver was built at that
-time; it is recorded with the metric's contract. The rows are in ``ops/contracts`` (``gold.reproduction.contract_archive``).
+time; it is recorded with the metric's contract. The rows are in ``ops/contracts`` (``ledger.contract_archive``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import provenance
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import further_inputs
-from lakehouse.gold.reproduction import contract_archive
+from lakehouse.ledger import contract_archive
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,10 +119,8 @@ def _others_of_then(
 
 
 def _read(kind: type[Any], stored: dict[str, Any], name: str) -> Any:
-    if "clocks" in stored:  # a key that earlier releases accepted and that never had an effect
-        stored = {**stored, "clocks": {key: value for key, value in stored["clocks"].items() if key != "event_time"}}
     try:
-        return kind.model_validate(stored)
+        return kind.model_validate(contract_archive.readable(stored))
     except ValidationError as problem:
         first = problem.errors()[0]
         where = ".".join(map(str, first["loc"]))

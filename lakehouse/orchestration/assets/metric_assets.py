@@ -19,6 +19,7 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.late_events import counters
+from lakehouse.ledger import contracts_in_use
 from lakehouse.live.reconciliation import closing as live_closing
 from lakehouse.orchestration.common import backfill_tags, run_events
 from lakehouse.orchestration.common.dagster_internals import BACKFILL_ID_TAG, USER_TAG
@@ -62,7 +63,7 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
         follows = find_pending(lake, daily)  # a close or a backfill may also be the first run after a change below
         if FOLLOWS_TAG in context.run.tags:
             days = sorted({*days, *follows.starts})  # silver may have changed since the run was requested
-        contract_history.remember(lake, daily.metric, contract)
+        _remember(context, lake, daily.metric, contract)
         with run_events.progress(context):
             if metric.is_derived:
                 done = derived.restate(lake, daily, spark.session, days, _run(context), follows)
@@ -105,7 +106,7 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
         follows = find_pending(lake, series) if FOLLOWS_TAG in context.run.tags else None
         if follows is not None:
             wanted |= follows.starts
-        contract_history.remember(lake, series.metric, contract)
+        _remember(context, lake, series.metric, contract)
         with run_events.progress(context):
             if metric.is_derived:
                 done = derived.restate(lake, series, spark.session, wanted, _run(context), follows)
@@ -144,6 +145,16 @@ def _dimension(name: str) -> dg.AssetDep:
 
 def _covered_days() -> dg.TimeWindowPartitionMapping:
     return dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True)
+
+
+def _remember(context: dg.AssetExecutionContext, lake: Settings, metric: MetricContract, contract: SourceContract) -> None:
+    """Record the contracts that numbers are published under; of a stage and a planned backfill, people have seen the effect.
+
+    :raises ChangedMeaningError: if the metric was changed in place.
+    """
+    if not backfill_tags.is_planned_run(context.run.tags):
+        contracts_in_use.check_meaning(lake, metric)
+    contract_history.remember(lake, metric, contract)
 
 
 def _run(context: dg.AssetExecutionContext) -> Run:

@@ -84,7 +84,10 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
             if kafka and config.files is None:
                 reports = stream_runs.taken(context, lake, contract, kafka, spark.session)
             else:
-                reports = Ingest(lake, contract, spark.session, context.run.run_id, spark.expect).days(days, config.files)
+                ingest = Ingest(lake, contract, spark.session, context.run.run_id, spark.expect)
+                reports = ingest.days(days, config.files)
+                for notice in ingest.notices:
+                    context.log.warning("%s", notice)
         for report in reports.values():
             for entry in report.held:
                 context.log.error("held: %s", entry.message)

@@ -96,7 +96,8 @@ class StagePromotion:
         elif stage.changed_metric is None:
             begun, contract = stage.events[-1], self._catalog.sources[stage.source]
             lake = self._settings.stage(stage.name)
-            reading.apply(self._settings, contract, self._session, lake, by=begun.by, reason=begun.reason)
+            is_whole = {stage.created.about.get(bound) for bound in ("first", "last")} == {None}
+            reading.apply(self._settings, contract, self._session, lake, by=begun.by, reason=begun.reason, whole=is_whole)
 
     def _through_the_layers(self, stage: Stage, tags: dict[str, str]) -> PromotedStage:
         settings, catalog, source = self._settings, self._catalog, stage.source

@@ -8,8 +8,8 @@ import pytest
 
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import provenance
-from lakehouse.gold.reproduction import contract_archive
 from lakehouse.gold.reproduction.contract_history import HistoricalContracts, of_then, remember
+from lakehouse.ledger import contract_archive
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.notified_lake import metric
 

@@ -1,8 +1,9 @@
 """``ops/contracts``: the full contracts under which numbers were published, so that these can be reproduced (rule R10).
 
-A contract is identified by the hash in revisions and commits. A metric's row also names the contract of its source, and is
+A contract is identified by the hash in revisions and commits. The kind ``ingested`` has the contract of a source under which its
+rows were read last (``contracts_in_use``). A metric's row also names the contract of its source, and is
 written again when the source's contract changes: the time of a revision determines which pair was in force.
-``contract_history`` selects the contract of a revision.
+``gold.reproduction.contract_history`` selects the contract of a revision.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-Kind = Literal["source", "metric"]
+Kind = Literal["source", "metric", "ingested"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,19 @@ def record(
 def find(settings: Settings, kind: Kind, name: str, version: str) -> dict[str, Any] | None:
     """The contract with a hash; None if it was never stored."""
     return next((json.loads(entry.contract) for entry in _archived(settings, kind, name) if entry.version == version), None)
+
+
+def newest(settings: Settings, kind: Kind, name: str) -> dict[str, Any] | None:
+    """The contract of a name that was stored last; None if none was."""
+    archived = _archived(settings, kind, name)
+    return readable(json.loads(archived[-1].contract)) if archived else None
+
+
+def readable(stored: dict[str, Any]) -> dict[str, Any]:
+    """A stored contract without a key that earlier releases accepted and that never had an effect."""
+    if "clocks" not in stored:
+        return stored
+    return {**stored, "clocks": {key: value for key, value in stored["clocks"].items() if key != "event_time"}}
 
 
 def source_version(settings: Settings, metric: str, version: str, when: datetime) -> str | None:

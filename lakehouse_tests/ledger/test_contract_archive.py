@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.gold.reproduction import contract_archive
+from lakehouse.ledger import contract_archive
 
 NOW = datetime(2024, 3, 1, tzinfo=timezone.utc)
 

@@ -1,0 +1,244 @@
+"""What a change of each key of a contract means for rows and numbers that the lake holds already.
+
+Two tables, for sources and for metrics, give the effect of every key; a test fails for a key that has none. Belongs here: the
+comparison of two contracts as a plain function. Which contract the lake was filled under is in ``ledger.contracts_in_use``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lakehouse.contracts.source import SourceContract
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lakehouse.contracts.metric import MetricContract
+
+
+class KeyEffect(Enum):
+    """What follows from another value of a key, the most severe first."""
+
+    #: It decides which rows are the same event, where they live and which of them counts: old and new rows cannot be mixed.
+    IDENTITY = "identity"
+    #: It decides what a published number means: old and new numbers cannot be mixed.
+    MEANING = "meaning"
+    #: It decides which rows silver chooses: days that are not rebuilt hold what the former choice was.
+    CHOICE = "choice"
+    #: It decides from when on there are partitions.
+    BEGINNING = "beginning"
+    #: It decides how a record is read: new records are read so, older rows stay until they are read again.
+    READING = "reading"
+    #: Nothing that the lake holds depends on it, or it is compared elsewhere: a type with the table's columns.
+    NOTHING = "nothing"
+
+
+_NOTHING = KeyEffect.NOTHING
+_DESCRIPTIONS = dict.fromkeys(("version", "info", "description", "owner", "tags", "alerts"), _NOTHING)
+
+#: Per key of a source's contract, or of a whole section; the longest that matches decides.
+OF_SOURCE: Mapping[str, KeyEffect] = _DESCRIPTIONS | {
+    "dataset": _NOTHING,
+    "kind": KeyEffect.IDENTITY,
+    "primary_key": KeyEffect.IDENTITY,
+    "synthetic_key": KeyEffect.IDENTITY,
+    "model.fields": KeyEffect.READING,
+    "model.fields.name": _NOTHING,
+    "model.fields.type": _NOTHING,
+    "model.fields.required": KeyEffect.READING,
+    "model.fields.column": KeyEffect.READING,
+    "model.fields.description": _NOTHING,
+    "quality.row_rules": KeyEffect.CHOICE,
+    "quality.row_count": _NOTHING,
+    "quality.nulls": _NOTHING,
+    "quality.severity": _NOTHING,
+    "materialization.strategy": _NOTHING,
+    "materialization.partition_by": _NOTHING,
+    "materialization.reprocess_policy": KeyEffect.CHOICE,
+    "materialization.max_shrink": _NOTHING,
+    "materialization.target_path": _NOTHING,
+    "materialization.format": _NOTHING,
+    "source.landing": _NOTHING,
+    "source.kafka.topic": _NOTHING,
+    "source.kafka.servers": _NOTHING,
+    "source.kafka.options": _NOTHING,
+    "source.kafka.values": KeyEffect.READING,
+    "source.kafka.tombstones": KeyEffect.READING,
+    "source.complete_when": _NOTHING,
+    "source.format": KeyEffect.READING,
+    "source.envelope": KeyEffect.IDENTITY,
+    "source.delimiter": KeyEffect.READING,
+    "source.quote": KeyEffect.READING,
+    "source.null_values": KeyEffect.READING,
+    "source.start_date": KeyEffect.BEGINNING,
+    "source.system": KeyEffect.READING,
+    "clocks.event": KeyEffect.IDENTITY,
+    "clocks.arrival": KeyEffect.IDENTITY,
+    "clocks.timezone": KeyEffect.READING,
+    "clocks.naive_times": KeyEffect.READING,
+    "clocks.start_date": KeyEffect.BEGINNING,
+    "clocks.max_ahead": KeyEffect.READING,
+    "clocks.watermark": _NOTHING,
+    "changes.op": KeyEffect.IDENTITY,
+    "changes.insert_words": KeyEffect.READING,
+    "changes.correct_words": KeyEffect.READING,
+    "changes.delete_words": KeyEffect.READING,
+    "changes.retract_words": KeyEffect.READING,
+    "changes.is_correction": KeyEffect.READING,
+    "changes.corrects_event_id": KeyEffect.IDENTITY,
+    "changes.corrected_by": KeyEffect.READING,
+    "changes.correction_reason": KeyEffect.READING,
+    "changes.corrected_field": KeyEffect.READING,
+    "order.sequence": KeyEffect.IDENTITY,
+    "dimension.untracked": KeyEffect.CHOICE,
+    "dimension.valid_to": KeyEffect.READING,
+    "dimension.buckets": _NOTHING,
+    "lateness": _NOTHING,
+    "freshness": _NOTHING,
+    "rolling_backfill": _NOTHING,
+}
+
+#: The same of a metric's contract.
+OF_METRIC: Mapping[str, KeyEffect] = _DESCRIPTIONS | {
+    "metric": _NOTHING,
+    "source": KeyEffect.MEANING,
+    "sources": KeyEffect.MEANING,
+    "deduplicate_by": KeyEffect.MEANING,
+    "joins": KeyEffect.MEANING,
+    "joins.max_unmatched": _NOTHING,
+    "derived_from": KeyEffect.MEANING,
+    "inputs": _NOTHING,
+    "grain": KeyEffect.MEANING,
+    "measures": KeyEffect.MEANING,
+    "measures.description": _NOTHING,
+    "rows": KeyEffect.MEANING,
+    "window": KeyEffect.MEANING,
+    "late_events": KeyEffect.MEANING,
+    "late_events.patch": _NOTHING,
+    "live": _NOTHING,
+    "reconcile": _NOTHING,
+    "publication.start_delay": _NOTHING,
+    "publication.preliminary_after": _NOTHING,
+    "publication.final_after": _NOTHING,
+    "publication.final_needs": _NOTHING,
+    "publication.close_by": _NOTHING,
+    "publication.closes_with": _NOTHING,
+    "publication.after_close": _NOTHING,
+    "publication.rollups": _NOTHING,
+    "publication.fiscal_year_starts": KeyEffect.MEANING,
+    "publication.timezone": _NOTHING,
+    "publication.approvals": _NOTHING,
+    "publication.patch_up_to": _NOTHING,
+    "checks": _NOTHING,
+    "dataset_version": _NOTHING,
+    "deprecated_on": _NOTHING,
+    "consumers": _NOTHING,
+    "materiality": _NOTHING,
+}
+
+#: What tells the entries of a list from each other, if they are mappings.
+_NAMES = ("name", "dimension", "source")
+
+
+@dataclass(frozen=True)
+class KeyChange:
+    """A key with another value than before; ``key`` is written as in the file, with the names of list entries."""
+
+    key: str
+    before: Any
+    after: Any
+    effect: KeyEffect
+
+    def __str__(self) -> str:
+        """The key, and what it was and is."""
+        return f"{self.key}: was {_shown(self.before)} and is {_shown(self.after)}"
+
+
+def compare(before: SourceContract | MetricContract, after: SourceContract | MetricContract) -> list[KeyChange]:
+    """The keys with another value that has an effect, those of the most severe effect first.
+
+    :param before: the contract under which the lake was filled; of the same kind as ``after``.
+    """
+    effects = OF_SOURCE if isinstance(after, SourceContract) else OF_METRIC
+    then, now = (_leaves(contract.model_dump(mode="json")) for contract in (before, after))
+    identity = _columns_of_identity(before, after)
+    changes = [*_entries_of_one_side(before, after, effects)]
+    whole = tuple(f"{one.key}." for one in changes)
+    for key in dict.fromkeys([*then, *now]):
+        path, old, new = (then.get(key) or now[key]).path, then.get(key), now.get(key)
+        if old != new and not key.startswith(whole):
+            effect = KeyEffect.IDENTITY if key in identity else effect_of(path, effects)
+            changes.append(KeyChange(key, old and old.value, new and new.value, effect))
+    severity = list(KeyEffect)
+    return sorted((one for one in changes if one.effect is not _NOTHING), key=lambda one: severity.index(one.effect))
+
+
+def effect_of(path: str, effects: Mapping[str, KeyEffect]) -> KeyEffect:
+    """The effect of a key, such as ``model.fields.type``.
+
+    :raises KeyError: if neither the key nor its section has one.
+    """
+    parts = path.split(".")
+    known = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return effects[next((name for name in known if name in effects), path)]
+
+
+def _entries_of_one_side(
+    before: SourceContract | MetricContract, after: SourceContract | MetricContract, effects: Mapping[str, KeyEffect]
+) -> Iterator[KeyChange]:
+    """The fields or measures that only one of the contracts has; the column of a removed field stays, empty in new rows."""
+    if isinstance(before, SourceContract) and isinstance(after, SourceContract):
+        types = [{field.name: field.type for field in one.model.fields} for one in (before, after)]
+        section, if_removed = "model.fields", _NOTHING
+    elif not isinstance(before, SourceContract) and not isinstance(after, SourceContract):
+        types = [{measure.name: measure.sql for measure in one.measures} for one in (before, after)]
+        section, if_removed = "measures", effects["measures"]
+    else:
+        return
+    for name in dict.fromkeys([*types[0], *types[1]]):
+        old, new = (of.get(name) for of in types)
+        if old is None or new is None:
+            yield KeyChange(f"{section}.{name}", old, new, if_removed if new is None else effects[section])
+
+
+def _columns_of_identity(before: SourceContract | MetricContract, after: SourceContract | MetricContract) -> set[str]:
+    """The keys with columns of a source's key and of its event time, which are more than what a record says."""
+    if not (isinstance(before, SourceContract) and isinstance(after, SourceContract)):
+        return set()
+    of_key = {*after.primary_key, *(after.synthetic_key.fields if after.synthetic_key else ())}
+    if before.event_column != after.event_column:
+        of_key |= {"event_ts", "event_date"}
+    return {f"model.fields.{name}.column" for name in of_key}
+
+
+class _Leaf(NamedTuple):
+    """A value; ``path`` is its key without the names of entries."""
+
+    path: str
+    value: Any
+
+
+def _leaves(content: Any, key: str = "", path: str = "") -> dict[str, _Leaf]:
+    """The values of a contract by key; what is not set is left out."""
+    entries: list[tuple[str, str, Any]] = []
+    if isinstance(content, dict):
+        entries = [(f"{key}.{name}".lstrip("."), f"{path}.{name}".lstrip("."), value) for name, value in content.items()]
+    elif isinstance(content, list) and all(isinstance(entry, dict) for entry in content):
+        names = [next((entry[name] for name in _NAMES if entry.get(name)), None) for entry in content]
+        if None not in names and len({*names}) == len(names):
+            entries = [(f"{key}.{name}", path, entry) for name, entry in zip(names, content)]
+    if not entries:
+        value = " ".join(content.split()) if isinstance(content, str) and path.endswith("sql") else content
+        return {} if value is None or value in ([], {}) else {key: _Leaf(path, value)}
+    found: dict[str, _Leaf] = {}
+    for of_entry in entries:
+        found |= _leaves(of_entry[2], of_entry[0], of_entry[1])
+    return found
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "not set"
+    return ", ".join(f"{one}" or "''" for one in value) if isinstance(value, list) else f"{value}"

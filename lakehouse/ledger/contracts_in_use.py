@@ -1,0 +1,118 @@
+"""Whether a contract was changed in place: the contract under which the lake was filled, compared with the present one.
+
+What a change of a key means is in ``contracts.changed_keys``. Belongs here: which contract is recorded for a source or a metric,
+and the sentences that name the file, the key, both values and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from lakehouse import locations
+from lakehouse.contracts import changed_keys, loader
+from lakehouse.contracts.changed_keys import KeyChange, KeyEffect
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.series import Series
+from lakehouse.contracts.source import SourceContract
+from lakehouse.delta import provenance, table_io
+from lakehouse.errors import LakehouseError
+from lakehouse.ledger import contract_archive
+from lakehouse.text import join_limited
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+_SHOWN = 5
+
+
+class ChangedMeaningError(LakehouseError):
+    """A metric was changed in place so that new numbers would mean something else than the published ones."""
+
+
+def problem_of_source(settings: Settings, contract: SourceContract) -> str | None:
+    """Why no row may be ingested under a contract: rows would be other events, or count otherwise, than the older ones."""
+    changes = [one for one in _changes_of_source(settings, contract) if one.effect is KeyEffect.IDENTITY]
+    if not changes:
+        return None
+    source = contract.dataset
+    return (
+        f"{_named(settings, contract, changes)}, and the rows of bronze/{source} have their keys, days and order by the former: "
+        f"restore it; or read them again by the new one: 'lakehouse reparse {source} --by NAME --reason WHY --now', then repeat "
+        "this; or give the source another 'dataset'"
+    )
+
+
+def notices_of_source(settings: Settings, contract: SourceContract) -> list[str]:
+    """What differs between rows that are ingested under a contract and the older ones, each as a sentence with the command.
+
+    Nothing differs any more as soon as the contract is recorded by :func:`accept`.
+    """
+    source, notices = contract.dataset, []
+    changes = _changes_of_source(settings, contract)
+    today = settings.clock().date()
+    if reading := [one for one in changes if one.effect is KeyEffect.READING]:
+        notices.append(
+            f"{_named(settings, contract, reading)}: rows since {today} are read otherwise than older ones: 'lakehouse reparse "
+            f"{source} --by NAME --reason WHY' reads these again"
+        )
+    if choice := [one for one in changes if one.effect is KeyEffect.CHOICE]:
+        notices.append(
+            f"{_named(settings, contract, choice)}: days of silver/{source} without new rows hold what the former chose: "
+            f"'lakehouse rebuild {source} --start-date DAY --end-date DAY --reason WHY' chooses again"
+        )
+    if beginning := [one for one in changes if one.effect is KeyEffect.BEGINNING]:
+        notices.append(
+            f"{_named(settings, contract, beginning)}: an earlier day has no partition: its files are not ingested, and its rows "
+            "are not updated"
+        )
+    return notices
+
+
+def accept(settings: Settings, contract: SourceContract) -> None:
+    """Record the contract under which rows are ingested, or were read again, if another one or none is recorded."""
+    source, version = contract.dataset, provenance.of_contract(contract)
+    contract_archive.record(settings, "ingested", source, version, contract.model_dump_json(), settings.clock())
+
+
+def check_meaning(settings: Settings, metric: MetricContract) -> None:
+    """Refuse to publish numbers of another meaning beside those that are published.
+
+    :raises ChangedMeaningError: naming the keys that were changed.
+    """
+    stored = contract_archive.newest(settings, "metric", metric.name)
+    if stored is None or table_io.open_table(locations.gold(settings, Series(metric)), settings.storage_options) is None:
+        return
+    try:
+        before = MetricContract.model_validate(stored)
+    except ValidationError:  # of a release whose contracts this one cannot read
+        return
+    changes = [one for one in changed_keys.compare(before, metric) if one.effect is KeyEffect.MEANING]
+    if changes:
+        msg = (
+            f"{_named(settings, metric, changes)}, and gold/{metric.name} was published by the former: nothing is published. "
+            f"Restore it, and give the new one a file of its own with 'dataset_version: {metric.dataset_version + 1}'; or put it "
+            f"into force for all days: 'lakehouse stage create NAME {metric.source} --contract FILE', then 'stage promote'"
+        )
+        raise ChangedMeaningError(msg)
+
+
+def _changes_of_source(settings: Settings, contract: SourceContract) -> list[KeyChange]:
+    """What was changed since rows were ingested last; for rows of a release that did not record it, since silver was written."""
+    source = contract.dataset
+    stored = contract_archive.newest(settings, "ingested", source)
+    if stored is None and (in_silver := provenance.newest_in_silver(settings, source)["contract"]):
+        former = contract_archive.find(settings, "source", source, in_silver)
+        stored = former and contract_archive.readable(former)
+    if stored is None:
+        return []
+    try:
+        return changed_keys.compare(SourceContract.model_validate(stored), contract)
+    except ValidationError:  # of a release whose contracts this one cannot read
+        return []
+
+
+def _named(settings: Settings, contract: SourceContract | MetricContract, changes: list[KeyChange]) -> str:
+    named = [f"{one}".replace(one.key, loader.place_of(settings.contracts, contract, one.key), 1) for one in changes]
+    return join_limited(named, _SHOWN, " keys")
