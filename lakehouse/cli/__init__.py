@@ -57,7 +57,7 @@ from lakehouse.cli.commands import reconcile as commands_reconcile
 from lakehouse.cli.commands import repair as commands_repair
 from lakehouse.cli.commands import reparse as commands_reparse
 from lakehouse.cli.commands import rows as commands_rows
-from lakehouse.cli.console import damaged_tables, errors, unexpected
+from lakehouse.cli.console import damage, errors, unexpected
 from lakehouse.errors import LakehouseError
 
 START, INGEST, ROWS, NUMBERS, MODELS, OPERATE = (
@@ -174,6 +174,6 @@ def main() -> None:
             raise
         is_expected = isinstance(problem, LakehouseError)
         text = f"{problem}" if is_expected else unexpected(problem)
-        for line in (*damaged_tables(), text):
+        for line in (*damage(), text):
             errors.print(line, style="red", highlight=False, soft_wrap=True)
         sys.exit(1)

@@ -83,7 +83,7 @@ def unexpected(problem: Exception) -> str:
     return f"{what}. What was done is kept: the same command goes on from there. With --debug it shows where this came from."
 
 
-def damaged_tables() -> list[str]:
+def damage() -> list[str]:
     """The tables of the deployment with missing or cut off data files, each with the way out; for a command that has failed.
 
     Only a command that has read tables looks for them: without delta-rs none was read.
@@ -91,9 +91,9 @@ def damaged_tables() -> list[str]:
     if "deltalake" not in sys.modules:
         return []
     try:
-        from lakehouse.operations.maintenance import repair  # noqa: PLC0415
+        from lakehouse.operations.maintenance import damaged_tables  # noqa: PLC0415
 
-        return [f"{entry}" for entry in repair.find(*deployment())]
+        return [f"{entry}" for entry in damaged_tables.find(*deployment())]
     except Exception:  # noqa: BLE001 (what has failed is said in any case)
         return []
 

@@ -16,10 +16,10 @@ def repair(
     check: Annotated[bool, typer.Option("--check", help="Only name the damaged files; exit code 1 if there are some.")] = False,  # noqa: FBT002
 ) -> None:
     """Make the rows of missing or cut off data files again: bronze from landing, silver from bronze, gold from its inputs."""
-    from lakehouse.operations.maintenance import repair as tables  # noqa: PLC0415 (Arrow and Spark load in seconds)
+    from lakehouse.operations.maintenance import damaged_tables  # noqa: PLC0415 (Arrow and Spark load in seconds)
 
     settings, catalog = deployment()
-    damaged = tables.find(settings, catalog)
+    damaged = damaged_tables.find(settings, catalog)
     if check:
         for entry in damaged:
             out.print(f"{entry}", soft_wrap=True)
@@ -28,6 +28,7 @@ def repair(
         out.print("No data file is missing or cut off.")
         return
     from lakehouse.cli.catch_up import is_behind, restate  # noqa: PLC0415
+    from lakehouse.operations import repair as tables  # noqa: PLC0415
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
 
     def session() -> SparkSession:

@@ -11,7 +11,8 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse.delta import damaged_files, table_io
-from lakehouse.operations.maintenance import repair
+from lakehouse.operations import repair
+from lakehouse.operations.maintenance.damaged_tables import find
 from lakehouse_tests.silver.test_lost_commits import (
     METRIC,
     arrive,
@@ -88,7 +89,7 @@ FEW = {("silver/events", "cut"), ("gold/total", "deleted"), ("bronze/events", "d
 def test_a_repair_makes_the_rows_again(lake: ReproducibleLake, expected: dict[str, Any], table: str, how: str) -> None:
     before = everything(lake)
     damage(lake.settings, table, how)
-    (damaged,) = repair.find(lake.settings, lake.catalog)
+    (damaged,) = find(lake.settings, lake.catalog)
     said = f"{damaged}"
     assert said.startswith(f"{table}: the data file ")
     assert ("is missing" if how == "deleted" else "is cut off") in said
@@ -96,7 +97,7 @@ def test_a_repair_makes_the_rows_again(lake: ReproducibleLake, expected: dict[st
     done = repaired(lake)
     assert done
     assert all(is_done for _, is_done in done), done
-    assert repair.find(lake.settings, lake.catalog) == []
+    assert find(lake.settings, lake.catalog) == []
     publish(lake)
     assert everything(lake) == before
     arrive(lake, 4)
@@ -118,7 +119,7 @@ def test_all_layers_at_once(lake: ReproducibleLake, expected: dict[str, Any]) ->
 def test_what_cannot_be_made_again_is_named(lake: ReproducibleLake) -> None:
     damage(lake.settings, "bronze/events", "deleted")
     damage(lake.settings, "ops/ingestions", "deleted")
-    texts = [f"{entry}" for entry in repair.find(lake.settings, lake.catalog)]
+    texts = [f"{entry}" for entry in find(lake.settings, lake.catalog)]
     assert texts[0].endswith("'lakehouse repair' reads its rows again from landing.")
     assert texts[1].startswith("ops/ingestions: the data file ")
     assert texts[1].endswith("It cannot be derived from other tables: restore this table from a copy.")
