@@ -6,6 +6,7 @@ whoever keeps it derives it again.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lakehouse import lake_tables
@@ -39,35 +40,32 @@ def repair(settings: Settings, catalog: Catalog, session: Callable[[], SparkSess
     """
     derived = {entry.table.name for entry in find(settings, catalog) if entry.is_derived and _forget(settings, entry.table)}
     for name, contract in catalog.sources.items():
-        yield from _said(f"bronze/{name}", lambda one=contract: _listed(bronze_repair.repair(settings, one, run_id)))
+        yield from _said(f"bronze/{name}", partial(bronze_repair.repair, settings, contract, run_id))
         if f"{name}{KEYS}" in derived:
-            yield from _said(
-                f"ops/{name}{KEYS}", lambda one=contract: Ingest(settings, one, session, run_id).days([]) or "derived again"
-            )
-        yield from _said(f"silver/{name}", lambda one=contract: _listed(silver_repair.repair(settings, one, session, run_id)))
+            yield from _said(f"ops/{name}{KEYS}", partial(_derive_claims, Ingest(settings, contract, session, run_id)))
+        yield from _said(f"silver/{name}", partial(silver_repair.repair, settings, contract, session, run_id))
     numbers = [table.series for table in lake_tables.tables(catalog) if table.series is not None]
-    for series in sorted(numbers, key=lambda one: (one.metric.is_derived, one.kind is not Kind.DAY)):
-        yield from _said(
-            f"gold/{series.name}", lambda one=series: _listed(gold_repair.repair(settings, catalog, one, session, run_id))
-        )
+    for series in sorted(numbers, key=lambda series: (series.metric.is_derived, series.kind is not Kind.DAY)):
+        yield from _said(f"gold/{series.name}", partial(gold_repair.repair, settings, catalog, series, session, run_id))
     for name in sorted(derived & DERIVED):
         yield f"ops/{name}: derived again by the next run", True
     for entry in find(settings, catalog):
         yield f"{entry}", False
 
 
-def _said(table: str, work: Callable[[], object]) -> Iterator[tuple[str, bool]]:
+def _said(table: str, work: Callable[[], Sequence[object]]) -> Iterator[tuple[str, bool]]:
     try:
-        done = work()
+        done = [f"{day}" for day in work()]
     except LakehouseError as problem:
         yield f"{table}: {problem}", False
     else:
         if done:
-            yield f"{table}: {done}", True
+            yield f"{table}: made again: {join_limited(done, _SHOWN, ' days')}", True
 
 
-def _listed(days: Sequence[object]) -> str:
-    return f"made again: {join_limited([f'{day}' for day in days], _SHOWN, ' days')}" if days else ""
+def _derive_claims(ingest: Ingest) -> list[str]:
+    ingest.days([])  # which makes up for what the key log lacks
+    return ["all claims"]
 
 
 def _forget(settings: Settings, table: LakeTable) -> bool:

@@ -13,31 +13,25 @@ from deltalake import DeltaTable
 from lakehouse.delta import damaged_files, table_io
 from lakehouse.operations import repair
 from lakehouse.operations.maintenance.damaged_tables import find
-from lakehouse_tests.silver.test_lost_commits import (
-    METRIC,
-    arrive,
-    expected,
-    in_one_folder,
-    publish,
-    state,
-    three_arrivals,
-)
-from lakehouse_tests.support.prepared_lake import prepare
-from lakehouse_tests.support.reproducible_lake import ReproducibleLake, reproducible_lake
+from lakehouse_tests.support.lossy_lake import arrive, expected_state, prepared, publish, state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.settings import Settings
+    from lakehouse_tests.support.reproducible_lake import ReproducibleLake
 
 pytestmark = pytest.mark.spark
-__all__ = ["expected"]
 
 
 @pytest.fixture
 def lake(settings: Settings, spark: SparkSession) -> ReproducibleLake:
-    prepare(settings, "three arrivals with copies", lambda template: three_arrivals(template, spark))
-    return reproducible_lake(in_one_folder(settings), spark, [METRIC])
+    return prepared(settings, spark)
+
+
+@pytest.fixture
+def expected(tmp_path: Path, spark: SparkSession) -> dict[str, Any]:
+    return expected_state(tmp_path, spark)
 
 
 def damage(settings: Settings, table: str, how: str, first: int = 0) -> None:
@@ -90,10 +84,10 @@ def test_a_repair_makes_the_rows_again(lake: ReproducibleLake, expected: dict[st
     before = everything(lake)
     damage(lake.settings, table, how)
     (damaged,) = find(lake.settings, lake.catalog)
-    said = f"{damaged}"
-    assert said.startswith(f"{table}: the data file ")
-    assert ("is missing" if how == "deleted" else "is cut off") in said
-    assert "'lakehouse repair'" in said
+    text_of_table = f"{damaged}"
+    assert text_of_table.startswith(f"{table}: the data file ")
+    assert ("is missing" if how == "deleted" else "is cut off") in text_of_table
+    assert "'lakehouse repair'" in text_of_table
     done = repaired(lake)
     assert done
     assert all(is_done for _, is_done in done), done
@@ -129,8 +123,8 @@ def test_what_cannot_be_made_again_is_named(lake: ReproducibleLake) -> None:
 def test_rows_that_landing_does_not_have_any_more_are_named(lake: ReproducibleLake) -> None:
     damage(lake.settings, "bronze/events", "deleted")
     next(Path(str(lake.settings.landing)).glob("arrival_date=2024-02-02*")).unlink()
-    said = dict(repaired(lake))
-    (lost,) = [text for text, is_done in said.items() if not is_done]
+    text_of_table = dict(repaired(lake))
+    (lost,) = [text for text, is_done in text_of_table.items() if not is_done]
     assert lost.startswith("bronze/events: bronze/events has lost the 2 rows of 1 ingested files (arrival_date=2024-02-02")
     assert lost.endswith("put them back into landing as they were, and run 'lakehouse repair' again")
     days = set(table_io.read(lake.settings.table("bronze", "events"), ["arrival_date"])["arrival_date"].to_pylist())

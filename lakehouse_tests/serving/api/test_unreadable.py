@@ -40,13 +40,13 @@ def test_the_other_metrics_go_on(tmp_path: Path, how: str) -> None:
     with api_client(settings, catalog) as client:
         problem = get_json(client, f"/metrics/total?window={on(1)}", 503)
         assert problem["table"] == "gold/total"
-        said = problem["detail"]
-        assert said == MISSING if how != "log" else said.startswith("the table gold/total cannot be read: its log is damaged")
-        assert str(tmp_path) not in said
+        detail = problem["detail"]
+        assert detail == MISSING if how != "log" else detail.startswith("the table gold/total cannot be read: its log is damaged")
+        assert str(tmp_path) not in detail
         assert get_json(client, f"/metrics/other?window={on(1)}")["result"] is not None
         listed = get_json(client, "/metrics")
         assert [one["name"] for one in listed["metrics"]] == ["other"]
-        assert listed["unreadable"] == [{"metric": "total", "detail": said}]
+        assert listed["unreadable"] == [{"metric": "total", "detail": detail}]
         restated = get_json(client, f"/data-quality/restatements?start_date={on(1)}&end_date={on(9)}")
         assert restated["unreadable"] == listed["unreadable"]
         assert {one["metric"] for one in restated["restatements"]} == {"other"}
