@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import dagster as dg
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from lakehouse.contracts.series import Series
@@ -83,8 +84,10 @@ def _noted(failed: list[RunFailedError], name: str) -> Iterator[None]:
         yield
     except RunFailedError as problem:
         failed.append(problem)
-    except (LakehouseError, DeltaError) as problem:
-        failed.append(RunFailedError(f"gold/{name} failed: {problem}", may_pass=not isinstance(problem, LakehouseError)))
+    except LakehouseError as problem:
+        failed.append(RunFailedError(f"gold/{name} failed: {problem}", may_pass=False))
+    except (OSError, DeltaError, pa.ArrowException) as problem:  # a file of a table of its own cannot be read
+        failed.append(RunFailedError(f"gold/{name} failed: {f'{problem}'.strip().splitlines()[0]}"))
 
 
 def _end(
