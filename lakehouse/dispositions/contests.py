@@ -215,7 +215,8 @@ def _ordered_alike(claims: pa.Table, order: Numbers, winner: Numbers) -> NDArray
     """
     columns = [sortable(claims[name])[order] for name in ORDER[:-1]]
     alike = np.logical_and.reduce([column == column[winner] for column in columns[:-1]])
-    return alike & (columns[-1] != columns[-1][winner])
+    by_another: NDArray[np.bool_] = alike & (columns[-1] != columns[-1][winner])
+    return by_another
 
 
 def _newest_equal(contest: Numbers, content: pa.Array, makes_row: NDArray[np.bool_]) -> Numbers:

@@ -76,12 +76,15 @@ def of(
             again[ingestion_id] = max(again.get(ingestion_id, at), at)
 
     for entry in entries:
-        place = (entry.arrival_date, entry.delivery or "", entry.source_file, entry.modified or _FIRST, entry.ingestion_id)
+        # Of messages the id grows with their offsets (see ``streams.message_ranges``), and the name does not.
+        name = entry.ingestion_id if contract.source.kafka else entry.source_file
+        place = (entry.arrival_date, entry.delivery or "", name, entry.modified or _FIRST, entry.ingestion_id)
         at = None if entry.status == "ingested" else arrived_at(entry.arrival_date, entry.recorded_at, zone)
         delivered(entry.ingestion_id, place, at)
     for file in unrecorded:
         at = arrived_at(file.arrival_date, file.received_at, zone) if file.ingestion_id in first else None
-        delivered(file.ingestion_id, (file.arrival_date, file.delivery, file.path, _LAST, file.ingestion_id), at)
+        name = file.ingestion_id if contract.source.kafka else file.path
+        delivered(file.ingestion_id, (file.arrival_date, file.delivery, name, _LAST, file.ingestion_id), at)
         first.add(file.ingestion_id)
     order = sorted(newest, key=newest.__getitem__)
     return pa.table([order, range(len(order)), [again.get(one) for one in order]], schema=SCHEMA)

@@ -1,0 +1,58 @@
+"""The order of deliveries, from the entries of the ledger alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, datetime, timezone
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse.dispositions import deliveries
+from lakehouse.ledger import ingestions
+from lakehouse.ledger.ingestions import Ingestion
+from lakehouse_tests.support import kafka_lake
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.laws import law
+
+if TYPE_CHECKING:
+    import pytest
+
+    from lakehouse.contracts.source import SourceContract
+
+NOON = datetime(2024, 2, 9, 12, tzinfo=timezone.utc)
+DAY = date(2024, 1, 1)
+
+
+def entry(content: str, day: int, name: str, *, again: bool = False) -> Ingestion:
+    arrival, file = date(2024, 2, day), f"{day}/{name}"
+    first = Ingestion("events", content, content, arrival, file, 1, None, status="ingested", run_id="r", recorded_at=NOON)
+    return replace(first, status="redelivered", touched_days=[DAY]) if again else first
+
+
+def order_of(path: pytest.TempPathFactory, source: SourceContract, entries: list[Ingestion]) -> list[str]:
+    settings = lake_settings(path.mktemp("lake"))
+    ingestions.record(settings, *entries)
+    return deliveries.of(settings, source)["ingestion_id"].to_pylist()
+
+
+@law(50, in_each_run=10)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 4)), min_size=1, max_size=6, unique=True), st.randoms())
+def test_a_content_has_the_place_of_its_newest_delivery(tmp_path_factory, sent, chance) -> None:
+    firsts: set[str] = set()
+    entries = []
+    for content, day in sent:
+        entries.append(entry(content, day, content, again=content in firsts))
+        firsts.add(content)
+    newest = {content: max(day for one, day in sent if one == content) for content in firsts}
+    chance.shuffle(entries)
+    assert order_of(tmp_path_factory, contract(), entries) == sorted(firsts, key=lambda one: (newest[one], one))
+
+
+def test_ranges_of_messages_are_in_the_order_of_their_offsets(tmp_path_factory: pytest.TempPathFactory) -> None:
+    source = kafka_lake.contract("t", "localhost:1")
+    entries = [entry("a01", 1, "t/x/0@9-10"), entry("a02", 1, "t/x/0@10-20")]
+    assert order_of(tmp_path_factory, source, entries) == ["a01", "a02"]
+    assert order_of(tmp_path_factory, contract(), entries) == ["a02", "a01"], "files are in the order of their names"
