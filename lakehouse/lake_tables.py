@@ -35,7 +35,17 @@ _SHARED_TABLES = (
         "dropped",
     ),
     *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "event_watermarks"),
-    *("watermark_keys", "missing_inputs", "stream_gaps", "tokens", "snapshots", "reverts", "corrections", "stages"),
+    *(
+        "watermark_keys",
+        "missing_inputs",
+        "unread_rows",
+        "stream_gaps",
+        "tokens",
+        "snapshots",
+        "reverts",
+        "corrections",
+        "stages",
+    ),
     *("audit_notifications", "restatement_reports", "live_batches", "reconciliations"),
     *("releases", "model_promotions", "backtests", "canaries", "retrainings"),
 )

@@ -239,6 +239,11 @@ def backfill_events(settings: Settings) -> str:
     return settings.table("ops", "backfill_events")
 
 
+def unread_rows(settings: Settings) -> str:
+    """The table of the rows that could not be read, per delivered file."""
+    return settings.table("ops", "unread_rows")
+
+
 def missing_inputs(settings: Settings) -> str:
     """What the sensors know to be missing of the sources."""
     return settings.table("ops", "missing_inputs")

@@ -22,7 +22,8 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions import checks as dispositions_checks
-from lakehouse.ledger import ingestions
+from lakehouse.lateness.rules import exceeds
+from lakehouse.ledger import ingestions, unread_rows
 from lakehouse.ledger.row_states import QuarantineStatus
 from lakehouse.quality import check_rules, source_checks
 from lakehouse.quality.check_result import CheckResult
@@ -42,6 +43,7 @@ FRESH, REVIEWED = "arrivals_are_fresh", "reviews_in_time"
 _ALWAYS = {
     **source_checks.CONTRACT_SCHEMA,
     "rows_accounted": "Records read = rows in Bronze = claims in the key log + malformed rows.",
+    "malformed_tolerated": "No more records of the day are malformed than the contract tolerates.",
     "no_file_held": "No file of the day is held because it cannot be read or differs from its manifest.",
 }
 
@@ -80,12 +82,18 @@ def check_bronze(settings: Settings, contract: SourceContract, days: Collection[
         malformed += source_checks.row_counts(rows, "arrival_date", of="malformed_reason")
     for log in table_io.pieces(locations.key_log(settings, source), ["arrival_date", "kind"], where, options):
         claims += source_checks.row_counts(log.filter(pc.not_equal(log["kind"], "retire")), "arrival_date")
+    unread = unread_rows.newest(settings, source)
+
+    def first_reason(day: date) -> str | None:
+        return next((entry.reason for entry in unread.values() if entry.arrival_date == day and entry.reason), None)
+
     held = ingestions.still_held(entries)
     outcomes += dispositions_checks.check_rows(settings, contract, in_bronze, days)
     outcomes += check_source_rules(settings, contract, days)
     for day in sorted(days):
         read = sum(entry.rows for entry in entries if entry.arrival_date == day and entry.status == "ingested")
         numbers = {"rows_read": read, "rows_in_bronze": in_bronze[day], "claims": claims[day], "malformed": malformed[day]}
+        outcomes.append(_check_malformed(contract, day, malformed[day], in_bronze[day], first_reason(day)))
         balanced = read == in_bronze[day] == claims[day] + malformed[day]
         outcomes.append(CheckResult("rows_accounted", day, balanced, numbers, None if balanced else "materialize the day again"))
         messages = [entry.message for entry in held if entry.arrival_date == day]
@@ -131,9 +139,18 @@ def _check_row_counts(contract: SourceContract, entries: Iterable[Ingestion], da
     rows: Counter[date] = Counter()
     for entry in entries:
         if entry.status == "ingested":
-            rows[entry.arrival_date] += entry.rows
+            rows[entry.arrival_date] += entry.rows - entry.malformed
     findings = {day: list(check_rules.row_count(_ArrivalDay(day, rows), rule)) for day in sorted(days)}
     return [check_rules.outcome("row_count", day, of_day, source_checks.way_out) for day, of_day in findings.items()]
+
+
+def _check_malformed(contract: SourceContract, day: date, malformed: int, rows: int, reason: str | None) -> CheckResult:
+    rule = contract.quality.malformed
+    passed = not exceeds(malformed, rows, rule.tolerated)
+    why = f"{malformed:,} of {rows:,} rows could not be read{f': {reason}' if reason else ''}; the contract tolerates "
+    why += f"{rule.tolerated:.2%}, and numbers of their days do not become final: 'lakehouse rows {contract.dataset} --malformed'"
+    numbers = {"rows": rows, "malformed": malformed, "share": round(malformed / rows, 6) if rows else 0.0}
+    return CheckResult("malformed_tolerated", day, passed, numbers, None if passed else why, warns=rule.severity == "warn")
 
 
 def _check_nulls(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from datetime import MAXYEAR, MINYEAR, date, datetime, time, timezone
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -68,14 +69,31 @@ class RowParser:
             yield self.row(record)
 
     def row(self, record: Record) -> dict[str, Any]:
-        """The row of a record; a malformed one has the raw text and the reason, and no typed values."""
+        """The row of a record; a malformed one has the raw text and the reason, and of its values only key and event day."""
         row = {**self._constant, "line_number": record.line_number, "raw_payload": record.raw}
         if record.values is None:
             return row | {"malformed_reason": record.problem}
         try:
             return row | self._typed(record.values, record.received_at or self._delivery.received_at)
         except Malformed as problem:
-            return row | {"malformed_reason": str(problem)}
+            return row | {"malformed_reason": str(problem)} | self._still_known(record)
+
+    def _still_known(self, record: Record) -> dict[str, Any]:
+        """The key and the event day of a malformed record, each if it can be read: what may lack the record is known by them."""
+        known: dict[str, Any] = {}
+        received_at = record.received_at or self._delivery.received_at
+        with suppress(ValueError):  # an envelope that cannot be opened says nothing
+            values = record.values or {}
+            present = self._present(self._unfold(values, self._columns).row if self._unfold else values)
+            without_arrival = {name: value for name, value in present.items() if name != self._contract.clocks.arrival}
+            for clocks in (present, without_arrival):
+                with suppress(Malformed):
+                    known["event_date"] = self._clocks(clocks, received_at, needed=True)["event_date"]
+                    break
+            if self._contract.primary_key and not self._contract.is_dimension:
+                key = self._key_of(present)
+                known |= {} if key is None else {"record_key": key}
+        return known
 
     def _typed(self, values: dict[str, Any], received_at: datetime) -> dict[str, Any]:
         unfolded = _converted(None, self._unfold, values, self._columns) if self._unfold else None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from lakehouse.cli.console import DATE_WIDTH, counted, errors, number_column, out
+from lakehouse.cli.number_report import malformed_text
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -157,9 +158,10 @@ def _cost(cost: Cost) -> None:
 
 def _done(summary: Mapping[str, Any], plan: BackfillPlan) -> None:
     if plan.metric is None:
-        _say(
-            f"{summary['files']:,} files with {counted(summary['rows'])} ingested, {summary['event_days']:,} event days affected"
-        )
+        malformed = summary["malformed"]
+        broken = f", {malformed_text(plan.source, malformed, summary['unread_reason'])}" if malformed else ""
+        files = f"{summary['files']:,} files with {counted(summary['rows'])}"
+        _say(f"{files} ingested, {summary['event_days']:,} event days affected{broken}")
     restated: list[str] = []
     for name, found in summary["published"].items():
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in found["reasons"].items())

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.cli.console import counted, errors, out
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+    from datetime import date
 
     from lakehouse.contracts.series import Series
+    from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.orchestration.execution.single_run import SingleRun
+    from lakehouse.settings import Settings
 
-_SHOWN = 20
+_SHOWN, _MALFORMED = 20, 3
 
 
 def shown(value: object) -> str:
@@ -50,6 +53,33 @@ def moved_line(version: PublishedVersion, moved: Mapping[str, Sides]) -> str:
     return f"{version.name}  {version.state.value}: {measures}  [{restated or version.reason.value}]"
 
 
+def malformed_text(source: str, rows: int, reason: str | None) -> str:
+    """How many rows are malformed, why the first of them is, and the command that lists them."""
+    return f"{rows:,} malformed{f': {reason}' if reason else ''}; 'lakehouse rows {source} --malformed' lists them"
+
+
+def print_unread(settings: Settings, contract: SourceContract, days: Collection[date] | None) -> None:
+    """Print how many rows that may belong to some event days (default: any) could not be read, if numbers wait for them."""
+    from lakehouse.dispositions import unread  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.restatement.closing import unread_text  # noqa: PLC0415
+
+    rows, example = unread.of_source(settings, contract, days).missing_of(days)
+    if rows:
+        out.print(f"{unread_text(contract.dataset, rows, example)}.", style="yellow", highlight=False, soft_wrap=True)
+
+
+def print_malformed(settings: Settings, source: str, **which: Any) -> None:
+    """Print the first malformed rows of a source with reason and raw text; see ``malformed_rows.tables`` for the arguments."""
+    from lakehouse.dispositions import malformed_rows  # noqa: PLC0415 (Arrow loads in a second)
+
+    rows = malformed_rows.few(settings, source, _MALFORMED + 1, **which)
+    for row in rows[:_MALFORMED]:
+        text = f"malformed: {row['source_file']}:{row['line_number']}: {row['malformed_reason']}"
+        out.print(f"{text}: {row['raw_payload'] or '(redacted)'}", highlight=False, markup=False, soft_wrap=True)
+    if len(rows) > _MALFORMED:
+        out.print(f"'lakehouse rows {source} --malformed' lists all malformed rows.", soft_wrap=True)
+
+
 def print_run(done: SingleRun, source: str) -> None:
     """Print what some files brought: rows, and each number that changed."""
     for message in done.held:
@@ -57,8 +87,8 @@ def print_run(done: SingleRun, source: str) -> None:
     known = f"; {done.known:,} known already" if done.known else ""
     known += f"; {len(done.held):,} held" if done.held else ""
     known += f"; {done.left:,} left for now (being written, or not readable)" if done.left else ""
-    broken = f", {done.malformed:,} of them malformed ('lakehouse account {source}' tells)" if done.malformed else ""
-    out.print(f"{counted(done.rows)} ingested{broken}{known}.", highlight=False, soft_wrap=True)
+    broken = f", {malformed_text(source, done.malformed, done.unread_reason)}" if done.malformed else ""
+    out.print(f"{counted(done.rows)} ingested{known}{broken}.", highlight=False, soft_wrap=True)
     for change in done.changes[:_SHOWN]:
         out.print(moved_line(change.version, change.moved), highlight=False, markup=False, soft_wrap=True)
     if len(done.changes) > _SHOWN:

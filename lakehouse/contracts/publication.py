@@ -26,6 +26,9 @@ class FinalNeeds(Strict):
         True, description="No file that may concern the period is in landing that several runs failed to ingest."
     )
     no_open_review: bool = Field(True, description="No row of the period waits for a steward.")
+    no_unread_row: bool = Field(
+        True, description="No row that may belong to the period is malformed, beyond the share that its source tolerates."
+    )
     final_days: bool = Field(True, description="A longer period: all its published days are final.")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
+from decimal import Decimal
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from lakehouse.contracts.base import Name, Strict
-from lakehouse.contracts.checks import NullShares, RowCount, Severity  # noqa: TC001 (pydantic reads them)
+from lakehouse.contracts.checks import NullShares, RowCount, Severity, Share  # noqa: TC001 (pydantic reads them)
 from lakehouse.contracts.schedules import Tuning, WatermarkTuning
 from lakehouse.contracts.sql_expressions import RowExpression  # noqa: TC001 (pydantic reads it)
 
@@ -35,6 +36,16 @@ class RowRule(Strict):
     description: str | None = None
 
 
+class MalformedRows(Strict):
+    """How many rows of a source may be malformed."""
+
+    tolerated: Share = Field(
+        Decimal(0),
+        description="The tolerated share of the rows of a day that cannot be read; with more, its numbers do not become final.",
+    )
+    severity: Severity = Field("warn", description="What more of them are to the check malformed_tolerated of an arrival day.")
+
+
 class Quality(Strict):
     """Rules on the content of rows, one by one and together, and the severity of the source's checks."""
 
@@ -42,6 +53,9 @@ class Quality(Strict):
     row_count: RowCount | None = Field(None, description="How many rows an arrival day may bring.")
     nulls: NullShares = Field(
         default_factory=dict, description="By field: the tolerated share without a value, per arrival day and per event day."
+    )
+    malformed: MalformedRows = Field(
+        default_factory=MalformedRows, description="How many rows may be malformed before numbers wait for them."
     )
     severity: dict[str, Severity] = Field(
         default_factory=dict, description="By check: 'error' or 'warn', to replace its default severity."
@@ -58,7 +72,7 @@ class Quality(Strict):
     @model_validator(mode="after")
     def _known_checks(self) -> Quality:
         known = [*CHECKS, *(f"rule_{name}" for name in self.named_rules)]
-        own = {"row_count": "row_count", "nulls": "nulls", "arrivals_are_fresh": "freshness"}
+        own = {"row_count": "row_count", "malformed_tolerated": "malformed", "nulls": "nulls", "arrivals_are_fresh": "freshness"}
         for name in self.severity:
             if name in own:
                 msg = f"severity: set that of {name} under '{own[name]}:' itself"

@@ -22,7 +22,7 @@ from lakehouse.bronze.landing import LandingFile
 from lakehouse.calendar.days import span
 from lakehouse.contracts.series import source_read
 from lakehouse.delta import table_io
-from lakehouse.dispositions import claims
+from lakehouse.dispositions import claims, malformed_rows
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import served_version
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 #: So many decisions are named where one is unknown.
 _NAMED = 5
+#: So many malformed rows of a file are shown.
+_MALFORMED = 3
 
 
 class UnknownSubjectError(LakehouseError):
@@ -191,6 +193,8 @@ def _of_ingestions(
     waiting = {day for day, lacking in applied_inputs.pending(settings, contract.dataset).items() if lacking & ids}
     keys = key_log.keys_of(settings, contract.dataset, ids) if contract.is_dimension else None
     notes = [f"ingested on {entry.arrival_date} as {entry.ingestion_id}, {entry.source_file}" for entry in entries]
+    unread = malformed_rows.few(settings, contract.dataset, _MALFORMED, ids=ids) if malformed else []
+    notes += [f"line {row['line_number']} could not be read: {row['malformed_reason']}: {row['raw_payload']}" for row in unread]
     result = Impact(
         source=contract.dataset,
         about=f"file {name}",

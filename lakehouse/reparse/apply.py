@@ -16,11 +16,13 @@ from lakehouse import locations, pieces
 from lakehouse.delta import commit_log, leases, partition_writer, provenance, table_io
 from lakehouse.delta.columns import arrow_schema
 from lakehouse.dispositions import account_tables, judgement_history
+from lakehouse.dispositions.readings import in_force
 from lakehouse.dispositions.readings import table as readings_table
 from lakehouse.dispositions.readings.table import NUMBER, READING_ID, ROW_ID
 from lakehouse.errors import LakehouseError
-from lakehouse.ledger import applied_inputs, key_log, rebuild_requests
+from lakehouse.ledger import applied_inputs, key_log, rebuild_requests, unread_rows
 from lakehouse.ledger.rebuild_requests import RebuildRequest
+from lakehouse.ledger.unread_rows import UnreadRows
 from lakehouse.reparse import changed_claims, redacted_keys
 from lakehouse.silver.rebuild import PlannedRebuild
 from lakehouse.spark import commits as spark_commits
@@ -179,13 +181,14 @@ def _finished(settings: Settings, contract: SourceContract) -> PlannedRebuild:
     entries = [entry for entry in rebuild_requests.all_of(settings, source) if entry.operation == rebuild_requests.REPARSE]
     days: set[date] = set()
     count = 0
-    for entry in entries:
+    for number, entry in enumerate(entries, 1):
         account = table_io.open_snapshot(locations.dispositions(settings, source), options)
         mark = f"reading:{entry.operation_id}"
         if account is None or account.transaction_version(mark) is None:
             columns, where = [*ROW_ID, "arrival_date"], {READING_ID: [entry.operation_id]}
             rows = table_io.read(locations.readings(settings, source), columns, where, options)
             account_tables.after_rebuild(settings, contract, set(entry.touched_days), rows)
+            _record_unread(settings, contract, rows, number)
             account = table_io.open_snapshot(locations.dispositions(settings, source), options)
             if account is not None:
                 partition_writer.commit_without_rows(account, why={"reading": entry.operation_id}, transaction=(mark, 1))
@@ -194,3 +197,23 @@ def _finished(settings: Settings, contract: SourceContract) -> PlannedRebuild:
             count += entry.rows_judged_otherwise
     before = {name: getattr(entries[-1], f"{name}_before") if entries else None for name in ("code", "contract")}
     return PlannedRebuild(sorted(days), count, before)
+
+
+def _record_unread(settings: Settings, contract: SourceContract, rows: pa.Table | None, reading: int) -> None:
+    """Count again what cannot be read of the files of a reading in force.
+
+    :param rows: the ids and arrival days of its rows.
+    """
+    if rows is None or not len(rows):
+        return
+    files = rows.group_by(["ingestion_id", "arrival_date"]).aggregate([]).to_pylist()
+    where = {name: {file[name] for file in files} for name in ("ingestion_id", "arrival_date")}
+    in_force_now = in_force.pieces(settings, contract.dataset, list(unread_rows.COLUMNS), where)
+    now = settings.clock()
+    counted = {entry.ingestion_id: entry for entry in unread_rows.count(contract.dataset, in_force_now, now)}
+    entries = [
+        counted.get(file["ingestion_id"])
+        or UnreadRows(contract.dataset, file["ingestion_id"], file["arrival_date"], malformed=0, recorded_at=now)
+        for file in files
+    ]
+    unread_rows.record(settings, [replace(entry, reading=reading) for entry in entries])

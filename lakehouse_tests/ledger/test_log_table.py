@@ -30,6 +30,7 @@ from lakehouse.ledger import (
     rebuild_requests,
     redactions,
     restatements,
+    unread_rows,
 )
 from lakehouse.ledger.log_table import Int32, LogTable
 from lakehouse.live import batch_log as live_batches
@@ -60,7 +61,7 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
         module.log(settings)
         for module in (
             *(applied_inputs, contract_archive, failed_checks, ingestions, input_sets, publications),
-            *(rebuild_requests, restatements, tokens, watermark_log, missing_inputs, gap_log),
+            *(rebuild_requests, restatements, tokens, watermark_log, missing_inputs, unread_rows, gap_log),
             *(
                 alerts,
                 notices,

@@ -1,4 +1,4 @@
-"""What follows the append of deliveries to Bronze, in this order: the key log, the disposition tables.
+"""What follows the append of deliveries to Bronze, in this order: the key log, the disposition tables, the unread rows.
 
 The steps read Bronze, so that they can be repeated for what a stopped run has appended. Files and ranges of messages share them;
 the ledger's entry of a delivery is made of their result by its caller, who records it behind them.
@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from lakehouse import locations, pieces
 from lakehouse.delta.columns import bronze_columns
 from lakehouse.dispositions import account_tables, claims, row_rules
-from lakehouse.ledger import key_log
+from lakehouse.dispositions.readings import in_force
+from lakehouse.ledger import key_log, unread_rows
 from lakehouse.spark import commits as spark_commits
 
 if TYPE_CHECKING:
@@ -61,11 +62,20 @@ def judged(
         key_log.append(settings, contract.dataset, ids, arrivals, claims_of)
     malformed = sum(of_ingestion["malformed"] for of_ingestion in counts.values())
     account_tables.after_ingestions(settings, contract, files, malformed, redelivered)
+    if malformed:
+        _record_unread(settings, contract, [file for file in files if counts[file.ingestion_id]["malformed"]])
     # From the log: a stopped run may have judged the rows already, under another contract.
     every = [*ids, *(file.ingestion_id for file in redelivered)]
     touched = claims.touched_days(settings, contract, every, {*arrivals, *redelivered.values()})
     touches = {name: {"touched_days": list(days), "touched_rows": list(days.values())} for name, days in touched.items()}
     return {name: {**counts[name], **newest[name], **touches[name]} for name in every}
+
+
+def _record_unread(settings: Settings, contract: SourceContract, files: Sequence[DeliveredFile]) -> None:
+    """Record the malformed rows of files by event day: numbers wait for them."""
+    where = {"arrival_date": {file.arrival_date for file in files}, "ingestion_id": {file.ingestion_id for file in files}}
+    rows = in_force.pieces(settings, contract.dataset, list(unread_rows.COLUMNS), where)
+    unread_rows.record(settings, unread_rows.count(contract.dataset, rows, settings.clock()))
 
 
 def schema_problem(settings: Settings, contract: SourceContract, session: Callable[[], SparkSession]) -> str | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakehouse.cli.console import catalog_with, counted, data_table, fits, number_column, out
+from lakehouse.cli.number_report import print_malformed
 from lakehouse.ledger.row_states import Disposition
 
 if TYPE_CHECKING:
@@ -42,10 +43,11 @@ def account(
     table = rows_by_disposition(source, counts)
     if fits(table):
         out.print(table)
-        return
-    for day, of_day in counts.items():  # the numbers do not fit next to each other in the terminal
-        dispositions = ", ".join(f"{of_day[name]:,} {name.value}" for name in Disposition if of_day[name])
-        out.print(f"{day}: {counted(of_day.total())}, {dispositions}.", soft_wrap=True)
+    else:
+        for day, of_day in counts.items():  # the numbers do not fit next to each other in the terminal
+            dispositions = ", ".join(f"{of_day[name]:,} {name.value}" for name in Disposition if of_day[name])
+            out.print(f"{day}: {counted(of_day.total())}, {dispositions}.", soft_wrap=True)
+    print_malformed(settings, source, arrival_days=days)
 
 
 def rows_by_disposition(source: str, counts: Mapping[date, Counter[Disposition]]) -> Table:

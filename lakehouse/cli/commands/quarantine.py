@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lakehouse.cli.console import catalog_with, confirmed, counted, errors, out
+from lakehouse.cli.number_report import print_malformed
 from lakehouse.ledger.row_ids import format_row_id, parse_row_id, row_id_of
 from lakehouse.ledger.row_states import QuarantineReason, QuarantineStatus, StewardVerdict
 
@@ -70,6 +71,9 @@ def list_(
         _print_line(entry)
     left = len(entries) - limit
     out.print(f"{counted(len(entries))}{f', {left:,} of them not shown (--limit)' if left > 0 else ''}.")
+    if not (cause or key or overdue) and status in (QuarantineStatus.OPEN.value, "any"):
+        days = {"arrival_days": arrival_date, "event_days": event_date}
+        print_malformed(settings, source, **{name: [moment.date()] for name, moment in days.items() if moment})
 
 
 @app.command()

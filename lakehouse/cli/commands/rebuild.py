@@ -24,6 +24,7 @@ def rebuild(
 ) -> None:
     """Evaluate the rows of these event days again and rebuild Silver; unchanged days cause no restatement."""
     from lakehouse.cli.catch_up import restate  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.cli.number_report import print_unread  # noqa: PLC0415
     from lakehouse.delta import provenance  # noqa: PLC0415
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
     from lakehouse.silver import rebuild as silver_rebuild  # noqa: PLC0415
@@ -53,4 +54,5 @@ def rebuild(
     out.print(f"{len(planned.days)} event days are rebuilt, {planned.rows_judged_otherwise:,} rows are judged differently.")
     out.print(f"code: {planned.before['code'] or 'unknown'} before, {now['code']} now", soft_wrap=True)
     out.print(f"contract: {planned.before['contract'] or 'unknown'} before, {now['contract']} now", soft_wrap=True)
+    print_unread(settings, contract, planned.days)
     restate(settings, catalog, source)

@@ -30,6 +30,7 @@ def reparse(
 ) -> None:
     """Read raw records again under today's contract, as a stage; with --now the result is put into force at once."""
     from lakehouse.cli.catch_up import is_behind, restate  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.cli.number_report import print_unread  # noqa: PLC0415
     from lakehouse.cli.stage_report import print_report  # noqa: PLC0415
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
     from lakehouse.reparse import apply as reparse_apply  # noqa: PLC0415
@@ -58,6 +59,7 @@ def reparse(
         summary = read_again(settings, contract, session, first, last, into)
         _print_summary(source, summary)
         reparse_apply.apply(settings, contract, session, into, by=by, reason=reason)
+    print_unread(settings, contract, None)
     if is_behind(settings, catalog, source):
         restate(settings, catalog, source)
 

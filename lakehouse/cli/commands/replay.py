@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakehouse.cli.console import catalog_with, confirmed, end_with_failed_checks, errors, out
+from lakehouse.cli.number_report import malformed_text
 from lakehouse.pieces import listened_to_by, sentence
 
 if TYPE_CHECKING:
@@ -52,7 +53,10 @@ def replay(
         results = with_progress(run, days, as_json=as_json)
     if not as_json:
         restated = {metric: sum(len(result.restated.get(metric, [])) for result in results) for metric in _metrics(results)}
-        out.print(f"{len(results)} arrival days, {sum(result.rows for result in results):,} rows in Bronze.")
+        malformed, reasons = sum(result.malformed for result in results), [result.unread_reason for result in results]
+        broken = f", {malformed_text(source, malformed, next(filter(None, reasons), None))}" if malformed else ""
+        rows = sum(result.rows for result in results)
+        out.print(f"{len(results)} arrival days, {rows:,} rows in Bronze{broken}.", highlight=False, soft_wrap=True)
         for metric, count in restated.items():
             out.print(f"  gold/{metric}: {count:,} days published or restated.")
         causes = ", ".join(f"{count:,} {what}" for what, count in total_causes(results).most_common())

@@ -1,6 +1,6 @@
 """``lakehouse rows``: the rows of silver, now, as known at a time or of a snapshot, on the screen or in a file.
 
-Of a dimension it also shows the intervals that are valid at an event time.
+Of a dimension it also shows the intervals that are valid at an event time, of Bronze the rows that could not be read.
 """
 
 from __future__ import annotations
@@ -49,11 +49,15 @@ def rows(
         ),
     ] = None,
     snapshot: Annotated[str | None, typer.Option(help="With the inputs of this snapshot.")] = None,
+    malformed: Annotated[
+        bool,
+        typer.Option("--malformed", help="Instead: the rows that could not be read, each with the reason and its raw text."),
+    ] = False,
     to: Annotated[Path | None, typer.Option(help="Write them to this new file: .parquet, .csv, or .delta for a table.")] = None,
     limit: Annotated[int, typer.Option(help="Maximum number of rows on the screen.", min=1)] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per row, with all columns.")] = False,  # noqa: FBT002
 ) -> None:
-    """Show the rows of Silver, as they are now, as they were known at a time or of a snapshot, or write them to a file."""
+    """Show the rows of Silver, as they are now, as they were known at a time or of a snapshot, or what could not be read."""
     if date is not None and (start_date is not None or end_date is not None):
         msg = "--date is one day: use it without --start-date and --end-date"
         raise typer.BadParameter(msg)
@@ -62,6 +66,9 @@ def rows(
         raise typer.BadParameter(msg)
     if as_of_event is not None and (date or start_date or end_date):
         msg = "--as-of-event names a moment in event time: use it without --date, --start-date and --end-date"
+        raise typer.BadParameter(msg)
+    if malformed and (known_at or as_of_event or snapshot):
+        msg = "--malformed shows what cannot be read now: use it without --known-at, --as-of-event and --snapshot"
         raise typer.BadParameter(msg)
     from lakehouse.snapshots import export, local_rows, named  # noqa: PLC0415 (Arrow loads in a second)
 
@@ -72,6 +79,10 @@ def rows(
         raise typer.BadParameter(msg)
     if to is not None:
         export.check(to)
+    first, last = (day.date() if day else None for day in (date or start_date, date or end_date))
+    if malformed:
+        _show(_malformed(settings, source, first, last), to, limit, None if as_json else ["raw_payload"], _unread)
+        return
     named_snapshot = named.find(settings, source, snapshot) if snapshot else None
     of_rows = contract.model.fields if as_of_event is None else contract.typed_fields
     fields = None if as_json else [field.name for field in of_rows]
@@ -79,12 +90,36 @@ def rows(
         valid = _valid(settings, contract, as_of_event, named_snapshot or known_at)
         _show(valid, to, limit, fields, _interval)
         return
-    first, last = (day.date() if day else None for day in (date or start_date, date or end_date))
     days = local_rows.days_of(settings, contract, first, last)
     if not days:
         errors.print(f"No row of {source} has ever been on these days.", style="yellow")
         raise typer.Exit(1)
     _show(_rows(settings, contract, days, named_snapshot or known_at), to, limit, fields, _event)
+
+
+def _malformed(settings: Settings, source: str, first: day_type | None, last: day_type | None) -> Iterator[pa.Table]:
+    """The rows that could not be read: all, or those that may belong to a range of days.
+
+    A row without an event day is listed by its arrival day.
+    """
+    import pyarrow as pa  # noqa: PLC0415 (Arrow loads in a second)
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    from lakehouse.dispositions import malformed_rows  # noqa: PLC0415
+
+    for rows in malformed_rows.tables(settings, source):
+        day = pc.coalesce(rows["event_date"], rows["arrival_date"])
+        for bound, compare in ((first, pc.greater_equal), (last, pc.less_equal)):
+            if bound is not None:
+                is_within = compare(day, pa.scalar(bound))
+                rows, day = rows.filter(is_within), day.filter(is_within)  # noqa: PLW2901
+        yield rows
+
+
+def _unread(row: dict[str, Any]) -> str:
+    """The heading of a row that could not be read."""
+    about = ", ".join(f"{row[name]}" for name in ("record_key", "event_date") if row[name] is not None) or "no key, no event day"
+    return f"{row['source_file']}:{row['line_number']}, arrived {row['arrival_date']} ({about}): {row['malformed_reason']}"
 
 
 def _show(

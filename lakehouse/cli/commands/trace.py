@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lakehouse.cli.console import catalog_with, errors, out
+from lakehouse.ledger.row_states import Disposition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +30,7 @@ def trace(
 ) -> None:
     """Show the disposition of each record of a key with its reason, the changes in Silver, and the published days it changed."""
     from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.dispositions import malformed_rows  # noqa: PLC0415
     from lakehouse.dispositions.readings import in_force  # noqa: PLC0415
     from lakehouse.impact import key_history  # noqa: PLC0415 (Arrow loads in a second)
 
@@ -47,7 +49,8 @@ def trace(
         joined = {"numbers": [change._asdict() for change in numbers]} if numbers else {}
         out.print(json.dumps({"key": key, "records": rows, **stories, **joined}, default=str), soft_wrap=True)
         return
-    _print_records(records, readings)
+    unread = any(row.disposition is Disposition.MALFORMED for row in records)
+    _print_records(records, readings, malformed_rows.raw_texts(settings, source, key) if unread else {})
     for table, (story, oldest) in zip(contract.silver_tables, lives):
         _print_life("silver" if table is contract else f"silver/{table.silver_table}", story, oldest)
     if numbers:
@@ -81,7 +84,7 @@ def _reading_in_json(request: RebuildRequest | None) -> dict[str, Any] | None:
     return {"reading_id": request.operation_id, **named}
 
 
-def _print_records(records: list[BronzeRow], readings: Mapping[RowId, RebuildRequest]) -> None:
+def _print_records(records: list[BronzeRow], readings: Mapping[RowId, RebuildRequest], raw_texts: Mapping[RowId, str]) -> None:
     """Print some lines per record, never truncated: a table would fold the file names."""
     out.print("In Bronze", style="bold")
     for row in records:
@@ -93,6 +96,8 @@ def _print_records(records: list[BronzeRow], readings: Mapping[RowId, RebuildReq
             _say(f"              read again by {request.runner_id} on {when}: {request.reason} ({request.operation_id})")
         decided_by = f", {row.decided_by}" if row.decided_by else ""
         _say(f"              {row.disposition.value}: {row.because}{decided_by}")
+        if row.row_id in raw_texts:
+            _say(f"              as it was sent: {raw_texts[row.row_id]}")
         if row.decision:
             _say(f"              {row.decision}")
 

@@ -18,6 +18,7 @@ from lakehouse.calendar.event_day import end_of_day
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
+from lakehouse.dispositions import unread
 from lakehouse.gold.derived import closing as closing_of_inputs
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.restatement.lineage import undecided
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.dispositions.unread import UnreadRows
     from lakehouse.lateness.event_watermark import SourceWatermark
     from lakehouse.lateness.missing_inputs import MissingInput
     from lakehouse.ledger.ingestions import Ingestion
@@ -60,6 +62,7 @@ class SourceState:
     :param held: files that are held, of which nothing is known but their arrival day.
     :param missing: what the sensors know to be missing of landing.
     :param undecided: per event day how many rows wait for a steward.
+    :param unread: the malformed rows.
     """
 
     contract: SourceContract
@@ -67,6 +70,7 @@ class SourceState:
     held: Sequence[Ingestion]
     missing: Sequence[MissingInput]
     undecided: Mapping[date, int]
+    unread: UnreadRows
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,8 @@ class Completeness:
         missing += [one.text for one in source.missing if kinds[one.kind] and period.start <= one.arrival_date]
         if needs.no_open_review:
             missing += self._reviews(source, period)
+        if needs.no_unread_row:
+            missing += self._unread_rows(source, period)
         if self.series.metric.sources:
             missing = [f"{source.contract.dataset}: {text}" for text in missing]
         return [*(self._watermark(source, period) if needs.watermark else []), *missing]
@@ -133,6 +139,10 @@ class Completeness:
         days = source_days(self.series.metric, period.days)
         rows = sum(source.undecided.get(day, 0) for day in days)
         return [f"{rows:,} {'row waits' if rows == 1 else 'rows wait'} for a steward"] if rows else []
+
+    def _unread_rows(self, source: SourceState, period: Period) -> list[str]:
+        rows, example = source.unread.missing_of(source_days(self.series.metric, period.days))
+        return [unread_text(source.contract.dataset, rows, example)] if rows else []
 
     def end_of(self, period: Period) -> datetime:
         """The moment at which a period is over."""
@@ -163,7 +173,7 @@ def completeness(settings: Settings, contract: SourceContract, series: Series, p
 def read_source(settings: Settings, contract: SourceContract, days: Collection[date] | None = None) -> SourceState:
     """What is known now to be missing of a source.
 
-    :param days: the event days whose reviews are counted; default: all.
+    :param days: the event days whose reviews and unread rows are counted; default: all.
     """
     return SourceState(
         contract,
@@ -171,6 +181,7 @@ def read_source(settings: Settings, contract: SourceContract, days: Collection[d
         ingestions.still_held(ingestions.all_of(settings, contract.dataset)),
         missing_inputs.of(settings, contract.dataset),
         undecided(settings, contract.dataset, days),
+        unread.of_source(settings, contract, days),
     )
 
 
@@ -194,6 +205,12 @@ def waits_for(settings: Settings, contract: SourceContract, series: Series, peri
     unfinished = set(found.filter(pc.not_equal(found["state"], State.FINAL.value))[series.by].to_pylist())
     limited = limits(settings, contract, series, [period for period in periods if period.start in unfinished])
     return {start: list(limit.waits_for) for start, limit in limited.items()}
+
+
+def unread_text(source: str, rows: int, example: str | None) -> str:
+    """What a number waits for on account of rows that could not be read, with the command that lists them."""
+    why = f": {example}" if example else ""
+    return f"{rows:,} {'row' if rows == 1 else 'rows'} could not be read{why}; 'lakehouse rows {source} --malformed' lists them"
 
 
 def _open_days(settings: Settings, rollup: Series, days: Collection[date]) -> frozenset[date]:

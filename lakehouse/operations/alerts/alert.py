@@ -25,6 +25,7 @@ class AlertKind(str, Enum):
     LIVE_STATE = "live_state"
     WATERMARK_OFF = "watermark_off"
     HELD_FILE = "held_file"
+    MALFORMED_ROWS = "malformed_rows"
     FAILED_INGESTION = "failed_ingestion"
     UNFINISHED_DAY = "unfinished_day"
     STREAM_GAP = "stream_gap"
@@ -50,6 +51,7 @@ _TITLES = {
     AlertKind.LIVE_STATE: "the state of live numbers is too large",
     AlertKind.WATERMARK_OFF: "the event-time watermark catches too few rows",
     AlertKind.HELD_FILE: "a file is held",
+    AlertKind.MALFORMED_ROWS: "rows could not be read",
     AlertKind.FAILED_INGESTION: "files could not be ingested",
     AlertKind.UNFINISHED_DAY: "an arrival day is not complete",
     AlertKind.STREAM_GAP: "messages were lost before they were read",

@@ -40,6 +40,20 @@ def held_file(about: AlertSubject, file: str, arrival_day: date, since: datetime
     return about.alert(AlertKind.HELD_FILE, since, text, {"file": file}, period=f"{arrival_day}", detail=file)
 
 
+def malformed_rows(about: AlertSubject, arrival_day: date, since: datetime, rows: int, example: str | None) -> Alert:
+    """The alert about rows of an arrival day that could not be read, and that numbers wait for.
+
+    :param example: why one of them could not, and where it is.
+    """
+    name = about.subject
+    text = (
+        f"{rows:,} {'row' if rows == 1 else 'rows'} of {name} that arrived on {arrival_day} could not be read{f': {example}' if example else ''}. The numbers "
+        f"of their days do not become final. 'lakehouse rows {name} --malformed' lists them. Have them sent again, or correct the "
+        f"contract and run 'lakehouse reparse {name}'; 'quality.malformed.tolerated' in the contract says how many are no matter."
+    )
+    return about.alert(AlertKind.MALFORMED_ROWS, since, text, {"rows": rows, "example": example}, period=f"{arrival_day}")
+
+
 def failed_ingestion(about: AlertSubject, arrival_day: date, since: datetime, missing: str) -> Alert:
     """The alert about files that no run could ingest, and that no run tries to ingest any more.
 

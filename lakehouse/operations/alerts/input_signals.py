@@ -6,6 +6,7 @@ They are read from what the ledger and the sensors have recorded, never from lan
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -18,6 +19,7 @@ from lakehouse.calendar.event_day import arrived_at, end_of_day
 from lakehouse.contracts.alerts import Rhythm
 from lakehouse.contracts.source_rules import PerKeyWatermark, ProcessingTimeWatermark
 from lakehouse.delta import table_io
+from lakehouse.dispositions.unread import of_source as unread_rows_of_source
 from lakehouse.lateness import event_watermark, missing_inputs
 from lakehouse.lateness.event_watermark import BEGINNING
 from lakehouse.lateness.tuning import recommendation
@@ -28,16 +30,26 @@ from lakehouse.operations.alerts.alert import AlertSubject, addressees
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import date
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.dispositions.unread import UnreadFile
     from lakehouse.operations.alerts.alert import Alert
     from lakehouse.settings import Settings
+
+#: Malformed rows alert that arrived at most so long before the newest arrival day.
+_RECENT = timedelta(days=30)
 
 
 def tables(settings: Settings, contract: SourceContract) -> list[str]:
     """The addresses of the tables that are read here."""
     source = contract.dataset
-    paths = [locations.ingestions(settings), locations.missing_inputs(settings), locations.quarantine(settings, source)]
+    paths = [
+        locations.ingestions(settings),
+        locations.missing_inputs(settings),
+        locations.unread_rows(settings),
+        locations.quarantine(settings, source),
+    ]
     if isinstance(contract.clocks.watermark, PerKeyWatermark):
         paths.append(locations.watermark_keys(settings))
     if recommendation.tunable(contract):
@@ -59,6 +71,7 @@ def _missing(settings: Settings, contract: SourceContract, about: AlertSubject) 
     now, zone = settings.clock(), ZoneInfo(contract.clocks.timezone)
     for entry in ingestions.still_held(ingestions.all_of(settings, contract.dataset)):
         yield input_rules.held_file(about, entry.source_file, entry.arrival_date, entry.recorded_at, entry.message)
+    yield from _unread(settings, contract, about)
     for missing in missing_inputs.of(settings, contract.dataset):
         day, recorded = missing.arrival_date, missing.recorded_at
         if missing.kind == "failed_ingestion":
@@ -69,6 +82,22 @@ def _missing(settings: Settings, contract: SourceContract, about: AlertSubject) 
             ended, tolerated = end_of_day(day, zone), contract.alerts.unfinished_after
             alert = input_rules.unfinished_day(about, day, ended, recorded, missing.text, tolerated, now)
             yield from filter(None, [alert])
+
+
+def _unread(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
+    """By arrival day, of the newest ones: rows of long ago hold no number that is still open."""
+    entries = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
+    newest = max((entry.arrival_date for entry in entries.values()), default=None)
+    unread = unread_rows_of_source(settings, contract)
+    by_day: dict[date, list[UnreadFile]] = {}
+    for file in unread.files:
+        is_recorded = file.reason is not None  # nobody is alerted about what an earlier release has ingested
+        days = {*file.days, *([file.arrival_date] if file.without_day else [])}
+        if is_recorded and newest and newest - file.arrival_date <= _RECENT and not all(map(unread.is_tolerated, days)):
+            by_day.setdefault(file.arrival_date, []).append(file)
+    for day, files in sorted(by_day.items()):
+        since = min(entries[file.ingestion_id].recorded_at for file in files)
+        yield input_rules.malformed_rows(about, day, since, sum(file.rows for file in files), files[0].example)
 
 
 def _silent(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:

@@ -21,7 +21,7 @@ from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.gold.restatement.undo import published_by
-from lakehouse.ledger import applied_inputs, ingestions
+from lakehouse.ledger import applied_inputs, ingestions, unread_rows
 from lakehouse.ledger.row_states import QuarantineStatus
 from lakehouse.operations.backfills.plan import BackfillPlan, Layer, spikes
 from lakehouse.silver import checks as silver_checks
@@ -108,6 +108,9 @@ def summary(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> dict[st
         "files": len(entries),
         "rows": sum(entry.rows for entry in entries),
         "malformed": sum(entry.malformed for entry in entries),
+        "unread_reason": unread_rows.first_reason(
+            settings, plan.source, [entry.ingestion_id for entry in entries if entry.malformed]
+        ),
         "event_days": len(touched(settings, plan)) if plan.metric is None else 0,
         "published": {},
     }

@@ -18,7 +18,7 @@ from lakehouse.bronze import pending_files
 from lakehouse.calendar.days import span
 from lakehouse.calendar.event_day import replay_clock
 from lakehouse.delta.table_cache import TableCache, with_table_cache
-from lakehouse.ledger import ingestions
+from lakehouse.ledger import ingestions, unread_rows
 from lakehouse.orchestration.execution.catch_up import catch_up, close_due
 from lakehouse.orchestration.execution.in_process import InProcess
 from lakehouse.settings import SimulatedClock
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DayResult:
-    """The result of one arrival day. ``restated`` are the days written per metric, ``causes`` the keys changed in silver."""
+    """The result of one arrival day. ``restated`` are the days written per metric, ``causes`` the keys changed in silver;
+    ``unread_reason`` is why its first malformed row is malformed.
+    """
 
     arrival_date: date
     rows: int
@@ -44,6 +46,7 @@ class DayResult:
     restated: dict[str, list[date]] = field(default_factory=dict)
     causes: dict[str, dict[str, int]] = field(default_factory=dict)
     seconds: float = 0.0
+    unread_reason: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The result in JSON types."""
@@ -129,6 +132,9 @@ class Replay:
             files=len(done),
             held=held + pending_files.waiting_files(self._settings, self._contract, day),
             touched=[],
+            unread_reason=unread_rows.first_reason(
+                self._settings, self._source, [entry.ingestion_id for entry in done if entry.malformed]
+            ),
         )
 
     def _lived_through(self) -> date | None:

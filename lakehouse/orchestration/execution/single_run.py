@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lakehouse.gold.numbers import history, served_version
-from lakehouse.ledger import ingestions
+from lakehouse.ledger import ingestions, unread_rows
 from lakehouse.orchestration.execution.catch_up import catch_up
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class SingleRun:
     """What some files brought.
 
     :param known: files whose content had been ingested before.
+    :param unread_reason: why the first malformed row is malformed.
     :param held: why files of the day are held.
     :param left: files that were neither taken nor held: they were written to, or could not be read.
     """
@@ -50,6 +51,7 @@ class SingleRun:
     held: Sequence[str] = ()
     left: int = 0
     changes: Sequence[NumberChange] = field(default_factory=list)
+    unread_reason: str | None = None
 
 
 def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: Sequence[Path], layers: InProcess) -> SingleRun:
@@ -74,6 +76,7 @@ def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: 
         held=[entry.message or entry.source_file for entry in held],
         left=len(names - recorded - held_names),
         changes=[change for metric, days in after.restated.items() for change in _changes(settings, catalog, metric, days)],
+        unread_reason=unread_rows.first_reason(settings, source, [entry.ingestion_id for entry in new if entry.malformed]),
     )
 
 

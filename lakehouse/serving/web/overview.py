@@ -116,6 +116,7 @@ def _source(observed: ObservedSource) -> dict[str, Any]:
     state = observed.state
     missing = [
         (len(state.held), "held file"),
+        (sum(file.rows for file in state.unread.files), "unread row"),
         (len(state.missing), "incomplete arrival day"),
         (sum(state.undecided.values()), "open review"),
     ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.contracts import Catalog
-from lakehouse.dispositions import account_tables
+from lakehouse.dispositions import account_tables, unread
 from lakehouse.gold.restatement.closing import SourceState
 from lakehouse.lateness import missing_inputs
 from lakehouse.lateness.event_watermark import SourceWatermark, steps
@@ -167,7 +167,7 @@ def test_the_keys_that_hold_it_are_named(lake: Settings) -> None:
     """As the strategy per key reports them; the page only shows them."""
     taken = steps(BOUNDED.clocks.watermark, [delivery(1, at(3), at(2))])  # type: ignore[arg-type]
     held = SourceWatermark("events", BOUNDED.clocks.watermark, at(3, 12), taken[-1].watermark, taken, ("<b>north", "south"))  # type: ignore[arg-type]
-    observed = ObservedSource(SourceState(BOUNDED, held, [], [], {}), [taken[-1].delivery])
+    observed = ObservedSource(SourceState(BOUNDED, held, [], [], {}, unread.none_of(BOUNDED)), [taken[-1].delivery])
     values = source_page.page_values(observed, at(3, 12), 7)
     about = {"metrics": [], "choices": (7,), "source": "events", "contract": BOUNDED, "days": 7, "listed": 20}
     html = templates.page("web/source", here="", session=None, **about, **values)

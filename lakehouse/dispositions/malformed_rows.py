@@ -1,0 +1,74 @@
+"""The malformed rows of Bronze in force, with the reason and the record as it was sent; redactions are applied.
+
+Commands, pages and the API show them. Which of them a number waits for is in ``unread``.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from lakehouse.dispositions.readings import in_force
+from lakehouse.ledger import ingestions, redactions, unread_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from datetime import date
+
+    import pyarrow as pa
+
+    from lakehouse.ledger.row_ids import RowId
+    from lakehouse.settings import Settings
+
+COLUMNS = (
+    *("arrival_date", "source_file", "ingestion_id", "line_number", "event_date", "record_key"),
+    *("malformed_reason", "raw_payload"),
+)
+
+
+def tables(
+    settings: Settings,
+    source: str,
+    *,
+    arrival_days: Collection[date] | None = None,
+    event_days: Collection[date] | None = None,
+    ids: Collection[str] | None = None,
+    key: str | None = None,
+) -> Iterator[pa.Table]:
+    """The malformed rows in tables, by arrival day, file and line within each; only files that have some are read.
+
+    :param event_days: only rows that name one of these event days.
+    :param ids: only of these ingestions.
+    """
+    known = ingestions.ingested(ingestions.all_of(settings, source))
+    counted = unread_rows.newest(settings, source)
+    files = [
+        entry
+        for name, entry in known.items()
+        if (counted[name].malformed if name in counted else entry.malformed)
+        and (ids is None or name in ids)
+        and (arrival_days is None or entry.arrival_date in arrival_days)
+    ]
+    hidden = redactions.keys_by_field(settings, source) if files else {}
+    for day in sorted({entry.arrival_date for entry in files}):
+        where: dict[str, Collection[Any]] = {"arrival_date": [day]}
+        where["ingestion_id"] = [entry.ingestion_id for entry in files if entry.arrival_date == day]
+        where |= {} if event_days is None else {"event_date": event_days}
+        where |= {} if key is None else {"record_key": [key]}
+        rows = in_force.read(settings, source, COLUMNS, where)
+        if rows is not None:
+            malformed = redactions.applied(rows.filter(pc.is_valid(rows["malformed_reason"])), hidden)
+            yield malformed.sort_by([("source_file", "ascending"), ("line_number", "ascending")])
+
+
+def few(settings: Settings, source: str, count: int, **which: Any) -> list[dict[str, Any]]:
+    """The first of them, by column; see :func:`tables` for the arguments."""
+    return list(islice((row for rows in tables(settings, source, **which) for row in rows.slice(0, count).to_pylist()), count))
+
+
+def raw_texts(settings: Settings, source: str, key: str) -> dict[RowId, str]:
+    """The records of a key that could not be read, as they were sent."""
+    rows = [row for table in tables(settings, source, key=key) for row in table.to_pylist()]
+    return {(row["ingestion_id"], row["line_number"]): row["raw_payload"] or "(redacted)" for row in rows}

@@ -1,0 +1,217 @@
+"""The rows of a source that could not be read, and the event days to which they may belong: what a number waits for (R13).
+
+A malformed row that names its event day belongs to that day. Any other may belong to each day from the earliest to the latest
+one that its file names, through the file's arrival day; of a file that names none, to every day through its arrival day. It
+no longer counts once the same key has been read later, or the rows that the policy takes instead, or its file was replaced.
+
+Belongs here: that rule, and the share that a contract tolerates. Which periods wait, and how it is told, is in
+``gold.restatement.closing``; the counts are recorded by ``ledger.unread_rows``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from lakehouse.dispositions.readings import in_force
+from lakehouse.dispositions.reprocess_policy import policy_of
+from lakehouse.lateness.rules import exceeds
+from lakehouse.ledger import ingestions, key_log, unread_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from datetime import date
+    from decimal import Decimal
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.settings import Settings
+
+#: Of a file with more malformed rows it is not looked up which of their keys have been read since.
+MOST_LOOKED_UP = 100_000
+_COLUMNS = ("ingestion_id", "line_number", "record_key", "event_date", "malformed_reason")
+#: More lines than a file has: places of rows are compared as one number, of the delivery first.
+_LINES = 2**40
+
+
+@dataclass(frozen=True)
+class UnreadFile:
+    """The rows of one delivered file that could not be read, nor have been replaced since.
+
+    :param line_number: of the first of them that ingestion met, with its ``reason``; None if an earlier release ingested it.
+    :param days: how many of them name which event day; ``without_day`` name none.
+    :param first_day: the earliest day to which the latter may belong; None for every day. ``last_day`` is the latest.
+    """
+
+    file: str
+    ingestion_id: str
+    arrival_date: date
+    line_number: int | None
+    reason: str | None
+    days: Mapping[date, int]
+    without_day: int
+    first_day: date | None
+    last_day: date
+
+    @property
+    def rows(self) -> int:
+        """How many they are."""
+        return sum(self.days.values()) + self.without_day
+
+    @property
+    def example(self) -> str | None:
+        """The reason of the first of them, and where it is."""
+        return None if self.reason is None else f"{self.reason} ({self.file}:{self.line_number})"
+
+    def may_hold(self, day: date) -> bool:
+        """Whether the rows without an event day may belong to a day."""
+        return bool(self.without_day) and day <= self.last_day and (self.first_day is None or self.first_day <= day)
+
+    def concerns(self, days: Collection[date]) -> bool:
+        """Whether a row may belong to one of some days."""
+        return any(day in self.days or self.may_hold(day) for day in days)
+
+
+@dataclass(frozen=True)
+class UnreadRows:
+    """What of a source could not be read.
+
+    :param tolerated: the share of the rows of a day that its contract tolerates.
+    :param received: how many rows of each event day were read.
+    """
+
+    tolerated: Decimal
+    files: Sequence[UnreadFile]
+    received: Mapping[date, int]
+
+    @cached_property
+    def _named(self) -> Mapping[date, Sequence[UnreadFile]]:
+        named: dict[date, list[UnreadFile]] = defaultdict(list)
+        for file in self.files:
+            for day in file.days:
+                named[day].append(file)
+        return named
+
+    @cached_property
+    def _unnamed(self) -> Sequence[UnreadFile]:
+        return [file for file in self.files if file.without_day]
+
+    def is_tolerated(self, day: date) -> bool:
+        """Whether no more rows that may belong to a day are unread than the contract tolerates."""
+        unread = sum(file.days[day] for file in self._named.get(day, ()))
+        unread += sum(file.without_day for file in self._unnamed if file.may_hold(day))
+        return not unread or not exceeds(unread, self.received.get(day, 0) + unread, self.tolerated)
+
+    def missing_of(self, days: Collection[date] | None) -> tuple[int, str | None]:
+        """How many rows may belong to those of some event days that miss more than is tolerated, and an example of the reason.
+
+        A row that may belong to several of them counts once.
+
+        :param days: default: all that a row names, and the arrival days of the files with other rows.
+        """
+        if days is None:
+            days = {*self._named, *(file.arrival_date for file in self._unnamed)}
+        wanted = [day for day in sorted(set(days)) if not self.is_tolerated(day)]
+        rows = sum(file.days[day] for day in wanted for file in self._named.get(day, ()))
+        unnamed = [file for file in self._unnamed if any(file.may_hold(day) for day in wanted)]
+        rows += sum(file.without_day for file in unnamed)
+        concerned = [*(file for day in wanted for file in self._named.get(day, ())), *unnamed]
+        return rows, next((file.example for file in concerned if file.example), None)
+
+
+def none_of(contract: SourceContract) -> UnreadRows:
+    """What of a source could not be read, if everything could."""
+    return UnreadRows(contract.quality.malformed.tolerated, (), {})
+
+
+def of_source(settings: Settings, contract: SourceContract, days: Collection[date] | None = None) -> UnreadRows:
+    """What of a source cannot be read now.
+
+    :param days: only what may belong to these event days; default: to any.
+    """
+    source = contract.dataset
+    known = ingestions.ingested(ingestions.all_of(settings, source))
+    recorded = unread_rows.newest(settings, source) if known else {}
+    counted = [name for name, entry in known.items() if (recorded[name].malformed if name in recorded else entry.malformed)]
+    if not counted:
+        return none_of(contract)
+    files = [_unread_file(known[name], recorded.get(name)) for name in counted]
+    files = [file for file in files if days is None or file.concerns(days)]
+    files = [file for file in _not_replaced(settings, contract, known, files) if file.rows]
+    received: Counter[date] = Counter()
+    if files and contract.quality.malformed.tolerated:
+        for entry in known.values():
+            received.update(entry.rows_by_day)
+    return UnreadRows(contract.quality.malformed.tolerated, files, received)
+
+
+def _unread_file(entry: Ingestion, recorded: unread_rows.UnreadRows | None) -> UnreadFile:
+    """The malformed rows of a file; of those that an earlier release ingested no event day is known."""
+    days = dict(zip(recorded.days, recorded.rows)) if recorded else {}
+    malformed = recorded.malformed if recorded else entry.malformed
+    named = [*days, *(day for day, rows in entry.rows_by_day.items() if rows)]
+    return UnreadFile(
+        file=entry.source_file,
+        ingestion_id=entry.ingestion_id,
+        arrival_date=entry.arrival_date,
+        line_number=recorded.line_number if recorded else None,
+        reason=recorded.reason if recorded else None,
+        days=days,
+        without_day=malformed - sum(days.values()),
+        first_day=min(named, default=None),
+        last_day=max([*named, entry.arrival_date]),
+    )
+
+
+def _not_replaced(
+    settings: Settings, contract: SourceContract, known: Mapping[str, Ingestion], files: Sequence[UnreadFile]
+) -> Iterator[UnreadFile]:
+    """The files without the rows that later deliveries have replaced."""
+    policy = policy_of(contract)
+    in_order = sorted(known.values(), key=lambda entry: (entry.arrival_date, entry.recorded_at, entry.source_file))
+    place_of = {entry.ingestion_id: place for place, entry in enumerate(in_order)}
+    for file in files:
+        own = known[file.ingestion_id]
+        later = in_order[place_of[file.ingestion_id] + 1 :]
+        if any(entry.source_file == file.file and entry.rows >= own.rows for entry in later):
+            file = replace(file, without_day=0)  # noqa: PLW2901
+        if policy.chooses_deliveries:
+            others = [entry for entry in later if entry.delivered_with != own.delivered_with]
+            if policy.chooses_for_table and any(entry.rows > entry.malformed for entry in others):
+                continue
+            sent_again = {day for entry in others for day, rows in entry.rows_by_day.items() if rows}
+            yield replace(file, days={day: rows for day, rows in file.days.items() if day not in sent_again})
+        elif file.rows <= MOST_LOOKED_UP:
+            yield _without_keys_read_since(settings, contract, place_of, file)
+        else:
+            yield file
+
+
+def _without_keys_read_since(
+    settings: Settings, contract: SourceContract, place_of: Mapping[str, int], file: UnreadFile
+) -> UnreadFile:
+    """The file without the rows of which the same key was read later."""
+    where = {"arrival_date": [file.arrival_date], "ingestion_id": [file.ingestion_id]}
+    read = in_force.read(settings, contract.dataset, _COLUMNS, where)
+    if read is None:
+        return file
+    rows = read.filter(pc.and_(pc.is_valid(read["malformed_reason"]), pc.is_valid(read["record_key"])))
+    claims = key_log.about(
+        settings, contract.dataset, ["record_key", "kind", "ingestion_id", "line_number"], pc.unique(rows["record_key"])
+    )
+    if claims is None or not len(rows):
+        return file
+    places: dict[str, list[int]] = defaultdict(list)
+    for claim in claims.filter(pc.not_equal(claims["kind"], "retire")).to_pylist():
+        if claim["ingestion_id"] in place_of:
+            places[claim["record_key"]].append(place_of[claim["ingestion_id"]] * _LINES + claim["line_number"])
+    newest = {key: max(of_key) for key, of_key in places.items()}
+    own = place_of[file.ingestion_id] * _LINES
+    since = Counter(row["event_date"] for row in rows.to_pylist() if newest.get(row["record_key"], -1) > own + row["line_number"])
+    without_day = max(file.without_day - since.pop(None, 0), 0)
+    days = {day: left for day, rows_of_day in file.days.items() if (left := rows_of_day - since[day]) > 0}
+    return replace(file, days=days, without_day=without_day)
