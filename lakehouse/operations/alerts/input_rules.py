@@ -45,10 +45,10 @@ def malformed_rows(about: AlertSubject, arrival_day: date, since: datetime, rows
 
     :param example: why one of them could not, and where it is.
     """
-    name = about.subject
+    name, why = about.subject, f": {example}" if example else ""
     text = (
-        f"{rows:,} {'row' if rows == 1 else 'rows'} of {name} that arrived on {arrival_day} could not be read{f': {example}' if example else ''}. The numbers "
-        f"of their days do not become final. 'lakehouse rows {name} --malformed' lists them. Have them sent again, or correct the "
+        f"{rows:,} {'row' if rows == 1 else 'rows'} of {name} that arrived on {arrival_day} could not be read{why}. The numbers of "
+        f"their days do not become final. 'lakehouse rows {name} --malformed' lists them. Have them sent again, or correct the "
         f"contract and run 'lakehouse reparse {name}'; 'quality.malformed.tolerated' in the contract says how many are no matter."
     )
     return about.alert(AlertKind.MALFORMED_ROWS, since, text, {"rows": rows, "example": example}, period=f"{arrival_day}")

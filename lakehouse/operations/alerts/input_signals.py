@@ -50,6 +50,7 @@ def tables(settings: Settings, contract: SourceContract) -> list[str]:
         locations.unread_rows(settings),
         locations.quarantine(settings, source),
     ]
+    paths.append(locations.unread_rows(settings))
     if isinstance(contract.clocks.watermark, PerKeyWatermark):
         paths.append(locations.watermark_keys(settings))
     if recommendation.tunable(contract):
