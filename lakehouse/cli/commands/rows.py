@@ -49,9 +49,8 @@ def rows(
         ),
     ] = None,
     snapshot: Annotated[str | None, typer.Option(help="With the inputs of this snapshot.")] = None,
-    malformed: Annotated[
-        bool,
-        typer.Option("--malformed", help="Instead: the rows that could not be read, each with the reason and its raw text."),
+    malformed: Annotated[  # noqa: FBT002
+        bool, typer.Option("--malformed", help="Those that could not be read, with reason and raw text.")
     ] = False,
     to: Annotated[Path | None, typer.Option(help="Write them to this new file: .parquet, .csv, or .delta for a table.")] = None,
     limit: Annotated[int, typer.Option(help="Maximum number of rows on the screen.", min=1)] = 20,

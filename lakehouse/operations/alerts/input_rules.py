@@ -47,9 +47,9 @@ def malformed_rows(about: AlertSubject, arrival_day: date, since: datetime, rows
     """
     name, why = about.subject, f": {example}" if example else ""
     text = (
-        f"{rows:,} {'row' if rows == 1 else 'rows'} of {name} that arrived on {arrival_day} could not be read{why}. The numbers of "
-        f"their days do not become final. 'lakehouse rows {name} --malformed' lists them. Have them sent again, or correct the "
-        f"contract and run 'lakehouse reparse {name}'; 'quality.malformed.tolerated' in the contract says how many are no matter."
+        f"{rows:,} {'row' if rows == 1 else 'rows'} of {name} that arrived on {arrival_day} could not be read{why}. The numbers "
+        f"of their days do not become final. 'lakehouse rows {name} --malformed' lists them. Have them sent again, or correct "
+        f"the contract and run 'lakehouse reparse {name}'. Its key 'quality.malformed.tolerated' says how many are no matter."
     )
     return about.alert(AlertKind.MALFORMED_ROWS, since, text, {"rows": rows, "example": example}, period=f"{arrival_day}")
 
