@@ -42,6 +42,7 @@ _LINES = 2**40
 class UnreadFile:
     """The rows of one delivered file that could not be read, nor have been replaced since.
 
+    :param rows_of_file: how many rows the file has.
     :param line_number: of the first of them that ingestion met, with its ``reason``; None if an earlier release ingested it.
     :param days: how many of them name which event day; ``without_day`` name none.
     :param first_day: the earliest day to which the latter may belong; None for every day. ``last_day`` is the latest.
@@ -50,6 +51,7 @@ class UnreadFile:
     file: str
     ingestion_id: str
     arrival_date: date
+    rows_of_file: int
     line_number: int | None
     reason: str | None
     days: Mapping[date, int]
@@ -134,14 +136,15 @@ def of_source(settings: Settings, contract: SourceContract, days: Collection[dat
     :param days: only what may belong to these event days; default: to any.
     """
     source = contract.dataset
-    known = ingestions.ingested(ingestions.all_of(settings, source))
+    entries = ingestions.all_of(settings, source)
+    known = ingestions.ingested(entries)
     recorded = unread_rows.newest(settings, source) if known else {}
     counted = [name for name, entry in known.items() if (recorded[name].malformed if name in recorded else entry.malformed)]
     if not counted:
         return none_of(contract)
     files = [_unread_file(known[name], recorded.get(name)) for name in counted]
     files = [file for file in files if days is None or file.concerns(days)]
-    files = [file for file in _not_replaced(settings, contract, known, files) if file.rows]
+    files = [file for file in _not_replaced(settings, contract, entries, files) if file.rows]
     received: Counter[date] = Counter()
     if files and contract.quality.malformed.tolerated:
         for entry in known.values():
@@ -158,6 +161,7 @@ def _unread_file(entry: Ingestion, recorded: unread_rows.UnreadRows | None) -> U
         file=entry.source_file,
         ingestion_id=entry.ingestion_id,
         arrival_date=entry.arrival_date,
+        rows_of_file=entry.rows,
         line_number=recorded.line_number if recorded else None,
         reason=recorded.reason if recorded else None,
         days=days,
@@ -168,22 +172,24 @@ def _unread_file(entry: Ingestion, recorded: unread_rows.UnreadRows | None) -> U
 
 
 def _not_replaced(
-    settings: Settings, contract: SourceContract, known: Mapping[str, Ingestion], files: Sequence[UnreadFile]
+    settings: Settings, contract: SourceContract, entries: Collection[Ingestion], files: Sequence[UnreadFile]
 ) -> Iterator[UnreadFile]:
-    """The files without the rows that later deliveries have replaced."""
-    policy = policy_of(contract)
-    in_order = sorted(known.values(), key=lambda entry: (entry.arrival_date, entry.recorded_at, entry.source_file))
+    """The files without the rows that later deliveries have replaced; a file that is sent again is a later delivery."""
+    policy, known = policy_of(contract), ingestions.ingested(entries)
+    delivered = [entry for entry in entries if entry.status != "held" and entry.ingestion_id in known]
+    in_order = sorted(delivered, key=lambda entry: (entry.arrival_date, entry.recorded_at, entry.source_file))
     place_of = {entry.ingestion_id: place for place, entry in enumerate(in_order)}
     for file in files:
-        own = known[file.ingestion_id]
+        own = in_order[place_of[file.ingestion_id]]
         later = in_order[place_of[file.ingestion_id] + 1 :]
-        if any(entry.source_file == file.file and entry.rows >= own.rows for entry in later):
+        if any(entry.source_file == file.file and known[entry.ingestion_id].rows >= file.rows_of_file for entry in later):
             file = replace(file, without_day=0)  # noqa: PLW2901
         if policy.chooses_deliveries:
             others = [entry for entry in later if entry.delivered_with != own.delivered_with]
-            if policy.chooses_for_table and any(entry.rows > entry.malformed for entry in others):
+            read = [known[entry.ingestion_id] for entry in others]
+            if policy.chooses_for_table and any(entry.rows > entry.malformed for entry in read):
                 continue
-            sent_again = {day for entry in others for day, rows in entry.rows_by_day.items() if rows}
+            sent_again = {day for entry in read for day, rows in entry.rows_by_day.items() if rows}
             yield replace(file, days={day: rows for day, rows in file.days.items() if day not in sent_again})
         elif file.rows <= MOST_LOOKED_UP:
             yield _without_keys_read_since(settings, contract, place_of, file)

@@ -152,7 +152,7 @@ def test_they_are_counted_once_and_listed_with_their_text(tmp_path: Path) -> Non
     ("unreadable", "tolerated", "waits"), [(1, "0.01", False), (2, "0.01", True), (1, "0", True), (99, "1", False)]
 )
 def test_the_share_is_that_of_the_rows_of_the_day(unreadable: int, tolerated: str, waits: bool) -> None:
-    file = UnreadFile("a.csv", "a", day(5), 2, "no", {day(4): unreadable}, 0, day(4), day(5))
+    file = UnreadFile("a.csv", "a", day(5), 100, 2, "no", {day(4): unreadable}, 0, day(4), day(5))
     known = UnreadRows(Decimal(tolerated), [file], {day(4): 100 - unreadable, day(5): 1})
     assert bool(known.missing_of([day(4)])[0]) is waits
 
