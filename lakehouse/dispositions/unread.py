@@ -79,7 +79,7 @@ class UnreadFile:
 
 
 @dataclass(frozen=True)
-class UnreadRows:
+class UnreadOfSource:
     """What of a source could not be read.
 
     :param tolerated: the share of the rows of a day that its contract tolerates.
@@ -125,12 +125,12 @@ class UnreadRows:
         return rows, next((file.example for file in concerned if file.example), None)
 
 
-def none_of(contract: SourceContract) -> UnreadRows:
+def none_of(contract: SourceContract) -> UnreadOfSource:
     """What of a source could not be read, if everything could."""
-    return UnreadRows(contract.quality.malformed.tolerated, (), {})
+    return UnreadOfSource(contract.quality.malformed.tolerated, (), {})
 
 
-def of_source(settings: Settings, contract: SourceContract, days: Collection[date] | None = None) -> UnreadRows:
+def of_source(settings: Settings, contract: SourceContract, days: Collection[date] | None = None) -> UnreadOfSource:
     """What of a source cannot be read now.
 
     :param days: only what may belong to these event days; default: to any.
@@ -149,10 +149,10 @@ def of_source(settings: Settings, contract: SourceContract, days: Collection[dat
     if files and contract.quality.malformed.tolerated:
         for entry in known.values():
             received.update(entry.rows_by_day)
-    return UnreadRows(contract.quality.malformed.tolerated, files, received)
+    return UnreadOfSource(contract.quality.malformed.tolerated, files, received)
 
 
-def _unread_file(entry: Ingestion, recorded: unread_rows.UnreadRows | None) -> UnreadFile:
+def _unread_file(entry: Ingestion, recorded: unread_rows.UnreadOfSource | None) -> UnreadFile:
     """The malformed rows of a file; of those that an earlier release ingested no event day is known."""
     days = dict(zip(recorded.days, recorded.rows)) if recorded else {}
     malformed = recorded.malformed if recorded else entry.malformed
@@ -180,12 +180,12 @@ def _not_replaced(
     in_order = sorted(delivered, key=lambda entry: (entry.arrival_date, entry.recorded_at, entry.source_file))
     place_of = {entry.ingestion_id: place for place, entry in enumerate(in_order)}
     for file in files:
-        own = in_order[place_of[file.ingestion_id]]
+        delivery = in_order[place_of[file.ingestion_id]]
         later = in_order[place_of[file.ingestion_id] + 1 :]
         if any(entry.source_file == file.file and known[entry.ingestion_id].rows >= file.rows_of_file for entry in later):
             file = replace(file, without_day=0)  # noqa: PLW2901
         if policy.chooses_deliveries:
-            others = [entry for entry in later if entry.delivered_with != own.delivered_with]
+            others = [entry for entry in later if entry.delivered_with != delivery.delivered_with]
             read = [known[entry.ingestion_id] for entry in others]
             if policy.chooses_for_table and any(entry.rows > entry.malformed for entry in read):
                 continue
@@ -216,8 +216,10 @@ def _without_keys_read_since(
         if claim["ingestion_id"] in place_of:
             places[claim["record_key"]].append(place_of[claim["ingestion_id"]] * _LINES + claim["line_number"])
     newest = {key: max(of_key) for key, of_key in places.items()}
-    own = place_of[file.ingestion_id] * _LINES
-    since = Counter(row["event_date"] for row in rows.to_pylist() if newest.get(row["record_key"], -1) > own + row["line_number"])
+    delivery = place_of[file.ingestion_id] * _LINES
+    since = Counter(
+        row["event_date"] for row in rows.to_pylist() if newest.get(row["record_key"], -1) > delivery + row["line_number"]
+    )
     without_day = max(file.without_day - since.pop(None, 0), 0)
     days = {day: left for day, rows_of_day in file.days.items() if (left := rows_of_day - since[day]) > 0}
     return replace(file, days=days, without_day=without_day)

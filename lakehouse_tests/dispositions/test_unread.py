@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse.dispositions import malformed_rows, unread
-from lakehouse.dispositions.unread import UnreadFile, UnreadRows
+from lakehouse.dispositions.unread import UnreadFile, UnreadOfSource
 from lakehouse.ledger import ingestions, unread_rows
 from lakehouse.settings import Settings
 from lakehouse_tests.support.lake import Lake, contract, csv_file
@@ -153,7 +153,7 @@ def test_they_are_counted_once_and_listed_with_their_text(tmp_path: Path) -> Non
 )
 def test_the_share_is_that_of_the_rows_of_the_day(unreadable: int, tolerated: str, waits: bool) -> None:
     file = UnreadFile("a.csv", "a", day(5), 100, 2, "no", {day(4): unreadable}, 0, day(4), day(5))
-    known = UnreadRows(Decimal(tolerated), [file], {day(4): 100 - unreadable, day(5): 1})
+    known = UnreadOfSource(Decimal(tolerated), [file], {day(4): 100 - unreadable, day(5): 1})
     assert bool(known.missing_of([day(4)])[0]) is waits
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.dispositions.unread import UnreadRows
+    from lakehouse.dispositions.unread import UnreadOfSource
     from lakehouse.lateness.event_watermark import SourceWatermark
     from lakehouse.lateness.missing_inputs import MissingInput
     from lakehouse.ledger.ingestions import Ingestion
@@ -70,7 +70,7 @@ class SourceState:
     held: Sequence[Ingestion]
     missing: Sequence[MissingInput]
     undecided: Mapping[date, int]
-    unread: UnreadRows
+    unread: UnreadOfSource
 
 
 @dataclass(frozen=True)
