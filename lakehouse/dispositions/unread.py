@@ -216,9 +216,9 @@ def _without_keys_read_since(
         if claim["ingestion_id"] in place_of:
             places[claim["record_key"]].append(place_of[claim["ingestion_id"]] * _LINES + claim["line_number"])
     newest = {key: max(of_key) for key, of_key in places.items()}
-    delivery = place_of[file.ingestion_id] * _LINES
+    begin = place_of[file.ingestion_id] * _LINES
     since = Counter(
-        row["event_date"] for row in rows.to_pylist() if newest.get(row["record_key"], -1) > delivery + row["line_number"]
+        row["event_date"] for row in rows.to_pylist() if newest.get(row["record_key"], -1) > begin + row["line_number"]
     )
     without_day = max(file.without_day - since.pop(None, 0), 0)
     days = {day: left for day, rows_of_day in file.days.items() if (left := rows_of_day - since[day]) > 0}
