@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,19 +28,22 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _NO_DAY = "without an event day"
+_OF_MALFORMED, _SHOWN = ("line_number", "malformed_reason", "raw_payload"), 3
 
 
 @dataclass(frozen=True)
 class Preview:
     """The rows of a file that may contend for their keys, by event day, and these keys.
 
-    ``out`` counts the other rows, by the reason why they may not; ``values`` has by column those of well-formed rows.
+    ``out`` counts the other rows, by the reason why they may not; ``values`` has by column those of well-formed rows,
+    ``malformed`` line number, reason and raw text of the first malformed ones.
     """
 
     rows: dict[date, int]
     keys: pa.Array
     out: dict[str, int]
     values: dict[str, pa.Array] = field(default_factory=dict)
+    malformed: list[dict[str, Any]] = field(default_factory=list)
 
 
 def preview_file(
@@ -55,7 +58,7 @@ def preview_file(
     :param values_of: columns whose values are wanted.
     """
     delivery = DeliveredFile(file.name, fingerprint.ingestion_id, file.arrival_date, settings.clock())
-    columns = {*judged_rows.columns_to_judge(contract), *values_of}
+    columns = {*judged_rows.columns_to_judge(contract), *values_of, *_OF_MALFORMED}
     schema = arrow_schema(tuple(column for column in bronze_columns(contract) if column[0] in columns))
     batches = delivery_reader.delivery_rows(settings, contract, delivery, file.path)
     rows = pa.Table.from_batches((batch.select(schema.names) for batch in batches), schema)
@@ -70,4 +73,6 @@ def preview_file(
     by_day = {day: count for day, count in sorted(days.items()) if day is not None}
     sound = rows.filter(pc.is_null(rows["malformed_reason"])) if values_of else rows
     values = {name: pc.unique(sound[name]).drop_null() for name in values_of}
-    return Preview(by_day, pc.unique(admitted["record_key"]), {reason: count for reason, count in out.items() if count}, values)
+    unread = rows.filter(pc.is_valid(rows["malformed_reason"])).select(_OF_MALFORMED).slice(0, _SHOWN).to_pylist()
+    left_out = {reason: count for reason, count in out.items() if count}
+    return Preview(by_day, pc.unique(admitted["record_key"]), left_out, values, unread)

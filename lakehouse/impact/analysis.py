@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -33,7 +33,7 @@ from lakehouse.ledger import applied_inputs, decisions, ingestions, key_log
 from lakehouse.text import format_moment, join_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.contracts.series import Series
@@ -164,7 +164,7 @@ def _of_content(
         return Impact(contract.dataset, about, applied=False, days=[], notes=notes, records=nothing)
     content = preview.preview_file(where, contract, file, fingerprint, values_of)
     days = claims.affected_event_days(settings, contract, set(content.rows), content.keys)
-    notes = []
+    notes = [_unread(row) for row in content.malformed]
     if contract.quality.named_rules:
         notes.append("row rules are evaluated when the file is ingested; a row that fails one may change nothing")
     policy = policy_of(contract)
@@ -194,7 +194,7 @@ def _of_ingestions(
     keys = key_log.keys_of(settings, contract.dataset, ids) if contract.is_dimension else None
     notes = [f"ingested on {entry.arrival_date} as {entry.ingestion_id}, {entry.source_file}" for entry in entries]
     unread = malformed_rows.few(settings, contract.dataset, _MALFORMED, ids=ids) if malformed else []
-    notes += [f"line {row['line_number']} could not be read: {row['malformed_reason']}: {row['raw_payload']}" for row in unread]
+    notes += [_unread(row) for row in unread]
     result = Impact(
         source=contract.dataset,
         about=f"file {name}",
@@ -209,6 +209,12 @@ def _of_ingestions(
         records=ConcernedRecords(keys, frozenset(ids)),
     )
     return _through_gold(settings, catalog, result, PublicationCause(ingestions=frozenset(ids)), keys)
+
+
+def _unread(row: Mapping[str, Any]) -> str:
+    """A malformed row in a sentence."""
+    why = f"line {row['line_number']} could not be read: {row['malformed_reason']}"
+    return f"{why}: {row['raw_payload'] or '(redacted)'}"
 
 
 def _through_gold(
