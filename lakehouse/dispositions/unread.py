@@ -152,7 +152,7 @@ def of_source(settings: Settings, contract: SourceContract, days: Collection[dat
     return UnreadOfSource(contract.quality.malformed.tolerated, files, received)
 
 
-def _unread_file(entry: Ingestion, recorded: unread_rows.UnreadOfSource | None) -> UnreadFile:
+def _unread_file(entry: Ingestion, recorded: unread_rows.UnreadRows | None) -> UnreadFile:
     """The malformed rows of a file; of those that an earlier release ingested no event day is known."""
     days = dict(zip(recorded.days, recorded.rows)) if recorded else {}
     malformed = recorded.malformed if recorded else entry.malformed

@@ -18,8 +18,9 @@ from lakehouse.gold.numbers.lifecycle import State, state_on, today
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import find_due
 from lakehouse.lateness import missing_inputs
-from lakehouse.ledger import ingestions
+from lakehouse.ledger import ingestions, unread_rows
 from lakehouse.ledger.ingestions import Ingestion
+from lakehouse.ledger.unread_rows import UnreadRows
 from lakehouse.settings import Settings
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.laws import law
@@ -66,6 +67,29 @@ def wait(numbers: ScriptedNumbers, *days: int, status: str = "open") -> None:
     path = locations.quarantine(numbers.settings, "events")
     rows = pa.table({"event_date": [day(number) for number in days], "quarantine_status": [status] * len(days)})
     row_writer.append(path, rows)
+
+
+def cannot_read(numbers: ScriptedNumbers, number: int, *days: int) -> None:
+    """A file that arrives on a day with a row of each of some days, and a row of each that is malformed."""
+    name, arrived = f"unread {number}", midnight(number + 1) - HOUR
+    entry = Ingestion(
+        *("events", name, name, day(number), f"{name}.csv", 1, None, "ingested", "run", arrived),  # type: ignore[arg-type]
+        rows=2 * len(days),
+        malformed=len(days),
+        touched_days=[day(other) for other in days],
+        touched_rows=[1] * len(days),
+    )
+    ingestions.record(numbers.settings, entry)
+    unread = UnreadRows(
+        *("events", name, day(number)),
+        malformed=len(days),
+        days=[day(other) for other in days],
+        rows=[1] * len(days),
+        line_number=3,
+        reason="amount: 'x' is not an integer",
+        recorded_at=arrived,
+    )
+    unread_rows.record(numbers.settings, [unread])
 
 
 def waits_for(numbers: ScriptedNumbers, number: int, kind: Kind = Kind.DAY) -> list[str]:
@@ -116,7 +140,9 @@ def test_the_calendar_is_the_earliest_moment(settings: Settings) -> None:
         assert state_of(numbers, 1) == state
 
 
-@pytest.mark.parametrize("need", ["watermark", "no_held_file", "no_open_review", "no_unfinished_day", "no_failed_ingestion"])
+@pytest.mark.parametrize(
+    "need", ["watermark", "no_held_file", "no_open_review", "no_unfinished_day", "no_failed_ingestion", "no_unread_row"]
+)
 def test_each_need_holds_a_number_open_and_can_be_switched_off(settings: Settings, need: str) -> None:
     numbers = numbers_of(settings)
     numbers.set(1, 5)
@@ -128,9 +154,14 @@ def test_each_need_holds_a_number_open_and_can_be_switched_off(settings: Setting
         wait(numbers, 1, 1)
     if need in ("no_unfinished_day", "no_failed_ingestion"):
         missing_inputs.record(settings, "events", need.removeprefix("no_"), {day(2): f"{need}, said the sensor"})  # type: ignore[arg-type]
+    if need == "no_unread_row":
+        cannot_read(numbers, 2, 1)
     numbers.at(5)
     [reason] = waits_for(numbers, 1)
     told = {"watermark": "has not moved yet", "no_held_file": "held: broken.csv", "no_open_review": "2 rows wait"}
+    told["no_unread_row"] = (
+        "1 row could not be read: amount: 'x' is not an integer (unread 2.csv:3); 'lakehouse rows events --malformed' lists them"
+    )
     assert told.get(need, f"{need}, said the sensor") in reason
     numbers.publish()
     assert state_of(numbers, 1) == ("live" if need == "watermark" else "preliminary")
@@ -147,6 +178,17 @@ def test_what_cannot_concern_a_period_does_not_hold_it(settings: Settings) -> No
     wait(numbers, 5)
     wait(numbers, 6, status="accepted")
     assert [bool(waits_for(numbers, number)) for number in (3, 4, 5, 6)] == [True, False, True, False]
+
+
+def test_as_many_unread_rows_as_the_source_tolerates_hold_nothing(settings: Settings) -> None:
+    numbers = numbers_of(settings, quality={"malformed": {"tolerated": 0.5}})
+    deliver(numbers, 4, midnight(5))
+    cannot_read(numbers, 2, 1)
+    assert waits_for(numbers, 1) == []
+    cannot_read(numbers, 3, 1, 2)
+    assert [waits_for(numbers, number) for number in (1, 2)] == [[], []]
+    numbers.source = numbers_of(settings, quality={"malformed": {"tolerated": 0.49}}).source
+    assert [text[:5] for number in (1, 2, 3) for text in waits_for(numbers, number)] == ["2 row", "1 row"]
 
 
 def test_what_has_been_mended_no_longer_holds_a_period(settings: Settings) -> None:

@@ -12,7 +12,7 @@ from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.delta import row_writer
 from lakehouse.lateness import missing_inputs
-from lakehouse.ledger import ingestions
+from lakehouse.ledger import ingestions, unread_rows
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import AlertKind
@@ -55,6 +55,22 @@ def test_a_held_file_alerts_until_it_is_sound(settings: Settings) -> None:
     assert (alert.period, alert.detail, alert.addressed_to) == ("2024-02-20", "a.csv", ["anna"])
     assert "the gzip stream breaks off" in alert.text
     deliver(settings, "whole", at(TODAY, 1), source_file="a.csv")
+    assert of_source(settings, source) == {}
+
+
+def test_rows_that_could_not_be_read_alert_the_owner_until_they_are_replaced(settings: Settings) -> None:
+    source = contract(owner="anna")
+    deliver(settings, "a.csv", at(TODAY), rows=5, malformed=4)
+    assert of_source(settings, source) == {}, "nobody is alerted about what an earlier release has ingested"
+    entry = unread_rows.UnreadRows(
+        *("events", "a.csv", TODAY), malformed=4, line_number=3, reason="amount: 'x' is not an integer", recorded_at=at(TODAY)
+    )
+    unread_rows.record(settings, [entry])
+    alert = of_source(settings, source)[AlertKind.MALFORMED_ROWS]
+    assert (alert.period, alert.addressed_to, alert.numbers["rows"]) == ("2024-02-20", ["anna"], 4)
+    assert "4 rows of events that arrived on 2024-02-20 could not be read: amount: 'x' is not an integer (a.csv:3)." in alert.text
+    assert of_source(settings, contract(quality={"malformed": {"tolerated": 1}})) == {}
+    deliver(settings, "corrected", at(TODAY, 1), source_file="a.csv", rows=5)
     assert of_source(settings, source) == {}
 
 
