@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lakehouse.bronze import checks as bronze_checks
 from lakehouse.dispositions import malformed_rows, unread
 from lakehouse.dispositions.unread import UnreadFile, UnreadOfSource
 from lakehouse.ledger import ingestions, unread_rows
@@ -146,6 +147,19 @@ def test_they_are_counted_once_and_listed_with_their_text(tmp_path: Path) -> Non
     assert [(row["record_key"], row["event_date"]) for row in rows] == [("b", day(4)), ("c", None)]
     assert '"1,100.00"' in rows[0]["raw_payload"]
     assert malformed_rows.few(lake.settings, "events", 9, event_days=[day(4)]) == rows[:1]
+
+
+def test_checks_tell_malformed_rows_from_rows(tmp_path: Path) -> None:
+    lake = lake_at(tmp_path, contract(quality={"row_count": {"min": 2}}))
+    deliver(lake, 5, Line("a", 4, True), Line("b", 4, False), Line("c", 4, False))
+    checks = {one.check: one for one in bronze_checks.check_bronze(lake.settings, lake.contract, [day(5)])}
+    assert not checks["row_count"].passed
+    found = checks["malformed_tolerated"]
+    assert (found.passed, found.warns, found.numbers) == (False, True, {"rows": 3, "malformed": 2, "share": 0.666667})
+    assert str(found.explanation).startswith("2 of 3 rows could not be read: amount: '1,100.00' is not an integer; the contract")
+    lenient = contract(quality={"malformed": {"tolerated": 0.7, "severity": "error"}})
+    checks = {one.check: one for one in bronze_checks.check_bronze(lake.settings, lenient, [day(5)])}
+    assert checks["malformed_tolerated"].passed
 
 
 @pytest.mark.parametrize(
