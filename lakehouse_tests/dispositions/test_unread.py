@@ -56,7 +56,7 @@ def no_session() -> SparkSession:
 def lake_at(path: Path, source: SourceContract) -> Lake:
     (path / "landing").mkdir()
     settings = Settings(root=str(path / "root"), landing=str(path / "landing"))
-    return Lake(settings, source, no_session)  # type: ignore[arg-type]
+    return Lake(settings, source, no_session)
 
 
 def deliver(lake: Lake, number: int, *lines: Line, name: str = ".csv") -> None:
