@@ -17,15 +17,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
+from lakehouse import locations
+from lakehouse.delta import table_io
 from lakehouse.dispositions.readings import in_force
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.lateness.rules import exceeds
 from lakehouse.ledger import ingestions, key_log, unread_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import date
     from decimal import Decimal
+
+    import pyarrow as pa
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.ingestions import Ingestion
@@ -90,6 +94,10 @@ class UnreadOfSource:
     files: Sequence[UnreadFile]
     received: Mapping[date, int]
 
+    def __len__(self) -> int:
+        """How many files have such rows."""
+        return len(self.files)
+
     @cached_property
     def _named(self) -> Mapping[date, Sequence[UnreadFile]]:
         named: dict[date, list[UnreadFile]] = defaultdict(list)
@@ -133,8 +141,18 @@ def none_of(contract: SourceContract) -> UnreadOfSource:
 def of_source(settings: Settings, contract: SourceContract, days: Collection[date] | None = None) -> UnreadOfSource:
     """What of a source cannot be read now.
 
-    :param days: only what may belong to these event days; default: to any.
+    :param days: only what may belong to these event days; default: to any. A table cache keeps the latter until a table changes.
     """
+    if days is not None:
+        return _of_source(settings, contract, days)
+    paths = (locations.ingestions(settings), locations.key_log(settings, contract.dataset))
+    versions = [table_io.version(path, settings.storage_options) for path in paths]
+    also = (*versions, contract.reprocess_policy, contract.quality.malformed.tolerated)
+    of_source = {"source": [contract.dataset]}
+    return unread_rows.log(settings).derived("unread", lambda: _of_source(settings, contract, None), of_source, also)
+
+
+def _of_source(settings: Settings, contract: SourceContract, days: Collection[date] | None) -> UnreadOfSource:
     source = contract.dataset
     entries = ingestions.all_of(settings, source)
     known = ingestions.ingested(entries)
@@ -173,53 +191,60 @@ def _unread_file(entry: Ingestion, recorded: unread_rows.UnreadRows | None) -> U
 
 def _not_replaced(
     settings: Settings, contract: SourceContract, entries: Collection[Ingestion], files: Sequence[UnreadFile]
-) -> Iterator[UnreadFile]:
+) -> list[UnreadFile]:
     """The files without the rows that later deliveries have replaced; a file that is sent again is a later delivery."""
     policy, known = policy_of(contract), ingestions.ingested(entries)
     delivered = [entry for entry in entries if entry.status != "held" and entry.ingestion_id in known]
     in_order = sorted(delivered, key=lambda entry: (entry.arrival_date, entry.recorded_at, entry.source_file))
     place_of = {entry.ingestion_id: place for place, entry in enumerate(in_order)}
+    newest_of_name = {entry.source_file: place for place, entry in enumerate(in_order)}
+    left = []
     for file in files:
-        delivery = in_order[place_of[file.ingestion_id]]
-        later = in_order[place_of[file.ingestion_id] + 1 :]
-        if any(entry.source_file == file.file and known[entry.ingestion_id].rows >= file.rows_of_file for entry in later):
+        place = place_of[file.ingestion_id]
+        newest = newest_of_name[file.file]
+        if newest > place and known[in_order[newest].ingestion_id].rows >= file.rows_of_file:
             file = replace(file, without_day=0)  # noqa: PLW2901
         if policy.chooses_deliveries:
-            others = [entry for entry in later if entry.delivered_with != delivery.delivered_with]
-            read = [known[entry.ingestion_id] for entry in others]
-            if policy.chooses_for_table and any(entry.rows > entry.malformed for entry in read):
+            with_it = in_order[place].delivered_with
+            later = [known[entry.ingestion_id] for entry in in_order[place + 1 :] if entry.delivered_with != with_it]
+            if policy.chooses_for_table and any(entry.rows > entry.malformed for entry in later):
                 continue
-            sent_again = {day for entry in read for day, rows in entry.rows_by_day.items() if rows}
-            yield replace(file, days={day: rows for day, rows in file.days.items() if day not in sent_again})
-        elif file.rows <= MOST_LOOKED_UP:
-            yield _without_keys_read_since(settings, contract, place_of, file)
-        else:
-            yield file
+            sent_again = {day for entry in later for day, rows in entry.rows_by_day.items() if rows}
+            file = replace(file, days={day: rows for day, rows in file.days.items() if day not in sent_again})  # noqa: PLW2901
+        left.append(file)
+    return left if policy.chooses_deliveries else _without_keys_read_since(settings, contract, place_of, left)
 
 
 def _without_keys_read_since(
-    settings: Settings, contract: SourceContract, place_of: Mapping[str, int], file: UnreadFile
-) -> UnreadFile:
-    """The file without the rows of which the same key was read later."""
-    where = {"arrival_date": [file.arrival_date], "ingestion_id": [file.ingestion_id]}
-    read = in_force.read(settings, contract.dataset, _COLUMNS, where)
-    if read is None:
-        return file
-    rows = read.filter(pc.and_(pc.is_valid(read["malformed_reason"]), pc.is_valid(read["record_key"])))
-    claims = key_log.about(
-        settings, contract.dataset, ["record_key", "kind", "ingestion_id", "line_number"], pc.unique(rows["record_key"])
-    )
-    if claims is None or not len(rows):
-        return file
-    places: dict[str, list[int]] = defaultdict(list)
-    for claim in claims.filter(pc.not_equal(claims["kind"], "retire")).to_pylist():
+    settings: Settings, contract: SourceContract, place_of: Mapping[str, int], files: Sequence[UnreadFile]
+) -> list[UnreadFile]:
+    """The files without the rows of which the same key was read later."""
+    looked_up = [file for file in files if 0 < file.rows <= MOST_LOOKED_UP]
+    since: dict[str, Counter[date | None]] = defaultdict(Counter)
+    where = {"arrival_date": {file.arrival_date for file in looked_up}, "ingestion_id": {file.ingestion_id for file in looked_up}}
+    pieces = in_force.pieces(settings, contract.dataset, _COLUMNS, where) if looked_up else ()
+    for piece in pieces:
+        rows = piece.filter(pc.and_(pc.is_valid(piece["malformed_reason"]), pc.is_valid(piece["record_key"])))
+        newest = _newest_places(settings, contract, place_of, pc.unique(rows["record_key"])) if len(rows) else {}
+        for row in rows.to_pylist():
+            place = place_of[row["ingestion_id"]] * _LINES + row["line_number"]
+            if newest.get(row["record_key"], -1) > place:
+                since[row["ingestion_id"]][row["event_date"]] += 1
+    left = []
+    for file in files:
+        read = since[file.ingestion_id]
+        days = {day: still for day, rows in file.days.items() if (still := rows - read[day]) > 0}
+        left.append(replace(file, days=days, without_day=max(file.without_day - read[None], 0)) if read else file)
+    return left
+
+
+def _newest_places(settings: Settings, contract: SourceContract, place_of: Mapping[str, int], keys: pa.Array) -> dict[str, int]:
+    """By key, the place of the newest row that was read."""
+    columns = ["record_key", "kind", "ingestion_id", "line_number"]
+    claims = key_log.about(settings, contract.dataset, columns, keys)
+    newest: dict[str, int] = {}
+    for claim in [] if claims is None else claims.filter(pc.not_equal(claims["kind"], "retire")).to_pylist():
         if claim["ingestion_id"] in place_of:
-            places[claim["record_key"]].append(place_of[claim["ingestion_id"]] * _LINES + claim["line_number"])
-    newest = {key: max(of_key) for key, of_key in places.items()}
-    begin = place_of[file.ingestion_id] * _LINES
-    since = Counter(
-        row["event_date"] for row in rows.to_pylist() if newest.get(row["record_key"], -1) > begin + row["line_number"]
-    )
-    without_day = max(file.without_day - since.pop(None, 0), 0)
-    days = {day: left for day, rows_of_day in file.days.items() if (left := rows_of_day - since[day]) > 0}
-    return replace(file, days=days, without_day=without_day)
+            place = place_of[claim["ingestion_id"]] * _LINES + claim["line_number"]
+            newest[claim["record_key"]] = max(place, newest.get(claim["record_key"], -1))
+    return newest

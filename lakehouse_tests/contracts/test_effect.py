@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 #: Keys that have an effect in each contract that may have them.
 ALWAYS = {
     SourceContract: """dataset kind primary_key synthetic_key model quality.row_rules quality.row_count quality.nulls
+        quality.malformed.tolerated quality.malformed.severity
         source.landing source.kafka source.complete_when source.format source.envelope source.null_values source.start_date
         source.system clocks.event clocks.arrival clocks.timezone clocks.naive_times clocks.start_date clocks.max_ahead
         clocks.watermark changes.op changes.retract_words changes.is_correction changes.corrects_event_id changes.corrected_by
@@ -35,7 +36,8 @@ ALWAYS = {
         dataset_version deprecated_on consumers materiality publication.start_delay
         publication.preliminary_after publication.final_after publication.final_needs.watermark
         publication.final_needs.no_held_file publication.final_needs.no_unfinished_day
-        publication.final_needs.no_failed_ingestion publication.final_needs.no_open_review publication.close_by
+        publication.final_needs.no_failed_ingestion publication.final_needs.no_open_review
+        publication.final_needs.no_unread_row publication.close_by
         publication.after_close publication.rollups publication.timezone publication.approvals publication.patch_up_to
         alerts.failed_checks alerts.restatements alerts.overdue_after alerts.values alerts.live_state alerts.live_unread_after
         owner description version info tags""",

@@ -56,7 +56,7 @@ def no_session() -> SparkSession:
 def lake_at(path: Path, source: SourceContract) -> Lake:
     (path / "landing").mkdir()
     settings = Settings(root=str(path / "root"), landing=str(path / "landing"))
-    return Lake(settings, source, no_session)  # type: ignore[arg-type]
+    return Lake(settings, source, no_session)
 
 
 def deliver(lake: Lake, number: int, *lines: Line, name: str = ".csv") -> None:
@@ -68,8 +68,8 @@ def waiting(lake: Lake, *numbers: int) -> list[int]:
     """The numbers of the days, of some, that rows may belong to that could not be read."""
     known = unread.of_source(lake.settings, lake.contract)
     at_once = [number for number in numbers if known.missing_of([day(number)])[0]]
-    one_by_one = [n for n in numbers if unread.of_source(lake.settings, lake.contract, [day(n)]).missing_of([day(n)])[0]]
-    assert at_once == one_by_one
+    separately = [n for n in numbers if unread.of_source(lake.settings, lake.contract, [day(n)]).missing_of([day(n)])[0]]
+    assert at_once == separately
     return at_once
 
 
@@ -152,13 +152,13 @@ def test_they_are_counted_once_and_listed_with_their_text(tmp_path: Path) -> Non
 def test_checks_tell_malformed_rows_from_rows(tmp_path: Path) -> None:
     lake = lake_at(tmp_path, contract(quality={"row_count": {"min": 2}}))
     deliver(lake, 5, Line("a", 4, True), Line("b", 4, False), Line("c", 4, False))
-    checks = {one.check: one for one in bronze_checks.check_bronze(lake.settings, lake.contract, [day(5)])}
+    checks = {result.check: result for result in bronze_checks.check_bronze(lake.settings, lake.contract, [day(5)])}
     assert not checks["row_count"].passed
     found = checks["malformed_tolerated"]
     assert (found.passed, found.warns, found.numbers) == (False, True, {"rows": 3, "malformed": 2, "share": 0.666667})
     assert str(found.explanation).startswith("2 of 3 rows could not be read: amount: '1,100.00' is not an integer; the contract")
     lenient = contract(quality={"malformed": {"tolerated": 0.7, "severity": "error"}})
-    checks = {one.check: one for one in bronze_checks.check_bronze(lake.settings, lenient, [day(5)])}
+    checks = {result.check: result for result in bronze_checks.check_bronze(lake.settings, lenient, [day(5)])}
     assert checks["malformed_tolerated"].passed
 
 
