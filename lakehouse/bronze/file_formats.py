@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 
+from lakehouse.bronze import limited_lines
 from lakehouse.bronze.envelopes.debezium import without_tombstones
+from lakehouse.bronze.limited_lines import CutLine
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
@@ -27,13 +29,14 @@ if TYPE_CHECKING:
     from lakehouse.contracts.inputs.section import Source
 
 GZIP_MAGIC = b"\x1f\x8b"
-#: A quote must be closed within this many lines; otherwise its first line is malformed and reading continues after it.
+#: A quote must be closed within this many lines, and ``limited_lines.MAX_RECORD_BYTES``; otherwise its first line is malformed
+#: and reading continues after it.
 MAX_LINES_OF_A_RECORD = 1_000
 #: JSON nested deeper, or numbers longer than this, are malformed: no column could hold them, and they can exhaust a worker.
 MAX_DEPTH = 100
 MAX_DIGITS = 1_000
 
-csv.field_size_limit(2**27)  # the default of 128 KiB would reject long texts that are valid
+csv.field_size_limit(limited_lines.MAX_RECORD_BYTES)  # the default of 128 KiB would reject long texts that are valid
 
 
 class FileProblem(LakehouseError):  # noqa: N818 (it is reported to people by this name)
@@ -83,11 +86,15 @@ def check_readable(stream: BinaryIO) -> None:
 
 
 def numbered_lines(stream: BinaryIO, before: int = 0) -> Iterator[tuple[int, bytes]]:
-    """The physical lines that follow ``before`` others, with their numbers and ends, without the byte order mark."""
+    """The physical lines that follow ``before`` others, with their numbers and ends, without the byte order mark.
+
+    A line that is too long is a :class:`CutLine`.
+    """
     number = before
     try:
-        for number, line in enumerate(stream, start=before + 1):
-            yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        for number, line in enumerate(limited_lines.limited_lines(stream), start=before + 1):
+            has_mark = number == 1 and not isinstance(line, CutLine)
+            yield number, line.removeprefix(b"\xef\xbb\xbf") if has_mark else line
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise FileProblem(f"the gzip stream breaks off after line {number} ({error}); have the file sent again") from None
 
@@ -110,13 +117,16 @@ class CsvReader:
 
     def record(self, feed: Feed) -> Record | None:
         """The record that starts at the feed's next line; None for a blank line, and at the end, where no line is taken."""
-        feed.taken.clear()
+        feed.begin()
         try:
             cells, problem = next(_csv_reader(feed, self._source), []), None
         except csv.Error as error:
             cells, problem = [], _syntax_problem(error, feed.taken)
             feed.give_back_all_but_first()
         raw = b"".join(line for _, line in feed.taken).rstrip(b"\r\n")
+        if feed.taken and isinstance(line := feed.taken[0][1], CutLine):
+            self._doubtful = feed.taken[0][0] + MAX_LINES_OF_A_RECORD  # a quote may be open at its end
+            return Record(feed.taken[0][0], readable_text(line), None, line.problem)
         if not raw:  # a blank line is no record
             return None
         number = feed.taken[0][0]
@@ -135,14 +145,27 @@ class Feed:
         self._lines = lines
         self._again: deque[tuple[int, bytes]] = deque()
         self.taken: list[tuple[int, bytes]] = []  # since the record began
+        self._bytes = 0  # of these
+
+    def begin(self) -> None:
+        """Begin a record."""
+        self.taken.clear()
+        self._bytes = 0
 
     def __iter__(self) -> Feed:
         return self
 
     def __next__(self) -> str:
-        if len(self.taken) >= MAX_LINES_OF_A_RECORD:
+        if len(self.taken) >= MAX_LINES_OF_A_RECORD or self._bytes > limited_lines.MAX_RECORD_BYTES:
             raise StopIteration
-        self.taken.append(self._again.popleft() if self._again else next(self._lines))
+        if self.taken and isinstance(self.taken[0][1], CutLine):
+            raise StopIteration
+        line = self._again.popleft() if self._again else next(self._lines)
+        if self.taken and isinstance(line[1], CutLine):  # it is a record by itself
+            self._again.appendleft(line)
+            raise StopIteration
+        self.taken.append(line)
+        self._bytes += len(line[1])
         # Bytes that are not text must not hide the end of the record; they are reported once the record is complete.
         return self.taken[-1][1].decode(errors="surrogateescape").replace("\0", "\ufffd")
 
@@ -167,6 +190,8 @@ def csv_header(lines: Iterator[tuple[int, bytes]], source: Source, columns: list
     number, line = next(((number, line) for number, line in lines if line.rstrip(b"\r\n")), (0, b""))
     if not line:
         return []
+    if isinstance(line, CutLine):
+        raise FileProblem(f"line {number}: the header is {line.problem}")
     try:
         header = next(_csv_reader([line.decode()], source))
     except UnicodeDecodeError as error:
@@ -218,6 +243,9 @@ def _content_problem(raw: bytes, cells: int, wanted: int) -> str | None:
 
 def json_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
     for number, line in lines:
+        if isinstance(line, CutLine):
+            yield Record(number, readable_text(line), None, line.problem)
+            continue
         content = line.rstrip(b"\r\n")
         if not content.strip(b" \t"):  # a blank line is no record
             continue

@@ -22,19 +22,21 @@ def source_of(file: Path) -> Source:
 
     :raises InferenceError: for a file that is neither CSV, JSON lines nor Parquet, or has no header.
     """
-    content = file.read_bytes()[:1_000_000]
+    with file.open("rb") as stream:
+        content = stream.read(1_000_000)
     if content[:4] == b"PAR1":
         return Source(format="parquet")
-    lines = (
-        file_formats.unzipped(io.BytesIO(content))
-        if content[:2] != file_formats.GZIP_MAGIC
-        else file_formats.unzipped(file.open("rb"))
-    )
-    first = next((line for line in lines if line.strip()), b"")
+    with file.open("rb") if content[:2] == file_formats.GZIP_MAGIC else io.BytesIO(content) as stream:
+        lines = file_formats.numbered_lines(file_formats.unzipped(stream))
+        try:
+            first = next((line for _, line in lines if line.strip()), b"")
+        except file_formats.FileProblem as problem:
+            msg = f"{file}: {problem}"
+            raise InferenceError(msg) from None
     if not first:
         msg = f"{file}: is empty; give a file with a header and at least one record"
         raise InferenceError(msg)
-    if first.lstrip(b"\xef\xbb\xbf \t")[:1] == b"{":
+    if first.lstrip(b" \t")[:1] == b"{":
         return Source(format="json")
     counts = {delimiter: first.decode(errors="replace").count(delimiter) for delimiter in _DELIMITERS}
     return Source(format="csv", delimiter=max(_DELIMITERS, key=lambda delimiter: counts[delimiter]))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
 
 #: The reasons why a record itself cannot be read, as ``bronze.file_formats`` gives them: of its bytes, and of its quotes.
-_NOT_TEXT = r"^(?:not valid UTF-8|holds a NUL)"
+_NOT_TEXT = r"^(?:not valid UTF-8|holds a NUL|longer than)"
 _BROKEN_QUOTES = r"^(?:a quote is opened|not CSV|holds a stray quote)"
 _BROKEN = r"^(?:not JSON|a quote is opened|not CSV|holds a stray quote|has [0-9]+ fields)"
 #: What the reason begins with of a message whose bytes Bronze holds as base64, as ``streams.wire_format`` gives it.

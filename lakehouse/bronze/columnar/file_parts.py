@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from lakehouse.bronze.file_formats import GZIP_MAGIC, MAX_LINES_OF_A_RECORD, ordered_quotes
+from lakehouse.bronze.limited_lines import CutLine, length_of, limited_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,10 +107,11 @@ class _Section(io.RawIOBase):
 
 def _until_whole(stream: BinaryIO, complete: int, is_whole: Callable[[bytes], bool]) -> int:
     """How many bytes end with a line and so many whole ones before it; all if there are none such."""
-    length, in_a_row = len(stream.readline()), 0  # the first may be the rest of a line
-    while in_a_row < complete and (line := stream.readline()):
-        length += len(line)
-        in_a_row = in_a_row + 1 if is_whole(line) else 0
+    lines = limited_lines(stream)
+    length, in_a_row = length_of(next(lines, b"")), 0  # the first may be the rest of a line
+    while in_a_row < complete and (line := next(lines, b"")):
+        length += length_of(line)
+        in_a_row = in_a_row + 1 if is_whole(line) and not isinstance(line, CutLine) else 0
     return length
 
 

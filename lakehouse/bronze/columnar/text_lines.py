@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse.bronze import limited_lines
 from lakehouse.bronze.file_formats import numbered_lines
+from lakehouse.bronze.limited_lines import CutLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -67,7 +69,7 @@ def groups_of_lines(stream: BinaryIO, size: int, before: int = 0) -> Iterator[Li
 
 def _following(stream: BinaryIO, size: int, before: int) -> list[bytes]:
     if before and not isinstance(cast("object", stream), GzipFile):
-        return stream.readlines(size)
+        return limited_lines.lines_of_block(stream, size)
     contents, held = [], 0
     for _, line in numbered_lines(stream, before):  # which handles the byte order mark, and says where gzip breaks off
         contents.append(line)
@@ -79,7 +81,8 @@ def _following(stream: BinaryIO, size: int, before: int) -> list[bytes]:
 
 def line_texts(lines: list[bytes]) -> tuple[pa.StringArray, np.ndarray]:
     """The lines without their ends, and which of them are no text or too long for a column (those are empty there)."""
-    short = lines if max(map(len, lines)) <= _LONGEST_LINE else [line if len(line) <= _LONGEST_LINE else None for line in lines]
+    is_short = max(map(len, lines)) <= _LONGEST_LINE and CutLine not in map(type, lines)
+    short = lines if is_short else [None if len(line) > _LONGEST_LINE or isinstance(line, CutLine) else line for line in lines]
     try:
         texts = pa.array(short, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:
