@@ -33,6 +33,7 @@ from lakehouse.serving.http.authentication import Authenticator
 from lakehouse.serving.http.problems import Problem
 from lakehouse.serving.http.published_cache import PublishedCache
 from lakehouse.serving.http.request_guard import RequestGuard
+from lakehouse.serving.http.trusted_proxy import ForwardedRequests, TrustedProxies
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
@@ -54,11 +55,13 @@ class AccessPolicy:
 
     :param hosts: the host names that it accepts; empty to accept any.
     :param rate: requests per second of one client address.
+    :param proxies: the proxies whose ``X-Forwarded-`` headers are read.
     """
 
     hosts: Collection[str] = field(default_factory=tuple)
     rate: float = 200.0
     reading_needs_token: bool = False
+    proxies: TrustedProxies = field(default_factory=TrustedProxies)
 
 
 def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = None) -> FastAPI:
@@ -103,6 +106,8 @@ def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = N
     app.include_router(health.routes(cache, lists_metrics=not policy.reading_needs_token), responses=errors)
     app.include_router(web.routes(cache, authenticator, reading_needs_token=policy.reading_needs_token))
     app.add_middleware(RequestGuard, hosts=policy.hosts, rate=policy.rate, respond=_respond)
+    if policy.proxies.texts:
+        app.add_middleware(ForwardedRequests, proxies=policy.proxies)  # outermost: the guard sees the client
     return app
 
 

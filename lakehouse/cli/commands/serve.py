@@ -21,12 +21,24 @@ def serve(
         bool, typer.Option("--open-reading", help="Allow reading without a token; on loopback none is needed anyway.")
     ] = False,
     rate: Annotated[float, typer.Option(min=1, help="Requests per second of one client address.")] = 200.0,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="The address or network of a proxy whose X-Forwarded-For, -Proto and -Host are read; may be repeated."),
+    ] = None,
+    max_connections: Annotated[int, typer.Option(min=1, help="Connections at a time, in all.")] = 1000,
+    max_connections_per_address: Annotated[
+        int, typer.Option(min=1, help="Connections at a time of one address that is no trusted proxy.")
+    ] = 100,
+    header_seconds: Annotated[float, typer.Option(min=0.1, help="Seconds in which a request's headers have to arrive.")] = 10.0,
+    body_seconds: Annotated[float, typer.Option(min=0.1, help="Seconds in which its body has to arrive after them.")] = 20.0,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every request.")] = False,
 ) -> None:
     """Serve published numbers as an API and as pages, on loopback by default; on other addresses reading needs a token."""
     import uvicorn  # noqa: PLC0415 (loads in a second, which `--help` need not wait for)
 
     from lakehouse.serving.app import AccessPolicy, create  # noqa: PLC0415
+    from lakehouse.serving.http.connections import ConnectionLimits, protocol  # noqa: PLC0415
+    from lakehouse.serving.http.trusted_proxy import TrustedProxies  # noqa: PLC0415
 
     settings, catalog = deployment()
     local = _is_loopback(host)
@@ -37,7 +49,19 @@ def serve(
     if open_reading and not local and not allow_host:
         msg = "name the hosts that it is reached by with --allow-host: without, pages of any site could read it through a browser"
         raise typer.BadParameter(msg, param_hint="--open-reading")
-    terms = AccessPolicy(hosts=names, rate=rate, reading_needs_token=not (local or open_reading))
+    try:
+        proxies = TrustedProxies(trusted_proxy or [])
+    except ValueError as problem:
+        msg = f"{problem}; give an address as 10.0.0.7 or a network as 10.0.0.0/24"
+        raise typer.BadParameter(msg, param_hint="--trusted-proxy") from None
+    terms = AccessPolicy(hosts=names, rate=rate, reading_needs_token=not (local or open_reading), proxies=proxies)
+    limits = ConnectionLimits(
+        header_seconds=header_seconds,
+        body_seconds=body_seconds,
+        connections=max_connections,
+        per_address=max_connections_per_address,
+        proxies=proxies,
+    )
     if not local:
         errors.print(
             f"Listening on {host}: "
@@ -56,9 +80,10 @@ def serve(
         log_level="info" if verbose else "warning",
         access_log=verbose,
         server_header=False,
-        proxy_headers=False,  # the client's address is that of the connection: a header could contain any other
+        proxy_headers=False,  # the application reads those of trusted proxies, and the name of the host with them
         timeout_keep_alive=30,
-        limit_concurrency=1000,
+        http=protocol(limits),
+        ws="none",
     )
 
 

@@ -11,6 +11,8 @@ from collections import OrderedDict
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from starlette.requests import ClientDisconnect
+
 from lakehouse.serving.http.problems import Problem
 
 if TYPE_CHECKING:
@@ -93,7 +95,10 @@ class RequestGuard:
             await self._app(scope, _limited(receive), guarded)
         except Problem as problem:
             await self._respond(problem, scope["path"])(scope, receive, guarded)
-        except Exception:
+        except Exception as error:
+            if isinstance(error, ClientDisconnect) or isinstance(error.__cause__, ClientDisconnect):
+                _LOG.info("aborted by the client: %s %s", scope["method"], scope["path"])
+                return
             incident = uuid.uuid4().hex[:12]
             _LOG.exception("incident %s: %s %s", incident, scope["method"], scope["path"])
             if started:

@@ -137,7 +137,7 @@ async def own_form(request: Request) -> tuple[Session, dict[str, str]]:
 
 def set_cookie(response: Response, request: Request, name: str) -> None:
     """Set the cookie; it is restricted to TLS when the page was loaded over TLS."""
-    over_tls = request.headers.get("origin", "").startswith("https://")
+    over_tls = request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
     response.set_cookie(COOKIE, name, max_age=LASTS, path="/", secure=over_tls, httponly=True, samesite="strict")
 
 

@@ -1,0 +1,57 @@
+"""Proxies whose word about the client is believed: its address, the scheme and the host name that it called.
+
+The headers of any other client are not read, because they could contain anything.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+_HOST = b"x-forwarded-host"
+
+
+class TrustedProxies:
+    """The addresses and networks of some proxies."""
+
+    def __init__(self, texts: Collection[str] = ()) -> None:
+        """:raises ValueError: for a text that is neither an address nor a network; the error names it."""
+        self.texts = list(texts)
+        self._networks = [ipaddress.ip_network(text) for text in texts]
+
+    def __contains__(self, address: str) -> bool:
+        try:
+            number = ipaddress.ip_address(address)
+        except ValueError:  # a socket of the file system, or none
+            return False
+        return any(number in network for network in self._networks)
+
+
+class ForwardedRequests:
+    """ASGI middleware: a request of a trusted proxy is that of its client.
+
+    uvicorn's middleware reads ``X-Forwarded-For`` (the last address that is no trusted proxy) and ``X-Forwarded-Proto``; this
+    one adds ``X-Forwarded-Host``, whose last value is the trusted proxy's own.
+    """
+
+    def __init__(self, app: ASGIApp, proxies: TrustedProxies) -> None:
+        self._proxies = proxies
+        self._app: ASGIApp = ProxyHeadersMiddleware(app, proxies.texts)  # type: ignore[arg-type, assignment]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        client = scope.get("client")
+        if scope["type"] == "http" and client and client[0] in self._proxies:
+            hosts = [value for name, value in scope["headers"] if name == _HOST]
+            host = hosts[-1].rpartition(b",")[2].strip() if hosts else b""
+            if host:
+                others = [(name, value) for name, value in scope["headers"] if name != b"host"]
+                scope = {**scope, "headers": [(b"host", host), *others]}
+        await self._app(scope, receive, send)
