@@ -54,9 +54,10 @@ from lakehouse.cli.commands import (
 from lakehouse.cli.commands import promotions as commands_promotions
 from lakehouse.cli.commands import rebuild as commands_rebuild
 from lakehouse.cli.commands import reconcile as commands_reconcile
+from lakehouse.cli.commands import repair as commands_repair
 from lakehouse.cli.commands import reparse as commands_reparse
 from lakehouse.cli.commands import rows as commands_rows
-from lakehouse.cli.console import errors, unexpected
+from lakehouse.cli.console import damage, errors, unexpected
 from lakehouse.errors import LakehouseError
 
 START, INGEST, ROWS, NUMBERS, MODELS, OPERATE = (
@@ -128,6 +129,7 @@ app.command("serve", rich_help_panel=OPERATE)(serve.serve)
 app.add_typer(alerts.app, name="alerts", rich_help_panel=OPERATE)
 app.command("notices", rich_help_panel=OPERATE)(notices.notices)
 app.command("maintain", rich_help_panel=OPERATE)(maintain.maintain)
+app.command("repair", rich_help_panel=OPERATE)(commands_repair.repair)
 app.add_typer(spark.app, name="spark", rich_help_panel=OPERATE)
 app.add_typer(token.app, name="token", rich_help_panel=OPERATE)
 
@@ -172,5 +174,6 @@ def main() -> None:
             raise
         is_expected = isinstance(problem, LakehouseError)
         text = f"{problem}" if is_expected else unexpected(problem)
-        errors.print(text, style="red", highlight=False, soft_wrap=True)
+        for line in (*damage(), text):
+            errors.print(line, style="red", highlight=False, soft_wrap=True)
         sys.exit(1)

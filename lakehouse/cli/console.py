@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -80,6 +81,21 @@ def unexpected(problem: Exception) -> str:
     where = "" if isinstance(problem, OSError) else f"{type(problem).__name__}: "
     what = f"{where}{text[0] if text else 'no reason is given'}".rstrip(".")
     return f"{what}. What was done is kept: the same command goes on from there. With --debug it shows where this came from."
+
+
+def damage() -> list[str]:
+    """The tables of the deployment with missing or cut off data files, each with the way out; for a command that has failed.
+
+    Only a command that has read tables looks for them: without delta-rs none was read.
+    """
+    if "deltalake" not in sys.modules:
+        return []
+    try:
+        from lakehouse.operations.maintenance import damaged_tables  # noqa: PLC0415
+
+        return [f"{entry}" for entry in damaged_tables.find(*deployment())]
+    except Exception:  # noqa: BLE001 (what has failed is said in any case)
+        return []
 
 
 def end_with_failed_checks(failed: Iterable[str]) -> None:

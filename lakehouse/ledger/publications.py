@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 #: Columns that a commit records under the same name; the second group as JSON objects.
-_TEXTS = ("publication_id", "run_id", "job_name", "code_version", "contract_version", "signed_off_by", "sign_off_reason", "by")
+_TEXTS = (
+    *("publication_id", "run_id", "job_name", "code_version", "contract_version"),
+    *("signed_off_by", "sign_off_reason", "by", "versions"),
+)
 _MAPPINGS = ("published", "input_versions", "validation", "trigger", "keys", "dimension_changes")
 
 
@@ -35,6 +38,7 @@ class Publication:
     the checks; ``trigger`` lists the files, decisions, redactions or code that caused it; ``keys`` counts the changed keys per
     silver day, with a sample; ``downstream`` lists the datasets and consumers that it affects; ``by`` is the person
     who started the run. ``dimension_changes`` has the changes of dimensions that concern facts: how many, and the first of them.
+    ``versions`` is what is recorded of each version, see ``gold.publication.recorded_versions``.
     """
 
     series: str
@@ -55,6 +59,7 @@ class Publication:
     recorded_at: datetime
     by: str | None = field(default=None, kw_only=True)
     dimension_changes: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    versions: str | None = field(default=None, kw_only=True)
 
 
 def log(settings: Settings) -> LogTable[Publication]:

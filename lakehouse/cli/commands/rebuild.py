@@ -27,6 +27,7 @@ def rebuild(
     from lakehouse.delta import provenance  # noqa: PLC0415
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
     from lakehouse.silver import rebuild as silver_rebuild  # noqa: PLC0415
+    from lakehouse.silver import repair as silver_repair  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
@@ -37,6 +38,9 @@ def rebuild(
     def session() -> SparkSession:
         return LakeSpark().session()
 
+    if repaired := silver_repair.repair(settings, contract, session, "cli:rebuild"):
+        days = "day, whose data files were" if len(repaired) == 1 else "days, whose data files were"
+        out.print(f"silver/{source}: {len(repaired)} event {days} missing or cut off, made again from bronze.", soft_wrap=True)
     planned = silver_rebuild.plan_rebuild(
         settings,
         contract,

@@ -20,6 +20,7 @@ from lakehouse.delta import partition_writer, table_io
 from lakehouse.gold.numbers import adjustments, served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, PublishedState, RevisionReason, State, VersionName, next_change
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, TIME, published_states
+from lakehouse.gold.publication import recorded_versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,16 +83,21 @@ def publish(
         signed = replace(signed, now=max(signed.now, pc.max(existing["published_at"]).as_py() or signed.now))
     before = published_states(existing, series.by)
     rows_by_period = {} if existing is None else table_io.split(existing, series.by)
-    rows, revisions = [], []
+    rows, revisions, recorded = [], [], []
     for draft in drafts:
-        made, revision = _published(series, draft, before.get(draft.start), rows_by_period.get(draft.start), signed)
-        rows.append(made)
+        own = rows_by_period.get(draft.start)
+        values, revision = _values(series, draft, before.get(draft.start), own, signed)
+        adjusts = draft.action is PublishAction.ADJUSTMENT
+        content = adjustments.between(series, own, draft.rows) if adjusts else draft.rows
+        rows.append(published_rows(series, draft.start, content, values))
         revisions.append(revision)
+        recorded.append(values)
     why = {
         "run_id": signed.run_id,
         "as_of": signed.now.isoformat(),
         "publication_id": signed.publication_id,
         "published": {f"{revision.start}": f"{revision.name}" for revision in revisions},
+        "versions": recorded_versions.packed(recorded),
         "booked_on": sorted({f"{draft.booked_on}" for draft in drafts if draft.booked_on}),
         **signed.why,
     }
@@ -108,10 +114,22 @@ def publish(
     return revisions
 
 
-def _published(
+def published_rows(series: Series, start: date, content: pa.Table, values: Mapping[str, Any]) -> pa.Table:
+    """The rows of one version of a period.
+
+    :param values: the published columns other than grain and measures.
+    """
+    size = len(content)
+    columns = {series.by: pa.array([start] * size, pa.date32())}
+    columns |= {name: content[name] for name in content.column_names}
+    columns |= {item.name: pa.array([values[item.name]] * size, item.type) for item in PUBLISHED_SCHEMA}
+    return pa.table(columns)
+
+
+def _values(
     series: Series, draft: Draft, before: PublishedState | None, existing: pa.Table | None, signed: Signature
-) -> tuple[pa.Table, Revision]:
-    """The published rows of one draft, and the revision that they make up."""
+) -> tuple[dict[str, Any], Revision]:
+    """The published columns of one draft other than grain and measures, and the revision that it becomes."""
     period = series.period(draft.start)
     adjusts = draft.action is PublishAction.ADJUSTMENT
     number = (before.revision if before else 0) + (not adjusts)
@@ -142,12 +160,7 @@ def _published(
         "version_name": f"{name}",
         "dataset_version": series.metric.dataset_version,
     }
-    rows = adjustments.between(series, existing, draft.rows) if adjusts else draft.rows
-    size = len(rows)
-    columns = {series.by: pa.array([draft.start] * size, pa.date32())}
-    columns |= {name: rows[name] for name in rows.column_names}
-    columns |= {item.name: pa.array([values[item.name]] * size, item.type) for item in PUBLISHED_SCHEMA}
-    return pa.table(columns), Revision(draft.start, name, draft.state, draft.reason, draft.action)
+    return values, Revision(draft.start, name, draft.state, draft.reason, draft.action)
 
 
 def _adjustments(own: pa.Table | None) -> int:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import dagster as dg
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_due, find_pending
@@ -55,18 +57,20 @@ def catch_up(settings: Settings, catalog: Catalog, source: str, layers: InProces
     causes: dict[str, dict[str, int]] = {}
     failed: list[RunFailedError] = []
     for metric in catalog.metrics_following(source):
-        daily = served_version.daily(settings, catalog, metric)
-        pending = find_pending(settings, daily)
-        causes |= {day.isoformat(): dict(counts) for day, counts in pending.causes.items()}
-        days = sorted({*pending.starts, *find_due(settings, catalog.sources[metric.source], daily)})
         try:
+            daily = served_version.daily(settings, catalog, metric)
+            pending = find_pending(settings, daily)
+            causes |= {day.isoformat(): dict(counts) for day, counts in pending.causes.items()}
+            days = sorted({*pending.starts, *find_due(settings, catalog.sources[metric.source], daily)})
             if days:
                 tag = {FOLLOWS_TAG: f"{metric.name}:{pending.cause}"}
                 restated[metric.name] = layers.run(gold_key(metric.name), days, tag)
             for rollup in daily.rollups:
                 _update_rollup(settings, catalog.sources[metric.source], rollup, layers)
-        except RunFailedError as problem:
+        except RunFailedError as problem:  # noqa: PERF203
             failed.append(problem)
+        except (OSError, DeltaError, pa.ArrowException) as problem:  # a file of a table of its own cannot be read
+            failed.append(RunFailedError(f"gold/{metric.name} failed: {f'{problem}'.strip().splitlines()[0]}"))
     if failed:
         others = f" {join_limited(list(restated), _SHOWN, ' metrics')} went on." if restated else ""
         message = "; ".join(f"{problem}" for problem in failed)

@@ -86,10 +86,10 @@ def routes(cache: PublishedCache) -> APIRouter:
         """Revisions with other content, and adjustments, that were published from one day through another (UTC); newest first."""
         start, end = parameters.span(wanted.start_date, wanted.end_date)
         names = [cache.metric(wanted.metric).name] if wanted.metric else sorted(cache.catalog.metrics)
-        published = await cache.all_published(names, wanted.by)
+        published, unreadable = await cache.readable(names, wanted.by)
         page = (wanted.offset, wanted.limit)
         body = await run_in_threadpool(_restated, published, start, end, page)
-        return responses.respond(request, {"start_date": start, "end_date": end} | body)
+        return responses.respond(request, {"start_date": start, "end_date": end, "unreadable": unreadable} | body)
 
     return router
 

@@ -72,8 +72,9 @@ def routes(cache: PublishedCache) -> APIRouter:
 
     @router.get("", response_model=models.MetricsModel, summary="Every metric that is published")
     async def catalogue(request: Request, _: NoParameters) -> Response:
-        listed = [await _described(cache, cache.catalog.metrics[name]) for name in sorted(cache.catalog.metrics)]
-        return responses.respond(request, {"metrics": listed, "total": len(listed)})
+        readable, unreadable = await cache.readable(sorted(cache.catalog.metrics), Kind.DAY)
+        listed = [_described(cache.metric(published.series.metric.name), published) for published in readable]
+        return responses.respond(request, {"metrics": listed, "total": len(listed), "unreadable": unreadable})
 
     @router.get("/{name}", response_model=_NumberOfLayer, summary="A published number, or a live one")
     async def number(request: Request, name: MetricName, wanted: Annotated[NumberParameters, Query()]) -> Response:
@@ -214,8 +215,7 @@ def _points(
 _OF_POINT = ("version", "state", "label", "is_final", "revision", "event_count", "computed_at", "result", "total_rows")
 
 
-async def _described(cache: PublishedCache, metric: MetricContract) -> dict[str, Any]:
-    published = await cache.published(metric)
+def _described(metric: MetricContract, published: PublishedSeries) -> dict[str, Any]:
     made = published.series.metric
     terms, starts = made.publication, published.numbers.starts
     return {

@@ -186,11 +186,19 @@ class MetricModel(Shape):
     last_restated_at: datetime | None = Field(description="When the content of a day last changed; null if none ever has.")
 
 
+class UnreadableModel(Shape):
+    """A metric of which a table cannot be read at this moment."""
+
+    metric: str
+    detail: str = Field(description="The table, the reason and what to do.")
+
+
 class MetricsModel(Shape):
     """The catalogue."""
 
     metrics: list[MetricModel]
     total: int
+    unreadable: list[UnreadableModel] = Field(description="Metrics that are not listed because a table cannot be read.")
 
 
 class ChangeModel(Shape):

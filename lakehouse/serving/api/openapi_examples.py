@@ -108,6 +108,7 @@ ANSWERS: dict[str, Any] = {
         "version_b": _SIDE,
         "changes": [{"grain": {}, "measure": "revenue", **_MOVED["revenue"]}],
         "total": 1,
+        "unreadable": [],
         "next_offset": None,
         "totals": _MOVED,
         "reason": "late_data",
@@ -241,6 +242,7 @@ ANSWERS: dict[str, Any] = {
         "restatements": [
             _WINDOW | {name: _VERSION[name] for name in _CHANGED} | {"restated_on": "2024-11-08T06:00:00Z", "moved": _MOVED}
         ],
+        "unreadable": [],
         "total": 1,
         "by_reason": {"late_data": 1},
         "by_state": {"preliminary": 1},

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from lakehouse.ledger.row_states import QuarantineReason, QuarantineStatus, StewardVerdict
-from lakehouse.serving.api.models import Reason, Shape, SidesModel, State, WindowModel, schema_name
+from lakehouse.serving.api.models import Reason, Shape, SidesModel, State, UnreadableModel, WindowModel, schema_name
 
 
 def inline_schema(words: type[Enum], title: str | None = None) -> WithJsonSchema:
@@ -127,6 +127,7 @@ class RestatementsModel(Shape):
     start_date: date
     end_date: date
     restatements: list[RestatementModel]
+    unreadable: list[UnreadableModel] = Field(description="Metrics that are left out because a table cannot be read.")
     total: int
     by_reason: dict[str, int]
     by_state: dict[str, int]

@@ -68,14 +68,26 @@ def read(settings: Settings, catalog: Catalog, source: str, tables: TableCache, 
     joined = {dimension for metric in catalog.metrics_of(source) for dimension in metric.dimensions}
     paths += [locations.intervals(settings, dimension) for dimension in sorted(joined)]
     settings = with_table_cache(settings, tables)
-    versions = {path: table_io.version(path, settings.storage_options) for path in paths}
+    gold = settings.table("gold", "")
+    versions = {path: (_version if path.startswith(gold) else table_io.version)(path, settings.storage_options) for path in paths}
     if before is not None and before.versions == tuple(versions.values()):
         return before
     days = frozenset(applied_inputs.pending(settings, source))  # read first: a day applied meanwhile is then among the periods
     periods_before = {} if before is None else before.periods
     followers = [*_followers(settings, catalog, source, versions), *_derived_followers(settings, catalog, source, versions)]
-    periods = {name: read_periods(periods_before.get(name)) for name, read_periods in followers}
+    periods = {}
+    for name, read_periods in followers:
+        with suppress(table_io.DamagedLogError):  # of its own table: silver's has been opened
+            periods[name] = read_periods(periods_before.get(name))
     return PendingChanges(days, periods, tuple(versions.values()))
+
+
+def _version(path: str, options: Mapping[str, str]) -> int:
+    """The version of a table of numbers; -1 also for one whose log is damaged, which stops its own readers only."""
+    try:
+        return table_io.version(path, options)
+    except table_io.DamagedLogError:
+        return -1
 
 
 def failing_checks(
@@ -91,7 +103,7 @@ def _followers(
     """Every series that follows a source, with a function that reads its pending periods; days before their roll-ups."""
     followed = restatements.followed_versions(settings)
     for metric in catalog.metrics_of(source):
-        with suppress(served_version.UnservedVersionError):
+        with suppress(served_version.UnservedVersionError, table_io.DamagedLogError):
             daily = served_version.daily(settings, catalog, metric)
             name = served_version.follower(daily)
             silver = locations.every_silver_read(settings, daily.metric).values()

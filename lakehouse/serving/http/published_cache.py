@@ -6,6 +6,7 @@ The API and the pages read through this module only; a request sees each table a
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache, partial
@@ -15,6 +16,7 @@ from zoneinfo import ZoneInfo
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series, source_days
+from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.gold.derived import closing as closing_of_inputs
 from lakehouse.gold.numbers import served_version, version_selector
@@ -44,6 +46,9 @@ T = TypeVar("T")
 #: Seconds after which a value is refreshed, and the age beyond which it is no longer returned.
 _NUMBERS, _PENDING, _ARRIVALS, _TOKENS = (0.3, 0.7), (1.0, 3.0), (20.0, 60.0), (1.0, 2.0)
 _ESTIMATES = 10_000
+SERVICE_UNAVAILABLE = 503
+#: How Arrow and delta-rs say that a data file is not there, or not whole; they have no class of exceptions for that.
+_IS_FILE = re.compile("no such file|not found|parquet|range was invalid", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -135,19 +140,34 @@ class PublishedCache:
         kinds = [(metric, Kind(kind)) for metric in contracts for kind in ("day", *metric.publication.rollups)]
         return [await self.published(metric, kind) for metric, kind in kinds if by in (None, kind)]
 
+    async def readable(
+        self, metrics: Iterable[str], by: Kind | None = None
+    ) -> tuple[list[PublishedSeries], list[dict[str, str]]]:
+        """The same without the metrics of which a table cannot be read, and these, each with the reason and the way out."""
+        readable: list[PublishedSeries] = []
+        unreadable = []
+        for name in metrics:
+            try:
+                readable += await self.all_published([name], by)
+            except Problem as problem:  # noqa: PERF203
+                if problem.status != SERVICE_UNAVAILABLE:
+                    raise
+                unreadable.append({"metric": name, "detail": problem.detail})
+        return readable, unreadable
+
     async def pending_changes(self, source: str) -> PendingChanges:
         """The changes of a source that are not yet in Silver or in its published numbers."""
         if source not in self._pending:
             read = partial(pending_changes.read, self.settings, self.catalog, source, TableCache())
             self._pending[source] = RefreshedValue(read, *_PENDING)
-        return await _value_of(self._pending[source])
+        return await _value_of(self._pending[source], f"silver/{source}")
 
     async def observed(self, source: str) -> ObservedSource:
         """What is known of the deliveries of a source, and to be missing of it."""
         if source not in self._sources:
             read = partial(observed_source.read, with_table_cache(self.settings, TableCache()), self.source(source))
             self._sources[source] = RefreshedValue(read, *_PENDING)
-        return await _value_of(self._sources[source])
+        return await _value_of(self._sources[source], f"bronze/{source}")
 
     async def arrivals(self, source: str) -> Arrivals | None:
         """How a source's rows arrived; None when no row has."""
@@ -155,7 +175,7 @@ class PublishedCache:
 
     async def tokens(self) -> dict[str, Token]:
         """Every token by its id."""
-        return await _value_of(self._tokens)
+        return await _value_of(self._tokens, "ops/tokens")
 
     async def is_stale(self, published: PublishedSeries, version: PublishedVersion, period: Period) -> bool:
         """Whether more is known than a number contains: a newer number, held or not, arrivals, or changes in the layer below."""
@@ -254,19 +274,19 @@ class PublishedCache:
         if series.name not in self._failing:
             read = partial(pending_changes.failing_checks, self.settings, series, TableCache())
             self._failing[series.name] = RefreshedValue(read, *_PENDING)
-        return await _value_of(self._failing[series.name])
+        return await _value_of(self._failing[series.name], f"gold/{series.name}_candidates")
 
     async def _snapshot(self, series: Series) -> Snapshot:
         if series.name not in self._snapshots:
             read = partial(snapshot.read, self.settings, locations.gold(self.settings, series), series.by)
             self._snapshots[series.name] = RefreshedValue(read, *_NUMBERS)
-        return await _value_of(self._snapshots[series.name])
+        return await _value_of(self._snapshots[series.name], f"gold/{series.name}")
 
     async def _arrival_history(self, source: str) -> _ArrivalHistory:
         if source not in self._arrivals:
             read = partial(_read_arrivals, self.settings, self.source(source))
             self._arrivals[source] = RefreshedValue(read, *_ARRIVALS)
-        return await _value_of(self._arrivals[source])
+        return await _value_of(self._arrivals[source], f"ops/{source}_keys")
 
 
 def _daily(series: Series) -> Series:
@@ -274,14 +294,24 @@ def _daily(series: Series) -> Series:
     return Series(series.metric, Kind.DAY, series.called)
 
 
-async def _value_of(refreshed: RefreshedValue[T]) -> T:
-    """:raises Problem: if the tables cannot be read."""
+async def _value_of(refreshed: RefreshedValue[T], table: str) -> T:
+    """:raises Problem: if the table cannot be read, naming it and the way out."""
     try:
         return await refreshed.get()
     except Problem:
         raise
     except Exception as error:
-        raise Problem(503, "unreadable", "the tables cannot be read at this moment; try again", {"Retry-After": "2"}) from error
+        detail = f"the table {table} cannot be read: {_reason(error)}"
+        raise Problem(SERVICE_UNAVAILABLE, "unreadable", detail, {"Retry-After": "2"}, table=table) from error
+
+
+def _reason(error: Exception) -> str:
+    """Why a table cannot be read, without anything of the machine, and what to do."""
+    if isinstance(error, table_io.DamagedLogError):
+        return "its log is damaged; the server's log names the file, and the page on operations what to do"
+    if isinstance(error, FileNotFoundError) or _IS_FILE.search(f"{error}"):
+        return "a data file is missing or cut off; 'lakehouse repair' makes it again"
+    return "try again; if it stays so, the server's log has the reason"
 
 
 def _read_arrivals(settings: Settings, contract: SourceContract, before: _ArrivalHistory | None) -> _ArrivalHistory:

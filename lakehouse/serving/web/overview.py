@@ -45,17 +45,24 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
     @router.get("/")
     async def overview(request: Request, _: NoParameters) -> Response:
         in_cards = len(cache.catalog.metrics) <= _CARDS
-        cards = [await _card(cache, cache.catalog.metrics[name], with_drawing=in_cards) for name in sorted(cache.catalog.metrics)]
+        published, unreadable = await cache.readable(sorted(cache.catalog.metrics))
+        broken = {one["metric"] for one in unreadable}
+        names = [name for name in sorted(cache.catalog.metrics) if name not in broken]
+        cards = [await _card(cache, cache.catalog.metrics[name], with_drawing=in_cards) for name in names]
         cards.sort(key=lambda card: (card["newest"] is None, card["overdue"] is None))  # metrics without a number come last
-        sources = [_source(await cache.observed(name)) for name in sorted(cache.catalog.sources)]
+        sources = []
+        for name in sorted(cache.catalog.sources):
+            try:
+                sources.append(_source(await cache.observed(name)))
+            except Problem as problem:  # noqa: PERF203
+                unreadable.append({"metric": name, "detail": problem.detail})
         today = cache.settings.clock().date()
-        published = await cache.all_published(sorted(cache.catalog.metrics))
         restated = await run_in_threadpool(restatements, published, today - timedelta(days=_WEEK - 1), today)
         waiting = await run_in_threadpool(_waiting, cache)
         models = await run_in_threadpool(summaries, cache)
         overdue = sum(card["overdue"].total for card in cards if card["overdue"])
         shown = {"cards": cards, "groups": [] if in_cards else _groups(cards), "sources": sources, "overdue": overdue}
-        shown["models"] = models
+        shown |= {"models": models, "unreadable": unreadable}
         return respond(request, "overview", "overview", shown | {"restated": len(restated), "waiting": waiting})
 
 

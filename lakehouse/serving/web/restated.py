@@ -47,9 +47,10 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
     async def restated(request: Request, wanted: Annotated[RestatedPageParameters, Query()]) -> Response:
         today = cache.settings.clock().date()
         _, end = parameters.span(wanted.through or today, wanted.through or today)
-        published = await cache.all_published(sorted(cache.catalog.metrics))
+        published, unreadable = await cache.readable(sorted(cache.catalog.metrics))
         changes = await run_in_threadpool(_changes, published, end - _WEEK + timedelta(days=1), end)
         changes["reported"] = await run_in_threadpool(reported, cache, {one.series.name for one in published})
+        changes["unreadable"] = unreadable
         around = {"older": end - _WEEK, "newer": end + _WEEK if end < today else None, "today": today}
         return respond(request, "restated", "restated", changes | around)
 

@@ -1,0 +1,66 @@
+"""Data files that a table's log lists and that are missing, or have another length: a copy or a disk has lost them.
+
+How their rows are made again belongs to the layer of the table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
+
+from lakehouse.delta import table_io
+from lakehouse.delta.delta_rs_internals import file_system, listed_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from deltalake import DeltaTable
+
+#: The end of the name that a file gets whose content is cut off; maintenance deletes it as one that no log lists.
+_SUFFIX = ".damaged"
+
+
+class DamagedFile(NamedTuple):
+    """A data file.
+
+    :param path: below the table's folder.
+    :param partition: the value of the column that the table is partitioned by; None without one.
+    :param rows: how many rows it had.
+    """
+
+    path: str
+    partition: Any
+    rows: int
+    is_missing: bool
+
+
+def of(path: str, options: Mapping[str, str] | None = None) -> list[DamagedFile]:
+    """The damaged files of the table at an address, by path; only names and lengths are looked up."""
+    table = table_io.open_snapshot(path, options)
+    return [] if table is None else of_table(table)
+
+
+def of_table(table: DeltaTable) -> list[DamagedFile]:
+    """The same for an open table."""
+    listed = listed_files(table)
+    if not len(listed):
+        return []
+    columns = table.metadata().partition_columns
+    values = listed[f"partition.{columns[0]}"].to_pylist() if columns else [None] * len(listed)
+    counts = listed["num_records"].to_pylist() if "num_records" in listed.column_names else [0] * len(listed)
+    infos = file_system(table).get_file_info([unquote(path) for path in listed["path"].to_pylist()])
+    expected = zip(infos, listed["size_bytes"].to_pylist(), values, counts)
+    damaged = [
+        DamagedFile(info.path, value, count or 0, not info.is_file)
+        for info, size, value, count in expected
+        if not info.is_file or info.size != size
+    ]
+    return sorted(damaged, key=lambda file: file.path)
+
+
+def set_aside(table: DeltaTable, files: Iterable[DamagedFile]) -> None:
+    """Rename files that are cut off, so that every reader finds them missing: what follows a table's changes knows that case."""
+    system = file_system(table)
+    for file in files:
+        if not file.is_missing:
+            system.move(file.path, f"{file.path}{_SUFFIX}")

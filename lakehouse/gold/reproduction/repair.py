@@ -1,0 +1,187 @@
+"""Published numbers of which data files are damaged: their versions are made again from what they name (rule R10).
+
+Each version keeps its number, and everything that was recorded of it when it was published; nothing is published. A version of an
+earlier release, which recorded less, is taken from the copies of its period that older versions of the table still have.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.contracts.series import Series, source_read
+from lakehouse.delta import damaged_files, data_files, partition_writer, table_io
+from lakehouse.delta.delta_rs_internals import file_system
+from lakehouse.errors import LakehouseError
+from lakehouse.gold.numbers import adjustments
+from lakehouse.gold.numbers.lifecycle import parse_version_name
+from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, digest
+from lakehouse.gold.publication import recorded_versions, revisions
+from lakehouse.gold.reproduction import contract_history, recompute
+from lakehouse.gold.reproduction.contract_history import HistoricalContracts
+from lakehouse.ledger import publications
+from lakehouse.text import join_limited
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import date
+
+    from deltalake import DeltaTable
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.settings import Settings
+
+#: So many older versions of a table are searched for a copy of a period.
+_SEARCHED = 200
+_SHOWN = 5
+
+
+class LostNumbersError(LakehouseError):
+    """Published versions that cannot be made again. The message names them."""
+
+
+def repair(settings: Settings, catalog: Catalog, series: Series, session: Callable[[], SparkSession], run_id: str) -> list[date]:
+    """Write the damaged periods of a series again, each in one commit; a stopped repair is repeated.
+
+    :returns: the first days of the periods.
+    :raises LostNumbersError: naming the versions that cannot be made again; the other periods are written.
+    """
+    path = locations.gold(settings, series)
+    table = table_io.open_snapshot(path, settings.storage_options)
+    files = [] if table is None else damaged_files.of_table(table)
+    if table is None or not files:
+        return []
+    damaged_files.set_aside(table, files)
+    publications.follow(settings, series.name, path)
+    starts = sorted({file.partition for file in files})
+    recorded = _recorded(settings, series, set(starts))
+    repaired, lost = [], []
+    for start in starts:
+        copies = _copies(settings, series, table, start)
+        versions = {**dict.fromkeys(copies), **recorded[start]}
+        rows = _remade(settings, catalog, series, start, versions, copies, session)
+        if missing := [name for name, made in rows.items() if made is None]:
+            lost += missing
+            continue
+        whole = _in_order(pa.concat_tables(rows.values(), promote_options="default"))  # type: ignore[arg-type]
+        why = {"run_id": run_id, "method": "repair", "repaired": sorted(rows)}
+        partition_writer.replace(table, whole, [start], why=why)
+        table.update_incremental()
+        repaired.append(start)
+    if lost:
+        msg = (
+            f"gold/{series.name} has lost {join_limited(lost, _SHOWN, ' versions')}, which cannot be made again from what is "
+            "recorded of them: restore the table from a copy"
+        )
+        raise LostNumbersError(msg)
+    return repaired
+
+
+def _recorded(settings: Settings, series: Series, starts: set[date]) -> Mapping[date, dict[str, dict[str, Any]]]:
+    """By period, what is recorded of its versions, by name, in the order of their publication.
+
+    A version without a record has no values.
+    """
+    recorded: dict[date, dict[str, dict[str, Any]]] = defaultdict(dict)
+    starts_by_text = {f"{start}": start for start in starts}
+    for entry in publications.of(settings, series.name):
+        concerned = {text: name for text, name in entry.published.items() if text in starts_by_text}
+        versions = recorded_versions.unpacked(entry.versions) if concerned else {}
+        for text, name in concerned.items():
+            recorded[starts_by_text[text]][name] = versions.get(name, {})
+    return recorded
+
+
+def _remade(
+    settings: Settings,
+    catalog: Catalog,
+    series: Series,
+    start: date,
+    versions: Mapping[str, Mapping[str, Any] | None],
+    copies: Mapping[str, pa.Table],
+    session: Callable[[], SparkSession],
+) -> dict[str, pa.Table | None]:
+    """The rows of each version of a period; None for one that cannot be made again."""
+    made: dict[str, pa.Table | None] = {}
+    for name in sorted(versions, key=_order):
+        values = versions[name]
+        before = [rows for rows in made.values() if rows is not None]
+        rows = _recomputed(settings, catalog, series, start, values, before, session) if values else None
+        made[name] = copies.get(name) if rows is None else rows
+    return made
+
+
+def _recomputed(
+    settings: Settings,
+    catalog: Catalog,
+    series: Series,
+    start: date,
+    values: Mapping[str, Any],
+    before: list[pa.Table],
+    session: Callable[[], SparkSession],
+) -> pa.Table | None:
+    """The rows of one version, from the inputs that it names; None if they do not give its content.
+
+    :param before: the rows of the period's earlier versions.
+    """
+    now = HistoricalContracts(series.metric, catalog.sources[series.metric.source])
+    try:
+        then = contract_history.of_then(settings, now, values, catalog.sources)
+        series_then = Series(then.metric, series.kind, called=series.called or series.metric.name)
+        read = source_read(then.metric, then.source)
+        made = recompute.computed(settings, read, series_then, start, values, session)
+    except LakehouseError:
+        return None
+    if not made.hidden and digest(made.rows) != values["content"]:
+        return None
+    content = made.rows
+    if values["adjustment"] is not None:
+        content = adjustments.between(series_then, pa.concat_tables(before, promote_options="default"), content)
+    return revisions.published_rows(series_then, start, content, values)
+
+
+def _copies(settings: Settings, series: Series, table: DeltaTable, start: date) -> dict[str, pa.Table]:
+    """The rows of a period by version, as the newest older version of the table has them that still has its files."""
+    older = table_io.open_snapshot(locations.gold(settings, series), settings.storage_options)
+    newest = table.version() - 1
+    for number in range(newest, max(newest - _SEARCHED, -1), -1) if older is not None else ():
+        try:
+            older.load_as_version(number)
+            files = data_files.by_partition(older, series.by).get(start)
+        except Exception:  # noqa: BLE001 (the log does not reach back further, or an entry is damaged)
+            break
+        if not files:
+            break
+        if not any(file.partition == start for file in damaged_files.of_table(older)):
+            rows = data_files.read(file_system(older), files, series.by, start)
+            return table_io.split(rows, "version_name")
+    return {}
+
+
+def _in_order(rows: pa.Table) -> pa.Table:
+    """The rows of a period's versions with the marks that later revisions set on earlier ones."""
+    columns = ("revision", "adjustment", "published_at")
+    each = zip(*(rows[name].to_pylist() for name in columns))
+    published = {revision: at for revision, adjustment, at in each if adjustment is None}
+    numbers = rows["revision"].to_pylist()
+    ends = [min((at for later, at in published.items() if later > number), default=None) for number in numbers]
+    of_revision = pc.is_null(rows["adjustment"])
+    newest = pc.and_(of_revision, pc.equal(rows["revision"], max(published)))
+    marks = {
+        "is_latest": newest,
+        "due_on": pc.if_else(newest, rows["due_on"], pa.scalar(None, pa.date32())),
+        "superseded_at": pc.if_else(of_revision, pa.array(ends, PUBLISHED_SCHEMA.field("superseded_at").type), None),
+    }
+    for name, values in marks.items():
+        rows = rows.set_column(rows.column_names.index(name), name, values)
+    return rows
+
+
+def _order(name: str) -> tuple[int, int]:
+    version = parse_version_name(name)
+    return (0, 0) if version is None else (version.revision, version.adjustment or 0)

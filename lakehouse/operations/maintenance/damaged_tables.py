@@ -1,0 +1,71 @@
+"""Tables with damaged data files: which there are, and what is said of them. Their repair is in ``operations.repair``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakehouse import lake_tables
+from lakehouse.delta import damaged_files, table_io
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.delta.damaged_files import DamagedFile
+    from lakehouse.lake_tables import LakeTable
+    from lakehouse.settings import Settings
+
+COMMAND = "lakehouse repair"
+#: Tables of ``ops`` that are copies of what other tables and their logs say.
+DERIVED = frozenset({"publications", "restatements", "applications"})
+KEYS = "_keys"
+
+
+@dataclass(frozen=True)
+class DamagedTable:
+    """A table and its damaged files."""
+
+    table: LakeTable
+    files: Sequence[DamagedFile]
+
+    def __str__(self) -> str:
+        first, more = self.files[0], len(self.files) - 1
+        what = "is missing" if first.is_missing else "is cut off"
+        others = f", and {more:,} more are damaged" if more else ""
+        return f"{self.table}: the data file {first.path} {what}{others}. {self.way_out}"
+
+    @property
+    def way_out(self) -> str:
+        """What to do about it, in a sentence."""
+        if self.table.silver_of is not None:
+            return f"'{COMMAND}' makes its days again from bronze."
+        if self.table.series is not None:
+            return f"'{COMMAND}' makes its numbers again from the inputs that they name."
+        if self.table.layer == "bronze" and self._source:
+            return f"'{COMMAND}' reads its rows again from landing."
+        if self.is_derived:
+            return f"'{COMMAND}' derives the table again."
+        return "It cannot be derived from other tables: restore this table from a copy."
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether the table as a whole follows from others."""
+        return self.table.layer == "ops" and (self.table.name in DERIVED or self.table.name.endswith(KEYS))
+
+    @property
+    def _source(self) -> bool:
+        return not self.table.name.endswith(("_decisions", "_redactions", "_readings"))
+
+
+def find(settings: Settings, catalog: Catalog) -> list[DamagedTable]:
+    """The tables that have damaged files, in the order in which they are repaired; only names and lengths are looked up."""
+    damaged = []
+    for table in lake_tables.tables(catalog):
+        try:
+            files = damaged_files.of(table.path(settings), settings.storage_options)
+        except table_io.DamagedLogError:  # whoever reads the table says so
+            continue
+        if files:
+            damaged.append(DamagedTable(table, files))
+    return damaged

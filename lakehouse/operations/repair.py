@@ -1,0 +1,76 @@
+"""The repair of damaged data files of all tables, from the layer below each.
+
+How the rows of a table are made again belongs to its layer. A table that is derived from others as a whole loses its log here:
+whoever keeps it derives it again.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lakehouse import lake_tables
+from lakehouse.bronze import repair as bronze_repair
+from lakehouse.bronze.ingest import Ingest
+from lakehouse.calendar.periods import Kind
+from lakehouse.delta import table_io
+from lakehouse.delta.delta_rs_internals import file_system
+from lakehouse.errors import LakehouseError
+from lakehouse.gold.reproduction import repair as gold_repair
+from lakehouse.operations.maintenance.damaged_tables import DERIVED, KEYS, find
+from lakehouse.silver import repair as silver_repair
+from lakehouse.text import join_limited
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.lake_tables import LakeTable
+    from lakehouse.settings import Settings
+
+_SHOWN = 5
+
+
+def repair(settings: Settings, catalog: Catalog, session: Callable[[], SparkSession], run_id: str) -> Iterator[tuple[str, bool]]:
+    """Repair all tables, those first that others are made of; gives what was done, or why not, and whether it was.
+
+    A table that cannot be repaired stops no other.
+    """
+    derived = {entry.table.name for entry in find(settings, catalog) if entry.is_derived and _forget(settings, entry.table)}
+    for name, contract in catalog.sources.items():
+        yield from _said(f"bronze/{name}", partial(bronze_repair.repair, settings, contract, run_id))
+        if f"{name}{KEYS}" in derived:
+            yield from _said(f"ops/{name}{KEYS}", partial(_derive_claims, Ingest(settings, contract, session, run_id)))
+        yield from _said(f"silver/{name}", partial(silver_repair.repair, settings, contract, session, run_id))
+    numbers = [table.series for table in lake_tables.tables(catalog) if table.series is not None]
+    for series in sorted(numbers, key=lambda series: (series.metric.is_derived, series.kind is not Kind.DAY)):
+        yield from _said(f"gold/{series.name}", partial(gold_repair.repair, settings, catalog, series, session, run_id))
+    for name in sorted(derived & DERIVED):
+        yield f"ops/{name}: derived again by the next run", True
+    for entry in find(settings, catalog):
+        yield f"{entry}", False
+
+
+def _said(table: str, work: Callable[[], Sequence[object]]) -> Iterator[tuple[str, bool]]:
+    try:
+        done = [f"{day}" for day in work()]
+    except LakehouseError as problem:
+        yield f"{table}: {problem}", False
+    else:
+        if done:
+            yield f"{table}: made again: {join_limited(done, _SHOWN, ' days')}", True
+
+
+def _derive_claims(ingest: Ingest) -> list[str]:
+    ingest.days([])  # which makes up for what the key log lacks
+    return ["all claims"]
+
+
+def _forget(settings: Settings, table: LakeTable) -> bool:
+    """Delete the log of a derived table: it does not exist any more. Its data files are deleted by maintenance."""
+    opened = table_io.open_snapshot(table.path(settings), settings.storage_options)
+    if opened is not None:
+        file_system(opened).delete_dir("_delta_log")
+    return opened is not None
