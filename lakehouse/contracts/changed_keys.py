@@ -165,14 +165,14 @@ def compare(before: SourceContract | MetricContract, after: SourceContract | Met
     then, now = (_leaves(contract.model_dump(mode="json")) for contract in (before, after))
     identity = _columns_of_identity(before, after)
     changes = [*_entries_of_one_side(before, after, effects)]
-    whole = tuple(f"{one.key}." for one in changes)
+    whole = tuple(f"{each.key}." for each in changes)
     for key in dict.fromkeys([*then, *now]):
         path, old, new = (then.get(key) or now[key]).path, then.get(key), now.get(key)
         if old != new and not key.startswith(whole):
             effect = KeyEffect.IDENTITY if key in identity else effect_of(path, effects)
             changes.append(KeyChange(key, old and old.value, new and new.value, effect))
     severity = list(KeyEffect)
-    return sorted((one for one in changes if one.effect is not _NOTHING), key=lambda one: severity.index(one.effect))
+    return sorted((each for each in changes if each.effect is not _NOTHING), key=lambda each: severity.index(each.effect))
 
 
 def effect_of(path: str, effects: Mapping[str, KeyEffect]) -> KeyEffect:
@@ -190,10 +190,10 @@ def _entries_of_one_side(
 ) -> Iterator[KeyChange]:
     """The fields or measures that only one of the contracts has; the column of a removed field stays, empty in new rows."""
     if isinstance(before, SourceContract) and isinstance(after, SourceContract):
-        types = [{field.name: field.type for field in one.model.fields} for one in (before, after)]
+        types = [{field.name: field.type for field in each.model.fields} for each in (before, after)]
         section, if_removed = "model.fields", _NOTHING
     elif not isinstance(before, SourceContract) and not isinstance(after, SourceContract):
-        types = [{measure.name: measure.sql for measure in one.measures} for one in (before, after)]
+        types = [{measure.name: measure.sql for measure in each.measures} for each in (before, after)]
         section, if_removed = "measures", effects["measures"]
     else:
         return
@@ -241,4 +241,4 @@ def _leaves(content: Any, key: str = "", path: str = "") -> dict[str, _Leaf]:
 def _shown(value: Any) -> str:
     if value is None:
         return "not set"
-    return ", ".join(f"{one}" or "''" for one in value) if isinstance(value, list) else f"{value}"
+    return ", ".join(f"{each}" or "''" for each in value) if isinstance(value, list) else f"{value}"

@@ -33,7 +33,7 @@ class ChangedMeaningError(LakehouseError):
 
 def problem_of_source(settings: Settings, contract: SourceContract) -> str | None:
     """Why no row may be ingested under a contract: rows would be other events, or count otherwise, than the older ones."""
-    changes = [one for one in _changes_of_source(settings, contract) if one.effect is KeyEffect.IDENTITY]
+    changes = [each for each in _changes_of_source(settings, contract) if each.effect is KeyEffect.IDENTITY]
     if not changes:
         return None
     source = contract.dataset
@@ -52,17 +52,17 @@ def notices_of_source(settings: Settings, contract: SourceContract) -> list[str]
     source, notices = contract.dataset, []
     changes = _changes_of_source(settings, contract)
     today = settings.clock().date()
-    if reading := [one for one in changes if one.effect is KeyEffect.READING]:
+    if reading := [each for each in changes if each.effect is KeyEffect.READING]:
         notices.append(
             f"{_named(settings, contract, reading)}: rows since {today} are read otherwise than older ones: 'lakehouse reparse "
             f"{source} --by NAME --reason WHY' reads these again"
         )
-    if choice := [one for one in changes if one.effect is KeyEffect.CHOICE]:
+    if choice := [each for each in changes if each.effect is KeyEffect.CHOICE]:
         notices.append(
             f"{_named(settings, contract, choice)}: days of silver/{source} without new rows hold what the former chose: "
             f"'lakehouse rebuild {source} --start-date DAY --end-date DAY --reason WHY' chooses again"
         )
-    if beginning := [one for one in changes if one.effect is KeyEffect.BEGINNING]:
+    if beginning := [each for each in changes if each.effect is KeyEffect.BEGINNING]:
         notices.append(
             f"{_named(settings, contract, beginning)}: an earlier day has no partition: its files are not ingested, and its rows "
             "are not updated"
@@ -88,7 +88,7 @@ def check_meaning(settings: Settings, metric: MetricContract) -> None:
         before = MetricContract.model_validate(stored)
     except ValidationError:  # of a release whose contracts this one cannot read
         return
-    changes = [one for one in changed_keys.compare(before, metric) if one.effect is KeyEffect.MEANING]
+    changes = [each for each in changed_keys.compare(before, metric) if each.effect is KeyEffect.MEANING]
     if changes:
         msg = (
             f"{_named(settings, metric, changes)}, and gold/{metric.name} was published by the former: nothing is published. "
@@ -114,5 +114,5 @@ def _changes_of_source(settings: Settings, contract: SourceContract) -> list[Key
 
 
 def _named(settings: Settings, contract: SourceContract | MetricContract, changes: list[KeyChange]) -> str:
-    named = [f"{one}".replace(one.key, loader.place_of(settings.contracts, contract, one.key), 1) for one in changes]
+    named = [f"{each}".replace(each.key, loader.place_of(settings.contracts, contract, each.key), 1) for each in changes]
     return join_limited(named, _SHOWN, " keys")
