@@ -76,16 +76,16 @@ def changes(
         emptied = before.published_states.keys() & set(part) - numbers.keys()
         return numbers | (dict.fromkeys(emptied, metric_query.nothing(spark, settings, metric)) if emptied else {})
 
-    found = isolation.numbers_of(settings, daily, days, compute, lambda day: day)
+    computed = isolation.numbers_of(settings, daily, days, compute, lambda day: day)
     differing = {
         day: rows
-        for day, rows in sorted(found.numbers.items())
+        for day, rows in sorted(computed.numbers.items())
         if published_table.digest(rows) != _content(before.published_states.get(day))
     }
     kept = sorted(reverted_periods.kept(settings, daily.name, differing))
     changing = {day: rows for day, rows in differing.items() if day not in kept}
     _write(stage, daily, changing)
-    uncomputed = {day: {COMPUTED: explanation} for day, (_, explanation) in found.failed.items()}
+    uncomputed = {day: {COMPUTED: explanation} for day, (_, explanation) in computed.failed.items()}
     changed = _changed(settings, daily, before, changing, kept, thresholds)
     return changed.model_copy(update={"held": dict(sorted({**changed.held, **uncomputed}.items()))})
 

@@ -55,7 +55,7 @@ def test_other_expressions_do_not_change(sql: str) -> None:
 
 _VALUES = st.sampled_from(["0", "1", "2", "a", "b", "(a - b)", "f(a, b)"])
 _TERMS = st.recursive(
-    _VALUES, lambda one: st.tuples(one, st.sampled_from(["+", "*", "/", "%"]), one).map(lambda t: f"({' '.join(t)})")
+    _VALUES, lambda terms: st.tuples(terms, st.sampled_from(["+", "*", "/", "%"]), terms).map(lambda t: f"({' '.join(t)})")
 )
 
 

@@ -45,13 +45,13 @@ def held(
     count = 0
     for one_metric in [catalog.metrics[metric]] if metric else catalog.metrics.values():
         daily = arguments.series_of(settings, catalog, one_metric, Kind.DAY)
-        for one in (daily, *daily.rollups):
-            for waiting in candidates.held(settings, one):
+        for series in (daily, *daily.rollups):
+            for waiting in candidates.held(settings, series):
                 count += 1
-                _print(one, waiting, as_json=as_json)
-            for failed in failed_numbers.failing(settings, one.name).values():
+                _print(series, waiting, as_json=as_json)
+            for failed in failed_numbers.failing(settings, series.name).values():
                 count += 1
-                _print_failed(one, failed, as_json=as_json)
+                _print_failed(series, failed, as_json=as_json)
         for kept in reverted_periods.kept(settings, daily.name).values():
             count += 1
             _print_kept(one_metric.name, kept, as_json=as_json)

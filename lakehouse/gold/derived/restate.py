@@ -77,14 +77,14 @@ def _publish(
     before = write_audit_publish.read(settings, series, starts)  # before the inputs are read
     versions = {name: table_io.version(path, settings.storage_options) for name, path in inputs.paths(settings, series).items()}
     periods = inputs.newest(settings, series, starts)
-    found = numbers.compute(settings, session, series, periods)
-    drafts = _drafts(settings, before, periods, found.numbers, run)
+    computed = numbers.compute(settings, session, series, periods)
+    drafts = _drafts(settings, before, periods, computed.numbers, run)
     why = {
         "input_versions": {f"gold/{name}{series.kind.suffix}": {"version": version} for name, version in versions.items()},
         "trigger": run.about | {"run": run.job_name, "inputs": sorted(versions)},
         "downstream": [*series.metric.consumers],
     }
-    return write_audit_publish.publish(settings, before, drafts, run, why, uncomputed=found.failed)
+    return write_audit_publish.publish(settings, before, drafts, run, why, uncomputed=computed.failed)
 
 
 def _drafts(

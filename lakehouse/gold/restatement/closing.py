@@ -207,14 +207,14 @@ def limits(
         return {}
     starts = [period.start for period in periods]
     if series.metric.is_derived:
-        found = {start: Limit(*limit) for start, limit in closing_of_inputs.limits(settings, series, starts).items()}
+        limited = {start: Limit(*limit) for start, limit in closing_of_inputs.limits(settings, series, starts).items()}
     else:
         known = completeness(settings, contract, series, periods)
-        found = {period.start: limit for period in periods if (limit := known.limit(period)) is not None}
+        limited = {period.start: limit for period in periods if (limit := known.limit(period)) is not None}
     for start, failed in failed_numbers.failing(settings, series.name, starts).items():
         if start not in computed:
-            found[start] = Limit(State.LIVE, [failed.explanation, *(found[start].waits_for if start in found else ())])
-    return found
+            limited[start] = Limit(State.LIVE, [failed.explanation, *(limited[start].waits_for if start in limited else ())])
+    return limited
 
 
 def waits_for(settings: Settings, contract: SourceContract, series: Series, periods: Collection[Period]) -> dict[date, list[str]]:

@@ -98,9 +98,9 @@ def _publish_days(
     versions = tables.versions_read(settings, series.metric)
     made_from = restatement_lineage.of_metric(settings, series.metric, read)
     trigger = _trigger(settings, series.metric, read, follows) if follows else None
-    found = _numbers(settings, session, days, before, made_from, follows)
-    limits = closing.limits(settings, contract, series, [series.period(day) for day in days], found.numbers)
-    drafts, refused_days = _drafts(settings, before, found.numbers, made_from, run, follows, trigger, limits)
+    computed = _numbers(settings, session, days, before, made_from, follows)
+    limits = closing.limits(settings, contract, series, [series.period(day) for day in days], computed.numbers)
+    drafts, refused_days = _drafts(settings, before, computed.numbers, made_from, run, follows, trigger, limits)
     # The numbers of refused days are those of before.
     from_silver = [draft.start for draft in drafts if draft.start not in refused_days]
     expected = restatement_lineage.count_silver_rows(settings, series.metric, from_silver)
@@ -109,7 +109,7 @@ def _publish_days(
         msg = f"silver/{changed} kept changing while {series.name} was computed from it; run it again later"
         raise CommitFailedError(msg)
     why = lineage(series, run, made_from, follows, trigger)
-    return write_audit_publish.publish(settings, before, drafts, run, why, expected, found.failed)
+    return write_audit_publish.publish(settings, before, drafts, run, why, expected, computed.failed)
 
 
 def _follow_dimensions(settings: Settings, metric: MetricContract) -> None:

@@ -73,8 +73,8 @@ def check_gold(
     def compute(metric: MetricContract | None, part: Sequence[date]) -> dict[date, pa.Table]:
         return metric_query.numbers(session(), settings, metric or series.metric, part)
 
-    found = isolation.numbers_of(settings, series, with_rows, compute, lambda day: day)
-    return _check_candidates(settings, series, found, counted)
+    computed = isolation.numbers_of(settings, series, with_rows, compute, lambda day: day)
+    return _check_candidates(settings, series, computed, counted)
 
 
 def check_rollup(
@@ -98,8 +98,8 @@ def check_rollup(
         of_days, of_periods = (replace(one, metric=metric or one.metric) for one in (daily, rollup))
         return rollup_totals.numbers(settings, contract, of_days, of_periods, session, part)
 
-    found = isolation.numbers_of(settings, rollup, periods, compute, lambda period: period.start)
-    return _check_candidates(settings, rollup, found.by(lambda period: period.start), {})
+    computed = isolation.numbers_of(settings, rollup, periods, compute, lambda period: period.start)
+    return _check_candidates(settings, rollup, computed.by(lambda period: period.start), {})
 
 
 def check_published(settings: Settings, series: Series, days: Collection[date]) -> list[CheckResult]:
@@ -142,13 +142,13 @@ def check_published(settings: Settings, series: Series, days: Collection[date]) 
 
 
 def _check_candidates(
-    settings: Settings, series: Series, found: Isolated[date], silver_rows: Mapping[date, int]
+    settings: Settings, series: Series, computed: Isolated[date], silver_rows: Mapping[date, int]
 ) -> list[CheckResult]:
     """Run the checks of candidates on numbers that were computed but are not published."""
-    numbers = found.numbers
+    numbers = computed.numbers
     before = write_audit_publish.read(settings, series, sorted(numbers), to_publish=False)
     trailing = write_audit_publish.trailing(settings, series, numbers)
-    outcomes = [publication_checks.computed(start, explanation) for start, (_, explanation) in sorted(found.failed.items())]
+    outcomes = [publication_checks.computed(start, explanation) for start, (_, explanation) in sorted(computed.failed.items())]
     for start, rows in sorted(numbers.items()):
         standing = before.published_states.get(start)
         revision = (standing.revision if standing else 0) + 1

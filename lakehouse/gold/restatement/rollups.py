@@ -97,11 +97,11 @@ def _publish_periods(
         of_days, of_rollup = (replace(one, metric=metric or one.metric) for one in (daily, rollup))
         return rollup_totals.of_periods(settings, contract, of_days, of_rollup, session, part, rows, booked)
 
-    found = isolation.numbers_of(settings, rollup, periods, compute, lambda period: period.start)
+    computed = isolation.numbers_of(settings, rollup, periods, compute, lambda period: period.start)
     today = lifecycle.today(settings.clock(), rollup.metric.publication)
-    limits = closing.limits(settings, contract, rollup, list(found.numbers), [period.start for period in found.numbers])
+    limits = closing.limits(settings, contract, rollup, list(computed.numbers), [period.start for period in computed.numbers])
     drafts = []
-    for period, number in found.numbers.items():
+    for period, number in computed.numbers.items():
         published = before.published_states.get(period.start)
         days_of_period = rollup_totals.latest_days(rows, daily, period)
         changed_days = _changed_days(before.existing, rollup, period, days_of_period)
@@ -116,7 +116,7 @@ def _publish_periods(
         "trigger": run.about | {"series": daily.name, "gold_version": table.version()},
         "downstream": list(rollup.metric.consumers),
     }
-    failed = found.by(lambda period: period.start).failed
+    failed = computed.by(lambda period: period.start).failed
     return write_audit_publish.publish(settings, before, drafts, run, why, uncomputed=failed)
 
 
