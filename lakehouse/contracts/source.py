@@ -7,6 +7,7 @@ in ``changes``, rules for rows in ``source_rules``, schedules in ``schedules``.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import date, timedelta
 from itertools import chain
 from typing import Literal
@@ -37,6 +38,8 @@ from lakehouse.contracts.source_rules import (
     WatermarkStrategy,
 )
 
+RepeatedHour = Literal["reject", "first", "second"]
+
 
 class FieldSpec(Strict):
     """One typed column. ``column`` is its name in the file where that differs."""
@@ -66,12 +69,25 @@ class Clocks(Strict):
     arrival: str | None = Field(None, description="Column of the arrival time; default: the time of ingestion.")
     timezone: str = Field("UTC", description="The zone whose midnight ends an event day.")
     naive_times: Literal["reject", "in_timezone"] = Field("reject", description="What a time without a zone means.")
+    repeated_hour: RepeatedHour | None = Field(
+        None,
+        description="Which time a local time without a zone means that occurs twice, as clocks are set back; default: reject.",
+    )
     start_date: date | None = Field(None, description="The first event day; default: source.start_date.")
     max_ahead: timedelta = Field(timedelta(days=1), ge=timedelta(0), description="How far event time may lie after arrival time.")
     watermark: WatermarkStrategy | None = Field(
         None,
         description="How the event-time watermark follows from what has arrived: before it, everything is believed complete.",
     )
+
+    @model_validator(mode="after")
+    def _has_effect(self) -> Clocks:
+        if self.repeated_hour and self.naive_times == "reject":
+            msg = (
+                "repeated_hour: is about times without a zone, which are rejected; set 'naive_times: in_timezone' or leave it out"
+            )
+            raise ValueError(msg)
+        return self
 
     @field_validator("timezone")
     @classmethod
@@ -230,6 +246,12 @@ class SourceContract(Documented):
         return by_name.get("event_ts") or by_name.get("event_date")
 
     @property
+    def event_is_day(self) -> bool:
+        """Whether the event column is a field of days: its values have no time, even where a file writes them as midnight."""
+        types = {field.type for field in self.model.fields if field.in_file == self.event_column}
+        return types == {"date"}
+
+    @property
     def event_type_column(self) -> str:
         """The column of Bronze that holds the event type by which lateness is judged: ``lateness.by``, else the operation."""
         return self.lateness.by.column if self.lateness.by else "change_op"
@@ -248,6 +270,11 @@ class SourceContract(Documented):
     @property
     def columns_read(self) -> list[str]:
         """Every column of a file that this contract needs, in a stable order."""
+        return list(dict.fromkeys(self._columns_wanted))
+
+    @property
+    def _columns_wanted(self) -> list[str]:
+        """The columns that the contract needs, each as often as it is read."""
         wanted: list[str | None] = [field.in_file for field in self.model.fields]
         wanted += [
             self.event_column,
@@ -262,7 +289,16 @@ class SourceContract(Documented):
             *(ENVELOPE_COLUMNS[self.source.envelope] if self.source.envelope else ()),
             self.dimension.valid_to,
         ]
-        return list(dict.fromkeys(column for column in wanted if column))
+        return [column for column in wanted if column]
+
+    @property
+    def number_columns(self) -> frozenset[str]:
+        """The columns of a file that are read as numbers with decimals, and as nothing else."""
+        uses = [(field.in_file, field.type) for field in self.model.fields]
+        numbers = {column for column, kind in uses if kind == "double" or kind.startswith("decimal")}
+        others = {column for column, kind in uses if column in numbers and not (kind == "double" or kind.startswith("decimal"))}
+        by_name = Counter(self._columns_wanted)
+        return frozenset(column for column in numbers - others if by_name[column] == sum(column == name for name, _ in uses))
 
     @property
     def typed_fields(self) -> list[FieldSpec]:

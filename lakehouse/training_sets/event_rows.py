@@ -100,7 +100,8 @@ def _by_themselves(
     rows = known_records.events(spark, settings, source, inputs, span.first, span.until, reading, keys)
     if contract.entity.where:
         rows = rows.where(F.expr(contract.entity.where))
-    at = F.coalesce("event_ts", F.col("event_date").cast("timestamp"))
+    starts = F.to_utc_timestamp(F.col("event_date").cast("timestamp"), source.clocks.timezone)
+    at = F.coalesce("event_ts", starts)
     of_event = [
         F.col(column).alias(column)
         if isinstance(column, str)
