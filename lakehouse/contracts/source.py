@@ -8,7 +8,7 @@ in ``changes``, rules for rows in ``source_rules``, schedules in ``schedules``.
 from __future__ import annotations
 
 from collections import Counter
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta, timezone
 from itertools import chain
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -88,6 +88,26 @@ class Clocks(Strict):
             )
             raise ValueError(msg)
         return self
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know of the clocks: which local times occur twice, and how they are read."""
+        zone = ZoneInfo(self.timezone)
+        hours = (
+            datetime(datetime.now(timezone.utc).year, 1, 1, tzinfo=timezone.utc) + timedelta(hours=n) for n in range(366 * 24)
+        )
+        back = next((hour for hour in hours if hour.astimezone(zone).fold), None)
+        if self.naive_times == "reject" or back is None:
+            return []
+        means = {
+            "reject": "are malformed, unless clocks.repeated_hour is first or second",
+            "first": "are the first of the two",
+            "second": "are the second of the two",
+        }
+        local = back.astimezone(zone)
+        return [
+            f"clocks: times without a zone that occur twice in {self.timezone}, such as {local:%Y-%m-%d %H:%M}, {means[self.repeated_hour or 'reject']}"
+        ]
 
     @field_validator("timezone")
     @classmethod

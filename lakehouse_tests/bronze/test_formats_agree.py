@@ -175,9 +175,7 @@ def test_moments(moment: datetime, nanos: int, kind: str) -> None:
         written += [parquet_file(zoned), parquet_file(zoned.cast(pa.timestamp("us", "America/New_York")))]
         written += (
             [parquet_file(zoned, {"org.apache.spark.version": "3.5.0"}, use_deprecated_int96_timestamps=True)]
-            if (
-                1678 < moment.year < 2262
-            )
+            if (1678 < moment.year < 2262)
             else []
         )
     if 1678 < moment.year < 2262:

@@ -17,7 +17,7 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_type
 from lakehouse.dimensions import interval_reads
 from lakehouse.dimensions.joins import join_keys
-from lakehouse.spark import dataframes
+from lakehouse.spark import dataframes, zones
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +61,7 @@ def _joined(rows: DataFrame, metric: MetricContract, join: Join, position: int, 
     attributes = [F.col(column).alias(name) for column, name in join.attributes]
     place = [F.col("valid_from").alias("_from"), F.col("valid_to").alias("_to"), F.lit(True).alias(f"_is_{position}")]
     side = intervals.select(*keys, *attributes, *place)
-    starts = F.to_utc_timestamp(F.col("event_date").cast("timestamp"), metric.day_zone(join).key)
+    starts = zones.start_of_day(F.col("event_date"), metric.day_zone(join))
     at = F.coalesce(F.col("event_ts"), starts)
     condition = (at >= F.col("_from")) & (F.col("_to").isNull() | (at < F.col("_to")))
     for number, name in enumerate(join.on):
