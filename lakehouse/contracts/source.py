@@ -92,11 +92,8 @@ class Clocks(Strict):
     @property
     def notes(self) -> list[str]:
         """What a person should know of the clocks: which local times occur twice, and how they are read."""
-        zone = ZoneInfo(self.timezone)
-        hours = (
-            datetime(datetime.now(timezone.utc).year, 1, 1, tzinfo=timezone.utc) + timedelta(hours=n) for n in range(366 * 24)
-        )
-        back = next((hour for hour in hours if hour.astimezone(zone).fold), None)
+        zone, start = ZoneInfo(self.timezone), datetime(datetime.now(timezone.utc).year, 1, 1, tzinfo=timezone.utc)
+        back = next((hour for n in range(366 * 24) if (hour := (start + timedelta(hours=n)).astimezone(zone)).fold), None)
         if self.naive_times == "reject" or back is None:
             return []
         means = {
@@ -104,10 +101,8 @@ class Clocks(Strict):
             "first": "are the first of the two",
             "second": "are the second of the two",
         }
-        local = back.astimezone(zone)
-        return [
-            f"clocks: times without a zone that occur twice in {self.timezone}, such as {local:%Y-%m-%d %H:%M}, {means[self.repeated_hour or 'reject']}"
-        ]
+        read = means[self.repeated_hour or "reject"]
+        return [f"clocks: times without a zone that occur twice in {self.timezone}, such as {back:%Y-%m-%d %H:%M}, {read}"]
 
     @field_validator("timezone")
     @classmethod

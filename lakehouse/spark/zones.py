@@ -52,7 +52,7 @@ def _check(zone: ZoneInfo) -> None:
     except PySparkException:
         msg = f"the Java of Spark does not know the zone {zone.key}, and Python does; update Java (its time zone data, tzdata)"
         raise SetupProblem(msg) from None
-    differing = differences(zone, {} if row is None else {day: offset for day, offset in row[0]})
+    differing = differences(zone, {} if row is None else dict(row[0]))
     if not differing:
         return
     first = (_EPOCH + timedelta(days=differing[0])).date()
