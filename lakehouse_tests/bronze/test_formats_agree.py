@@ -124,14 +124,14 @@ def test_a_float_of_32_bits_is_the_number_that_its_writer_shows(number: float, k
 @law(200, in_each_run=30)
 @given(st.integers(-(2**60), 2**60).map(float) | st.floats(-1000, 1000))
 def test_a_number_is_the_same_text_in_typed_formats(number: float) -> None:
-    found = {
+    results = {
         read("string", "json", json_file(json.dumps(number))),
         read("string", "parquet", parquet_file(pa.array([number], pa.float64()))),
     }
     if number.is_integer() and abs(number) <= 2**53:
-        found.add(read("string", "csv", csv_file(f"{int(number)}")))
-        found.add(read("string", "parquet", parquet_file(pa.array([int(number)], pa.int64()))))
-    assert len(found) == 1
+        results.add(read("string", "csv", csv_file(f"{int(number)}")))
+        results.add(read("string", "parquet", parquet_file(pa.array([int(number)], pa.int64()))))
+    assert len(results) == 1
 
 
 @law(200, in_each_run=30)

@@ -22,7 +22,7 @@ def rows(*moments: tuple[int, int], metadata: dict[str, str] | None = None) -> l
     """What is read from a file with these times, as days since 1970 and nanoseconds of the day, in its INT96 column."""
     marks = [(1_000 + position) * 10**9 for position in range(len(moments))]
     table = pa.table({"t": pa.array(marks, pa.timestamp("ns"))}).replace_schema_metadata(metadata)
-    options = {"use_dictionary": False, "compression": "none", "store_schema": False, "write_statistics": False}
+    options = {"use_dictionary": False, "compression": "none", "store_schema": metadata is not None, "write_statistics": False}
     pq.write_table(table, buffer := io.BytesIO(), use_deprecated_int96_timestamps=True, **options)
     content = buffer.getvalue()
     for mark, moment in zip(marks, moments):
@@ -48,4 +48,4 @@ def test_nanoseconds_are_kept_also_where_nanoseconds_wrap_around() -> None:
 
 
 def test_a_time_of_spark_is_a_moment() -> None:
-    assert rows((20_031, 0), metadata={"org.apache.spark.version": "3.5.0"}) == ["2024-11-04 00:00:00"]
+    assert rows((20_031, 0), metadata={"org.apache.spark.version": "3.5.0"}) == ["2024-11-04 00:00:00+00:00"]
