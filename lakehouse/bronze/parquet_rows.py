@@ -147,7 +147,7 @@ def _python_values(values: pa.Array) -> list[Any]:
     if pa.types.is_binary(values.type):
         return [_text_or_bytes(value) for value in values.to_pylist()]
     try:
-        return values.to_pylist()
+        return list(values.to_pylist())
     except (ValueError, OverflowError):
         return [_python_value(value) for value in values]
 

@@ -17,7 +17,7 @@ from lakehouse.bronze.type_conversion import null_numbers
 from lakehouse.delta.columns import arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 _LEAP = r"(?:(?:19|20)(?:0[48]|[2468][048]|[13579][26])|2000)-02-29"
 _DAYS = r"(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31"
@@ -73,7 +73,7 @@ def without_words(texts: pa.StringArray, words: Iterable[str]) -> pa.StringArray
     return pc.if_else(is_null, None, texts) if pc.any(is_null).as_py() else texts
 
 
-def without_numbers(texts: pa.StringArray, words: Iterable[str]) -> pa.StringArray:
+def without_numbers(texts: pa.StringArray, words: Collection[str]) -> pa.StringArray:
     """The texts of numbers, with null for those that equal a number among the words."""
     numbers = pa.array([format(number.normalize(), "f") for number in null_numbers(words)], pa.string())
     if not len(numbers):

@@ -22,7 +22,7 @@ from lakehouse.bronze.columnar.text_lines import Block, Lines, flags, groups_of_
 from lakehouse.bronze.file_formats import json_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from lakehouse.bronze.file_formats import Record
     from lakehouse.contracts.source import SourceContract
@@ -112,7 +112,7 @@ class _Form:
         fits = pc.and_(pc.match_substring_regex(texts, self._expression), pc.match_substring_regex(texts, f"}}{_SPACE}$"))
         return pc.and_not(fits, pc.match_substring_regex(texts, _MANY_DIGITS))
 
-    def split(self, texts: pa.StringArray, null_values: Iterable[str]) -> dict[str, pa.StringArray] | None:
+    def split(self, texts: pa.StringArray, null_values: Collection[str]) -> dict[str, pa.StringArray] | None:
         """The needed values of lines that fit, by column; null for none and for the words for null.
 
         :returns: None if Arrow cannot read the lines, or finds other records in them than one a line.
