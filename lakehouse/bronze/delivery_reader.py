@@ -11,7 +11,6 @@ from itertools import islice, starmap
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lakehouse.bronze.columnar.csv_blocks import can_split, csv_blocks
 from lakehouse.bronze.columnar.file_parts import row_group_parts, section, text_parts
@@ -20,6 +19,7 @@ from lakehouse.bronze.columnar.merge import rows_of_blocks
 from lakehouse.bronze.columnar.parquet_blocks import can_read, parquet_blocks, record_of
 from lakehouse.bronze.file_formats import read_records, unzipped
 from lakehouse.bronze.landing import open_file
+from lakehouse.bronze.parquet_rows import ParquetRows, values_of
 from lakehouse.bronze.row_parser import RowParser
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 
@@ -66,8 +66,8 @@ def parts_of(contract: SourceContract, stream: BinaryIO, size: int) -> Sequence[
     if not can_read_by_columns(contract):  # only a line of JSON is a record for certain
         return (source.format == "json" and text_parts(stream, source, size)) or [None]
     if source.format == "parquet":
-        file = pq.ParquetFile(stream)
-        return (can_read(file.schema_arrow, contract.columns_read) and row_group_parts(file, size)) or [None]
+        rows = ParquetRows(stream)
+        return (can_read(rows.schema, contract.columns_read) and row_group_parts(rows.file, size)) or [None]
     is_read_by_columns = source.format == "json" or can_split(source)
     return (is_read_by_columns and text_parts(stream, source, size)) or [None]
 
@@ -92,12 +92,12 @@ def rows_by_columns(
         yield from exact_rows(contract, delivery, stream, before)
         return
     if source.format == "parquet":
-        file = pq.ParquetFile(stream)
-        if can_read(file.schema_arrow, columns):
-            blocks = parquet_blocks(file, source, columns, part)
+        rows = ParquetRows(stream)
+        if can_read(rows.schema, columns):
+            blocks = parquet_blocks(rows, contract, part)
     elif source.format == "json":
         content, before = (unzipped(stream), 0) if part is None else (section(stream, part), part.before)
-        blocks = json_blocks(content, source, columns, block_bytes, before)
+        blocks = json_blocks(content, contract, block_bytes, before)
     elif can_split(source) and part and part.begin:
         blocks = csv_blocks(unzipped(stream), source, columns, block_bytes, (partial(section, stream, part), part.before))
     elif can_split(source):
@@ -119,7 +119,7 @@ def exact_rows(contract: SourceContract, delivery: DeliveredFile, stream: Binary
     """
     schema = arrow_schema(bronze_columns(contract))
     if contract.source.format == "parquet":
-        records = _parquet_records(pq.ParquetFile(stream))
+        records = _parquet_records(ParquetRows(stream))
     else:
         records = read_records(stream, contract.source, contract.columns_read, before)
     rows = RowParser(contract, delivery).rows(records)
@@ -127,6 +127,6 @@ def exact_rows(contract: SourceContract, delivery: DeliveredFile, stream: Binary
         yield pa.RecordBatch.from_pylist(batch, schema=schema)
 
 
-def _parquet_records(file: pq.ParquetFile) -> Iterator[Record]:
-    rows = (values for batch in file.iter_batches() for values in batch.to_pylist())
+def _parquet_records(file: ParquetRows) -> Iterator[Record]:
+    rows = (values for batch in file.batches() for values in values_of(batch))
     return starmap(record_of, enumerate(rows, start=1))

@@ -15,7 +15,7 @@ import zlib
 from collections import Counter, deque
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from lakehouse.bronze import limited_lines
 from lakehouse.bronze.envelopes.debezium import without_tombstones
@@ -272,7 +272,7 @@ def _json_values(line: bytes) -> dict[str, Any]:
         object_pairs_hook=_unique,
         parse_int=_json_integer,
         parse_float=_json_number,
-        parse_constant=_no_constant,
+        parse_constant=float,
     )
     if not isinstance(values, dict):
         msg = f"a JSON {type(values).__name__} where an object is expected"
@@ -317,10 +317,6 @@ def _check_depth(values: dict[str, Any]) -> None:
         if not level:
             return
     raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
-
-
-def _no_constant(word: str) -> NoReturn:
-    raise ValueError(f"not JSON: {word}")
 
 
 def readable_text(line: bytes) -> str:

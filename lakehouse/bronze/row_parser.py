@@ -11,12 +11,23 @@ import hashlib
 import json
 from contextlib import suppress
 from datetime import MAXYEAR, MINYEAR, date, datetime, time, timezone
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from lakehouse.bronze.envelopes.source_order import encoded, order_text
 from lakehouse.bronze.envelopes.unfolding import UNFOLD
-from lakehouse.bronze.type_conversion import converter, is_date_only, to_boolean, to_date, to_integer, to_text, to_timestamp
+from lakehouse.bronze.type_conversion import (
+    converter,
+    is_date_only,
+    is_null_number,
+    null_numbers,
+    to_boolean,
+    to_date,
+    to_integer,
+    to_text,
+    typed_text,
+)
 from lakehouse.calendar.event_day import business_day_of, start_of_day
 
 if TYPE_CHECKING:
@@ -31,6 +42,7 @@ if TYPE_CHECKING:
     from lakehouse.ledger.row_ids import DeliveredFile
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_NUMBERS = (int, float, Decimal)
 
 
 class Malformed(ValueError):  # noqa: N818 (the term of rule R4)
@@ -44,9 +56,12 @@ class RowParser:
         self._contract = contract
         self._delivery = delivery
         self._zone = ZoneInfo(contract.clocks.timezone)
-        self._naive_zone = self._zone if contract.clocks.naive_times == "in_timezone" else None
-        self._nulls = frozenset(contract.source.null_values)
-        self._fields = [(spec, converter(spec.type, self._naive_zone)) for spec in contract.model.fields]
+        naive = (self._zone if contract.clocks.naive_times == "in_timezone" else None, contract.clocks.repeated_hour or "reject")
+        self._moment = converter("timestamp", *naive)
+        self._nulls = contract.source.nulls
+        self._null_numbers = null_numbers(self._nulls)
+        self._fields = [(spec, converter(spec.type, *naive)) for spec in contract.model.fields]
+        self._event_is_day = contract.event_is_day
         self._unfold = UNFOLD[contract.source.envelope] if contract.source.envelope else None
         self._columns = frozenset(contract.columns_read)
         changes = contract.changes
@@ -115,11 +130,16 @@ class RowParser:
         return {**fields, **clocks, **change, "record_key": key}
 
     def _present(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        nulls = self._nulls
+        nulls, numbers = self._nulls, self._null_numbers
         return {
             column: value
             for column, value in values.items()
-            if value is not None and not (isinstance(value, str) and value in nulls)
+            if value is not None
+            and not (
+                value in nulls
+                if isinstance(value, str)
+                else isinstance(value, _NUMBERS) and is_null_number(value, nulls, numbers)
+            )
         }
 
     def _typed_fields(self, present: dict[str, Any], *, whole: bool) -> dict[str, Any]:
@@ -139,7 +159,7 @@ class RowParser:
     def _clocks(self, present: dict[str, Any], received_at: datetime, *, needed: bool) -> dict[str, Any]:
         clocks = self._contract.clocks
         arrival = present.get(clocks.arrival) if clocks.arrival else None
-        arrival_ts = received_at if arrival is None else _converted(clocks.arrival, to_timestamp, arrival, self._naive_zone)
+        arrival_ts = received_at if arrival is None else _converted(clocks.arrival, self._moment, arrival)
         if not MINYEAR < arrival_ts.year < MAXYEAR:  # in some zones it would lie outside the calendar
             msg = f"{clocks.arrival}: {arrival_ts:%Y-%m-%d %H:%M}Z is out of range"
             raise Malformed(msg)
@@ -178,7 +198,7 @@ class RowParser:
                 msg = f"{column}: {value} is out of range"
                 raise Malformed(msg) from None
         else:
-            ends_at = _converted(column, to_timestamp, value, self._naive_zone)
+            ends_at = _converted(column, self._moment, value)
         if ends_at <= clocks["event_ts"]:
             msg = f"{column}: {value} does not lie after the change begins, at {clocks['event_ts']:%Y-%m-%d %H:%M:%S}Z"
             raise Malformed(msg)
@@ -186,10 +206,10 @@ class RowParser:
 
     def _event(self, column: str | None, value: Any) -> tuple[datetime | None, date, datetime]:
         """Event time (None if the value is only a day), event day, and the earliest possible time of the event."""
-        if is_date_only(value):
+        if self._event_is_day or is_date_only(value):
             event_date = _converted(column, to_date, value)
             return None, event_date, start_of_day(event_date, self._zone)
-        event_ts = _converted(column, to_timestamp, value, self._naive_zone)
+        event_ts = _converted(column, self._moment, value)
         try:
             return event_ts, business_day_of(event_ts, self._zone), event_ts
         except OverflowError:
@@ -274,8 +294,8 @@ def _order_part(item: OrderColumn, present: dict[str, Any]) -> int | str:
 def record_key(values: list[Any]) -> str:
     """The key of a record as text: the value itself, or a JSON list if the key has several columns."""
     if len(values) == 1:
-        return to_text(values[0])
-    return json.dumps([to_text(value) for value in values], ensure_ascii=False, separators=(",", ":"))
+        return typed_text(values[0])
+    return json.dumps([typed_text(value) for value in values], ensure_ascii=False, separators=(",", ":"))
 
 
 def change_key(values: list[Any], moment: datetime) -> str:
@@ -288,7 +308,7 @@ def synthetic_key(recipe: SyntheticKey, fields: dict[str, Any], clocks: dict[str
 
     :raises Malformed: when the recipe has a window and the record has no event time.
     """
-    parts = [None if fields[name] is None else to_text(fields[name]) for name in recipe.fields]
+    parts = [None if fields[name] is None else typed_text(fields[name]) for name in recipe.fields]
     if recipe.window is not None:
         day = clocks["event_date"]
         if day is None:

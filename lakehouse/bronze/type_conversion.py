@@ -1,7 +1,7 @@
 """Converts a value of a file to a value of a column, strictly: nothing is rounded, guessed or truncated.
 
-Two exceptions are unavoidable: a double is the nearest one to the number in the file, and a local time that occurs twice
-because clocks are set back is the first of the two.
+One exception is unavoidable: a double is the nearest one to the number in the file. A value gives the same result whatever
+format and physical type it has in the file: an integer may be written as 1001 or 1001.0.
 """
 
 from __future__ import annotations
@@ -14,13 +14,21 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from zoneinfo import ZoneInfo
 
-_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+    from lakehouse.contracts.source import RepeatedHour
+
+_INTEGER = re.compile(r"([+-]?\d+)(\.0+)?", re.ASCII)
+#: Larger integers are not exact in a double: one that is written with a point may have been another one.
+_EXACT_IN_DOUBLE = 2**53
+#: A number of more digits behind the point is written with an exponent.
+_MOST_DIGITS = 40
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 _ZERO = re.compile(r"[+-]?[0.]+([eE]|$)", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_MIDNIGHT = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]00:00(?::00(?:\.0+)?)?", re.ASCII)
+_NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "infinity": "Infinity", "-inf": "-Infinity", "-infinity": "-Infinity"}
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})[T ](\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?\s?(Z|z|UTC|([+-])(\d{2})(?::?([0-5]\d))?)?",
     re.ASCII,
@@ -32,11 +40,11 @@ _FALSE = {"false", "f", "0", "no", "n"}
 
 def to_integer(value: Any, spark_type: str = "bigint") -> int:
     """:raises ValueError: when it is no integer or does not fit the type."""
-    text = str(value).strip()
-    if isinstance(value, bool) or not _INTEGER.fullmatch(text):
-        msg = f"{_shown(value)} is not an integer"
+    match = _INTEGER.fullmatch(str(value).strip())
+    if isinstance(value, bool) or not match:
+        msg = f"{_shown(value)} is not an integer{_hint(value)}"
         raise ValueError(msg)
-    limit = _RANGES[spark_type]
+    text, limit = match[1], _RANGES[spark_type]
     digits = text.lstrip("+-0")  # int() rejects thousands of digits, with another message
     number = int(digits or 0) if len(digits) <= len(str(limit)) else limit + 1
     if text.startswith("-"):
@@ -44,6 +52,8 @@ def to_integer(value: Any, spark_type: str = "bigint") -> int:
     if not -limit <= number < limit:
         msg = f"{_shown(value)} does not fit {spark_type}"
         raise ValueError(msg)
+    if match[2] and abs(number) > _EXACT_IN_DOUBLE:
+        raise ValueError(_inexact(value))
     return number
 
 
@@ -51,7 +61,7 @@ def to_double(value: Any) -> float:
     """:raises ValueError: when it is no number, or so large or small that a double would be infinite or zero."""
     text = str(value).strip()
     if isinstance(value, bool) or not _NUMBER.fullmatch(text):
-        msg = f"{_shown(value)} is not a number"
+        msg = f"{_shown(value)} is not a number{_hint(value)}"
         raise ValueError(msg)
     number = float(text)
     if not math.isfinite(number):
@@ -70,7 +80,7 @@ def to_decimal(value: Any, precision: int, scale: int) -> Decimal:
     """
     text = str(value).strip()
     if isinstance(value, bool) or not _NUMBER.fullmatch(text):
-        msg = f"{_shown(value)} is not a number"
+        msg = f"{_shown(value)} is not a number{_hint(value)}"
         raise ValueError(msg)
     exactly = Context(prec=precision, traps=[Inexact, InvalidOperation])
     try:
@@ -86,7 +96,7 @@ def to_decimal(value: Any, precision: int, scale: int) -> Decimal:
 
 def to_boolean(value: Any) -> bool:
     """:raises ValueError: when it is none of true/false, t/f, 1/0, yes/no, y/n."""
-    word = str(value).strip().lower()
+    word = re.sub(r"\.0+$", "", str(value).strip().lower())
     if word not in _TRUE | _FALSE:
         msg = f"{_shown(value)} is not a boolean"
         raise ValueError(msg)
@@ -94,10 +104,12 @@ def to_boolean(value: Any) -> bool:
 
 
 def to_date(value: Any) -> date:
-    """:raises ValueError: when it is no day of the calendar as YYYY-MM-DD."""
+    """:raises ValueError: when it is no day of the calendar as YYYY-MM-DD; midnight without a zone is such a day."""
     if isinstance(value, date) and not isinstance(value, datetime):
         return value
     text = str(value).strip()
+    midnight = _MIDNIGHT.fullmatch(text)
+    text = midnight[1] if midnight else text
     if _DATE.fullmatch(text):
         try:
             return date.fromisoformat(text)
@@ -108,11 +120,13 @@ def to_date(value: Any) -> date:
     raise ValueError(msg)
 
 
-def to_timestamp(value: Any, naive_zone: ZoneInfo | None = None) -> datetime:
+def to_timestamp(value: Any, naive_zone: ZoneInfo | None = None, repeated: RepeatedHour = "reject") -> datetime:
     """An ISO 8601 time as a UTC time of microseconds.
 
     :param naive_zone: the zone of times without one; if it is None, such times are rejected.
-    :raises ValueError: when it is no time, an impossible one, finer than a microsecond, or has no zone.
+    :param repeated: which of two times a local time means that occurs twice, because clocks are set back.
+    :raises ValueError: when it is no time, an impossible one, finer than a microsecond, has no zone, or occurs twice and is
+        rejected for that.
     """
     moment = value if isinstance(value, datetime) else _parsed(value)
     if moment.tzinfo is None and naive_zone is None:
@@ -121,7 +135,8 @@ def to_timestamp(value: Any, naive_zone: ZoneInfo | None = None) -> datetime:
     try:
         if moment.tzinfo is not None:
             return moment.astimezone(timezone.utc)
-        instant = moment.replace(tzinfo=naive_zone).astimezone(timezone.utc)
+        instant = moment.replace(tzinfo=naive_zone, fold=0).astimezone(timezone.utc)
+        again = moment.replace(tzinfo=naive_zone, fold=1).astimezone(timezone.utc)
         skipped = instant.astimezone(naive_zone).replace(tzinfo=None) != moment
     except (OverflowError, ValueError):
         msg = f"{_shown(value)} is out of range"
@@ -129,7 +144,10 @@ def to_timestamp(value: Any, naive_zone: ZoneInfo | None = None) -> datetime:
     if skipped:
         msg = f"{_shown(value)} is an impossible time (the clock of {naive_zone} skips it)"
         raise ValueError(msg)
-    return instant
+    if again != instant and repeated == "reject":
+        msg = f"{_shown(value)} occurs twice in {naive_zone}, where clocks are set back (clocks.repeated_hour would decide)"
+        raise ValueError(msg)
+    return again if repeated == "second" else instant
 
 
 def is_date_only(value: Any) -> bool:
@@ -140,7 +158,17 @@ def is_date_only(value: Any) -> bool:
 
 
 def to_text(value: Any) -> str:
-    """The value as text; nested JSON becomes JSON text with its numbers unchanged.
+    """A file's value as text; nested JSON becomes JSON text with its numbers unchanged.
+
+    A whole number has no point, so that an id is the same text whether a file has it as an integer or not.
+
+    :raises ValueError: for bytes that are not UTF-8, for what is no number, and for whole numbers that a double may have changed.
+    """
+    return _number_text(value) if isinstance(value, (float, Decimal)) else typed_text(value)
+
+
+def typed_text(value: Any) -> str:
+    """A typed value as text, of which record keys consist.
 
     :raises ValueError: for bytes that are not UTF-8.
     """
@@ -153,7 +181,22 @@ def to_text(value: Any) -> str:
     return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
-def converter(spark_type: str, naive_zone: ZoneInfo | None = None) -> Callable[[Any], Any]:
+def null_numbers(words: Collection[str]) -> frozenset[Decimal]:
+    """The numbers among the words for no value."""
+    return frozenset(Decimal(word) for word in words if _NUMBER.fullmatch(word))
+
+
+def is_null_number(value: Any, words: Collection[str], numbers: Collection[Decimal]) -> bool:
+    """Whether a number of a typed format is one of the words for no value.
+
+    :param numbers: :func:`null_numbers` of the words.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value) in words
+    return bool(numbers) and not isinstance(value, bool) and Decimal(str(value)) in numbers
+
+
+def converter(spark_type: str, naive_zone: ZoneInfo | None = None, repeated: RepeatedHour = "reject") -> Callable[[Any], Any]:
     """The function that turns a file's value into one of the given column type; it raises ValueError with the reason."""
     if spark_type.startswith("decimal"):
         precision, scale = (int(part) for part in spark_type.removeprefix("decimal(").rstrip(")").split(","))
@@ -161,7 +204,7 @@ def converter(spark_type: str, naive_zone: ZoneInfo | None = None) -> Callable[[
     if spark_type in _RANGES:
         return lambda value: to_integer(value, spark_type)
     if spark_type == "timestamp":
-        return lambda value: to_timestamp(value, naive_zone)
+        return lambda value: to_timestamp(value, naive_zone, repeated)
     return {"string": to_text, "double": to_double, "boolean": to_boolean, "date": to_date}[spark_type]
 
 
@@ -192,6 +235,29 @@ def _parsed(value: Any) -> datetime:
         raise ValueError(msg) from None
 
 
+def _number_text(value: float | Decimal) -> str:
+    number = Decimal(str(value))
+    if not number.is_finite():
+        msg = f"{_shown(value)} is not a text{_hint(value)}"
+        raise ValueError(msg)
+    if number.as_tuple().exponent and abs(number) > _EXACT_IN_DOUBLE and number == number.to_integral_value():
+        raise ValueError(_inexact(value))
+    if number == number.to_integral_value():
+        return str(int(number))
+    is_short = "E" in str(number) and abs(number.adjusted()) < _MOST_DIGITS
+    return format(number, "f") if is_short else str(number)
+
+
+def _inexact(value: Any) -> str:
+    return f"{_shown(value)} is larger than 2^53 and not written as an integer: a double may have changed it; have it sent as one"
+
+
+def _hint(value: Any) -> str:
+    """What to do about a word for what is no number."""
+    name = _NO_NUMBERS.get(str(value).strip().lower())
+    return f" (source.null_values: [{name}] would read it as no value)" if name else ""
+
+
 def _json(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ",".join(f"{_json(str(name))}:{_json(member)}" for name, member in value.items()) + "}"
@@ -199,6 +265,9 @@ def _json(value: Any) -> str:
         return "[" + ",".join(map(_json, value)) + "]"
     if isinstance(value, Decimal):
         return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        msg = f"holds {value}, which is no JSON"
+        raise ValueError(msg)
     return json.dumps(value, default=str, ensure_ascii=False)
 
 

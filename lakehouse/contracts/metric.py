@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from datetime import date  # noqa: TC003 (pydantic reads it)
 from typing import TYPE_CHECKING, Any, Literal
+from zoneinfo import ZoneInfo
 
 from pydantic import AliasChoices, Field, PrivateAttr, model_validator
 
@@ -237,6 +238,14 @@ class MetricContract(Documented):
         """The columns of silver that joins are on, together those of each, each list once."""
         own = [tuple(join.on) for join in self.joins if brought_by(self.joins, join) is None]
         return list(dict.fromkeys(own))
+
+    def day_zone(self, join: Join) -> ZoneInfo:
+        """The zone in which a fact that knows only its day is joined: the day is one of the dimension's days.
+
+        Of a join on columns of an earlier one, it is the zone of the first dimension, so that both are of one moment.
+        """
+        earlier = brought_by(self.joins, join)
+        return ZoneInfo(self.dimensions[join.dimension].clocks.timezone) if earlier is None else self.day_zone(earlier)
 
     def columns_read(self, columns: Collection[str]) -> list[str]:
         """Those of some silver columns that its numbers may depend on, in their order.

@@ -7,7 +7,8 @@ in ``changes``, rules for rows in ``source_rules``, schedules in ``schedules``.
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from collections import Counter
+from datetime import date, datetime, timedelta, timezone
 from itertools import chain
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -36,6 +37,8 @@ from lakehouse.contracts.source_rules import (
     SyntheticKey,
     WatermarkStrategy,
 )
+
+RepeatedHour = Literal["reject", "first", "second"]
 
 
 class FieldSpec(Strict):
@@ -66,12 +69,40 @@ class Clocks(Strict):
     arrival: str | None = Field(None, description="Column of the arrival time; default: the time of ingestion.")
     timezone: str = Field("UTC", description="The zone whose midnight ends an event day.")
     naive_times: Literal["reject", "in_timezone"] = Field("reject", description="What a time without a zone means.")
+    repeated_hour: RepeatedHour | None = Field(
+        None,
+        description="Which time a local time without a zone means that occurs twice, as clocks are set back; default: reject.",
+    )
     start_date: date | None = Field(None, description="The first event day; default: source.start_date.")
     max_ahead: timedelta = Field(timedelta(days=1), ge=timedelta(0), description="How far event time may lie after arrival time.")
     watermark: WatermarkStrategy | None = Field(
         None,
         description="How the event-time watermark follows from what has arrived: before it, everything is believed complete.",
     )
+
+    @model_validator(mode="after")
+    def _has_effect(self) -> Clocks:
+        if self.repeated_hour and self.naive_times == "reject":
+            msg = (
+                "repeated_hour: is about times without a zone, which are rejected; set 'naive_times: in_timezone' or leave it out"
+            )
+            raise ValueError(msg)
+        return self
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know of the clocks: which local times occur twice, and how they are read."""
+        zone, start = ZoneInfo(self.timezone), datetime(datetime.now(timezone.utc).year, 1, 1, tzinfo=timezone.utc)
+        back = next((hour for n in range(366 * 24) if (hour := (start + timedelta(hours=n)).astimezone(zone)).fold), None)
+        if self.naive_times == "reject" or back is None:
+            return []
+        means = {
+            "reject": "are malformed, unless clocks.repeated_hour is first or second",
+            "first": "are the first of the two",
+            "second": "are the second of the two",
+        }
+        read = means[self.repeated_hour or "reject"]
+        return [f"clocks: times without a zone that occur twice in {self.timezone}, such as {back:%Y-%m-%d %H:%M}, {read}"]
 
     @field_validator("timezone")
     @classmethod
@@ -243,6 +274,12 @@ class SourceContract(Documented):
         return by_name.get("event_ts") or by_name.get("event_date")
 
     @property
+    def event_is_day(self) -> bool:
+        """Whether the event column is a field of days: its values have no time, even where a file writes them as midnight."""
+        types = {field.type for field in self.model.fields if field.in_file == self.event_column}
+        return types == {"date"}
+
+    @property
     def event_type_column(self) -> str:
         """The column of Bronze that holds the event type by which lateness is judged: ``lateness.by``, else the operation."""
         return self.lateness.by.column if self.lateness.by else "change_op"
@@ -261,6 +298,11 @@ class SourceContract(Documented):
     @property
     def columns_read(self) -> list[str]:
         """Every column of a file that this contract needs, in a stable order."""
+        return list(dict.fromkeys(self._columns_wanted))
+
+    @property
+    def _columns_wanted(self) -> list[str]:
+        """The columns that the contract needs, each as often as it is read."""
         wanted: list[str | None] = [field.in_file for field in self.model.fields]
         wanted += [
             self.event_column,
@@ -275,7 +317,16 @@ class SourceContract(Documented):
             *(ENVELOPE_COLUMNS[self.source.envelope] if self.source.envelope else ()),
             self.dimension.valid_to,
         ]
-        return list(dict.fromkeys(column for column in wanted if column))
+        return [column for column in wanted if column]
+
+    @property
+    def number_columns(self) -> frozenset[str]:
+        """The columns of a file that are read as numbers with decimals, and as nothing else."""
+        uses = [(field.in_file, field.type) for field in self.model.fields]
+        numbers = {column for column, kind in uses if kind == "double" or kind.startswith("decimal")}
+        others = {column for column, kind in uses if column in numbers and not (kind == "double" or kind.startswith("decimal"))}
+        by_name = Counter(self._columns_wanted)
+        return frozenset(column for column in numbers - others if by_name[column] == sum(column == name for name, _ in uses))
 
     @property
     def typed_fields(self) -> list[FieldSpec]:

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.bronze.columnar.clocks import MOMENT, business_days
 from lakehouse.bronze.columnar.json_blocks import block_of_lines
 from lakehouse.bronze.columnar.merge import rows_of_blocks
 from lakehouse.bronze.columnar.text_lines import Lines
@@ -26,6 +25,7 @@ from lakehouse.bronze.delivery_reader import can_read_by_columns
 from lakehouse.bronze.file_formats import Record, json_records, readable_text
 from lakehouse.bronze.row_parser import RowParser
 from lakehouse.delta.columns import arrow_schema, bronze_columns
+from lakehouse.delta.day_columns import MOMENT, business_days
 from lakehouse.ledger.row_ids import DeliveredFile
 from lakehouse.streams.message_ranges import MessageRange, PartitionLog
 
@@ -126,7 +126,7 @@ def _parsed(
     contents = [b"" if value is None or place in unread else value for place, value in enumerate(values)]
     schema = arrow_schema(bronze_columns(contract))
     if can_read_by_columns(contract):
-        block = block_of_lines(Lines(0, contents), contract.source, contract.columns_read)
+        block = block_of_lines(Lines(0, contents), contract)
         exact = [replace(record, received_at=received[record.line_number].as_py()) for record in (*block.exact, *unread.values())]
         split = block.exactly
 

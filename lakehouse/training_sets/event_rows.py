@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.contracts import sql_expressions
 from lakehouse.contracts.training.training_set import KEY_PREFIX
 from lakehouse.ledger import ingestions
-from lakehouse.spark import dataframes
+from lakehouse.spark import zones
 from lakehouse.spark.session import sized_for
 from lakehouse.training_sets import known as knowledge
 from lakehouse.training_sets import labels
@@ -102,7 +103,7 @@ def _by_themselves(
     rows = known_records.events(spark, settings, source, inputs, span.first, span.until, reading, keys)
     if contract.entity.where:
         rows = rows.where(F.expr(contract.entity.where))
-    at = F.coalesce("event_ts", dataframes.first_moment("event_date"))
+    at = F.coalesce(F.col("event_ts"), zones.start_of_day(F.col("event_date"), ZoneInfo(source.clocks.timezone)))
     of_event = [
         F.col(column).alias(column)
         if isinstance(column, str)

@@ -133,8 +133,20 @@ def test_an_optional_field_may_be_empty() -> None:
 
 
 def test_the_contract_defines_which_words_mean_empty() -> None:
-    made = good(VALUES | {"note": ""}, source={"null_values": ["NA"]})
-    assert (made["note"], good(VALUES | {"note": "NA"}, source={"null_values": ["NA"]})["note"]) == ("", None)
+    words = {"null_values": ["NA"]}
+    assert [good(VALUES | {"note": note}, source=words)["note"] for note in ("", "NA", "nan")] == [None, None, "nan"]
+    assert good(VALUES | {"note": ""}, source=words | {"blank_is_null": False})["note"] == ""
+
+
+def test_what_is_no_number_may_be_declared_as_no_value() -> None:
+    for value in ("nan", "NaN", float("nan")):
+        assert good(VALUES | {"note": value}, source={"null_values": ["NaN"]})["note"] is None
+    assert (
+        reason(VALUES | {"note": float("nan")})
+        == "note: 'nan' is not a text (source.null_values: [NaN] would read it as no value)"
+    )
+    for value in ("-999", -999, Decimal("-999.00"), -999.0):
+        assert good(VALUES | {"note": value}, source={"null_values": ["-999"]})["note"] is None
 
 
 def test_a_field_source_system_may_differ_by_row_and_falls_back_to_the_contract() -> None:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse.bronze.type_conversion import null_numbers
 from lakehouse.delta.columns import arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 _LEAP = r"(?:(?:19|20)(?:0[48]|[2468][048]|[13579][26])|2000)-02-29"
 _DAYS = r"(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31"
@@ -30,6 +31,7 @@ _PLAIN = {
     "date": _DATE,
     "timestamp": f"{_DATE}[T ]{_TIME}{_ZONE}",
 }
+_INTEGERS = ("int", "bigint")
 _TRUE = pa.array(["true", "t", "1", "yes", "y"])
 _BOOLEAN = pa.array([*_TRUE.to_pylist(), "false", "f", "0", "no", "n"])
 
@@ -50,6 +52,9 @@ def convert(texts: pa.StringArray, spark_type: str) -> Converted:
         certain = pc.or_(pc.is_null(texts), pc.is_in(words, _BOOLEAN))
         return Converted(pc.if_else(pc.and_(certain, pc.is_valid(texts)), pc.is_in(words, _TRUE), None), certain)
     certain = pc.fill_null(pc.match_substring_regex(texts, _plain(spark_type)), True)
+    if spark_type in _INTEGERS and not pc.all(certain, min_count=0).as_py():
+        texts = pc.replace_substring_regex(texts, r"^(-?[0-9]{1,15})\.0+$", r"\1")
+        certain = pc.fill_null(pc.match_substring_regex(texts, _plain(spark_type)), True)
     plain = texts if pc.all(certain, min_count=0).as_py() else pc.if_else(certain, texts, None)
     return Converted(pc.cast(plain, arrow_type(spark_type)), certain)
 
@@ -66,6 +71,15 @@ def without_words(texts: pa.StringArray, words: Iterable[str]) -> pa.StringArray
         return texts
     is_null = pc.equal(texts, nulls[0]) if len(nulls) == 1 else pc.is_in(texts, nulls)
     return pc.if_else(is_null, None, texts) if pc.any(is_null).as_py() else texts
+
+
+def without_numbers(texts: pa.StringArray, words: Collection[str]) -> pa.StringArray:
+    """The texts of numbers, with null for those that equal a number among the words."""
+    numbers = pa.array([format(number.normalize(), "f") for number in null_numbers(words)], pa.string())
+    if not len(numbers):
+        return texts
+    plain = pc.replace_substring_regex(pc.replace_substring_regex(texts, r"\.0+$", ""), r"(\.[0-9]*[1-9])0+$", r"\1")
+    return pc.if_else(pc.is_in(pc.replace_substring_regex(plain, "^-0$", "0"), numbers), None, texts)
 
 
 @lru_cache(maxsize=64)

@@ -161,7 +161,7 @@ class _Splitter:
         if len(cells) != np.count_nonzero(fits):
             return self._none_fit(texts)
         columns = {column: _array(cells[name]) for column, name in self._wanted.items()}
-        return {column: without_words(texts, self._source.null_values) for column, texts in columns.items()}, fits
+        return {column: without_words(texts, self._source.nulls) for column, texts in columns.items()}, fits
 
     def _none_fit(self, texts: pa.StringArray) -> tuple[dict[str, pa.StringArray], np.ndarray]:
         """All lines are left to the exact reader, because Arrow found other records in them than one a line."""

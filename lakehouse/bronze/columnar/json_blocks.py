@@ -17,15 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
-from lakehouse.bronze.columnar.conversion import without_words
+from lakehouse.bronze.columnar.conversion import without_numbers, without_words
 from lakehouse.bronze.columnar.text_lines import Block, Lines, flags, groups_of_lines, line_texts
 from lakehouse.bronze.file_formats import json_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from lakehouse.bronze.file_formats import Record
-    from lakehouse.contracts.inputs.section import Source
+    from lakehouse.contracts.source import SourceContract
 
 #: What Arrow reads at once: it is fastest with few bytes, and no line may be longer.
 _READ_BYTES = 2**18
@@ -48,28 +48,25 @@ _ANY = f"(?:{_STRING}|{_ANY_NUMBER}|true|false)"
 _MANY_DIGITS = "[0-9]{100}"
 
 
-def json_blocks(stream: BinaryIO, source: Source, columns: list[str], size: int, before: int = 0) -> Iterator[Block]:
+def json_blocks(stream: BinaryIO, contract: SourceContract, size: int, before: int = 0) -> Iterator[Block]:
     """Every record of a file of JSON lines, in blocks of about ``size`` bytes.
 
     :param stream: the file's content, decompressed.
-    :param columns: the columns that the contract needs.
     :param before: how many lines the file has before the stream.
     :raises FileProblem: when the file as a whole cannot be read.
     """
     for lines in groups_of_lines(stream, size, before):
-        yield block_of_lines(lines, source, columns)
+        yield block_of_lines(lines, contract)
 
 
-def block_of_lines(lines: Lines, source: Source, columns: list[str]) -> Block:
-    """The records of some lines, each of which holds one or none.
-
-    :param columns: the columns that the contract needs.
-    """
+def block_of_lines(lines: Lines, contract: SourceContract) -> Block:
+    """The records of some lines, each of which holds one or none."""
+    columns = contract.columns_read
     texts, odd = line_texts(lines.contents)
-    form = _Form.of(lines, columns)
+    form = _Form.of(lines, columns, contract.number_columns)
     fits = ~odd & flags(form.fits(texts)) if form else np.zeros(len(texts), bool)
     raw = texts.filter(pa.array(fits))
-    values = form.split(raw, source.null_values) if form else None
+    values = form.split(raw, contract.source.nulls) if form else None
     if values is None:  # all lines are left to the exact reader
         fits, raw = np.zeros(len(texts), bool), raw.slice(0, 0)
         values = dict.fromkeys(columns, raw)
@@ -99,11 +96,15 @@ class _Form:
         self._expression = f"^{_SPACE}{{{_SPACE}{members}$"
 
     @classmethod
-    def of(cls, lines: Lines, columns: list[str]) -> _Form | None:
-        """The form of the first records; None if they have none."""
+    def of(cls, lines: Lines, columns: list[str], numbers: Collection[str]) -> _Form | None:
+        """The form of the first records; None if they have none.
+
+        :param numbers: the columns in which a number is nothing but a number; in others, only integers are read by columns.
+        """
         records = [record.values for record in json_records(islice(lines.numbered(), _SAMPLE)) if record.values]
         names = max((list(values) for values in records), key=len, default=[])
         kinds = {name: _kind([values.get(name) for values in records]) if name in columns else _ANY for name in names}
+        kinds |= {name: _INTEGER for name, kind in kinds.items() if kind == _NUMBER and name not in numbers}
         return cls(kinds, columns) if kinds else None
 
     def fits(self, texts: pa.StringArray) -> pa.BooleanArray:
@@ -111,7 +112,7 @@ class _Form:
         fits = pc.and_(pc.match_substring_regex(texts, self._expression), pc.match_substring_regex(texts, f"}}{_SPACE}$"))
         return pc.and_not(fits, pc.match_substring_regex(texts, _MANY_DIGITS))
 
-    def split(self, texts: pa.StringArray, null_values: Iterable[str]) -> dict[str, pa.StringArray] | None:
+    def split(self, texts: pa.StringArray, null_values: Collection[str]) -> dict[str, pa.StringArray] | None:
         """The needed values of lines that fit, by column; null for none and for the words for null.
 
         :returns: None if Arrow cannot read the lines, or finds other records in them than one a line.
@@ -136,7 +137,7 @@ class _Form:
             return None
         for name, kind in kinds.items():
             values = pc.cast(table[name].chunk(0), pa.string())
-            columns[name] = without_words(values, null_values) if kind == _STRING else values
+            columns[name] = (without_words if kind == _STRING else without_numbers)(values, null_values)
         return columns
 
 

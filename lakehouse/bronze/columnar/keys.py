@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.bronze.columnar.conversion import Converted, everywhere
-from lakehouse.bronze.type_conversion import to_text
+from lakehouse.bronze.type_conversion import typed_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ def synthetic_keys(recipe: SyntheticKey, fields: Mapping[str, pa.Array], event_t
 
 
 def as_texts(values: pa.Array) -> pa.StringArray:
-    """Typed values as ``type_conversion.to_text`` writes them."""
+    """Typed values as ``type_conversion.typed_text`` writes them."""
     kind = values.type
     if pa.types.is_string(kind):
         return values
@@ -65,7 +65,7 @@ def as_texts(values: pa.Array) -> pa.StringArray:
         return pc.cast(values, pa.string())
     if pa.types.is_decimal(kind) and kind.scale <= _PLAIN_SCALE:
         return pc.cast(values, pa.string())
-    return pa.array([None if value is None else to_text(value) for value in values.to_pylist()], pa.string())
+    return pa.array([None if value is None else typed_text(value) for value in values.to_pylist()], pa.string())
 
 
 def unescaped(texts: pa.StringArray) -> pa.BooleanArray:

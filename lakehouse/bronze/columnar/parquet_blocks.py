@@ -8,21 +8,26 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.bronze.columnar.conversion import without_words
+from lakehouse.bronze.columnar.conversion import without_numbers, without_words
 from lakehouse.bronze.columnar.keys import as_texts, quoted, unescaped
 from lakehouse.bronze.columnar.text_lines import Block
 from lakehouse.bronze.file_formats import Record
+from lakehouse.bronze.parquet_rows import values_of
+from lakehouse.bronze.type_conversion import null_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import pyarrow.parquet as pq
-
     from lakehouse.bronze.columnar.file_parts import Part
-    from lakehouse.contracts.inputs.section import Source
+    from lakehouse.bronze.parquet_rows import ParquetRows
+    from lakehouse.contracts.source import SourceContract
+
+#: A double as text may have an exponent outside of these, and is read one by one where it is no plain number of the contract.
+_LEAST, _GREATEST = 1e-4, 2.0**53
 
 
 def can_read(schema: pa.Schema, columns: list[str]) -> bool:
@@ -31,22 +36,56 @@ def can_read(schema: pa.Schema, columns: list[str]) -> bool:
     return once and all(_is_plain(schema.field(column).type) for column in columns)
 
 
-def parquet_blocks(file: pq.ParquetFile, source: Source, columns: list[str], part: Part | None = None) -> Iterator[Block]:
+def parquet_blocks(file: ParquetRows, contract: SourceContract, part: Part | None = None) -> Iterator[Block]:
     """Every row of a file for which :func:`can_read` holds.
 
-    :param columns: the columns that the contract needs.
     :param part: the row groups that are read; all by default.
     """
     first, groups = (1, None) if part is None else (part.before + 1, list(range(part.begin, part.end)))
-    for batch in file.iter_batches(row_groups=groups):
-        texts = {name: _texts(batch[name]) for name in batch.schema.names if _is_plain(batch[name].type)}
-        values = {name: texts[name] for name in columns}
-        for name in columns:
-            if _is_text(batch[name].type):
-                values[name] = without_words(values[name], source.null_values)
-        numbers = pa.array(range(first, first + len(batch)), pa.int64())
-        yield Block(values, numbers, _rows_as_json(batch, texts), _reader(batch, first), [])
+    for batch in file.batches(groups):
+        yield _block(batch, first, contract)
         first += len(batch)
+
+
+def _block(batch: pa.RecordBatch, first: int, contract: SourceContract) -> Block:
+    """:param first: the number of the batch's first row."""
+    columns, nulls, whole = contract.columns_read, contract.source.nulls, len(batch)
+    exactly = _reader(batch, first)
+    numbers = pa.array(range(first, first + whole), pa.int64())
+    doubtful = _doubtful(batch, contract)
+    exact = [exactly(row) for row in np.flatnonzero(doubtful).tolist()]
+    if exact:
+        kept = pa.array(~doubtful)
+        batch, numbers = batch.filter(kept), numbers.filter(kept)
+    texts = {name: _texts(batch[name]) for name in batch.schema.names if _is_plain(batch[name].type)}
+    values = {name: texts.get(name, pa.nulls(len(batch), pa.string())) for name in columns}
+    for name in columns:
+        kind = batch[name].type
+        if not (_is_text(kind) or name in contract.number_columns or pa.types.is_date(kind)):
+            values[name] = pc.replace_substring_regex(values[name], r"^(-?[0-9]+)\.0+$", r"\1")
+        values[name] = (without_words if _is_text(kind) else without_numbers)(values[name], nulls)
+    place = (np.asarray(numbers) - first).tolist()
+    return Block(values, numbers, _rows_as_json(batch, texts), lambda row: exactly(place[row]), exact)
+
+
+def _doubtful(batch: pa.RecordBatch, contract: SourceContract) -> np.ndarray:
+    """The rows with a value of which the exact reader does not take the plain text."""
+    doubtful = np.zeros(len(batch), bool)
+    for name in contract.columns_read:
+        column = batch[name]
+        if not _is_plain(column.type):
+            doubtful[:] = True
+        elif pa.types.is_floating(column.type):
+            numbers = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+            sizes = np.abs(numbers)
+            if name not in contract.number_columns or null_numbers(contract.source.nulls):
+                doubtful |= np.where(sizes == 0, np.signbit(numbers), ~((sizes >= _LEAST) & (sizes <= _GREATEST)))
+            else:
+                doubtful |= ~np.isfinite(sizes)
+        elif pa.types.is_decimal(column.type) and name not in contract.number_columns:
+            sizes = np.abs(pc.fill_null(pc.cast(column, pa.float64()), 0).to_numpy(zero_copy_only=False))
+            doubtful |= sizes >= _GREATEST
+    return doubtful
 
 
 def record_of(number: int, values: dict[str, Any]) -> Record:
@@ -55,29 +94,21 @@ def record_of(number: int, values: dict[str, Any]) -> Record:
 
 
 def _reader(batch: pa.RecordBatch, first: int) -> Callable[[int], Record]:
-    return lambda row: record_of(first + row, batch.slice(row, 1).to_pylist()[0])
+    return lambda row: record_of(first + row, values_of(batch.slice(row, 1))[0])
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    if pa.types.is_timestamp(kind):
-        return bool(kind.unit != "ns" and kind.tz in {None, "UTC"})
     is_number = pa.types.is_integer(kind) or pa.types.is_float64(kind) or pa.types.is_decimal128(kind)
     return bool(is_number or _is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_date32(kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return bool(pa.types.is_string(kind))
 
 
 def _texts(values: pa.Array) -> pa.StringArray:
     """Values of a plain type as Python writes them, but truth as JSON writes it."""
-    if _is_text(values.type):
-        return pc.cast(values, pa.string())
-    if not pa.types.is_timestamp(values.type):
-        return as_texts(values)
-    in_utc = pc.cast(pc.cast(values, pa.timestamp("us", values.type.tz)), pa.timestamp("us"))
-    written = pc.replace_substring_regex(pc.cast(in_utc, pa.string()), r"\.000000$", "")
-    return pc.binary_join_element_wise(written, "+00:00", "") if values.type.tz else written
+    return as_texts(values)
 
 
 def _rows_as_json(batch: pa.RecordBatch, texts: dict[str, pa.StringArray]) -> pa.StringArray:

@@ -13,10 +13,10 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.bronze.columnar.clocks import MOMENT, business_days, starts_of_days
 from lakehouse.bronze.columnar.conversion import Converted, convert, everywhere
 from lakehouse.bronze.columnar.keys import change_keys, record_keys, synthetic_keys
 from lakehouse.delta.columns import arrow_schema, bronze_columns
+from lakehouse.delta.day_columns import MOMENT, business_days, starts_of_days
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -41,6 +41,8 @@ def check(files: Annotated[list[Path], typer.Argument(help="Contract files (YAML
             out.print(
                 f"{file}: source {contract.dataset}, {len(contract.model.fields)} fields, key {', '.join(contract.primary_key)}"
             )
+            for note in contract.clocks.notes:
+                out.print(f"{file}: {note}", soft_wrap=True)
             if unused := contract.materialization.for_lakelogic:
                 keys = ", ".join(f"materialization.{name}" for name in unused)
                 out.print(f"{file}: without effect: {keys}; LakeLogic follows them, here silver is a Delta table below the root")

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
 
 
+#: What is no number, as pandas, Python, Spark, polars and DuckDB write it.
+_NO_NUMBERS = (
+    frozenset({"NaN", "nan", "NAN"}),
+    frozenset({"Infinity", "infinity", "inf", "Inf", "INF"}),
+    frozenset({"-Infinity", "-infinity", "-inf", "-Inf", "-INF"}),
+)
 _POLICIES_OF_A_STREAM = ("merge", "append")
 
 
@@ -40,9 +46,27 @@ class Source(Strict):
     )
     delimiter: str = Field(",", min_length=1, max_length=1)
     quote: str = Field('"', min_length=1, max_length=1)
-    null_values: list[str] = Field(default_factory=lambda: [""])
+    null_values: list[str] = Field(
+        default_factory=lambda: [""],
+        description="Words for 'no value', besides the blank; NaN and numbers also as numbers of JSON and Parquet.",
+    )
+    blank_is_null: bool = Field(True, description="Whether a blank means 'no value', too.")
     start_date: date = Field(date(2020, 1, 1), description="The first arrival day.")
     system: str | None = Field(None, description="The name of the source system; default: the dataset's name.")
+
+    @property
+    def nulls(self) -> frozenset[str]:
+        """Every text that means 'no value'; what is no number is written in several ways."""
+        words = {*self.null_values, ""} if self.blank_is_null else set(self.null_values) - {""}
+        for spellings in _NO_NUMBERS:
+            if spellings & words:
+                words |= spellings
+        return frozenset(words)
+
+    @property
+    def word_for_null(self) -> str:
+        """How a file of the source says 'no value'."""
+        return "" if self.blank_is_null else next(iter(self.null_values), "")
 
     @model_validator(mode="after")
     def _separable(self) -> Source:

@@ -17,7 +17,7 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_type
 from lakehouse.dimensions import interval_reads
 from lakehouse.dimensions.joins import join_keys
-from lakehouse.spark import dataframes
+from lakehouse.spark import dataframes, zones
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ def joined(rows: DataFrame, metric: MetricContract, intervals_of: Callable[[Join
     """The facts with the attributes that the metric's joins bring; each fact once.
 
     A fact without a match has :data:`UNKNOWN` in columns of text and NULL in others. A fact with only an event day counts as
-    of its first moment in UTC.
+    of the first moment of that day in the zone of the dimension.
 
     :param rows: facts with the columns that the metric reads, ``event_date`` and ``event_ts`` among them.
     :param intervals_of: gives the intervals of a join's dimension: valid_from, valid_to, and the fields.
@@ -44,7 +44,7 @@ def joined(rows: DataFrame, metric: MetricContract, intervals_of: Callable[[Join
     if not metric.joins:
         return rows
     names = [name for join in metric.joins for name in join.names]
-    rows = rows.drop(*names).withColumn("_at", F.coalesce("event_ts", dataframes.first_moment("event_date")))
+    rows = rows.drop(*names)
     for position, join in enumerate(metric.joins):
         rows = _joined(rows, metric, join, position, intervals_of(join))
     for position, join in enumerate(metric.joins):
@@ -52,7 +52,7 @@ def joined(rows: DataFrame, metric: MetricContract, intervals_of: Callable[[Join
         for column, name in join.attributes:
             if column in texts:
                 rows = rows.withColumn(name, F.when(F.col(f"_is_{position}"), F.col(name)).otherwise(F.lit(UNKNOWN)))
-    return rows.drop("_at", *(f"_is_{position}" for position in range(len(metric.joins))))
+    return rows.drop(*(f"_is_{position}" for position in range(len(metric.joins))))
 
 
 def _joined(rows: DataFrame, metric: MetricContract, join: Join, position: int, intervals: DataFrame) -> DataFrame:
@@ -61,7 +61,9 @@ def _joined(rows: DataFrame, metric: MetricContract, join: Join, position: int, 
     attributes = [F.col(column).alias(name) for column, name in join.attributes]
     place = [F.col("valid_from").alias("_from"), F.col("valid_to").alias("_to"), F.lit(True).alias(f"_is_{position}")]
     side = intervals.select(*keys, *attributes, *place)
-    condition = (F.col("_at") >= F.col("_from")) & (F.col("_to").isNull() | (F.col("_at") < F.col("_to")))
+    starts = zones.start_of_day(F.col("event_date"), metric.day_zone(join))
+    at = F.coalesce(F.col("event_ts"), starts)
+    condition = (at >= F.col("_from")) & (F.col("_to").isNull() | (at < F.col("_to")))
     for number, name in enumerate(join.on):
         condition = (rows[name] == side[f"_key_{number}"]) & condition
     dropped = ["_from", "_to", *(f"_key_{number}" for number in range(len(key)))]

@@ -23,6 +23,7 @@ from lakehouse.text import json_value
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import date
+    from zoneinfo import ZoneInfo
 
     from lakehouse.contracts.joins.join import Join
     from lakehouse.contracts.metric import MetricContract
@@ -81,7 +82,7 @@ def since(settings: Settings, metric: MetricContract, first: Mapping[str, int]) 
             continue
         on, concerned = _of_source(settings, metric, join, ranges.append_column("origin", pa.array(np.arange(len(ranges)))))
         origins, days = [pa.array([], pa.int64())], _NO_DAYS
-        for facts, origin in _facts_in(settings, metric, on, concerned):
+        for facts, origin in _facts_in(settings, metric, on, concerned, metric.day_zone(join)):
             origins.append(pc.unique(origin))
             days = _days_of_first(pa.concat_tables([days, pa.table([origin, facts["event_date"]], schema=_NO_DAYS.schema)]))
             _count(changed, join, facts, ranges.select(["was", "is"]).take(origin))
@@ -99,7 +100,7 @@ def days_within(settings: Settings, metric: MetricContract, join: Join, ranges: 
     :param ranges: columns ``interval_changes.PLACE``, disjoint per key.
     """
     on, concerned = _of_source(settings, metric, join, ranges.append_column("origin", pa.array(np.arange(len(ranges)))))
-    facts = _facts_in(settings, metric, on, concerned) if len(concerned) else ()
+    facts = _facts_in(settings, metric, on, concerned, metric.day_zone(join)) if len(concerned) else ()
     return {event_day for piece, _ in facts for event_day in pc.unique(piece["event_date"]).to_pylist()}
 
 
@@ -137,19 +138,20 @@ def _of_source(settings: Settings, metric: MetricContract, join: Join, ranges: p
 
 
 def _facts_in(
-    settings: Settings, metric: MetricContract, on: tuple[str, ...], ranges: pa.Table
+    settings: Settings, metric: MetricContract, on: tuple[str, ...], ranges: pa.Table, zone: ZoneInfo
 ) -> Iterator[tuple[pa.Table, pa.Array]]:
     """The facts with an event time in a range of their key, in pieces, each with the ``origin`` of the ranges.
 
     :param on: the columns of the metric with the key of the ranges.
+    :param zone: the zone of the days of facts that know nothing else.
     """
     for entry, path in zip(metric.read, locations.every_silver_read(settings, metric).values()):
         own = tuple(map(entry.column, on))
-        days = fact_index.days_of(settings, entry.silver, own, ranges)
+        days = fact_index.days_of(settings, entry.silver, own, ranges, zone)
         columns = list(dict.fromkeys([*own, *_OF_FACTS]))
         for piece in table_io.pieces(path, columns, {"event_date": days}, settings.storage_options) if days else ():
             keys = pa.chunked_array([join_keys.texts([piece[name] for name in own])])
-            place = interval_changes.covering(keys, fact_index.event_times(piece), ranges)
+            place = interval_changes.covering(keys, fact_index.event_times(piece, zone), ranges)
             yield piece.filter(place.is_valid()), ranges["origin"].take(place.drop_null()).combine_chunks()
 
 

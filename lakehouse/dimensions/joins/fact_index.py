@@ -7,13 +7,14 @@ It is brought up to date after silver, and before it is used.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import ColumnProperties, WriterProperties
 
 from lakehouse import locations
-from lakehouse.delta import change_feed, data_files, lost_commits, partition_writer, row_writer, table_io
+from lakehouse.delta import change_feed, data_files, day_columns, lost_commits, partition_writer, row_writer, table_io
 from lakehouse.dimensions import keys
 from lakehouse.dimensions.joins import interval_changes, join_keys
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 BUCKETS = 16
+_UTC = ZoneInfo("UTC")
 SCHEMA = pa.schema(
     [
         ("bucket", pa.int32()),
@@ -72,23 +74,24 @@ def follow_table(settings: Settings, silver: str, on: Sequence[str]) -> None:
         partition_writer.commit_without_rows(table, why={}, transaction=(mark, version))
 
 
-def days_of(settings: Settings, silver: str, on: Sequence[str], ranges: pa.Table) -> set[date]:
+def days_of(settings: Settings, silver: str, on: Sequence[str], ranges: pa.Table, zone: ZoneInfo) -> set[date]:
     """The event days that may have facts of the keys of some ranges within them; a few days more where facts have gone.
 
     Facts that the index does not have yet are looked up in silver; nothing is written.
 
     :param on: the columns of silver with the key.
     :param ranges: columns ``interval_changes.PLACE``.
+    :param zone: the zone of the days of facts that know nothing else.
     """
     facts = table_io.open_table(locations.silver(settings, silver), settings.storage_options)
     if facts is None or not len(ranges):
         return set()
     index = table_io.open_table(locations.fact_index(settings, silver, on), settings.storage_options)
     followed = -1 if index is None else _followed(index, facts)
-    days = set() if index is None else _days_within(_entries_of(index, ranges), ranges)
+    days = set() if index is None else _days_within(_entries_of(index, ranges), ranges, zone)
     if followed < facts.version():
         for piece in _new_facts(facts, followed, on):
-            days |= _days_within(_entries(piece, on), ranges)
+            days |= _days_within(_entries(piece, on), ranges, zone)
     return days
 
 
@@ -112,16 +115,26 @@ def _entries_of(table: DeltaTable, ranges: pa.Table) -> pa.Table:
     return data_files.with_texts(table, columns, "join_key", wanted, where)
 
 
-def _days_within(entries: pa.Table, ranges: pa.Table) -> set[date]:
-    """The days of those entries of which a time between the least and the greatest lies in a range of their key."""
-    overlaps = interval_changes.overlapping(entries["join_key"], entries["least_event_ts"], entries["greatest_event_ts"], ranges)
+def _days_within(entries: pa.Table, ranges: pa.Table, zone: ZoneInfo) -> set[date]:
+    """The days of those entries of which a time between the least and the greatest lies in a range of their key.
+
+    The start of the day counts among them: the index is of all zones, and does not tell facts that know only their day.
+    """
+    starts = _starts(entries["event_date"], zone)
+    least = pc.min_element_wise(entries["least_event_ts"], starts)
+    greatest = pc.max_element_wise(entries["greatest_event_ts"], starts)
+    overlaps = interval_changes.overlapping(entries["join_key"], least, greatest, ranges)
     return set(pc.unique(entries["event_date"].filter(overlaps)).to_pylist())
 
 
-def event_times(facts: pa.Table) -> pa.ChunkedArray:
-    """The time at which a fact is joined: its event time, or the first moment in UTC of the day, if it has only a day."""
-    days = facts["event_date"].cast(pa.timestamp("us")).cast(interval_changes.TIME)
-    return pc.coalesce(facts["event_ts"].cast(interval_changes.TIME), days)
+def event_times(facts: pa.Table, zone: ZoneInfo) -> pa.ChunkedArray:
+    """The time at which a fact is joined: its event time, or the first moment of the day in a zone, if it has only a day."""
+    times = facts["event_ts"].cast(interval_changes.TIME)
+    return pc.coalesce(times, _starts(facts["event_date"], zone)) if times.null_count else times
+
+
+def _starts(days: pa.ChunkedArray, zone: ZoneInfo) -> pa.ChunkedArray:
+    return pa.chunked_array([day_columns.starts_of_days(chunk, zone) for chunk in days.chunks], interval_changes.TIME)
 
 
 def _new_facts(facts: DeltaTable, followed: int, on: Sequence[str]) -> Iterable[pa.Table]:
@@ -142,7 +155,7 @@ def _added(facts: DeltaTable, first: int, columns: Sequence[str]) -> Iterator[pa
 
 def _entries(facts: pa.Table, on: Sequence[str]) -> pa.Table:
     """The entries of some facts, by key."""
-    at = event_times(facts)
+    at = event_times(facts, _UTC)
     keyed = pa.table(
         [join_keys.texts([facts[name] for name in on]), facts["event_date"], at], names=["join_key", "event_date", "at"]
     )

@@ -64,6 +64,7 @@ def _counts(
 ) -> tuple[Counter[date], list[Counter[date]]]:
     """How many facts each day has, and by join how many of them are without a match."""
     facts, unmatched = Counter[date](), [Counter[date]() for _ in joins]
+    zones = [metric.day_zone(join) for join in joins]
     intervals_of = [_intervals(settings, metric.dimensions[join.dimension]) for join in joins]
     for entry in metric.read:
         keys = [[entry.column(name) for name in join.on] for join in joins]
@@ -71,10 +72,10 @@ def _counts(
         path = locations.silver_read_of(settings, entry)
         for piece in table_io.pieces(path, columns, {"event_date": days}, settings.storage_options):
             facts.update(row_counts(piece, "event_date"))
-            for on, intervals, counts in zip(keys, intervals_of, unmatched):
+            for on, intervals, counts, zone in zip(keys, intervals_of, unmatched, zones):
                 texts = join_keys.texts([piece[name] for name in on])
                 known = intervals(texts.unique().drop_null())
-                place = interval_changes.covering(pa.chunked_array([texts]), fact_index.event_times(piece), known)
+                place = interval_changes.covering(pa.chunked_array([texts]), fact_index.event_times(piece, zone), known)
                 counts.update(row_counts(piece.filter(pc.is_null(place)), "event_date"))
     return facts, unmatched
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse.contracts.windows.event_window import WINDOW_START
 from lakehouse.contracts.windows.session_window import SessionWindow
 from lakehouse.gold.rows_read import sessions
-from lakehouse.spark import dataframes
+from lakehouse.spark import zones
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -103,7 +103,7 @@ def _covering(day: Column, window: EventWindow, until: Column | None = None) -> 
 
 def _midnight(day: Column | str, zone: ZoneInfo) -> Column:
     """The first microsecond of a day since 1970."""
-    return F.unix_micros(F.to_utc_timestamp(dataframes.first_moment(day), zone.key))
+    return F.unix_micros(zones.start_of_day(F.col(day) if isinstance(day, str) else day, zone))
 
 
 def _micros(length: timedelta) -> int:

@@ -91,8 +91,7 @@ def check(contract: SourceContract, event: CorrectionEvent) -> dict[str, Any]:
     :raises CorrectionError: if it would be malformed, or has another key.
     """
     values = values_of(contract, event, event.recorded_at)
-    nulls = contract.source.null_values
-    empty = nulls[0] if nulls else None
+    empty = contract.source.word_for_null
     delivery = DeliveredFile("correction", "correction", event.recorded_at.date(), event.recorded_at)
     record = Record(1, "", {column: empty if value is None else value for column, value in values.items()})
     row = RowParser(contract, delivery).row(record)
@@ -115,7 +114,7 @@ def content_of(contract: SourceContract, values: Mapping[str, str | None]) -> by
         ).encode()
     if source.format == "parquet":
         return _parquet(values)
-    empty = source.null_values[0] if source.null_values else ""
+    empty = source.word_for_null
     text = io.StringIO()
     writer = csv.writer(text, delimiter=source.delimiter, quotechar=source.quote, lineterminator="\n")
     writer.writerows([columns, [empty if values[column] is None else values[column] for column in columns]])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
@@ -19,7 +20,7 @@ from lakehouse.delta.columns import arrow_schema, ddl
 from lakehouse.dimensions import as_then, tables
 from lakehouse.dimensions.keys import TIME_LENGTH
 from lakehouse.gold.numbers import served_version
-from lakehouse.spark import dataframes
+from lakehouse.spark import dataframes, zones
 from lakehouse.training_sets.rows import known_records, known_values
 
 if TYPE_CHECKING:
@@ -133,8 +134,8 @@ def _without_numbers(spark: SparkSession, catalog: Catalog, entry: MetricFeature
 
 def _end_of_period(series: Series) -> Column:
     """The moment at which the period of a number is over: its day, or its window."""
-    zone, window = series.metric.publication.timezone or "UTC", series.metric.event_window
-    end_of_day = F.to_utc_timestamp(dataframes.first_moment(F.date_add(series.by, 1)), zone)
+    zone, window = ZoneInfo(series.metric.publication.timezone or "UTC"), series.metric.event_window
+    end_of_day = zones.start_of_day(F.date_add(series.by, 1), zone)
     if not isinstance(window, EventWindow):
         return end_of_day
     end = F.col(WINDOW_START) + F.expr(f"interval {int(window.size.total_seconds())} seconds")

@@ -1,0 +1,181 @@
+"""Opens Parquet files, and brings the physical types that writers choose for a value to one type each.
+
+A batch goes in, a batch comes out: texts, integers, doubles, decimals, booleans and days; a time becomes its text with all of its
+digits, so that no reader cuts or wraps it. What a value means is decided in ``row_parser``, as for every format.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy as np
+
+#: Spark writes this into its files. Its INT96 values are moments; those of others are times without a zone.
+_BY_SPARK = b"org.apache.spark.version"
+#: Days outside of the calendar stay texts: years 1 to 9999, as days since 1970.
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+
+
+class ParquetRows:
+    """The rows of a Parquet file, in plain types."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        """Read the file's footer.
+
+        :raises pyarrow.ArrowException: when the stream is no Parquet file.
+        """
+        source = stream if isinstance(stream, pa.NativeFile) else pa.PythonFile(stream, mode="r")
+        self.file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+        leaves = [self.file.schema.column(position) for position in range(len(self.file.schema.names))]
+        self._int96 = [leaf.path for leaf in leaves if leaf.physical_type == "INT96" and "." not in leaf.path]
+        self._are_moments = _BY_SPARK in (self.file.metadata.metadata or {})
+        self._in_nanoseconds = pq.ParquetFile(source, coerce_int96_timestamp_unit="ns") if self._int96 else None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the batches, as far as all texts are UTF-8."""
+        columns = self.file.schema_arrow
+        return plain(pa.RecordBatch.from_arrays([pa.array([], field.type) for field in columns], schema=columns)).schema
+
+    def batches(self, row_groups: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows in file order; of some row groups, or of all."""
+        batches = self.file.iter_batches(row_groups=row_groups)
+        if self._in_nanoseconds is None:
+            yield from map(plain, batches)
+            return
+        finer = self._in_nanoseconds.iter_batches(row_groups=row_groups, columns=self._int96)
+        for batch, nanoseconds in zip(batches, finer):
+            yield plain(self._with_int96(batch, nanoseconds))
+
+    def _with_int96(self, batch: pa.RecordBatch, nanoseconds: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with the texts of its INT96 columns.
+
+        As nanoseconds they wrap around outside of 1677 to 2262; what they have more than the microseconds is right all the same.
+        """
+        for name in self._int96:
+            values = batch[name]
+            micros, nanos = (pc.fill_null(pc.cast(column, pa.int64()), 0).to_numpy() for column in (values, nanoseconds[name]))
+            texts = _moments(values, nanos - micros * 1000, is_moment=self._are_moments)
+            batch = batch.set_column(batch.schema.get_field_index(name), name, texts)
+        return batch
+
+
+def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch in plain types; a column that has none is left as it is."""
+    return pa.RecordBatch.from_arrays([_plain(column) for column in batch.columns], names=batch.schema.names)
+
+
+def values_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows of a plain batch as values of Python."""
+    columns = [_python_values(column) for column in batch.columns]
+    return [dict(zip(batch.schema.names, row)) for row in zip(*columns)] if columns else [{}] * len(batch)
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        return _plain(values.dictionary_decode())
+    if isinstance(kind, pa.BaseExtensionType) and not isinstance(kind, pa.UuidType):
+        return _plain(values.storage)
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return pc.cast(values, pa.decimal128(kind.precision, kind.scale))
+    return next((convert(values) for is_kind, convert in _CONVERSIONS if is_kind(kind)), values)
+
+
+def _moments(values: pa.TimestampArray, nanos: np.ndarray | None = None, *, is_moment: bool = False) -> pa.StringArray:
+    """Times as Python writes them, with nine digits where a value has nanoseconds.
+
+    :param nanos: the nanoseconds that each value has besides.
+    :param is_moment: whether times without a zone are in UTC.
+    """
+    kind = values.type
+    is_moment = is_moment or kind.tz is not None
+    in_utc = pc.cast(pc.cast(values, pa.timestamp(kind.unit, "UTC")), pa.timestamp(kind.unit)) if kind.tz else values
+    texts = _digits(in_utc, pa.timestamp("us"))
+    if nanos is not None and nanos.any():
+        texts = pc.binary_join_element_wise(texts, pa.array([f"{nano:03d}" for nano in nanos.tolist()]), "")
+    texts = pc.replace_substring_regex(texts, r"(\.[0-9]{6})000$", r"\1")
+    texts = pc.replace_substring_regex(texts, r"\.000000$", "")
+    return pc.binary_join_element_wise(texts, "+00:00", "") if is_moment else texts
+
+
+def _times_of_day(values: pa.Array) -> pa.StringArray:
+    texts = pc.replace_substring_regex(_digits(values, pa.time64("us")), r"(\.[0-9]{6})000$", r"\1")
+    return pc.replace_substring_regex(texts, r"\.000000$", "")
+
+
+def _days(values: pa.Array) -> pa.Array:
+    """Days of the calendar; texts if one lies outside of it."""
+    numbers = pc.cast(pc.cast(values, pa.date32()), pa.int32())
+    within = pc.and_(pc.greater_equal(numbers, _FIRST_DAY), pc.less_equal(numbers, _LAST_DAY))
+    days = pc.cast(numbers, pa.date32())
+    return days if pc.all(within, min_count=0).as_py() else pc.cast(days, pa.string())
+
+
+def _as_written(values: pa.Array) -> pa.DoubleArray:
+    """The doubles that a text file of the same writer would have: 0.1 and not the 32 bits next to it."""
+    return pc.cast(pc.cast(values, pa.string()), pa.float64())
+
+
+def _digits(values: pa.Array, micros: pa.DataType) -> pa.StringArray:
+    """The text of times, with six digits, or nine for nanoseconds."""
+    if values.type.unit in {"s", "ms"}:
+        with suppress(pa.ArrowInvalid):  # out of the range of microseconds, and of the calendar
+            values = pc.cast(values, micros)
+    return pc.cast(values, pa.string())
+
+
+def _decoded(values: pa.Array) -> pa.Array:
+    """Bytes as text, if all of them are text."""
+    content = pc.cast(values, pa.binary())
+    try:
+        return pc.cast(content, pa.string())
+    except pa.ArrowInvalid:
+        return content
+
+
+def _python_values(values: pa.Array) -> list[Any]:
+    """The values as Python has them; a value that it has not becomes the text that Arrow writes."""
+    if pa.types.is_binary(values.type):
+        return [_text_or_bytes(value) for value in values.to_pylist()]
+    try:
+        return list(values.to_pylist())
+    except (ValueError, OverflowError):
+        return [_python_value(value) for value in values]
+
+
+def _python_value(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        return str(value)
+
+
+def _text_or_bytes(value: bytes | None) -> str | bytes | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+_CONVERSIONS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (
+    (pa.types.is_large_string, lambda values: pc.cast(values, pa.string())),
+    (pa.types.is_string_view, lambda values: pc.cast(values, pa.string())),
+    (pa.types.is_binary, _decoded),
+    (pa.types.is_large_binary, _decoded),
+    (pa.types.is_binary_view, _decoded),
+    (pa.types.is_fixed_size_binary, _decoded),
+    (pa.types.is_float16, lambda values: pc.cast(values, pa.float64())),
+    (pa.types.is_float32, _as_written),
+    (pa.types.is_timestamp, _moments),
+    (pa.types.is_time, _times_of_day),
+    (pa.types.is_date, _days),
+)
