@@ -148,6 +148,7 @@ class SourceContract(Documented):
             raise ValueError(msg)
         self._check_key(names)
         self._check_policy()
+        self._check_order()
         self._check_sections()
         by = self.lateness.by
         if by and by.column not in {*names, "change_op"}:
@@ -197,6 +198,17 @@ class SourceContract(Documented):
         if unknown:
             msg = f"synthetic_key.fields: not among model.fields: {', '.join(unknown)}"
             raise ValueError(msg)
+
+    def _check_order(self) -> None:
+        types = {field.in_file: field.type for field in self.model.fields}
+        for item in self.order.sequence:
+            kind = types.get(item.column)
+            if item.type == "integer" and kind in ("timestamp", "date"):
+                msg = (
+                    f"order.sequence: {item.column} is a {kind}, and an order by integers makes each row malformed; name it "
+                    f"'clocks.arrival', or write {{column: {item.column}, type: text}} if its texts have one width and zone"
+                )
+                raise ValueError(msg)
 
     def _check_sections(self) -> None:
         mistake = next(chain(dimension.mistakes(self), envelope.mistakes(self), section.mistakes(self)), None)

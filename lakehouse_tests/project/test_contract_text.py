@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakehouse.contracts import MetricContract, SourceContract, load_catalog, load_contract
+from lakehouse.contracts import ContractError, MetricContract, SourceContract, load_catalog, load_contract
 from lakehouse.contracts.base import SYSTEM_COLUMNS
 from lakehouse.contracts.published_columns import RESERVED
 from lakehouse.project import contract_text, inference, samples
@@ -133,3 +133,33 @@ def test_files_that_say_nothing_are_refused_in_a_sentence(tmp_path: Path, conten
 )
 def test_a_dataset_is_called_like_its_file_without_the_day(file: str, name: str) -> None:
     assert contract_text.dataset_of(file) == name
+
+
+def test_an_order_by_a_time_is_refused_when_the_contract_is_loaded(tmp_path: Path) -> None:
+    file = tmp_path / "seq.yaml"
+    file.write_text(
+        "dataset: seq\nprimary_key: [id]\nclocks: {event: at}\norder: {sequence: updated_at}\nmodel:\n  fields:\n"
+        "    - {name: id, type: string}\n    - {name: at, type: timestamp}\n    - {name: updated_at, type: timestamp}\n"
+    )
+    with pytest.raises(ContractError, match=r"order.sequence: updated_at is a timestamp, .* name it 'clocks.arrival'"):
+        load_contract(file)
+    file.write_text(file.read_text().replace("updated_at}\nmodel", "{column: updated_at, type: text}}\nmodel"))
+    load_contract(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("order_id,ordered_at,updated_at\n1,2024-11-04T09:00:00Z,2024-11-04T09:00:05Z\n1,2024-11-04T09:00:00Z,2024-11-05T09:00:05Z\n",
+         (["order_id"], [], "updated_at")),
+        ("claim_id,version,service_date\nC1,1,2024-11-04\nC1,2,2024-11-04\n", (["claim_id"], ["version"], None)),
+    ],
+)  # fmt: skip
+def test_a_change_log_has_a_key_and_an_order(
+    content: str, expected: tuple[list[str], list[str], str | None], tmp_path: Path
+) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text(content)
+    source, metric, _ = contracts(file)
+    assert (source.primary_key, [item.column for item in source.order.sequence], source.clocks.arrival) == expected
+    assert [measure.name for measure in metric.measures] == ["records"], "a version is not added up"
