@@ -84,6 +84,8 @@ def unread_time(values: Sequence[Any], *, called_a_time: bool) -> str | None:
     texts = [f"{value}".strip() for value in values]
     if not called_a_time or not texts:
         return None
+    if all(re.fullmatch(r"(1[6-9]|20)\d{2}", value) for value in texts):
+        return f"has years ({texts[0]!r}): write the first day of each, such as {texts[0]}-01-01, to have it as event time"
     if all(re.fullmatch(r"(19|20)\d{6}", value) and _parses(value, "%Y%m%d") for value in texts):
         return f"has days without dashes ({texts[0]!r}): write them as YYYY-MM-DD"
     for digits, unit in ((10, "seconds"), (13, "milliseconds"), (16, "microseconds")):
@@ -101,6 +103,10 @@ def _parses(value: str, form: str) -> bool:
 
 
 _UNREAD: Sequence[tuple[re.Pattern[str], str]] = (
+    (
+        re.compile(r"\d{4}-(0[1-9]|1[0-2])"),
+        "has months: write the first day of each, such as 2024-11-01, to have it as event time",
+    ),
     (
         re.compile(r"[+-]?\d{1,3}(,\d{3})+"),
         "has numbers with two readings, thousands or a decimal comma: ask the sender, and write 1234 or 1.234",
@@ -126,6 +132,7 @@ _UNREAD_TIMES: Sequence[tuple[Sequence[str], str]] = (
         ([form], "has days or times that are not ISO 8601: write YYYY-MM-DD, or YYYY-MM-DDTHH:MM:SSZ")
         for form in (
             "%d.%m.%Y", "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S", "%Y/%m/%d", "%Y/%m/%d %H:%M", "%Y/%m/%d %H:%M:%S", "%d-%m-%Y",
+            "%b %d %Y", "%B %d %Y",
             "%d-%b-%y", "%d-%b-%Y", "%d-%b-%y %H:%M:%S", "%d-%b-%Y %H:%M:%S", "%d %b %Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y",
             "%Y%m%dT%H%M%S", "%Y%m%dT%H%M%SZ", "%Y%m%d %H%M%S",
         )

@@ -176,7 +176,7 @@ def _columns(
                 None if about in answers else Question(about, f"How are numbers such as {present[0]} in {name} read?", options)
             )
         column = InferredColumn(names[name], name, kind, len(values) - len(present))
-        called_a_time = any(word in column.words for words in _EVENT_WORDS for word in words)
+        called_a_time = "year" in column.words or any(word in column.words for words in _EVENT_WORDS for word in words)
         if kind == "bigint":
             doubt = column_types.unread_time(present, called_a_time=called_a_time) or doubt
         yield column, doubt, question

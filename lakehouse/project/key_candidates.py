@@ -116,8 +116,8 @@ def _proposed(samples: Sequence[Sample], columns: Sequence[InferredColumn], even
         lambda: next(filter(None, (_change_log(samples, [name], columns, event, certain=False) for name in named)), None),
         lambda: _of_lines(samples, [name for name in named if not _is_entity(name, subject)], event),
         lambda: _of_readings(samples, entities, times or [[]], event),
-        lambda: _of_labels(samples, [*entities, *labels], times or [[]]),
         lambda: next((_certain(samples, time) for time in times if not able and _is_unique_in_each(samples, time)), None),
+        lambda: _of_labels(samples, [*entities, *labels], times or [[]]),
     )
     return next(filter(None, (stage() for stage in stages)), Key([], _KEYLESS))
 
@@ -142,7 +142,7 @@ def _of_labels(
 ) -> Key | None:
     """Columns that are unique, but not called like a key: a person has to say so."""
     for time in times:
-        for chosen in _groups(labels):
+        for chosen in [*([[]] if time else []), *_groups(labels)]:
             if _is_unique_in_each(samples, [*chosen, *time]):
                 fields = [*chosen, *time]
                 doubt = f"the key {_names(fields)} is unique in the sample, but is not called like one"

@@ -171,6 +171,10 @@ U = "2024-11-05T09:00:00Z"
             lines("customer_id,at,amount", f"c1,{T},1.00", f"c2,{T},2.00"),
             ["customer_id", "at"], None, None, ["primary_key"], id="who buys is not what is bought",
         ),
+        pytest.param(
+            lines("date,wind,weather", "2024-11-04,5.1,sun", "2024-11-05,5.2,sun"),
+            ["date"], None, None, ["primary_key"], id="a day each, and a word",
+        ),
         pytest.param(lines("word,at", f"a,{T}", f"b,{T}"), ["word", "at"], None, None, ["primary_key"], id="not called a key"),
         pytest.param(
             lines("order_id,payment_id,at", f"1,5,{T}", f"2,6,{T}"), ["order_id"], None, None, ["primary_key"], id="two ids"
@@ -241,6 +245,8 @@ def test_doubles_stay_doubles_and_numbers_with_two_readings_are_asked_for() -> N
         ("04/11/2024", "the day and the month can be told from no value"),
         ("25/11/2024", "not ISO 8601"),
         ("04-Nov-24 10:00:00", "not ISO 8601"),
+        ("Jan 1 2000", "not ISO 8601"),
+        ("1850-01", "has months"),
     ],
 )
 def test_what_is_not_read_is_told_with_how_to_write_it(value: str, words: str) -> None:
@@ -251,7 +257,12 @@ def test_what_is_not_read_is_told_with_how_to_write_it(value: str, words: str) -
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [("20241104", "days without dashes"), ("1730714400", "seconds since 1970"), ("1730714400000", "milliseconds since 1970")],
+    [
+        ("2024", "has years"),
+        ("20241104", "days without dashes"),
+        ("1730714400", "seconds since 1970"),
+        ("1730714400000", "milliseconds since 1970"),
+    ],
 )
 def test_whole_numbers_that_are_times_are_told(value: str, words: str) -> None:
     found = infer([lines("id,created_at", f"1,{value}")])
