@@ -62,12 +62,28 @@ def deployment(landing: Path | None = None) -> tuple[Settings, Catalog]:
     return settings, load_catalog(settings.contracts, bundled=settings.bundled_contracts)
 
 
+def sound_deployment(source: str) -> tuple[Settings, Catalog]:
+    """The settings and the sound contracts, for a command about one source; contracts of others that are broken are told.
+
+    :raises ContractError: if a broken contract names the source.
+    """
+    from lakehouse.contracts.loader import load_sound_catalog  # noqa: PLC0415 (`--help` need not wait for it)
+    from lakehouse.settings import Settings  # noqa: PLC0415
+
+    settings = Settings()
+    catalog, mistakes = load_sound_catalog(settings.contracts, source, bundled=settings.bundled_contracts)
+    for mistake in mistakes:
+        errors.print(f"left out: {mistake}", style="yellow", highlight=False, soft_wrap=True)
+    return settings, catalog
+
+
 def catalog_with(source: str, landing: Path | None = None) -> tuple[Settings, Catalog]:
     """The settings and the contracts, among them the one of ``source``.
 
     :raises typer.Exit: for a source that no contract describes.
     """
-    settings, catalog = deployment(landing)
+    settings, catalog = sound_deployment(source)
+    settings = settings if landing is None else settings.model_copy(update={"landing": str(landing)})
     if source not in catalog.sources:
         known = ", ".join(sorted(catalog.sources)) or "none"
         errors.print(f"No contract has 'dataset: {source}'; known are {known}.", style="red")

@@ -29,13 +29,14 @@ from lakehouse.contracts.yaml_files import yaml_file
 from lakehouse.contracts.yaml_files.yaml_file import ContractError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from datetime import date
 
     import yaml
 
 Contract = SourceContract | MetricContract | TrainingSetContract | ModelContract
 Model = TypeVar("Model", bound=BaseModel)
+_DATASET = re.compile(r"^dataset: *['\"]?(\w+)", re.MULTILINE)
 #: The kinds of contracts, each by the key that names it; a source has a key 'model' and a model a key 'training_set', too.
 _KINDS: dict[str, type[Contract]] = {
     "metric": MetricContract,
@@ -183,21 +184,54 @@ def _validated(
         ) from None
 
 
-def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
+def load_sound_catalog(folder: Path | None, source: str, *, bundled: bool = True) -> tuple[Catalog, list[str]]:
+    """Read the contracts as :func:`load_catalog` does, without those that are broken and do not concern one source.
+
+    :returns: the sound contracts, and the mistakes of the others.
+    :raises ContractError: for a mistake in a contract that names the source.
+    """
+    left_out: set[Path] = set()
+    mistakes: list[str] = []
+    while True:
+        try:
+            return load_catalog(folder, bundled=bundled, without=left_out), mistakes
+        except ContractError as error:  # noqa: PERF203 (as often as contracts are broken)
+            broken = {path for path in _deployed(folder) for text in error.mistakes if text.startswith(f"{path}:")} - left_out
+            if not broken or any(re.search(rf"\b{re.escape(source)}\b", _text_of(path)) for path in broken):
+                raise
+            left_out |= broken
+            mistakes += error.mistakes
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _deployed(folder: Path | None) -> list[Path]:
+    return _contract_files(folder) if folder and folder.is_dir() else []
+
+
+def load_catalog(folder: Path | None, *, bundled: bool = True, without: Collection[Path] = ()) -> Catalog:
     """Read the bundled contracts and those of ``folder``; a file there replaces the bundled one of the same name.
 
+    :param without: files that are left out.
     :raises ContractError: for a mistake in any of them, or a metric without its source.
     """
     catalog = Catalog()
     mistakes: list[str] = []
+    broken: set[str] = set()  # the file to mend is the source's, and not that of its metric
     origin: dict[str, Path] = {}
     paths = sorted(bundled_folder().glob("*.yaml")) if bundled else []
-    deployed = _contract_files(folder) if folder and folder.is_dir() else []
+    deployed = [path for path in _deployed(folder) if path not in without]
     for path in [*paths, *deployed]:
         try:
             contract = _read(path)
         except ContractError as error:
             mistakes += error.mistakes
+            broken |= set(_DATASET.findall(_text_of(path)))
             continue
         name = contract.dataset if isinstance(contract, SourceContract) else contract.name
         if name in origin and path.parent == origin[name].parent:
@@ -208,7 +242,7 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
     mistakes += [
         f"{origin[metric.name]}:{_line_of(origin[metric.name], 'source')}: source: no contract has 'dataset: {metric.source}'"
         for metric in catalog.metrics.values()
-        if not (metric.is_derived or metric.sources) and metric.source not in catalog.sources
+        if not (metric.is_derived or metric.sources) and metric.source not in {*catalog.sources, *broken}
     ]
     mistakes += [
         f"{origin[metric.name]}:{_line_of(origin[metric.name], 'rows')}: rows: {metric.source} has one row per key; leave the "
@@ -319,7 +353,7 @@ def place_of(folder: Path | None, contract: SourceContract | MetricContract, key
     :param key: as a :class:`~lakehouse.contracts.changed_keys.KeyChange` names it.
     """
     kind = "dataset" if isinstance(contract, SourceContract) else "metric"
-    for path in _contract_files(folder) if folder and folder.is_dir() else []:
+    for path in _deployed(folder):
         content, tree = yaml_file.parsed(path)
         if isinstance(content, dict) and content.get(kind) == getattr(contract, kind):
             if kind == "metric" and content.get("dataset_version", 1) != getattr(contract, "dataset_version", 1):

@@ -237,8 +237,8 @@ class SourceContract(Documented):
             if item.type == "integer" and kind.startswith(("timestamp", "date", "boolean", "double")):
                 as_text = f"'{{column: {item.column}, type: text}}'"
                 msg = (
-                    f"order.sequence: {item.column} is a {kind}, and a sequence is an integer; write {as_text} if its texts sort "
-                    "as they follow each other, as times of one width and zone do (2024-11-04T10:00:00Z)"
+                    f"order.sequence: {item.column} is a {kind}, and a sequence is an integer; name a time 'clocks.arrival', or "
+                    f"write {as_text} if its texts sort as they follow each other, as times of one width and zone do"
                 )
                 raise ValueError(msg)
 

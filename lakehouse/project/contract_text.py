@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from lakehouse.contracts.published_columns import RESERVED
-from lakehouse.project.inference import field_names, is_identifier
+from lakehouse.project.inference import field_names
+from lakehouse.project.key_candidates import is_summable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,9 @@ def source_text(dataset: str, files: Sequence[str], inferred: InferredSource, re
     """The contract of the source."""
     lines = [_comment(f"Inferred from {', '.join(files)} by 'lakehouse infer'. Check what is marked with a question mark.")]
     lines += [_comment(f"? {doubt}") for doubt in inferred.doubts]
+    for question in inferred.questions:
+        lines += [_comment(f"? {line}") for line in question.lines]
+        lines += [_comment(f"? --yes took the default: {question.default}")]
     lines += [f"dataset: {dataset}"]
     if inferred.key:
         lines += [f"primary_key: {_flow(list(inferred.key))}"]
@@ -40,7 +44,8 @@ def source_text(dataset: str, files: Sequence[str], inferred: InferredSource, re
     lines += ["", "clocks:", f"  event: {_flow(inferred.event)}" if inferred.event else "  # event: the column of the event time"]
     lines += [f"  arrival: {_flow(inferred.arrival)}"] if inferred.arrival else []
     lines += ["  timezone: UTC", "  naive_times: in_timezone"] if inferred.naive else []
-    lines += [f"  start_date: {inferred.first_day.replace(month=1, day=1)}"] if inferred.first_day else []
+    lines += [f"  start_date: {inferred.first_day}  # rows of earlier days are malformed"] if inferred.first_day else []
+    lines += ["", "order:", f"  sequence: {_flow(inferred.order)}"] if inferred.order else []
     lines += ["", "changes:", f"  op: {_flow(inferred.op)}"] if inferred.op else []
     lines += ["", "model:", "  fields:"]
     for column in inferred.columns:
@@ -57,7 +62,7 @@ def metric_text(dataset: str, inferred: InferredSource) -> str:
     taken = {"records", *RESERVED}
     for column in inferred.columns:
         kind = _sum_type(column.type)
-        if column.name in inferred.key or is_identifier(column) or kind is None:
+        if column.name in inferred.key or column.column == inferred.order or not is_summable(column) or kind is None:
             continue
         name = column.name
         while name in taken:

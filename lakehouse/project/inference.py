@@ -1,67 +1,68 @@
-"""What sample files say about a source: types, the key, the clocks, and what is uncertain. Plain Python.
+"""What sample files say about a source: its columns, the clocks, and what is uncertain or has to be asked. Plain Python.
 
-A column has the first type to which the product converts all of its values (``bronze.type_conversion``), so that what is inferred
-is what can be ingested. Belongs here: the rules. Reading the samples belongs to ``samples``, the YAML to ``contract_text``.
+The type of a column is inferred in ``column_types``, the key in ``key_candidates``. Reading the samples belongs to
+``samples``, the YAML to ``contract_text``.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import timezone
-from itertools import combinations
+from datetime import date, timezone
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from lakehouse.bronze import type_conversion
 from lakehouse.contracts.base import SYSTEM_COLUMNS
 from lakehouse.contracts.changes.marking import Changes
-from lakehouse.errors import LakehouseError
+from lakehouse.contracts.inputs.section import Source
+from lakehouse.project import column_types
+from lakehouse.project.key_candidates import key_of
+from lakehouse.project.questions import InferenceError, InferredColumn, Question, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import date
+    from collections.abc import Iterator, Mapping, Sequence
 
 _UTC = ZoneInfo("UTC")
-#: The types that are tried, the narrowest first; any text is a string.
-_TYPES = ("bigint", "decimal", "double", "boolean", "date", "timestamp")
-_CODE = re.compile(r"0\d+")
-_FRACTION = re.compile(r"[.eE]")
-_PRECISION, _WIDEST, _SCALE = 18, 38, 2
-#: Words in the names of columns, the most telling first.
-_KEY_WORDS = ("id", "key", "uuid", "number", "no", "code", "ref")
-_EVENT_WORDS = ("event", "occurred", "happened", "sold", "ordered", "order", "booked", "time", "timestamp", "date", "day", "at")
-_ARRIVAL_WORDS = ("received", "arrival", "arrived", "ingested", "loaded", "exported", "sent", "updated", "modified")
-_KEY_COLUMNS = 3
+#: Words in the names of columns with the time of an event: the event's own, its record's, any time, and what comes after it.
+_EVENT_WORDS = (
+    (
+        *("event", "occurred", "happened", "service", "transaction", "trade", "traded", "sold", "ordered", "order", "purchased"),
+        *("purchase", "sale", "measured", "observed", "observation", "read", "reading", "sampled", "visit", "usage"),
+    ),
+    ("created", "booked", "placed", "issued", "invoice", "registered", "started", "start"),
+    ("timestamp", "datetime", "time", "date", "day", "at", "ts"),
+    ("paid", "payment", "posted", "reported", "report", "shipped", "delivered", "closed", "settled", "settlement", "value"),
+)
+_ARRIVAL_WORDS = (
+    *("received", "arrival", "arrived", "ingested", "loaded", "exported", "sent", "updated", "modified", "changed", "update"),
+    *("extracted", "downloaded", "crawled"),
+)
+_UPDATE_WORDS = ("updated", "modified", "changed", "update")
+_NEVER_WORDS = (
+    *(
+        "due",
+        "valid",
+        "until",
+        "expiry",
+        "expires",
+        "expiration",
+        "expire",
+        "maturity",
+        "deadline",
+        "end",
+        "ends",
+        "next",
+        "birth",
+    ),
+    *("birthday", "dob", "planned", "expected", "estimated", "scheduled", "to", "deleted", "cancelled", "warranty"),
+)
+#: From this rank on a column is doubtful as the time of an event.
+_DOUBTFUL, _NEVER = len(_EVENT_WORDS) + 1, len(_EVENT_WORDS) + 2
+#: The contract's first event day lies so many years before the sample's, and not after the product's own first day.
+_YEARS_BEFORE = 2
+#: The names of columns that say what happened to a record.
 _OP_NAMES = ("op", "operation", "change", "action", "__op", "change_op")
-
-
-class InferenceError(LakehouseError):
-    """Sample files from which no contract follows. The message names the file, and says what to do."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The records of one file by column; an empty value is None."""
-
-    file: str
-    columns: Sequence[str]
-    records: Sequence[Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class InferredColumn:
-    """A column of the files.
-
-    :param name: the field that it becomes, in lower case.
-    :param column: its name in the files.
-    :param empty: in how many records it has no value.
-    """
-
-    name: str
-    column: str
-    type: str
-    empty: int
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,9 @@ class InferredSource:
     :param op: the column that says whether a record is new, corrects or withdraws one.
     :param event: the column of the event time; None if no column is a time.
     :param naive: whether the event times have no zone.
-    :param first_day: the first event day of the samples.
+    :param first_day: the first event day of the contract: late data may be older than the samples.
     :param doubts: sentences for the person who reads the contract.
+    :param order: the column with the version of a record. ``questions`` are open: their defaults are taken.
     """
 
     columns: Sequence[InferredColumn]
@@ -84,10 +86,28 @@ class InferredSource:
     naive: bool
     first_day: date | None
     doubts: Sequence[str] = field(default_factory=list)
+    order: str | None = None
+    questions: Sequence[Question] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether a contract follows without a person's answer."""
+        return self.event is not None and not self.questions
 
 
-def infer(samples: Sequence[Sample]) -> InferredSource:
+@dataclass(frozen=True)
+class _Clocks:
+    event: InferredColumn | None
+    arrival: InferredColumn | None
+    doubts: Sequence[str]
+    question: Question | None = None
+
+
+def infer(samples: Sequence[Sample], answers: Mapping[str, str] | None = None, subject: str = "") -> InferredSource:
     """Infer a source from one or more sample files.
+
+    :param answers: what a person answered, by what the questions are about.
+    :param subject: the name of the dataset; an identifier that is called like it is the key.
 
     :raises InferenceError: for a file without records, or files that have no column in common.
     """
@@ -103,63 +123,70 @@ def infer(samples: Sequence[Sample]) -> InferredSource:
         f"column {name} is not in every file: it is left out"
         for name in sorted({name for sample in samples for name in sample.columns} - set(shared))
     ]
-    names = field_names(shared)
-    columns = []
-    for name in shared:
-        values = [record.get(name) for sample in samples for record in sample.records]
-        found, doubt = type_of([value for value in values if value is not None])
-        columns.append(InferredColumn(names[name], name, found, sum(value is None for value in values)))
-        doubts += [f"column {name}: {doubt}"] if doubt else []
+    answers = answers or {}
+    columns, questions = [], []
+    for column, doubt, question in _columns(samples, shared, answers):
+        columns.append(column)
+        doubts += [f"column {column.column}: {doubt}"] if doubt else []
+        questions += [question] if question else []
     op = next((column for column in columns if _marks_changes(column.column, samples)), None)
-    key, doubt = _key(samples, [column for column in columns if column is not op])
-    doubts += [doubt] if doubt else []
-    if op is not None and key:  # without a key there is nothing that a record could change
+    clocks = _clocks(columns, answers)
+    key = key_of(samples, [column for column in columns if column is not op], clocks.event, subject, answers)
+    doubts += [key.doubt] if key.doubt else []
+    if op is not None and key.fields:  # without a key there is nothing that a record could change
         columns.remove(op)
         doubts.append(f"column {op.column} says whether a record is new, corrects or withdraws one (changes.op)")
-    event, arrival, more = _clocks(columns)
-    doubts += more
+    event, doubts = clocks.event, [*doubts, *clocks.doubts]
     times = [record[event.column] for sample in samples for record in sample.records if record.get(event.column)] if event else []
     naive = bool(event) and any(_is_naive(value) for value in times)
     if naive:
         doubts.append("event times have no zone and are read as UTC: set clocks.timezone to theirs, such as Europe/Berlin")
-    first = min(map(_day_of, times), default=None)
     return InferredSource(
         columns=columns,
-        key=key,
-        op=op.column if op and key else None,
+        key=key.fields,
+        op=op.column if op and key.fields else None,
         event=event.column if event else None,
-        arrival=arrival.column if arrival else None,
+        arrival=key.arrival or (clocks.arrival.column if clocks.arrival else None),
         naive=naive,
-        first_day=first,
+        first_day=_first_day(min(map(_day_of, times), default=None)),
         doubts=doubts,
+        order=key.order,
+        questions=[*questions, *(question for question in (clocks.question, key.question) if question)],
     )
 
 
-def type_of(values: Sequence[Any]) -> tuple[str, str | None]:
-    """The narrowest type that all values have, and a doubt about it.
+def _columns(
+    samples: Sequence[Sample], shared: Sequence[str], answers: Mapping[str, str]
+) -> Iterator[tuple[InferredColumn, str | None, Question | None]]:
+    """Each column, with a doubt about it and the question that it leaves open."""
+    names = field_names(shared)
+    for name in shared:
+        values = [record.get(name) for sample in samples for record in sample.records]
+        present = [value for value in values if value is not None]
+        kind, doubt = column_types.type_of(present)
+        question = None
+        if column_types.has_two_readings(present):
+            about = f"column {name}"
+            options = {
+                "decimal": f"{present[0]} is less than a thousand: the point begins the decimals",
+                "text": f"{present[0]} has a point for thousands: it stays text until it is sent without",
+            }
+            kind = "string" if answers.get(about) == "text" else kind
+            question = (
+                None if about in answers else Question(about, f"How are numbers such as {present[0]} in {name} read?", options)
+            )
+        column = InferredColumn(names[name], name, kind, len(values) - len(present))
+        called_a_time = "year" in column.words or any(word in column.words for words in _EVENT_WORDS for word in words)
+        if kind == "bigint":
+            doubt = column_types.unread_time(present, called_a_time=called_a_time) or doubt
+        yield column, doubt, question
 
-    Texts of digits with leading zeros are codes, not numbers.
-    """
-    if not values:
-        return "string", "has no value in the samples: a string until you know better"
-    if any(isinstance(value, str) and _CODE.fullmatch(value.strip()) for value in values):
-        return "string", None
-    for kind in _TYPES:
-        wanted = _decimal_of(values) if kind == "decimal" else kind
-        if kind == "double" and not any(_FRACTION.search(f"{value}") for value in values):
-            continue  # a double would drop digits of a long number
-        if wanted is not None and _all_convert(values, wanted):
-            return wanted, None
-    rejected = [value for value in values if not _all_convert([value], "timestamp")]
-    if len(rejected) < len(values) // 2:
-        return "string", f"is a time in most records, but not {rejected[0]!r}"
-    words = [value for value in values if not _all_convert([value], "double")]
-    if words and len(words) < (len(values) + 1) // 2:
-        return (
-            "string",
-            f"is a number in most records, but not {words[0]!r}: it may be a word for 'no value' (source.null_values)",
-        )
-    return "string", None
+
+def _first_day(first: date | None) -> date | None:
+    """The first event day of the contract, at the latest that of a contract that names none."""
+    if first is None:
+        return None
+    return min(Source().start_date, date(max(first.year - _YEARS_BEFORE, 1), 1, 1))
 
 
 def field_names(columns: Sequence[str]) -> dict[str, str]:
@@ -176,11 +203,6 @@ def field_names(columns: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def is_identifier(column: InferredColumn) -> bool:
-    """Whether a column is called like a key: its numbers are not to be added up."""
-    return _rank(column, _KEY_WORDS) < len(_KEY_WORDS)
-
-
 def _marks_changes(column: str, samples: Sequence[Sample]) -> bool:
     """Whether all values of a column are words for new, corrected and withdrawn records."""
     words = Changes()
@@ -189,78 +211,52 @@ def _marks_changes(column: str, samples: Sequence[Sample]) -> bool:
     return column.lower() in _OP_NAMES and values <= known
 
 
-def _all_convert(values: Sequence[Any], kind: str) -> bool:
-    convert = type_conversion.converter(kind, _UTC)
-    try:
-        for value in values:
-            convert(value)
-    except ValueError:
-        return False
-    return True
-
-
-def _decimal_of(values: Sequence[Any]) -> str | None:
-    """The decimal type that holds all values; None if they are no decimals, or have too many digits."""
-    whole = scale = 0
-    for value in values:
-        match = re.fullmatch(r"\s*[+-]?(\d*)\.?(\d*)\s*", f"{value}")
-        if match is None:
-            return None
-        whole, scale = max(whole, len(match[1])), max(scale, len(match[2]))
-    scale = max(scale, _SCALE) if scale else 0  # the next file may have cents
-    precision = max(_PRECISION, whole + scale)
-    return f"decimal({precision},{scale})" if precision <= _WIDEST else None
-
-
-def _key(samples: Sequence[Sample], columns: Sequence[InferredColumn]) -> tuple[list[str], str | None]:
-    """The fields that identify a record in each file: as few as possible, those that are called like a key first."""
-    able = sorted((column for column in columns if not column.empty and column.type not in ("double", "boolean")), key=_key_rank)
-    for count in range(1, _KEY_COLUMNS + 1):
-        for chosen in combinations(able, count):
-            if all(_is_unique(sample, [column.column for column in chosen]) for sample in samples):
-                names = [column.name for column in chosen]
-                few = sum(len(sample.records) for sample in samples)
-                doubt = f"the key {', '.join(names)} is unique in {few:,} sample records; check that it always is"
-                return names, doubt
-    return [], "no columns identify a record: a record is known by a hash of all of its values (synthetic_key)"
-
-
-def _key_rank(column: InferredColumn) -> tuple[int, int]:
-    words = column.name.split("_")
-    named = next((rank for rank, word in enumerate(_KEY_WORDS) if word in words), len(_KEY_WORDS))
-    is_measure = column.type.startswith("decimal") or column.type in ("date", "timestamp")
-    return is_measure, named
-
-
-def _is_unique(sample: Sample, columns: Sequence[str]) -> bool:
-    keys = [tuple(f"{record.get(column)}" for column in columns) for record in sample.records]
-    return len(set(keys)) == len(keys)
-
-
-def _clocks(columns: Sequence[InferredColumn]) -> tuple[InferredColumn | None, InferredColumn | None, list[str]]:
-    """The columns of event and arrival time, and doubts about them."""
+def _clocks(columns: Sequence[InferredColumn], answers: Mapping[str, str]) -> _Clocks:
+    """The columns of event and arrival time, doubts about them, and the question where two fit alike."""
     times = [column for column in columns if column.type in ("date", "timestamp")]
-    arrivals = [column for column in times if _rank(column, _ARRIVAL_WORDS) < len(_ARRIVAL_WORDS)]
-    events = [column for column in times if column not in arrivals] or arrivals
-    events = sorted(events, key=lambda column: (column.empty > 0, _rank(column, _EVENT_WORDS)))
+    arrivals = [column for column in times if any(word in column.words for word in _ARRIVAL_WORDS)]
+    events = sorted(times, key=_event_rank)
     if not events:
-        return None, None, ["no column is a date or a time: name the column of the event time under clocks.event"]
-    event = events[0]
+        return _Clocks(None, None, ["no column is a date or a time: name the column of the event time under clocks.event"])
+    received = [column for column in arrivals if not any(word in column.words for word in _UPDATE_WORDS)]
+    answer = answers.get("clocks.event")
+    if answer is not None and all(column.column != answer for column in events):
+        msg = (
+            f"clocks.event={answer}: no such column is a date or a time; they are {', '.join(column.column for column in events)}"
+        )
+        raise InferenceError(msg)
+    chosen = next((column for column in events if column.column == answer), None)
+    event = chosen or events[0]
+    best = _event_rank(event)
+    rivals = [column for column in events[1:] if _event_rank(column)[:2] == best[:2]]
+    question = None
+    if chosen is None and (rivals or best[1] >= _DOUBTFUL):
+        options = {column.column: f"a number belongs to the day of {column.column}" for column in events}
+        question = Question("clocks.event", "Which column says when the event happened?", options)
     arrival = next(
         (column for column in arrivals if column is not event and column.type == "timestamp" and not column.empty), None
     )
     doubts = []
     if len(events) > 1:
-        others = ", ".join(column.column for column in events[1:])
-        doubts.append(f"event time is taken from {event.column}; {others} could be it, too")
+        others = ", ".join(column.column for column in events if column is not event and column not in received)
+        doubts += [f"event time is taken from {event.column}; {others} could be it, too"] if others else []
     if arrival is None:
         doubts.append("no column has the time of arrival: the time of ingestion counts")
-    return event, arrival, doubts
+    return _Clocks(event, arrival, doubts, question)
 
 
-def _rank(column: InferredColumn, words: Sequence[str]) -> int:
-    parts = column.name.split("_")
-    return next((rank for rank, word in enumerate(words) if word in parts), len(words))
+def _event_rank(column: InferredColumn) -> tuple[bool, int, int]:
+    """The best column of an event time first: the thing's own time, and never the day on which something ends or is due."""
+    words = column.words
+    if any(word in words for word in _NEVER_WORDS):
+        return column.empty > 0, _NEVER, 0
+    if any(word in words for word in _ARRIVAL_WORDS):
+        return column.empty > 0, _DOUBTFUL, 0
+    for kind, of_kind in enumerate(_EVENT_WORDS):
+        for rank, word in enumerate(of_kind):
+            if word in words:
+                return column.empty > 0, kind, rank
+    return column.empty > 0, len(_EVENT_WORDS), 0
 
 
 def _day_of(value: Any) -> date:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.bronze import file_formats
 from lakehouse.contracts.inputs.section import Source
-from lakehouse.project.inference import InferenceError, Sample
+from lakehouse.project import foreign_formats
+from lakehouse.project.questions import InferenceError, Sample
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +27,7 @@ def source_of(file: Path) -> Source:
         content = stream.read(1_000_000)
     if content[:4] == b"PAR1":
         return Source(format="parquet")
+    _refuse(file, foreign_formats.of_bytes(content))
     with file.open("rb") if content[:2] == file_formats.GZIP_MAGIC else io.BytesIO(content) as stream:
         lines = file_formats.numbered_lines(file_formats.unzipped(stream))
         try:
@@ -36,10 +38,22 @@ def source_of(file: Path) -> Source:
     if not first:
         msg = f"{file}: is empty; give a file with a header and at least one record"
         raise InferenceError(msg)
-    if first.lstrip(b" \t")[:1] == b"{":
+    text = first.decode("utf-8-sig", errors="replace")
+    _refuse(file, foreign_formats.of_first_line(text))
+    if text.lstrip()[:1] == "{":
+        _refuse(file, foreign_formats.of_json_line(text))
         return Source(format="json")
-    counts = {delimiter: first.decode(errors="replace").count(delimiter) for delimiter in _DELIMITERS}
+    counts = {delimiter: text.count(delimiter) for delimiter in _DELIMITERS}
+    if not any(counts.values()):
+        _refuse(file, foreign_formats.of_fixed_width(text))
     return Source(format="csv", delimiter=max(_DELIMITERS, key=lambda delimiter: counts[delimiter]))
+
+
+def _refuse(file: Path, reason: str | None) -> None:
+    """:raises InferenceError: if there is a reason."""
+    if reason is not None:
+        msg = f"{file}: {reason}"
+        raise InferenceError(msg)
 
 
 def read(file: Path, source: Source) -> Sample:

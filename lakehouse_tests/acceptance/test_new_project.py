@@ -50,6 +50,6 @@ def test_an_own_file_gets_a_contract_and_a_number(tmp_path: Path) -> None:
     command(tmp_path, "init")
     command(tmp_path, "infer", "sales.csv")
     first = command(tmp_path, "run", "contracts/sales.yaml", "sales.csv").stdout
-    assert "sales_daily_v2024-11-05.r1  final: records 2 (new), amount 3.50 (new)" in first
+    assert "sales_daily_v2024-11-05.r1  final: records 2 (new), amount 3.5000 (new)" in first
     second = command(tmp_path, "run", "contracts/sales.yaml", "sales_corrected.csv").stdout
-    assert "amount 3.50 -> 4.00" in second
+    assert "amount 3.5000 -> 4.0000" in second

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakehouse.contracts import MetricContract, SourceContract, load_catalog, load_contract
+from lakehouse.contracts import ContractError, MetricContract, SourceContract, load_catalog, load_contract
 from lakehouse.contracts.base import SYSTEM_COLUMNS
 from lakehouse.contracts.published_columns import RESERVED
 from lakehouse.project import contract_text, inference, samples
-from lakehouse.project.inference import InferenceError
+from lakehouse.project.questions import InferenceError, Sample
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,7 @@ def test_a_file_with_semicolons_local_times_and_odd_names(tmp_path: Path) -> Non
     assert (source.clocks.event, source.clocks.naive_times, f"{source.first_event_day}") == (
         "soldAt",
         "in_timezone",
-        "2024-01-01",
+        "2020-01-01",
     )
     assert [measure.name for measure in metric.measures] == ["records", "n"], "a key is not added up, nor a text"
     assert "# ? event times have no zone and are read as UTC" in text
@@ -67,7 +67,7 @@ def test_json_lines_gzip_and_parquet_give_the_same_contract(tmp_path: Path) -> N
     found = [contracts(file)[0] for file in files.values()]
     assert [source.source.format for source in found] == ["json", "json", "parquet"]
     assert {str(source.model) for source in found} == {str(found[0].model)}
-    assert [field.type for field in found[0].model.fields] == ["bigint", "timestamp", "decimal(18,2)"]
+    assert [field.type for field in found[0].model.fields] == ["bigint", "timestamp", "decimal(20,4)"]
 
 
 def test_a_source_without_a_key_or_a_time_of_event(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_source_without_a_key_or_a_time_of_event(tmp_path: Path) -> None:
     assert source.synthetic_key is not None
     assert source.synthetic_key.fields == ["at", "word"]
     read_as = samples.source_of(file)
-    timeless = inference.infer([inference.Sample("log.csv", ["word"], [{"word": "a"}])])
+    timeless = inference.infer([Sample("log.csv", ["word"], [{"word": "a"}])])
     assert "# event: the column of the event time" in contract_text.source_text("log", ["log.csv"], timeless, read_as)
 
 
@@ -103,7 +103,7 @@ def test_a_column_called_like_one_of_published_tables_is_summed_under_another_na
 )
 def test_the_contract_of_any_columns_is_sound(names: list[str], repeated: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
     record = {name: f"{number}" for number, name in enumerate(names)} | {"at": "2024-11-05T10:00:00Z"}
-    inferred = inference.infer([inference.Sample("a.csv", list(record), [record, record] if repeated else [record])])
+    inferred = inference.infer([Sample("a.csv", list(record), [record, record] if repeated else [record])])
     folder = tmp_path_factory.mktemp("contracts")
     (folder / "a.yaml").write_text(contract_text.source_text("a", ["a.csv"], inferred, samples.Source()), encoding="utf-8")
     (folder / "a_daily.yaml").write_text(contract_text.metric_text("a", inferred), encoding="utf-8")
@@ -133,3 +133,33 @@ def test_files_that_say_nothing_are_refused_in_a_sentence(tmp_path: Path, conten
 )
 def test_a_dataset_is_called_like_its_file_without_the_day(file: str, name: str) -> None:
     assert contract_text.dataset_of(file) == name
+
+
+def test_an_order_by_a_time_is_refused_when_the_contract_is_loaded(tmp_path: Path) -> None:
+    file = tmp_path / "seq.yaml"
+    file.write_text(
+        "dataset: seq\nprimary_key: [id]\nclocks: {event: at}\norder: {sequence: updated_at}\nmodel:\n  fields:\n"
+        "    - {name: id, type: string}\n    - {name: at, type: timestamp}\n    - {name: updated_at, type: timestamp}\n"
+    )
+    with pytest.raises(ContractError, match=r"order.sequence: updated_at is a timestamp, .* name it 'clocks.arrival'"):
+        load_contract(file)
+    file.write_text(file.read_text().replace("updated_at}\nmodel", "{column: updated_at, type: text}}\nmodel"))
+    load_contract(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("order_id,ordered_at,updated_at\n1,2024-11-04T09:00:00Z,2024-11-04T09:00:05Z\n1,2024-11-04T09:00:00Z,2024-11-05T09:00:05Z\n",
+         (["order_id"], [], "updated_at")),
+        ("claim_id,version,service_date\nC1,1,2024-11-04\nC1,2,2024-11-04\n", (["claim_id"], ["version"], None)),
+    ],
+)  # fmt: skip
+def test_a_change_log_has_a_key_and_an_order(
+    content: str, expected: tuple[list[str], list[str], str | None], tmp_path: Path
+) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text(content)
+    source, metric, _ = contracts(file)
+    assert (source.primary_key, [item.column for item in source.order.sequence], source.clocks.arrival) == expected
+    assert [measure.name for measure in metric.measures] == ["records"], "a version is not added up"

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.bronze import type_conversion
-from lakehouse.project.inference import InferenceError, Sample, field_names, infer, type_of
+from lakehouse.project.column_types import DOUBLE_ADVICE, type_of
+from lakehouse.project.inference import field_names, infer
+from lakehouse.project.questions import InferenceError, Sample
 
 
 def sample(*records: dict[str, Any], file: str = "a.csv") -> Sample:
@@ -23,11 +25,11 @@ def sample(*records: dict[str, Any], file: str = "a.csv") -> Sample:
     [
         (["1", "-20"], "bigint"),
         (["0", "1"], "bigint"),
-        (["9" * 30], "decimal(30,0)"),
+        (["9" * 30], "decimal(36,0)"),
         (["9" * 40], "string"),
         (["0012", "0450"], "string"),
-        (["1.5", "20"], "decimal(18,2)"),
-        (["1.12345", "2"], "decimal(18,5)"),
+        (["1.5", "20"], "decimal(20,4)"),
+        (["1.12345", "2"], "decimal(23,7)"),
         (["1e300", "2"], "double"),
         (["true", "no"], "boolean"),
         (["2024-11-05", "2024-02-29"], "date"),
@@ -89,7 +91,7 @@ def test_a_key_of_two_columns_and_none_at_all() -> None:
 def test_the_clocks_are_chosen_by_type_and_name() -> None:
     record = {"id": "1", "received_at": "2024-11-06T06:00:00Z", "due": "2024-12-01", "sold_at": "2024-11-05T23:30:00Z"}
     found = infer([sample(record)])
-    assert (found.event, found.arrival, found.naive, found.first_day) == ("sold_at", "received_at", False, date(2024, 11, 5))
+    assert (found.event, found.arrival, found.naive, found.first_day) == ("sold_at", "received_at", False, date(2020, 1, 1))
     assert "event time is taken from sold_at; due could be it, too" in found.doubts
     local = infer([sample({"id": "1", "at": "2024-11-05 23:30:00"})])
     assert (local.event, local.arrival, local.naive) == ("at", None, True)
@@ -98,7 +100,7 @@ def test_the_clocks_are_chosen_by_type_and_name() -> None:
     assert none.event is None
     assert any("name the column of the event time under clocks.event" in doubt for doubt in none.doubts)
     day = infer([sample({"id": "1", "day": "2024-11-05"})])
-    assert (day.event, day.naive, day.first_day) == ("day", False, date(2024, 11, 5))
+    assert (day.event, day.naive, day.first_day) == ("day", False, date(2020, 1, 1))
 
 
 def test_columns_become_fields_with_a_name_each() -> None:
@@ -123,3 +125,151 @@ def test_empty_and_contradictory_files_are_refused() -> None:
     found = infer([sample({"id": "1", "size": "2"}), sample({"id": "x"}, file="b.csv")])
     assert [(column.name, column.type) for column in found.columns] == [("id", "string")]
     assert "column size is not in every file: it is left out" in found.doubts
+
+
+def lines(columns: str, *rows: str) -> Sample:
+    """A file as it is written in CSV."""
+    names = columns.split(",")
+    return Sample("a.csv", names, [dict(zip(names, (cell or None for cell in row.split(",")), strict=True)) for row in rows])
+
+
+T = "2024-11-04T09:00:00Z"
+U = "2024-11-05T09:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("sample_file", "key", "order", "arrival", "questions"),
+    [
+        pytest.param(lines("amount,id,at", f"1.50,7,{T}", f"2.50,8,{T}"), ["id"], None, None, [], id="an id, not a measure"),
+        pytest.param(
+            lines("claim amount,claim_number,at", f"1.5,A,{T}", f"2.5,B,{T}"), ["claim_number"], None, None, [], id="number"
+        ),
+        pytest.param(
+            lines("order_id,status,ordered_at,updated_at", f"1,a,{T},{T}", f"1,b,{T},{U}", f"2,a,{T},{T}"),
+            ["order_id"], None, "updated_at", [], id="change log by time",
+        ),
+        pytest.param(
+            lines("claim_id,version,service_date,amount", "C1,1,2024-11-04,500.00", "C1,2,2024-11-04,450.00"),
+            ["claim_id"], "version", None, [], id="change log by version",
+        ),
+        pytest.param(
+            lines("sensor,read_at,kwh", f"A,{T},7.1", f"B,{T},7.2"), ["sensor", "read_at"], None, None, [], id="unique sensor"
+        ),
+        pytest.param(
+            lines("date,country,cases", "2024-11-04,DE,5", "2024-11-04,FR,6", "2024-11-05,DE,7"),
+            ["country", "date"], None, None, [], id="a count of cases is no key",
+        ),
+        pytest.param(
+            lines("stock_code,day,on_hand", "A1,2024-11-04,5", "B2,2024-11-04,6", "A1,2024-11-05,9"),
+            ["stock_code", "day"], None, None, [], id="stock by day",
+        ),
+        pytest.param(lines("date,discharge", "2024-11-04,5.1", "2024-11-05,5.2"), ["date"], None, None, [], id="one gauge"),
+        pytest.param(
+            lines("order_id,line_no,at", f"1,1,{T}", f"1,2,{T}", f"2,1,{T}"), ["order_id", "line_no"], None, None, [], id="lines"
+        ),
+        pytest.param(
+            lines("customer_id,at,amount", f"c1,{T},1.00", f"c2,{T},2.00"),
+            ["customer_id", "at"], None, None, ["primary_key"], id="who buys is not what is bought",
+        ),
+        pytest.param(
+            lines("date,wind,weather", "2024-11-04,5.1,sun", "2024-11-05,5.2,sun"),
+            ["date"], None, None, ["primary_key"], id="a day each, and a word",
+        ),
+        pytest.param(lines("word,at", f"a,{T}", f"b,{T}"), ["word", "at"], None, None, ["primary_key"], id="not called a key"),
+        pytest.param(
+            lines("order_id,payment_id,at", f"1,5,{T}", f"2,6,{T}"), ["order_id"], None, None, ["primary_key"], id="two ids"
+        ),
+    ],
+)  # fmt: skip
+def test_the_key_is_chosen_by_meaning_or_asked(
+    sample_file: Sample, key: list[str], order: str | None, arrival: str | None, questions: list[str]
+) -> None:
+    found = infer([sample_file])
+    assert (list(found.key), found.order, found.arrival) == (key, order, arrival)
+    assert [question.about for question in found.questions] == questions
+
+
+def test_a_number_that_is_used_again_in_the_next_file_is_no_key() -> None:
+    monday, tuesday = lines("no,till,at", f"1,n,{T}", f"2,n,{T}"), lines("no,till,at", f"1,n,{U}", f"2,n,{U}")
+    assert infer([monday]).key == ["no"]
+    assert infer([monday, tuesday]).key != ["no"]
+
+
+def test_an_answer_decides_and_its_question_is_closed() -> None:
+    file = lines("customer_id,at,amount", f"c1,{T},1.00", f"c2,{T},2.00")
+    found = infer([file], {"primary_key": "customer_id"})
+    assert (list(found.key), found.questions) == (["customer_id"], [])
+    assert list(infer([file], {"primary_key": "none"}).key) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "event", "asked_for"),
+    [
+        ("due_date,created_at", "created_at", False),
+        ("valid_until,expiry_date,order_date", "order_date", False),
+        ("updated_at,ordered_at", "ordered_at", False),
+        ("paid_on,service_date", "service_date", False),
+        ("modified,date", "date", False),
+        ("paid_at", "paid_at", False),
+        ("due_date", "due_date", True),
+        ("updated_at", "updated_at", True),
+        ("start_one,start_two", "start_one", False),
+        ("alpha,beta", "alpha", True),
+    ],
+)
+def test_the_event_time_is_chosen_by_meaning_or_asked(columns: str, event: str, asked_for: bool) -> None:
+    names = columns.split(",")
+    found = infer([lines(f"id,{columns}", ",".join(["1", *("2024-11-04" for _ in names)]))])
+    assert found.event == event
+    assert ("clocks.event" in [question.about for question in found.questions]) is (asked_for or columns == "start_one,start_two")
+
+
+def test_doubles_stay_doubles_and_numbers_with_two_readings_are_asked_for() -> None:
+    assert type_of(["0.30000000000000004", "7.1"]) == ("double", DOUBLE_ADVICE)
+    file = lines("id,at,price", f"1,{T},1.234", f"2,{T},2.500")
+    assert [question.about for question in infer([file]).questions] == ["column price"]
+    kinds = {answer: infer([file], {"column price": answer}).columns[2].type for answer in ("decimal", "text")}
+    assert kinds == {"decimal": "decimal(21,5)", "text": "string"}
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("1,234", "two readings"),
+        ("1,100.00", "thousands separators"),
+        ("1.100,00", "decimal comma"),
+        ("3,5", "decimal comma"),
+        ("$5.00", "currency sign"),
+        ("250K", "shortened"),
+        ("12%", "percent"),
+        ("04/11/2024", "the day and the month can be told from no value"),
+        ("25/11/2024", "not ISO 8601"),
+        ("04-Nov-24 10:00:00", "not ISO 8601"),
+        ("Jan 1 2000", "not ISO 8601"),
+        ("1850-01", "has months"),
+    ],
+)
+def test_what_is_not_read_is_told_with_how_to_write_it(value: str, words: str) -> None:
+    kind, doubt = type_of([value])
+    assert kind == "string"
+    assert words in f"{doubt}"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("2024", "has years"),
+        ("20241104", "days without dashes"),
+        ("1730714400", "seconds since 1970"),
+        ("1730714400000", "milliseconds since 1970"),
+    ],
+)
+def test_whole_numbers_that_are_times_are_told(value: str, words: str) -> None:
+    found = infer([lines("id,created_at", f"1,{value}")])
+    assert found.event is None
+    assert any(words in doubt for doubt in found.doubts)
+
+
+def test_late_data_of_earlier_years_has_a_day() -> None:
+    assert infer([lines("id,at", "1,2025-01-02T09:00:00Z")]).first_day == date(2020, 1, 1)
+    assert infer([lines("id,at", "1,1999-05-02T09:00:00Z")]).first_day == date(1997, 1, 1)

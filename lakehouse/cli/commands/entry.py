@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakehouse.cli.console import deployment, end_with_failed_checks, errors, out
+from lakehouse.cli.console import end_with_failed_checks, errors, out, sound_deployment
 from lakehouse.cli.number_report import print_run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lakehouse.contracts import Catalog
+    from lakehouse.project.inference import InferredSource
+    from lakehouse.project.questions import Question, Sample
     from lakehouse.settings import Settings
 
 
@@ -29,37 +34,84 @@ def infer(
     files: Annotated[list[Path], typer.Argument(help="Sample files of one source: CSV, JSON lines or Parquet, also gzipped.")],
     dataset: Annotated[str, typer.Option(help="The name of the dataset; default: from the first file's name.")] = "",
     to: Annotated[Path | None, typer.Option(help="The folder for the contracts; default: the deployment's.")] = None,
+    answer: Annotated[
+        list[str] | None, typer.Option(help="An answer to a question, such as primary_key=order_id; may be repeated.")
+    ] = None,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Take the default of each question, and mark it with a comment.")] = False,
 ) -> None:
-    """Write a contract from sample files, and a first metric, with what is uncertain as comments."""
-    from lakehouse.contracts import load_contract  # noqa: PLC0415 (`--help` need not wait for it)
-    from lakehouse.project import contract_text, inference, samples  # noqa: PLC0415
+    """Write a contract from sample files, and a first metric, with what is uncertain as comments.
 
-    folder = to or deployment()[0].contracts
+    What the samples leave open is asked. Without a terminal the questions are printed, and the contract is written as a draft.
+    """
+    from lakehouse.contracts import load_contract  # noqa: PLC0415 (`--help` need not wait for it)
+    from lakehouse.project import contract_text, questions, samples  # noqa: PLC0415
+    from lakehouse.settings import Settings  # noqa: PLC0415
+
+    folder = to or Settings().contracts  # other contracts may be broken
     missing = [file for file in files if not file.is_file()]
     if missing:
         msg = f"{missing[0]}: there is no such file"
-        raise inference.InferenceError(msg)
+        raise questions.InferenceError(msg)
     read_as = samples.source_of(files[0])
-    inferred = inference.infer([samples.read(file, read_as) for file in files])
+    read = [samples.read(file, read_as) for file in files]
     name = dataset or contract_text.dataset_of(files[0].name)
+    inferred = _answered(read, name, answer or [], ask=not yes)
+    unfinished = inferred.event is None or bool(inferred.questions and not yes)
+    ending = ".yaml.draft" if unfinished else ".yaml"
     texts = {
-        folder / f"{name}.yaml": contract_text.source_text(name, [file.name for file in files], inferred, read_as),
-        folder / f"{name}_daily.yaml": contract_text.metric_text(name, inferred),
+        folder / f"{name}{ending}": contract_text.source_text(name, [file.name for file in files], inferred, read_as),
+        folder / f"{name}_daily{ending}": contract_text.metric_text(name, inferred),
     }
-    in_the_way = [file for file in texts if file.exists()]
+    in_the_way = [file for file in texts if file.exists() and not unfinished]
     if in_the_way:
         msg = f"{in_the_way[0]} exists and is not overwritten: give another --dataset or --to"
-        raise inference.InferenceError(msg)
+        raise questions.InferenceError(msg)
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
         file.write_text(text, encoding="utf-8")
         out.print(f"{file}", highlight=False, soft_wrap=True)
     for doubt in inferred.doubts:
         out.print(f"  ? {doubt}", style="yellow", highlight=False, soft_wrap=True)
-    if inferred.event is not None:
-        for file in texts:
-            load_contract(file)
-        out.print(f"\nNext: lakehouse run {next(iter(texts))} {files[0]}", highlight=False, soft_wrap=True)
+    if unfinished:
+        _print_questions(inferred.questions)
+        raise typer.Exit(1)
+    for file in texts:
+        load_contract(file)
+        file.with_name(f"{file.name}.draft").unlink(missing_ok=True)
+    out.print(f"\nNext: lakehouse run {next(iter(texts))} {files[0]}", highlight=False, soft_wrap=True)
+
+
+def _answered(read: Sequence[Sample], name: str, given: Sequence[str], *, ask: bool) -> InferredSource:
+    """What the samples say, with the answers that were given, and those of a person at a terminal.
+
+    :param ask: whether open questions are put to that person.
+    :raises typer.BadParameter: for an answer that is none.
+    """
+    from lakehouse.project import inference  # noqa: PLC0415 (`--help` need not wait for it)
+
+    answers: dict[str, str] = {}
+    for text in given:
+        about, equals, option = text.partition("=")
+        if not equals or not option:
+            msg = f"{text!r} is no answer; write it as primary_key=order_id"
+            raise typer.BadParameter(msg)
+        answers[about.strip()] = option.strip()
+    inferred = inference.infer(read, answers, name)
+    while ask and inferred.questions and sys.stdin.isatty():
+        question = inferred.questions[0]
+        out.print("\n".join(question.lines), highlight=False, soft_wrap=True)
+        answers[question.about] = typer.prompt("Your answer", default=question.default)
+        inferred = inference.infer(read, answers, name)
+    return inferred
+
+
+def _print_questions(questions: Sequence[Question]) -> None:
+    for question in questions:
+        out.print("\n".join(["", *question.lines]), highlight=False, soft_wrap=True)
+    again = " ".join(f"--answer '{question.about}={question.default}'" for question in questions)
+    how = f"answer with {again}, or take the defaults with --yes" if again else "complete the draft by hand, and name it .yaml"
+    out.print(f"\nThe contract is a draft, which no command reads: {how}.", highlight=False, soft_wrap=True)
 
 
 def run(
@@ -96,14 +148,14 @@ def _source_in(contract: Path) -> tuple[Settings, Catalog, str]:
     """
     from lakehouse.contracts import SourceContract, load_catalog, load_contract  # noqa: PLC0415
 
-    settings, catalog = deployment()
-    if not contract.is_file():
+    loaded = load_contract(contract) if contract.is_file() else None  # its own mistakes are told before those of others
+    settings, catalog = sound_deployment(f"{contract}" if loaded is None else getattr(loaded, "dataset", ""))
+    if loaded is None:
         if f"{contract}" in catalog.sources:
             return settings, catalog, f"{contract}"
         known = ", ".join(sorted(catalog.sources)) or "none"
         msg = f"{contract} is neither a file nor a dataset; known datasets are {known}"
         raise typer.BadParameter(msg)
-    loaded = load_contract(contract)
     if not isinstance(loaded, SourceContract):
         msg = f"{contract} is not the contract of a source; name that of the source"
         raise typer.BadParameter(msg)

@@ -41,15 +41,15 @@ def test_a_contract_is_inferred_and_not_overwritten(folder: Path) -> None:
         "till,sold_at,amount\n1,2024-11-05T10:00:00Z,1.50\n2,2024-11-05T11:00:00Z,2.00\n"
     )
     text = output_of("infer", "tills_2024-11-05.csv")
-    assert "? the key till is unique in 2 sample records; check that it always is" in text
+    assert "? the key till, sold_at is unique in 2 sample records; check that it always is" in text
     assert "Next: lakehouse run contracts/tills.yaml tills_2024-11-05.csv" in text
-    assert "source tills, 3 fields, key till" in output_of(
+    assert "source tills, 3 fields, key till, sold_at" in output_of(
         "contract", "check", "contracts/tills.yaml", "contracts/tills_daily.yaml"
     )
     assert "tills.yaml exists and is not overwritten" in output_of("infer", "tills_2024-11-05.csv", fails=True)
     assert "lost.csv: there is no such file" in output_of("infer", "lost.csv", fails=True)
     (folder / "words.csv").write_text("id,word\n1,a\n")
-    assert "name the column of the event time" in output_of("infer", "words.csv")
+    assert "name the column of the event time" in output_of("infer", "words.csv", fails=True)
 
 
 def test_a_run_of_something_else_is_refused_in_a_sentence(folder: Path) -> None:
@@ -62,3 +62,33 @@ def test_a_run_of_something_else_is_refused_in_a_sentence(folder: Path) -> None:
     assert "lost.csv: there is no such file" in output_of("run", "orders", "lost.csv", fails=True)
     (folder / "contracts" / "orders.yaml").write_text("dataset: orders\n")
     assert "orders.yaml" in output_of("run", "contracts/orders.yaml", "samples/orders.csv", fails=True)
+
+
+def test_what_is_open_is_printed_and_kept_as_a_draft_until_it_is_answered(folder: Path) -> None:
+    (folder / "buys.csv").write_text("customer_id,at,amount\nc1,2024-11-05T10:00:00Z,1.50\nc2,2024-11-05T10:00:00Z,2.00\n")
+    text = output_of("infer", "buys.csv", fails=True)
+    assert "Which columns identify a record?" in text
+    assert "--answer 'primary_key=customer_id,at'" in text
+    assert sorted(file.name for file in (folder / "contracts").iterdir()) == ["buys.yaml.draft", "buys_daily.yaml.draft"]
+    assert "no field is called typo" in output_of("infer", "buys.csv", "--answer", "primary_key=typo", fails=True)
+    output_of("infer", "buys.csv", "--yes")
+    assert "--yes took the default: customer_id,at" in (folder / "contracts" / "buys.yaml").read_text()
+    assert sorted(file.name for file in (folder / "contracts").iterdir()) == ["buys.yaml", "buys_daily.yaml"]
+    (folder / "contracts" / "buys.yaml").unlink()
+    (folder / "contracts" / "buys_daily.yaml").unlink()
+    output_of("infer", "buys.csv", "--answer", "primary_key=customer_id")
+    assert "primary_key: [customer_id]" in (folder / "contracts" / "buys.yaml").read_text()
+
+
+def test_a_broken_contract_of_another_source_is_told_and_left_out(folder: Path) -> None:
+    output_of("init")
+    (folder / "contracts" / "flow.yaml").write_text("dataset: flow\nsource: {landing: nowhere}\n")
+    (folder / "contracts" / "flow_daily.yaml").write_text(
+        "metric: flow_daily\nsource: flow\nmeasures: [{name: n, sql: count(*), type: long}]\n"
+    )
+    other = output_of("run", "orders", "lost.csv", fails=True)
+    assert "left out: contracts/flow.yaml" in other
+    assert "lost.csv: there is no such file" in other
+    broken = output_of("run", "flow", "lost.csv", fails=True)
+    assert "contracts/flow.yaml:" in broken
+    assert "no contract has 'dataset: flow'" not in broken

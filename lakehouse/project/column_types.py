@@ -1,0 +1,174 @@
+"""The type of a column as the values of samples show it, with room to grow, and values that are not read as they are.
+
+A column has the first type to which the product converts all of its values (``bronze.type_conversion``), so that what is inferred
+is what can be ingested.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from lakehouse.bronze import type_conversion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_UTC = ZoneInfo("UTC")
+#: The types that are tried, the narrowest first; any text is a string.
+_TYPES = ("bigint", "decimal", "double", "boolean", "date", "timestamp")
+_CODE = re.compile(r"0\d+")
+_FRACTION = re.compile(r"[.eE]")
+_WIDEST = 38
+#: A decimal has room for so many digits before the point, and for so many decimals; the next file may have more than the sample.
+_WHOLE, _SCALE, _MORE_WHOLE, _MORE_SCALE = 16, 4, 6, 2
+#: So many significant digits has a number that a program wrote as the nearest double, and that no person typed.
+_DIGITS_OF_DOUBLES = 16
+_THOUSANDS_OR_DECIMALS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
+DOUBLE_ADVICE = "is a double, as its digits say: sums of doubles are rounded; use decimals for money"
+
+
+def type_of(values: Sequence[Any]) -> tuple[str, str | None]:
+    """The narrowest type that all values have, and a doubt about it.
+
+    Texts of digits with leading zeros are codes, not numbers.
+    """
+    if not values:
+        return "string", "has no value in the samples: a string until you know better"
+    if any(isinstance(value, str) and _CODE.fullmatch(value.strip()) for value in values):
+        return "string", None
+    if any(map(_is_written_by_a_program, values)) and _all_convert(values, "double"):
+        return "double", DOUBLE_ADVICE
+    for kind in _TYPES:
+        wanted = _decimal_of(values) if kind == "decimal" else kind
+        if kind == "double" and not any(_FRACTION.search(f"{value}") for value in values):
+            continue  # a double would drop digits of a long number
+        if wanted is not None and _all_convert(values, wanted):
+            return wanted, DOUBLE_ADVICE if wanted == "double" else None
+    return "string", unread(values) or _of_words(values)
+
+
+def _of_words(values: Sequence[Any]) -> str | None:
+    rejected = [value for value in values if not _all_convert([value], "timestamp")]
+    if len(rejected) < len(values) // 2:
+        return f"is a time in most records, but not {rejected[0]!r}"
+    words = [value for value in values if not _all_convert([value], "double")]
+    if words and len(words) < (len(values) + 1) // 2:
+        return f"is a number in most records, but not {words[0]!r}: it may be a word for 'no value' (source.null_values)"
+    return None
+
+
+def has_two_readings(values: Sequence[Any]) -> bool:
+    """Whether all numbers have three digits after one point: 1.234 may be one and a fraction, or a thousand."""
+    return bool(values) and all(isinstance(value, str) and _THOUSANDS_OR_DECIMALS.fullmatch(value.strip()) for value in values)
+
+
+def unread(values: Sequence[Any]) -> str | None:
+    """What texts are that the product does not read as numbers or times, and how to convert them; None if they are just texts."""
+    texts = [f"{value}".strip() for value in values]
+    for pattern, text in _UNREAD:
+        if texts and all(pattern.fullmatch(value) for value in texts):
+            return f"{text} ({texts[0]!r})"
+    for formats, text in _UNREAD_TIMES:
+        fit = [form for form in formats if all(_parses(value, form) for value in texts)]
+        if fit:
+            both = "; the day and the month can be told from no value: ask the sender which is first" if len(fit) > 1 else ""
+            return f"{text} ({texts[0]!r}){both}"
+    return None
+
+
+def unread_time(values: Sequence[Any], *, called_a_time: bool) -> str | None:
+    """What whole numbers of a column are that is called like a time: days without dashes, or seconds since 1970."""
+    texts = [f"{value}".strip() for value in values]
+    if not called_a_time or not texts:
+        return None
+    if all(re.fullmatch(r"(1[6-9]|20)\d{2}", value) for value in texts):
+        return f"has years ({texts[0]!r}): write the first day of each, such as {texts[0]}-01-01, to have it as event time"
+    if all(re.fullmatch(r"(19|20)\d{6}", value) and _parses(value, "%Y%m%d") for value in texts):
+        return f"has days without dashes ({texts[0]!r}): write them as YYYY-MM-DD"
+    for digits, unit in ((10, "seconds"), (13, "milliseconds"), (16, "microseconds")):
+        if all(re.fullmatch(rf"1\d{{{digits - 1}}}", value) for value in texts):
+            return f"has {unit} since 1970 ({texts[0]!r}): write them as times such as 2024-11-05T10:00:00Z"
+    return None
+
+
+def _parses(value: str, form: str) -> bool:
+    try:
+        datetime.strptime(value, form)  # noqa: DTZ007 (only whether it fits)
+    except ValueError:
+        return False
+    return True
+
+
+_UNREAD: Sequence[tuple[re.Pattern[str], str]] = (
+    (
+        re.compile(r"\d{4}-(0[1-9]|1[0-2])"),
+        "has months: write the first day of each, such as 2024-11-01, to have it as event time",
+    ),
+    (
+        re.compile(r"[+-]?\d{1,3}(,\d{3})+"),
+        "has numbers with two readings, thousands or a decimal comma: ask the sender, and write 1234 or 1.234",
+    ),
+    (re.compile(r"[+-]?\d{1,3}(,\d{3})*(\.\d+)?"), "has numbers with thousands separators: write 1100.00, not 1,100.00"),
+    (re.compile(r"[+-]?\d{1,3}(\.\d{3})*(,\d+)?|[+-]?\d+,\d+"), "has numbers with a decimal comma: write 1100.00, not 1.100,00"),
+    (
+        re.compile(r"[+-]?[$€£¥] ?[+-]?[\d.,]+|[+-]?[\d.,]+ ?[$€£¥]"),
+        "has numbers with a currency sign: send the sign in a column",
+    ),
+    (re.compile(r"[+-]?[\d.,]+ ?[KMB]"), "has shortened numbers: write 250000, not 250K"),
+    (re.compile(r"[+-]?[\d.,]+ ?%"), "has numbers with a percent sign: leave the sign out"),
+)
+_SLASHED = ["%d/%m/%Y", "%m/%d/%Y"]
+_UNREAD_TIMES: Sequence[tuple[Sequence[str], str]] = (
+    (_SLASHED, "has days that are not ISO 8601: write YYYY-MM-DD"),
+    (["%d/%m/%y", "%m/%d/%y"], "has days with two digits of the year: write YYYY-MM-DD"),
+    *(
+        ([f"{day} {clock}" for day in _SLASHED], "has times that are not ISO 8601: write YYYY-MM-DDTHH:MM:SSZ")
+        for clock in ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
+    ),
+    *(
+        ([form], "has days or times that are not ISO 8601: write YYYY-MM-DD, or YYYY-MM-DDTHH:MM:SSZ")
+        for form in (
+            "%d.%m.%Y", "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S", "%Y/%m/%d", "%Y/%m/%d %H:%M", "%Y/%m/%d %H:%M:%S", "%d-%m-%Y",
+            "%b %d %Y", "%B %d %Y",
+            "%d-%b-%y", "%d-%b-%Y", "%d-%b-%y %H:%M:%S", "%d-%b-%Y %H:%M:%S", "%d %b %Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y",
+            "%Y%m%dT%H%M%S", "%Y%m%dT%H%M%SZ", "%Y%m%d %H%M%S",
+        )
+    ),
+)  # fmt: skip
+
+
+def _is_written_by_a_program(value: Any) -> bool:
+    """Whether a number has the many digits of a double that is near a shorter number, as 0.30000000000000004."""
+    text = f"{value}".strip().lstrip("+-")
+    digits = text.replace(".", "").lstrip("0")
+    if "." not in text or not digits.isdigit() or len(digits) < _DIGITS_OF_DOUBLES:
+        return False
+    return repr(float(text)) == text
+
+
+def _all_convert(values: Sequence[Any], kind: str) -> bool:
+    convert: Callable[[Any], Any] = type_conversion.converter(kind, _UTC)
+    try:
+        for value in values:
+            convert(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _decimal_of(values: Sequence[Any]) -> str | None:
+    """The decimal type that holds all values, and longer ones; None if they are no decimals, or have too many digits."""
+    whole = scale = 0
+    for value in values:
+        match = re.fullmatch(r"\s*[+-]?(\d*)\.?(\d*)\s*", f"{value}")
+        if match is None:
+            return None
+        whole, scale = max(whole, len(match[1])), max(scale, len(match[2]))
+    if whole + scale > _WIDEST:
+        return None
+    roomy = max(_SCALE, scale + _MORE_SCALE) if scale else 0
+    roomy = min(roomy, _WIDEST - whole)
+    return f"decimal({min(_WIDEST, max(_WHOLE, whole + _MORE_WHOLE) + roomy)},{roomy})"

@@ -1,0 +1,71 @@
+"""Names the formats that people send and the product does not read, each with the sentence how to convert it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+_TO_PARQUET = "convert it to Parquet, or to CSV or JSON lines (a file may be compressed with gzip)"
+_MAGIC = {
+    b"\xd0\xcf\x11\xe0": "is an old Excel workbook; save the sheet as CSV in UTF-8",
+    b"Obj\x01": f"is an Avro file; {_TO_PARQUET}",
+    b"ORC": f"is an ORC file; {_TO_PARQUET}",
+    b"BZh": "is compressed with bzip2; unpack it, or compress it with gzip",
+    b"\x28\xb5\x2f\xfd": "is compressed with zstd; unpack it, or compress it with gzip",
+    b"\xfd7zXZ": "is compressed with xz; unpack it, or compress it with gzip",
+    b"%PDF": "is a PDF; ask the sender for the table as CSV",
+}
+_FIRST_LINES = {
+    r"<(!doctype|html|head|\?xml|!--|[a-z]+[\s>]).*": "is HTML or XML, often an error or login page in place of the file; "
+    "download the file itself",
+    r"\[.*": "is a JSON array; write one object a line: jq -c '.[]' FILE > NEW",
+    r"\{": "is JSON over several lines; write one object a line: jq -c . FILE > NEW",
+    r"(#|//|--|%).*": "begins with comments; remove them, so that the first line is the header: grep -v '^#' FILE > NEW",
+    r"sep=.": "begins with a format line for Excel; remove it, so that the first line is the header: tail -n +2 FILE > NEW",
+}
+
+
+def of_bytes(content: bytes) -> str | None:
+    """The sentence about a file's first bytes; None for what may be text."""
+    if content[:4] == b"PK\x03\x04":
+        if b"xl/" in content or b"[Content_Types].xml" in content[:2000]:
+            return "is an Excel workbook; save the sheet as CSV in UTF-8"
+        return "is a zip archive; unpack it and give the files in it (a file may be compressed with gzip)"
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff") or (b"\0" in content[:4] and content[:2] != b"\x1f\x8b"):
+        return "is UTF-16 text; convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW"
+    return next((text for magic, text in _MAGIC.items() if content.startswith(magic)), None)
+
+
+def of_first_line(line: str) -> str | None:
+    """The sentence about the first line of a text; None for a header, or a JSON object."""
+    text = line.strip()
+    sentence = next((of for pattern, of in _FIRST_LINES.items() if re.fullmatch(pattern, text, re.IGNORECASE)), None)
+    cells = re.split(r"[,;\t|]", text)
+    if sentence is None and len(cells) > 1 and all(re.fullmatch(r'"?[+-]?\d[\d.:TZ -]*"?', cell.strip()) for cell in cells):
+        return "has no header: its first line has numbers or times only; put the names of the columns in front"
+    return sentence
+
+
+def of_json_line(line: str) -> str | None:
+    """The sentence about the first object of JSON lines; None for a plain record."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    body = record.get("payload", record) if isinstance(record, dict) else record
+    if isinstance(body, dict) and "op" in body and ("after" in body or "before" in body):
+        return (
+            "holds change events of Debezium, which these lines of a contract read; the fields are those in 'after', and "
+            "docs/change_feeds.md has an example:\n  source: {format: json, envelope: debezium}"
+        )
+    lists = [name for name, value in record.items() if isinstance(value, list)] if isinstance(record, dict) else []
+    if len(lists) == 1 and all(isinstance(item, dict) for item in record[lists[0]]) and record[lists[0]]:
+        return f"is one object with its records in {lists[0]!r}; write one object a line: jq -c '.{lists[0]}[]' FILE > NEW"
+    return None
+
+
+def of_fixed_width(line: str) -> str | None:
+    """The sentence about a header without a delimiter; None for the name of one column."""
+    if len(re.split(r" {2,}", line.strip())) > 1:
+        return "has columns of fixed width; write it as CSV, with a delimiter between the columns"
+    return None

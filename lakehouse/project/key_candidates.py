@@ -1,0 +1,280 @@
+"""Which columns identify a record, by what they are called and not only because they are unique in a sample. Plain Python.
+
+An identifier is called so (``id``, ``number``, ``code``). The name of an entity (``sensor``, ``store_id``) identifies no reading:
+the day or the time belongs to the key. Several lines per identifier with a version or an update time are a change log.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from lakehouse.project.questions import InferenceError, Question
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from lakehouse.project.questions import InferredColumn, Sample
+
+#: Words in the names of identifiers, the most telling first.
+KEY_WORDS = ("id", "uuid", "guid", "key", "number", "no", "nr", "num", "code", "ref", "reference")
+
+
+def _words(*lines: str) -> frozenset[str]:
+    return frozenset(" ".join(lines).split())
+
+
+_ENTITIES = _words(
+    "sensor station meter gauge device machine site location place country region state county province city store till shop",
+    "branch warehouse depot customer client user account member patient product sku stock item article asset symbol ticker isin",
+    "instrument currency pair series channel campaign vehicle route airport hospital facility iso fips geo area district",
+    "zone river basin plant unit team employee driver supplier vendor merchant portfolio",
+)
+_MEASURES = _words(
+    "amount price total subtotal sum count cases deaths recovered tests value discharge flow level stage temperature temp rate",
+    "percent pct cost fee tax balance quantity qty volume weight population rainfall precipitation kwh mm mwh open high low",
+    "close",
+    "min max avg mean score revenue sales salary lat latitude lon lng longitude height depth speed pressure humidity duration",
+    "units",
+)
+#: Words of columns whose numbers say where or when, so that their sum means nothing.
+_NO_SUMS = _words("lat latitude lon lng longitude year month week quarter hour")
+_TEXTS = _words("description comment comments note notes text message remark remarks title address email phone url reason")
+_PERIODS = _words("day date month week quarter year period hour")
+_VERSIONS = ("version", "revision", "rev", "seq", "sequence", "lsn")
+_UPDATES = ("updated", "modified", "changed", "update", "change")
+_KEY_COLUMNS = 4
+NO_KEY = "none"
+
+
+@dataclass(frozen=True)
+class Key:
+    """The key that samples suggest.
+
+    :param fields: the fields of the key; empty if no columns identify a record.
+    :param order: the column with the version of a record, where a file has several lines per key.
+    :param arrival: the column of the update time that orders them instead.
+    """
+
+    fields: Sequence[str]
+    doubt: str | None
+    order: str | None = None
+    arrival: str | None = None
+    question: Question | None = None
+
+
+def is_identifier(column: InferredColumn) -> bool:
+    """Whether a column is called like a key: its numbers are not to be added up."""
+    return any(word in KEY_WORDS for word in column.words)
+
+
+def is_summable(column: InferredColumn) -> bool:
+    """Whether the numbers of a column mean something added up: not those of identifiers and calendars."""
+    return not is_identifier(column) and not _NO_SUMS & set(column.words)
+
+
+def key_of(
+    samples: Sequence[Sample],
+    columns: Sequence[InferredColumn],
+    event: InferredColumn | None,
+    subject: str,
+    answers: Mapping[str, str],
+) -> Key:
+    """The key of the records.
+
+    :param event: the column of the event time. ``subject`` is the name of the dataset.
+    :param answers: what a person answered, by what the questions are about; ``primary_key`` is one of them.
+    """
+    answer = answers.get("primary_key")
+    if answer is not None:
+        if answer == NO_KEY:
+            return Key([], _KEYLESS)
+        by_name = {column.name: column for column in columns}
+        fields = [name.strip() for name in answer.split(",")]
+        unknown = next((name for name in fields if name not in by_name), None)
+        if unknown is not None:
+            msg = f"primary_key={answer}: no field is called {unknown}; they are {', '.join(by_name)}"
+            raise InferenceError(msg)
+        return _change_log(samples, [by_name[name] for name in fields], columns, event, certain=True) or Key(fields, None)
+    return _proposed(samples, columns, event, subject)
+
+
+_KEYLESS = "no columns identify a record: a record is known by a hash of all of its values (synthetic_key)"
+
+
+def _proposed(samples: Sequence[Sample], columns: Sequence[InferredColumn], event: InferredColumn | None, subject: str) -> Key:
+    able = [column for column in columns if not column.empty and column is not event and _can_identify(column)]
+    named = sorted((column for column in able if is_identifier(column)), key=lambda column: _rank(column, subject))
+    entities = [column for column in able if _ENTITIES & set(column.words) or column in named]
+    labels = [column for column in able if column.type == "string" and column not in entities]
+    times = [[event]] if event is not None and not event.empty else []
+    times += [[column] for column in columns if not column.empty and column is not event and _PERIODS & set(column.words)]
+    stages: Sequence[Callable[[], Key | None]] = (
+        lambda: _of_own(samples, named, event, subject),
+        lambda: next(filter(None, (_change_log(samples, [name], columns, event, certain=False) for name in named)), None),
+        lambda: _of_lines(samples, [name for name in named if not _is_entity(name, subject)], event),
+        lambda: _of_readings(samples, entities, times or [[]], event),
+        lambda: next((_certain(samples, time) for time in times if not able and _is_unique_in_each(samples, time)), None),
+        lambda: _of_labels(samples, [*entities, *labels], times or [[]]),
+    )
+    return next(filter(None, (stage() for stage in stages)), Key([], _KEYLESS))
+
+
+def _of_own(samples: Sequence[Sample], named: Sequence[InferredColumn], event: InferredColumn | None, subject: str) -> Key | None:
+    """The identifier of the records themselves; with a question where two are called alike."""
+    unique = [name for name in named if not _is_entity(name, subject) and _identifies(samples, [name], event)]
+    if not unique:
+        return None
+    alike = [name for name in unique if _rank(name, subject) == _rank(unique[0], subject)]
+    key = _certain(samples, unique[:1])
+    return Key(key.fields, key.doubt, question=_which([[name] for name in alike])) if len(alike) > 1 else key
+
+
+def _of_lines(samples: Sequence[Sample], own: Sequence[InferredColumn], event: InferredColumn | None) -> Key | None:
+    """Several identifiers together, as the number of an order and that of its line."""
+    return next((_certain(samples, chosen) for chosen in _groups(own, 2) if _identifies(samples, chosen, event)), None)
+
+
+def _of_labels(
+    samples: Sequence[Sample], labels: Sequence[InferredColumn], times: Sequence[Sequence[InferredColumn]]
+) -> Key | None:
+    """Columns that are unique, but not called like a key: a person has to say so."""
+    for time in times:
+        for chosen in [*([[]] if time else []), *_groups(labels)]:
+            if _is_unique_in_each(samples, [*chosen, *time]):
+                fields = [*chosen, *time]
+                doubt = f"the key {_names(fields)} is unique in the sample, but is not called like one"
+                return Key([column.name for column in fields], doubt, question=_which([fields]))
+    return None
+
+
+def _of_readings(
+    samples: Sequence[Sample],
+    entities: Sequence[InferredColumn],
+    times: Sequence[Sequence[InferredColumn]],
+    event: InferredColumn | None,
+) -> Key | None:
+    """The key of what repeats per entity; with a question where the entity is unique, too, or the time is one of updates."""
+    for time in times:
+        for chosen in _groups(entities):
+            if not _is_unique_in_each(samples, [*chosen, *time]):
+                continue
+            key = _certain(samples, [*chosen, *time])
+            updated = event is not None and any(word in event.words for word in _UPDATES)
+            doubtful = updated or _is_unique_in_each(samples, chosen)
+            if time and doubtful and any(is_identifier(column) for column in chosen):
+                return Key(key.fields, key.doubt, question=_which([[*chosen, *time], chosen]))
+            return key
+    return None
+
+
+def _certain(samples: Sequence[Sample], chosen: Sequence[InferredColumn]) -> Key:
+    few = sum(len(sample.records) for sample in samples)
+    return Key(
+        [column.name for column in chosen],
+        f"the key {_names(chosen)} is unique in {few:,} sample records; check that it always is",
+    )
+
+
+def _which(choices: Sequence[Sequence[InferredColumn]]) -> Question:
+    options = {",".join(column.name for column in chosen): f"a record is known by {_names(chosen)}" for chosen in choices}
+    options[NO_KEY] = "nothing identifies a record: it is known by a hash of all of its values, and can never be corrected"
+    return Question("primary_key", "Which columns identify a record?", options)
+
+
+def _change_log(
+    samples: Sequence[Sample],
+    key: Sequence[InferredColumn],
+    columns: Sequence[InferredColumn],
+    event: InferredColumn | None,
+    *,
+    certain: bool,
+) -> Key | None:
+    """The key and the order of files with several lines per key; None if they are no change log.
+
+    :param certain: whether a person named the key.
+    """
+    if _is_unique_in_each(samples, key):
+        return None
+    names, lines = _names(key), f"a file has several lines per {_names(key)}"
+    for column in columns:
+        if column in key or column.empty:
+            continue
+        if column.type == "bigint" and any(word in column.words for word in _VERSIONS):
+            if _is_unique_in_each(samples, [*key, column]):
+                return Key([of.name for of in key], f"{lines}: the greatest {column.name} counts", order=column.column)
+        elif column.type == "timestamp" and column is not event and any(word in column.words for word in _UPDATES):
+            steady = certain or event is None or _is_steady(samples, key, event)
+            if steady and _is_unique_in_each(samples, [*key, column]):
+                return Key([of.name for of in key], f"{lines}: the latest {column.name} counts", arrival=column.column)
+    return Key([of.name for of in key], f"a file has several lines per {names}: the last one counts") if certain else None
+
+
+def _is_steady(samples: Sequence[Sample], key: Sequence[InferredColumn], event: InferredColumn) -> bool:
+    """Whether all lines of a key have one event time: they are states of one thing, and not readings."""
+    times: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
+    for sample in samples:
+        for record in sample.records:
+            times[tuple(f"{record.get(of.column)}" for of in key)].add(f"{record.get(event.column)}")
+    return all(len(of_key) == 1 for of_key in times.values())
+
+
+def _identifies(samples: Sequence[Sample], key: Sequence[InferredColumn], event: InferredColumn | None) -> bool:
+    """Whether columns are unique in each file, and are not used again in another file for something of another day.
+
+    A record that comes again with another time may be a correction; where all that come again have one, numbers are used again.
+    """
+    if not _is_unique_in_each(samples, key):
+        return False
+    if event is None or event in key:
+        return True
+    times: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for sample in samples:
+        for record in sample.records:
+            times[tuple(f"{record.get(of.column)}" for of in key)].append(f"{record.get(event.column)}")
+    again = [of_key for of_key in times.values() if len(of_key) > 1]
+    return not again or any(len(set(of_key)) < len(of_key) for of_key in again)
+
+
+def _is_unique_in_each(samples: Sequence[Sample], columns: Sequence[InferredColumn]) -> bool:
+    for sample in samples:
+        keys = {tuple(f"{record.get(column.column)}" for column in columns) for record in sample.records}
+        if len(keys) < len(sample.records):
+            return False
+    return True
+
+
+def _groups(columns: Sequence[InferredColumn], least: int = 1) -> Iterator[list[InferredColumn]]:
+    few = columns[:8]  # more columns would be combined thousands of times
+    for count in range(least, min(_KEY_COLUMNS, len(few)) + 1):
+        yield from map(list, combinations(few, count))
+
+
+def _can_identify(column: InferredColumn) -> bool:
+    """Whether a column can be part of a key at all: no measure, time, float or free text."""
+    if column.type not in ("string", "bigint") and not column.type.endswith(",0)"):
+        return False
+    words = set(column.words)
+    if words & _TEXTS or (words & _MEASURES and not is_identifier(column)):
+        return False
+    return column.type == "string" or is_identifier(column) or bool(words & (_ENTITIES | _PERIODS))
+
+
+def _is_entity(column: InferredColumn, subject: str) -> bool:
+    """Whether a column names a thing of which there are many records; the dataset's own thing is none."""
+    words = set(column.words) & _ENTITIES
+    return bool(words) and not any(word in subject.lower() for word in words)
+
+
+def _rank(column: InferredColumn, subject: str) -> tuple[bool, bool, int]:
+    """The best candidate first: called like the dataset's thing or just ``id``, and by the word for a key."""
+    words = column.words
+    others = [word for word in words if word not in KEY_WORDS]
+    about = not others or any(word in subject.lower() for word in others)
+    return _is_entity(column, subject), not about, next(rank for rank, word in enumerate(KEY_WORDS) if word in words)
+
+
+def _names(columns: Sequence[InferredColumn]) -> str:
+    return ", ".join(column.name for column in columns)

@@ -1,0 +1,68 @@
+"""What is inferred about a column, and the questions that samples leave open. The answers are a person's, or the defaults."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.errors import LakehouseError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class InferenceError(LakehouseError):
+    """Sample files from which no contract follows. The message names the file, and says what to do."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The records of one file by column; an empty value is None."""
+
+    file: str
+    columns: Sequence[str]
+    records: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class InferredColumn:
+    """A column of the files.
+
+    :param name: the field that it becomes, in lower case.
+    :param column: its name in the files.
+    :param empty: in how many records it has no value.
+    """
+
+    name: str
+    column: str
+    type: str
+    empty: int
+
+    @property
+    def words(self) -> list[str]:
+        """The words of its name, each without a number at its end."""
+        return [re.sub(r"\d+$", "", word) or word for word in self.name.split("_")]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A choice that the samples leave open.
+
+    :param about: what it decides, as ``--answer ABOUT=OPTION`` names it.
+    :param options: what may be answered, each with what it means; the first is the default.
+    """
+
+    about: str
+    text: str
+    options: Mapping[str, str]
+
+    @property
+    def default(self) -> str:
+        """The answer that ``--yes`` gives."""
+        return next(iter(self.options))
+
+    @property
+    def lines(self) -> list[str]:
+        """The question and its options as lines of text."""
+        return [self.text, *(f"  {option}: {meaning}" for option, meaning in self.options.items())]

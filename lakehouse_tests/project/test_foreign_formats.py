@@ -1,0 +1,46 @@
+"""Files that the product does not read are named, with how to convert them; plain files are not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.project import samples
+from lakehouse.project.questions import InferenceError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'[{"id": 1}]', "is a JSON array; write one object a line: jq"),
+        (b'{\n  "id": 1\n}\n', "JSON over several lines"),
+        (b"PK\x03\x04" + b"\0" * 30 + b"data.csv", "is a zip archive"),
+        (b"PK\x03\x04" + b"\0" * 30 + b"xl/workbook.xml", "is an Excel workbook"),
+        (b"<!DOCTYPE html>\n<html>", "is HTML or XML"),
+        (b"# made by us\nid,at\n", "begins with comments"),
+        (b"sep=;\nid;at\n", "begins with a format line"),
+        ("id,at\n".encode("utf-16"), "is UTF-16 text; convert it to UTF-8: iconv"),
+        (b"STATION     DATE       VALUE\nA1          2024-11-04   5\n", "columns of fixed width"),
+        (b'{"op": "c", "before": null, "after": {"id": 1}}\n', "envelope: debezium"),
+        (b'{"data": [{"id": 1}]}\n', "is one object with its records in 'data'"),
+        (b"1,2024-11-04,5.50\n", "has no header"),
+        (b"Obj\x01rest", "is an Avro file"),
+    ],
+)
+def test_a_format_that_is_not_read_is_named_with_a_way_out(content: bytes, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.dat"
+    file.write_bytes(content)
+    with pytest.raises(InferenceError, match=words):
+        samples.source_of(file)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_a_mark_in_front_and_each_delimiter_are_read(delimiter: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_bytes(b"\xef\xbb\xbf" + f"id{delimiter}at\n1{delimiter}2024-11-04\n".encode())
+    source = samples.source_of(file)
+    assert (source.delimiter, samples.read(file, source).columns) == (delimiter, ["id", "at"])
