@@ -52,12 +52,14 @@ OF_SOURCE: Mapping[str, KeyEffect] = _DESCRIPTIONS | {
     "model.fields.description": _NOTHING,
     "quality.row_rules": KeyEffect.CHOICE,
     "quality.row_count": _NOTHING,
+    "quality.malformed": _NOTHING,
     "quality.nulls": _NOTHING,
     "quality.severity": _NOTHING,
     "materialization.strategy": _NOTHING,
     "materialization.partition_by": _NOTHING,
     "materialization.reprocess_policy": KeyEffect.CHOICE,
     "materialization.max_shrink": _NOTHING,
+    "materialization.repeated_content": KeyEffect.CHOICE,
     "materialization.target_path": _NOTHING,
     "materialization.format": _NOTHING,
     "source.landing": _NOTHING,
@@ -72,12 +74,14 @@ OF_SOURCE: Mapping[str, KeyEffect] = _DESCRIPTIONS | {
     "source.delimiter": KeyEffect.READING,
     "source.quote": KeyEffect.READING,
     "source.null_values": KeyEffect.READING,
+    "source.blank_is_null": KeyEffect.READING,
     "source.start_date": KeyEffect.BEGINNING,
     "source.system": KeyEffect.READING,
     "clocks.event": KeyEffect.IDENTITY,
     "clocks.arrival": KeyEffect.IDENTITY,
     "clocks.timezone": KeyEffect.READING,
     "clocks.naive_times": KeyEffect.READING,
+    "clocks.repeated_hour": KeyEffect.READING,
     "clocks.start_date": KeyEffect.BEGINNING,
     "clocks.max_ahead": KeyEffect.READING,
     "clocks.watermark": _NOTHING,
@@ -143,7 +147,7 @@ _NAMES = ("name", "dimension", "source")
 
 
 @dataclass(frozen=True)
-class KeyChange:
+class ChangedKey:
     """A key with another value than before; ``key`` is written as in the file, with the names of list entries."""
 
     key: str
@@ -156,7 +160,7 @@ class KeyChange:
         return f"{self.key}: was {_shown(self.before)} and is {_shown(self.after)}"
 
 
-def compare(before: SourceContract | MetricContract, after: SourceContract | MetricContract) -> list[KeyChange]:
+def compare(before: SourceContract | MetricContract, after: SourceContract | MetricContract) -> list[ChangedKey]:
     """The keys with another value that has an effect, those of the most severe effect first.
 
     :param before: the contract under which the lake was filled; of the same kind as ``after``.
@@ -170,7 +174,7 @@ def compare(before: SourceContract | MetricContract, after: SourceContract | Met
         path, old, new = (then.get(key) or now[key]).path, then.get(key), now.get(key)
         if old != new and not key.startswith(whole):
             effect = KeyEffect.IDENTITY if key in identity else effect_of(path, effects)
-            changes.append(KeyChange(key, old and old.value, new and new.value, effect))
+            changes.append(ChangedKey(key, old and old.value, new and new.value, effect))
     severity = list(KeyEffect)
     return sorted((each for each in changes if each.effect is not _NOTHING), key=lambda each: severity.index(each.effect))
 
@@ -187,7 +191,7 @@ def effect_of(path: str, effects: Mapping[str, KeyEffect]) -> KeyEffect:
 
 def _entries_of_one_side(
     before: SourceContract | MetricContract, after: SourceContract | MetricContract, effects: Mapping[str, KeyEffect]
-) -> Iterator[KeyChange]:
+) -> Iterator[ChangedKey]:
     """The fields or measures that only one of the contracts has; the column of a removed field stays, empty in new rows."""
     if isinstance(before, SourceContract) and isinstance(after, SourceContract):
         types = [{field.name: field.type for field in each.model.fields} for each in (before, after)]
@@ -200,7 +204,7 @@ def _entries_of_one_side(
     for name in dict.fromkeys([*types[0], *types[1]]):
         old, new = (of.get(name) for of in types)
         if old is None or new is None:
-            yield KeyChange(f"{section}.{name}", old, new, if_removed if new is None else effects[section])
+            yield ChangedKey(f"{section}.{name}", old, new, if_removed if new is None else effects[section])
 
 
 def _columns_of_identity(before: SourceContract | MetricContract, after: SourceContract | MetricContract) -> set[str]:

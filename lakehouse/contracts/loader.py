@@ -350,7 +350,7 @@ def _contract_files(folder: Path) -> list[Path]:
 def place_of(folder: Path | None, contract: SourceContract | MetricContract, key: str) -> str:
     """Where a key of a contract stands, as ``contracts/sales.yaml:4: primary_key``; only the key if no file of the folder has it.
 
-    :param key: as a :class:`~lakehouse.contracts.changed_keys.KeyChange` names it.
+    :param key: as a :class:`~lakehouse.contracts.changed_keys.ChangedKey` names it.
     """
     kind = "dataset" if isinstance(contract, SourceContract) else "metric"
     for path in _deployed(folder):

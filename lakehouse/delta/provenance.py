@@ -22,6 +22,13 @@ _LOOK_BACK = 20
 #: Keys of a contract that change no published number.
 _CHANGE_NO_NUMBER = ("info", "description", "owner", "tags", "alerts", "materiality", "live", "reconcile")
 
+#: Keys that releases have added to sections, each with the value by which a contract is read as before there was the key.
+_ADDED = (
+    ("source", "blank_is_null", True),
+    ("clocks", "repeated_hour", None),
+    ("materialization", "repeated_content", "counts"),
+)
+
 
 @cache
 def code() -> str:
@@ -39,7 +46,8 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
     ``rows`` counts where a metric reads the newest rows only, ``joins``, ``sources`` and ``late_events`` where it has some,
     ``from`` where it is derived, ``inputs.window`` where an input has windows, ``source.envelope``, ``source.kafka`` and its
     ``values`` where a source has one, and the keys of dimensions where it is one: other contracts have the hash of before there
-    were such keys. The zone of a metric counts where it is not UTC and a measure depends on it.
+    were such keys, as have those without a value of their own for :data:`_ADDED`. The zone of a metric counts where it is not UTC
+    and a measure depends on it.
     """
     without: dict[str, Any] = dict.fromkeys(_CHANGE_NO_NUMBER, True)
     if getattr(contract, "rows", None) != "newest":
@@ -56,14 +64,27 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
         without["inputs"] = {"__all__": {"window"}}
     if getattr(contract, "late_events", None) is None:
         without["late_events"] = True
-    of_source: dict[str, Any] = {name: True for name in ("envelope", "kafka") if getattr(contract.source, name, "") is None}
-    if kafka := getattr(contract.source, "kafka", None):
+    without |= _without_in_sections(contract)
+    content = contract.model_dump_json(exclude=without)
+    return hashlib.sha256((content + getattr(contract, "zone_of_numbers", "")).encode()).hexdigest()[:12]
+
+
+def _without_in_sections(contract: SourceContract | MetricContract) -> dict[str, Any]:
+    """The keys of sections that change no number, or that earlier releases did not have, by section."""
+    publication = getattr(contract, "publication", None)
+    if publication is not None:
+        needs = {"final_needs": {"no_unread_row"}} if publication.final_needs.no_unread_row else {}
+        return {"publication": {"approvals": True, **needs}}
+    without: dict[str, dict[str, Any]] = {"quality": {"malformed": True}}
+    for section, name, default in _ADDED:
+        if getattr(getattr(contract, section), name) == default:
+            without.setdefault(section, {})[name] = True
+    of_source = without.setdefault("source", {})
+    of_source |= {name: True for name in ("envelope", "kafka") if getattr(contract.source, name) is None}
+    if kafka := contract.source.kafka:
         # Where the topic and its schemas are read changes no number.
         of_source["kafka"] = {"servers": True, "options": True, "values": {"registry"} if kafka.values else True}
-    if of_source:
-        without["source"] = of_source
-    content = contract.model_dump_json(exclude=without | {"publication": {"approvals"}})
-    return hashlib.sha256((content + getattr(contract, "zone_of_numbers", "")).encode()).hexdigest()[:12]
+    return {section: names for section, names in without.items() if names}
 
 
 def of_definition(contract: TrainingSetContract | ModelContract) -> str:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from lakehouse import locations
 from lakehouse.contracts import changed_keys, loader
-from lakehouse.contracts.changed_keys import KeyChange, KeyEffect
+from lakehouse.contracts.changed_keys import ChangedKey, KeyEffect
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.source import SourceContract
@@ -98,7 +98,7 @@ def check_meaning(settings: Settings, metric: MetricContract) -> None:
         raise ChangedMeaningError(msg)
 
 
-def _changes_of_source(settings: Settings, contract: SourceContract) -> list[KeyChange]:
+def _changes_of_source(settings: Settings, contract: SourceContract) -> list[ChangedKey]:
     """What was changed since rows were ingested last; for rows of a release that did not record it, since silver was written."""
     source = contract.dataset
     stored = contract_archive.newest(settings, "ingested", source)
@@ -113,6 +113,6 @@ def _changes_of_source(settings: Settings, contract: SourceContract) -> list[Key
         return []
 
 
-def _named(settings: Settings, contract: SourceContract | MetricContract, changes: list[KeyChange]) -> str:
+def _named(settings: Settings, contract: SourceContract | MetricContract, changes: list[ChangedKey]) -> str:
     named = [f"{each}".replace(each.key, loader.place_of(settings.contracts, contract, each.key), 1) for each in changes]
     return join_limited(named, _SHOWN, " keys")

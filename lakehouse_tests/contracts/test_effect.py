@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 ALWAYS = {
     SourceContract: """dataset kind primary_key synthetic_key model quality.row_rules quality.row_count quality.nulls
         quality.malformed.tolerated quality.malformed.severity
-        source.landing source.kafka source.complete_when source.format source.envelope source.null_values source.start_date
-        source.system clocks.event clocks.arrival clocks.timezone clocks.naive_times clocks.start_date clocks.max_ahead
+        source.landing source.kafka source.complete_when source.format source.envelope source.null_values
+        source.blank_is_null source.start_date
+        source.system clocks.event clocks.arrival clocks.timezone clocks.naive_times clocks.repeated_hour clocks.start_date
+        clocks.max_ahead
         clocks.watermark changes.op changes.retract_words changes.is_correction changes.corrects_event_id changes.corrected_by
         changes.correction_reason changes.corrected_field order dimension lateness.expected lateness.tiers lateness.watermark
         lateness.changes lateness.tuning lateness.beyond lateness.review_within lateness.by freshness rolling_backfill

@@ -111,7 +111,7 @@ def test_the_severity_of_every_check_can_be_set() -> None:
         *bronze_checks.source_check_names(of_source),
         *silver_checks.silver_check_names(dimension()),
     }
-    assert named == {*CHECKS, "rule_small", "row_count", "nulls", "arrivals_are_fresh"}
+    assert named == {*CHECKS, "rule_small", "row_count", "nulls", "malformed_tolerated", "arrivals_are_fresh"}
 
 
 FIELDS = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 7)]

@@ -68,7 +68,7 @@ def repair(settings: Settings, catalog: Catalog, series: Series, session: Callab
         if missing := [name for name, made in rows.items() if made is None]:
             lost += missing
             continue
-        whole = _in_order(pa.concat_tables(rows.values(), promote_options="default"))  # type: ignore[arg-type]
+        whole = _in_order(pa.concat_tables(rows.values(), promote_options="default"))
         why = {"run_id": run_id, "method": "repair", "repaired": sorted(rows)}
         partition_writer.replace(table, whole, [start], why=why)
         table.update_incremental()
@@ -149,7 +149,9 @@ def _copies(settings: Settings, series: Series, table: DeltaTable, start: date) 
     """The rows of a period by version, as the newest older version of the table has them that still has its files."""
     older = table_io.open_snapshot(locations.gold(settings, series), settings.storage_options)
     newest = table.version() - 1
-    for number in range(newest, max(newest - _SEARCHED, -1), -1) if older is not None else ():
+    if older is None:
+        return {}
+    for number in range(newest, max(newest - _SEARCHED, -1), -1):
         try:
             older.load_as_version(number)
             files = data_files.by_partition(older, series.by).get(start)

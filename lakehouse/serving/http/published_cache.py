@@ -288,7 +288,7 @@ class PublishedCache:
         if series.name not in self._uncomputed:
             read = partial(pending_changes.uncomputed, self.settings, series, TableCache())
             self._uncomputed[series.name] = RefreshedValue(read, *_PENDING)
-        return await _value_of(self._uncomputed[series.name])
+        return await _value_of(self._uncomputed[series.name], "ops/failed_numbers")
 
     async def _failing_by_period(self, series: Series) -> Mapping[date, list[str]]:
         if series.name not in self._failing:

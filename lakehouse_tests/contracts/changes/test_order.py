@@ -67,5 +67,6 @@ def test_a_field_that_holds_no_integers_is_no_sequence_but_its_text_may_be(kind:
     if not refused:
         assert SourceContract.model_validate(content | {"order": {"sequence": "updated_at"}})
         return
-    with pytest.raises(ValidationError, match=f"order.sequence: updated_at is a {kind}, and a sequence is an integer; write"):
+    told = f"order.sequence: updated_at is a {kind}, and a sequence is an integer; name a time 'clocks.arrival', or write"
+    with pytest.raises(ValidationError, match=told):
         SourceContract.model_validate(content | {"order": {"sequence": "updated_at"}})
