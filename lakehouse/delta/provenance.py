@@ -81,7 +81,7 @@ def _without_in_sections(contract: SourceContract | MetricContract) -> dict[str,
             without.setdefault(section, {})[name] = True
     of_source = without.setdefault("source", {})
     of_source |= {name: True for name in ("envelope", "kafka") if getattr(contract.source, name) is None}
-    if kafka := contract.source.kafka:
+    if kafka := getattr(contract.source, "kafka", None):
         # Where the topic and its schemas are read changes no number.
         of_source["kafka"] = {"servers": True, "options": True, "values": {"registry"} if kafka.values else True}
     return {section: names for section, names in without.items() if names}
