@@ -247,7 +247,7 @@ def outcome(check: str, period: date, findings: Sequence[Finding], way_out: Call
     finite = {name: value for name, value in plotted.items() if math.isfinite(value)}  # Dagster's JSON knows no other
     failed = [finding for finding in findings if finding.problem]
     warns = all(finding.severity == "warn" for finding in failed or findings)
-    problems = "; ".join(finding.problem for finding in failed if finding.problem)
+    problems = "; ".join(finding.problem.removesuffix(".") for finding in failed if finding.problem)
     explanation = f"{problems}. {way_out(warns)}." if failed else None
     return CheckResult(check, period, not failed, finite, explanation, warns)
 

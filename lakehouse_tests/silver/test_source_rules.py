@@ -62,7 +62,7 @@ def test_an_arrival_day_is_held_against_the_days_before_it(settings: Settings) -
     assert not fifth.passed
     assert fifth.numbers == {"row_count": 40, "trailing_days": 3, "trailing_median": 100.0, "ratio": 0.4}
     assert fifth.explanation == (
-        "expected 0.5 to 2 times the median of 3 days before, 100 rows; found 40. Numbers are published nevertheless: "
+        "expected 0.5 to 2 times the median of 3 days before, 100 rows; found 40. Numbers of these days are held: "
         "check the files, and have the source send what it left out."
     )
     assert sixth.passed, "four days back from the 6th: 120, 80, 40"

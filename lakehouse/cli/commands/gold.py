@@ -60,8 +60,16 @@ def _selected(of: arguments.About, version: str) -> SelectedVersion:
     """A version of the period, or of the window."""
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.numbers import window_history  # noqa: PLC0415
+    from lakehouse.gold.numbers.version_selector import UnknownVersionError  # noqa: PLC0415
 
-    answer = numbers_history.version(of.settings, of.series, of.period, arguments.asked_for(version))
+    try:
+        answer = numbers_history.version(of.settings, of.series, of.period, arguments.asked_for(version))
+    except UnknownVersionError as problem:
+        held = _held_because(of)
+        if held is None or held in f"{problem}":
+            raise
+        msg = f"{problem}; a number is held: {held}"
+        raise UnknownVersionError(msg) from None
     if of.window is None:
         return answer
     adjustments = [window_history.narrowed(one, of.window) for one in answer.adjustments]
@@ -95,11 +103,15 @@ def _print_number(of: arguments.About, answer: SelectedVersion, doubts: Sequence
 
 
 def _held_because(of: arguments.About) -> str | None:
-    """Why the newest number of the period could not be computed; None if it could."""
+    """Why the newest number of the period is held: it could not be computed, or failed checks; None if it is not held."""
+    from lakehouse.gold.publication import candidates  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.ledger import failed_numbers  # noqa: PLC0415
 
     failed = failed_numbers.failing(of.settings, of.series.name, [of.period.start])
-    return failed[of.period.start].explanation if failed else None
+    if failed:
+        return failed[of.period.start].explanation
+    checks = candidates.failing(of.settings, of.series).get(of.period.start)
+    return f"it failed {', '.join(checks)}; 'lakehouse gold held {of.series.metric.name}' shows why" if checks else None
 
 
 def _doubts(of: arguments.About) -> tuple[str | None, list[str]]:
