@@ -109,6 +109,11 @@ def gold(settings: Settings, series: Series) -> str:
     return settings.table("gold", series.name)
 
 
+def is_gold(settings: Settings, path: str) -> bool:
+    """Whether an address is that of a table of numbers."""
+    return path.startswith(settings.table("gold", ""))
+
+
 def gold_of(settings: Settings, metric: str, kind: Kind) -> str:
     """The published numbers of a metric, given by the name of its daily table, for a kind of period."""
     return settings.table("gold", f"{metric}{kind.suffix}")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import RepeatedHour
 
 _INTEGER = re.compile(r"([+-]?\d+)(\.0+)?", re.ASCII)
+#: One, or a thousand with a point between groups of digits: nobody can tell.
+_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}\.000", re.ASCII)
 #: Larger integers are not exact in a double: one that is written with a point may have been another one.
 _EXACT_IN_DOUBLE = 2**53
 #: A number of more digits behind the point is written with an exponent.
@@ -41,7 +43,7 @@ _FALSE = {"false", "f", "0", "no", "n"}
 def to_integer(value: Any, spark_type: str = "bigint") -> int:
     """:raises ValueError: when it is no integer or does not fit the type."""
     match = _INTEGER.fullmatch(str(value).strip())
-    if isinstance(value, bool) or not match:
+    if isinstance(value, bool) or not match or _GROUPED.fullmatch(match[0]):
         msg = f"{_shown(value)} is not an integer{_hint(value)}"
         raise ValueError(msg)
     text, limit = match[1], _RANGES[spark_type]

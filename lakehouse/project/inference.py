@@ -196,7 +196,7 @@ def field_names(columns: Sequence[str]) -> dict[str, str]:
         snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", column)
         name = re.sub(r"[^a-z0-9]+", "_", snake.lower()).strip("_") or "column"
         name = name if name[0].isalpha() else f"c_{name}"
-        name += "_in_file" if name in SYSTEM_COLUMNS or name.startswith("quarantine_") else ""
+        name = f"c_{name}" if name.startswith("quarantine_") else f"{name}_in_file" if name in SYSTEM_COLUMNS else name
         while name in names.values():
             name += "_2"
         names[column] = name

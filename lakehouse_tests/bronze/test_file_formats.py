@@ -278,8 +278,6 @@ def test_json_decimals_are_kept_exact(number: str) -> None:
         (b"[1]", "a JSON list where an object is expected"),
         (b"null", "a JSON NoneType where an object is expected"),
         (b'"x"', "a JSON str where an object is expected"),
-        (b'{"a": NaN}', "not JSON: NaN"),
-        (b'{"a": -Infinity}', "not JSON: -Infinity"),
         (b'{"a": 1,}', "not JSON: "),
         (b'{"a": 1} {"a": 2}', "not JSON: Extra data at character 10"),
         (b'{"a": "\0"}', "not JSON: "),

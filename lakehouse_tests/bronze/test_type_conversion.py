@@ -287,6 +287,9 @@ def test_a_whole_number_is_the_same_id_however_it_is_written() -> None:
     assert {to_integer(value) for value in ("1001", "1001.0", 1001, 1001.0, Decimal("1001.00"))} == {1001}
     assert {to_text(value) for value in (1001, 1001.0, Decimal("1001.00"))} == {"1001"}
     assert to_text("1001.0") == "1001.0"
+    for text in ("1.000", "-12.000"):
+        with pytest.raises(ValueError, match="is not an integer"):
+            to_integer(text)  # one, or a thousand
     with pytest.raises(ValueError, match="larger than 2\\^53"):
         to_integer("9007199254740993.0")
     for value in (1e16, 9007199254740994.0, float("nan"), float("inf")):

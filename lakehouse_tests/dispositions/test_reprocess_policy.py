@@ -72,10 +72,13 @@ def test_a_file_that_counts_in_one_delivery_is_not_held_for_another() -> None:
 
 
 def test_under_overwrite_all_the_newest_delivery_is_chosen_for_every_day() -> None:
-    shares = {MONDAY: [share("old", 10, 0), share("new", 1, 1)], TUESDAY: [share("newer", 1, 1)]}
+    shares = {MONDAY: [share("old", 3, 0), share("new", 1, 1)], TUESDAY: [share("newer", 1, 1)]}
     chosen = policy("overwrite_all").choose(shares, [MONDAY, TUESDAY])
     assert chosen == dict.fromkeys([MONDAY, TUESDAY], choice("new newer"))
     assert policy("overwrite_all").choose({}, [MONDAY]) == {MONDAY: NO_DELIVERY}
+    shares[MONDAY][0] = share("old", 10, 0)
+    chosen = policy("overwrite_all").choose(shares, [MONDAY, TUESDAY])
+    assert chosen == dict.fromkeys([MONDAY, TUESDAY], choice("old", "new newer")), "too small a delivery is held as a whole"
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_an_order_by_a_time_is_refused_when_the_contract_is_loaded(tmp_path: Pat
         "dataset: seq\nprimary_key: [id]\nclocks: {event: at}\norder: {sequence: updated_at}\nmodel:\n  fields:\n"
         "    - {name: id, type: string}\n    - {name: at, type: timestamp}\n    - {name: updated_at, type: timestamp}\n"
     )
-    with pytest.raises(ContractError, match=r"order.sequence: updated_at is a timestamp, .* name it 'clocks.arrival'"):
+    with pytest.raises(ContractError, match=r"order.sequence: updated_at is a timestamp, .* name a time 'clocks.arrival'"):
         load_contract(file)
     file.write_text(file.read_text().replace("updated_at}\nmodel", "{column: updated_at, type: text}}\nmodel"))
     load_contract(file)

@@ -72,7 +72,7 @@ def test_the_command_shows_what_was_valid_as_it_was_known(
     contracts = tmp_path / "contracts"
     contracts.mkdir()
     for source in (lake.contract, contract()):
-        written = yaml.safe_dump(source.model_dump(mode="json", exclude_none=True))
+        written = yaml.safe_dump(source.model_dump(mode="json", exclude_none=True, exclude_unset=True))
         (contracts / f"{source.dataset}.yaml").write_text(written)
     monkeypatch.setenv("LAKEHOUSE_ROOT", settings.root)
     monkeypatch.setenv("LAKEHOUSE_CONTRACTS", str(contracts))

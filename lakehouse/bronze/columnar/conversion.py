@@ -53,7 +53,7 @@ def convert(texts: pa.StringArray, spark_type: str) -> Converted:
         return Converted(pc.if_else(pc.and_(certain, pc.is_valid(texts)), pc.is_in(words, _TRUE), None), certain)
     certain = pc.fill_null(pc.match_substring_regex(texts, _plain(spark_type)), True)
     if spark_type in _INTEGERS and not pc.all(certain, min_count=0).as_py():
-        texts = pc.replace_substring_regex(texts, r"^(-?[0-9]{1,15})\.0+$", r"\1")
+        texts = pc.replace_substring_regex(texts, r"^(-?[0-9]{1,15})\.(?:0|00|0000+)$", r"\1")
         certain = pc.fill_null(pc.match_substring_regex(texts, _plain(spark_type)), True)
     plain = texts if pc.all(certain, min_count=0).as_py() else pc.if_else(certain, texts, None)
     return Converted(pc.cast(plain, arrow_type(spark_type)), certain)

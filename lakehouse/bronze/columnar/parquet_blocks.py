@@ -62,7 +62,7 @@ def _block(batch: pa.RecordBatch, first: int, contract: SourceContract) -> Block
     for name in columns:
         kind = batch[name].type
         if not (_is_text(kind) or name in contract.number_columns or pa.types.is_date(kind)):
-            values[name] = pc.replace_substring_regex(values[name], r"^(-?[0-9]+)\.0+$", r"\1")
+            values[name] = pc.replace_substring_regex(values[name], r"^(-?[0-9]+)\.(?:0|00|0000+)$", r"\1")
         values[name] = (without_words if _is_text(kind) else without_numbers)(values[name], nulls)
     place = (np.asarray(numbers) - first).tolist()
     return Block(values, numbers, _rows_as_json(batch, texts), lambda row: exactly(place[row]), exact)

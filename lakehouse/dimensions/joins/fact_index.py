@@ -121,8 +121,9 @@ def _days_within(entries: pa.Table, ranges: pa.Table, zone: ZoneInfo) -> set[dat
     The start of the day counts among them: the index is of all zones, and does not tell facts that know only their day.
     """
     starts = _starts(entries["event_date"], zone)
-    least = pc.min_element_wise(entries["least_event_ts"], starts)
-    greatest = pc.max_element_wise(entries["greatest_event_ts"], starts)
+    first, last = (entries[name].cast(interval_changes.TIME) for name in ("least_event_ts", "greatest_event_ts"))
+    least = pc.if_else(pc.fill_null(pc.less(first, starts), False), first, starts)
+    greatest = pc.if_else(pc.fill_null(pc.greater(last, starts), False), last, starts)
     overlaps = interval_changes.overlapping(entries["join_key"], least, greatest, ranges)
     return set(pc.unique(entries["event_date"].filter(overlaps)).to_pylist())
 

@@ -72,8 +72,11 @@ def routes(cache: PublishedCache) -> APIRouter:
 
     @router.get("", response_model=models.MetricsModel, summary="Every metric that is published")
     async def catalogue(request: Request, _: NoParameters) -> Response:
-        readable, unreadable = await cache.readable(sorted(cache.catalog.metrics), Kind.DAY)
-        listed = [_described(cache.metric(published.series.metric.name), published) for published in readable]
+        listed, unreadable = [], []
+        for name in sorted(cache.catalog.metrics):
+            readable, failed = await cache.readable([name], Kind.DAY)
+            listed += [_described(cache.catalog.metrics[name], published) for published in readable]
+            unreadable += failed
         return responses.respond(request, {"metrics": listed, "total": len(listed), "unreadable": unreadable})
 
     @router.get("/{name}", response_model=_NumberOfLayer, summary="A published number, or a live one")

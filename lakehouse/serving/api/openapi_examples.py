@@ -108,7 +108,6 @@ ANSWERS: dict[str, Any] = {
         "version_b": _SIDE,
         "changes": [{"grain": {}, "measure": "revenue", **_MOVED["revenue"]}],
         "total": 1,
-        "unreadable": [],
         "next_offset": None,
         "totals": _MOVED,
         "reason": "late_data",
@@ -235,6 +234,7 @@ ANSWERS: dict[str, Any] = {
             }
         ],
         "total": 1,
+        "unreadable": [],
     },
     "/data-quality/restatements": {
         "start_date": "2024-11-02",

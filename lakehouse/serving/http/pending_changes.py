@@ -68,8 +68,8 @@ def read(settings: Settings, catalog: Catalog, source: str, tables: TableCache, 
     joined = {dimension for metric in catalog.metrics_of(source) for dimension in metric.dimensions}
     paths += [locations.intervals(settings, dimension) for dimension in sorted(joined)]
     settings = with_table_cache(settings, tables)
-    gold = settings.table("gold", "")
-    versions = {path: (_version if path.startswith(gold) else table_io.version)(path, settings.storage_options) for path in paths}
+    of_numbers = {path for path in paths if locations.is_gold(settings, path)}
+    versions = {path: (_version if path in of_numbers else table_io.version)(path, settings.storage_options) for path in paths}
     if before is not None and before.versions == tuple(versions.values()):
         return before
     days = frozenset(applied_inputs.pending(settings, source))  # read first: a day applied meanwhile is then among the periods

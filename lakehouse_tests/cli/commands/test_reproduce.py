@@ -52,7 +52,9 @@ def test_the_exit_code_tells_equal_from_different(settings, spark, tmp_path: Pat
     contracts.mkdir()
     for one in (reproducible.lake.contract, METRICS[0]):
         name = "source" if one is reproducible.lake.contract else "metric"
-        (contracts / f"{name}.yaml").write_text(yaml.safe_dump(one.model_dump(mode="json", exclude_none=True)))
+        (contracts / f"{name}.yaml").write_text(
+            yaml.safe_dump(one.model_dump(mode="json", exclude_none=True, exclude_unset=True))
+        )
     monkeypatch.setenv("LAKEHOUSE_ROOT", settings.root)
     monkeypatch.setenv("LAKEHOUSE_CONTRACTS", str(contracts))
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 #: The columns that a malformed row does not fill.
 TYPED = tuple(typed_row(1))
+#: What a malformed row may have, where it can be read.
+IDENTIFIED_BY = ("record_key", "event_date")
 
 
 def misfits(pieces: Iterable[Piece], rows: Iterable[Row], file_format: Format) -> list[str]:
@@ -49,7 +51,7 @@ def _misfit(piece: Piece, line: int, rows: list[Row], file_format: Format) -> It
             yield from _misfit_of_sound(piece, row, file_format)
         elif piece.fate == "sound":
             yield "malformed"
-        elif not row["malformed_reason"] or any(row[column] is not None for column in TYPED):
+        elif not row["malformed_reason"] or any(row[column] is not None for column in TYPED if column not in IDENTIFIED_BY):
             yield "malformed without a reason, or with typed values"
 
 
