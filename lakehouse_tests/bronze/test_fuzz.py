@@ -135,7 +135,8 @@ def test_a_lake_of_damaged_files_holds_each_row_once_and_on_its_day(
 
     lake.update()
     sound = [row for found in rows.values() for row in found if row["malformed_reason"] is None]
-    expected = {row_of(record) for record in live_rows(map(record_of, sound), by_sequence=False).values()}
+    records = [record_of(row, entries[row["source_file"]].arrival_date) for row in sound]
+    expected = {row_of(record) for record in live_rows(records, by_sequence=False).values()}
     assert lake.silver() == expected
     with capsys.disabled():
         told = Counter(entry.status for entry in entries.values())
@@ -167,7 +168,7 @@ def stands_with_others(malformation: Malformation) -> bool:
     return not astray and all(piece.end for piece in pieces)
 
 
-def record_of(row: dict[str, Any]) -> Record:
+def record_of(row: dict[str, Any], arrival_date: date) -> Record:
     """A sound row of Bronze, for the rule in plain Python."""
     return Record(
         key=row["record_key"],
@@ -178,4 +179,5 @@ def record_of(row: dict[str, Any]) -> Record:
         corrects=row["corrects_key"],
         file=row["ingestion_id"],
         line=row["line_number"],
+        delivered=(arrival_date, row["source_file"]),
     )
