@@ -30,9 +30,10 @@ def test_a_window_has_a_name_and_a_history_of_its_own(settings, spark, tmp_path:
     lake.send(Event("d", twice + 601, 7))
     contracts = tmp_path / "contracts"
     contracts.mkdir()
-    (contracts / "orders.yaml").write_text(yaml.safe_dump(lake.sources["orders"].model_dump(mode="json", exclude_none=True)))
+    orders = lake.sources["orders"].model_dump(mode="json", exclude_none=True, exclude_unset=True)
+    (contracts / "orders.yaml").write_text(yaml.safe_dump(orders))
     for definition in lake.metrics:
-        written = definition.model_dump(mode="json", exclude_none=True, by_alias=False)
+        written = definition.model_dump(mode="json", exclude_none=True, exclude_unset=True, by_alias=False)
         (contracts / f"{definition.name}.yaml").write_text(yaml.safe_dump(written))
     monkeypatch.setenv("LAKEHOUSE_ROOT", settings.root)
     monkeypatch.setenv("LAKEHOUSE_CONTRACTS", str(contracts))

@@ -30,7 +30,8 @@ def test_rows_now_and_then_are_shown_and_written(settings, spark, tmp_path: Path
     lake.publish()
     contracts = tmp_path / "contracts"
     contracts.mkdir()
-    (contracts / "source.yaml").write_text(yaml.safe_dump(lake.lake.contract.model_dump(mode="json", exclude_none=True)))
+    written = lake.lake.contract.model_dump(mode="json", exclude_none=True, exclude_unset=True)
+    (contracts / "source.yaml").write_text(yaml.safe_dump(written))
     monkeypatch.setenv("LAKEHOUSE_ROOT", settings.root)
     monkeypatch.setenv("LAKEHOUSE_CONTRACTS", str(contracts))
 
