@@ -133,12 +133,14 @@ def _period(
 
 def _booked(settings: Settings, series: Series, daily: Series, names: Collection[str]) -> pa.Table | None:
     """The adjustments, of days and of the longer period's own series, that a roll-up names."""
+    if not names:
+        return None
     where = {"version_name": names}
     tables = [
         table_io.read(locations.gold(settings, one), series.content, where, settings.storage_options) for one in (daily, series)
     ]
     found = [table for table in tables if table is not None]
-    return pa.concat_tables(found, promote_options="default") if names and found else None
+    return pa.concat_tables(found, promote_options="default") if found else None
 
 
 def _with_others(
