@@ -100,7 +100,7 @@ def test_a_row_may_become_malformed_and_change_its_key_its_kind_and_its_order(se
         order={"sequence": "amount"},
     )
     summary = reread(lake)
-    assert (summary.rows_otherwise, summary.malformed_after) == (3, 0)
+    assert (summary.rows_otherwise, summary.malformed_after) == (4, 1), "a malformed row keeps what can be read of its key"
     assert {row[0] for row in lake.silver()} == {"1", "2", "4"}
     assert lake.rebuilt(days) == lake.silver()
     dispositions_by_key(lake)
