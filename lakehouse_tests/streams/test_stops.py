@@ -75,7 +75,7 @@ def test_a_run_that_is_stopped_behind_any_commit_and_repeated_gives_the_same_tab
     assert stopped_after_each_commit(lake.ingest) >= 3
     assert tables(lake) == tables(twin)
     days = {entry.arrival_date for entry in ingestions.all_of(lake.settings, "events")}
-    failed = [outcome for outcome in check_bronze(lake.settings, lake.contract, days) if not outcome.passed]
+    failed = [outcome for outcome in check_bronze(lake.settings, lake.contract, days) if not (outcome.passed or outcome.warns)]
     assert failed == []
 
 

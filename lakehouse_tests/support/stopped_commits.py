@@ -73,7 +73,7 @@ def stopped_after_each_commit(step: Callable[[], object]) -> int:
                 step()
             except Killed:
                 stops += 1
-                assert stops < 12, "it never comes to its end"
+                assert stops < 20, "it never comes to its end"
             else:
                 return stops
 
