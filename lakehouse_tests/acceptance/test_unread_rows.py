@@ -18,7 +18,6 @@ owner: anna
 primary_key: [id]
 source: {format: csv, landing: "{arrival_date}*.csv", start_date: 2024-11-01}
 clocks: {event: at, start_date: 2024-11-01, watermark: {strategy: bounded, max_lateness: PT6H}}
-quality: {row_count: {min: 3}}
 model:
   fields:
     - {name: id, type: string, required: true}
