@@ -82,18 +82,15 @@ def check_bronze(settings: Settings, contract: SourceContract, days: Collection[
         malformed += source_checks.row_counts(rows, "arrival_date", of="malformed_reason")
     for log in table_io.pieces(locations.key_log(settings, source), ["arrival_date", "kind"], where, options):
         claims += source_checks.row_counts(log.filter(pc.not_equal(log["kind"], "retire")), "arrival_date")
-    unread = unread_rows.newest(settings, source)
-
-    def first_reason(day: date) -> str | None:
-        return next((entry.reason for entry in unread.values() if entry.arrival_date == day and entry.reason), None)
-
     held = ingestions.still_held(entries)
     outcomes += dispositions_checks.check_rows(settings, contract, in_bronze, days)
     outcomes += check_source_rules(settings, contract, days)
     for day in sorted(days):
         read = sum(entry.rows for entry in entries if entry.arrival_date == day and entry.status == "ingested")
         numbers = {"rows_read": read, "rows_in_bronze": in_bronze[day], "claims": claims[day], "malformed": malformed[day]}
-        outcomes.append(_check_malformed(contract, day, malformed[day], in_bronze[day], first_reason(day)))
+        ids = [entry.ingestion_id for entry in entries if entry.arrival_date == day] if malformed[day] else []
+        reason = unread_rows.first_reason(settings, source, ids)
+        outcomes.append(_check_malformed(contract, day, malformed[day], in_bronze[day], reason))
         balanced = read == in_bronze[day] == claims[day] + malformed[day]
         outcomes.append(CheckResult("rows_accounted", day, balanced, numbers, None if balanced else "materialize the day again"))
         messages = [entry.message for entry in held if entry.arrival_date == day]

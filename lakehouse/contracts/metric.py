@@ -17,6 +17,7 @@ from lakehouse.contracts.base import Documented, Name, SparkType, Strict
 from lakehouse.contracts.checks import ChangeBounds, GoldChecks, problems
 from lakehouse.contracts.derived import left_out as no_derived
 from lakehouse.contracts.derived.inputs import DerivedInput  # noqa: TC001 (pydantic reads it)
+from lakehouse.contracts.division import null_if_zero
 from lakehouse.contracts.joins.join import Join, brought_by, clashes
 from lakehouse.contracts.late_events.late_event_rules import LateEvents  # noqa: TC001 (pydantic reads it)
 from lakehouse.contracts.live import speed_layer
@@ -25,7 +26,7 @@ from lakehouse.contracts.publication import PublicationRules
 from lakehouse.contracts.published_columns import RESERVED
 from lakehouse.contracts.several_sources import metric_source
 from lakehouse.contracts.several_sources.metric_source import MetricSource
-from lakehouse.contracts.sql_expressions import Aggregate  # noqa: TC001 (pydantic reads it)
+from lakehouse.contracts.sql_expressions import Aggregate, cast
 from lakehouse.contracts.windows import window as windows
 from lakehouse.contracts.windows.event_window import WINDOW_START
 
@@ -53,6 +54,11 @@ class Measure(Strict):
     type: SparkType
     additive: bool = Field(False, description="Whether values of disjoint sets of rows add up to the value of both.")
     description: str | None = None
+
+    @property
+    def computed_sql(self) -> str:
+        """The expression with its type, as Spark computes it; a division by zero is NULL."""
+        return cast(null_if_zero(self.sql), self.type)
 
     @property
     def is_number(self) -> bool:

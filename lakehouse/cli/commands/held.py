@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from lakehouse.gold.publication.reverted_periods import RevertedPeriod
     from lakehouse.ledger.failed_numbers import FailedNumber
 
-#: The check by which such numbers are held.
-COMPUTED = "computed"
-
 Revision = Annotated[
     int,
     typer.Option(
@@ -117,6 +114,8 @@ def _print_kept(metric: str, kept: RevertedPeriod, *, as_json: bool) -> None:
 
 
 def _print_failed(series: Series, failed: FailedNumber, *, as_json: bool) -> None:
+    from lakehouse.ledger.failed_numbers import COMPUTED  # noqa: PLC0415 (Arrow loads in a second)
+
     name = series.period(failed.start).name
     if as_json:
         fields = {"series": series.name, "period": name, "measure": failed.measure, "failed": {COMPUTED: failed.explanation}}

@@ -13,9 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.contracts import sql_expressions
 from lakehouse.contracts.derived.inputs import PERIOD_START, ROW_COUNT
-from lakehouse.contracts.division import null_if_zero
 from lakehouse.delta import table_io
 from lakehouse.gold import isolation
 from lakehouse.gold.derived.inputs import InputError, PeriodOfInput
@@ -58,9 +56,7 @@ def of_inputs(
         return {}
     spark, metric = session(), series.metric
     inputs = dataframes.local(spark, joined(series, periods))
-    measures = [
-        F.expr(sql_expressions.cast(null_if_zero(measure.sql), measure.type)).alias(measure.name) for measure in metric.measures
-    ]
+    measures = [F.expr(measure.computed_sql).alias(measure.name) for measure in metric.measures]
     with in_zone(spark, metric.zone), stages.watched(spark, f"{series.name} on {len(periods):,} periods"):
         numbers = dataframes.in_utc(inputs.select(PERIOD_START, *metric.grain, *measures, ROW_COUNT).toArrow())
     rows = numbers.sort_by([(name, "ascending") for name in [PERIOD_START, *metric.grain]])

@@ -19,6 +19,7 @@ from lakehouse.delta import partition_writer, provenance, table_io
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.published_table import arrow_schema
 from lakehouse.gold.publication.drafts import Draft, NumberLineage
+from lakehouse.ledger import failed_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -147,6 +148,14 @@ def failing(settings: Settings, series: Series) -> dict[date, list[str]]:
     failed_by_start = {} if table is None else dict(zip(table[series.by].to_pylist(), table["failed"].to_pylist()))
     checks = {start: sorted(json.loads(failed)) for start, failed in failed_by_start.items() if failed}
     return {start: names for start, names in checks.items() if names}
+
+
+def holding(settings: Settings, series: Series) -> dict[date, list[str]]:
+    """Per period the checks that hold its newest number: those that its candidate failed, or that it cannot be computed."""
+    checks = failing(settings, series)
+    for start in failed_numbers.failing(settings, series.name):
+        checks[start] = [*checks.get(start, ()), failed_numbers.COMPUTED]
+    return checks
 
 
 def _identity(draft: Draft, revision: int) -> tuple[object, ...]:

@@ -230,7 +230,7 @@ def waits_for(settings: Settings, contract: SourceContract, series: Series, peri
 
 def _held_days(settings: Settings, daily: Series) -> frozenset[date]:
     """The days whose newest number failed a check, or cannot be computed."""
-    return frozenset(candidates.failing(settings, daily)) | failed_numbers.failing(settings, daily.name).keys()
+    return frozenset(candidates.holding(settings, daily))
 
 
 def unread_text(source: str, rows: int, example: str | None) -> str:

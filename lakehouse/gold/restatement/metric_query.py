@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.contracts import sql_expressions
-from lakehouse.contracts.division import null_if_zero
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
 from lakehouse.gold.restatement import lineage
@@ -55,10 +53,8 @@ def compute(
 
 
 def aggregates(metric: MetricContract) -> list[Column]:
-    """The measures and row_count as aggregates over silver rows; a division by zero is NULL."""
-    measures = [
-        F.expr(sql_expressions.cast(null_if_zero(measure.sql), measure.type)).alias(measure.name) for measure in metric.measures
-    ]
+    """The measures and row_count as aggregates over silver rows."""
+    measures = [F.expr(measure.computed_sql).alias(measure.name) for measure in metric.measures]
     return [*measures, F.count(F.lit(1)).alias("row_count")]
 
 

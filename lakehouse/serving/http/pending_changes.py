@@ -94,11 +94,7 @@ def failing_checks(
     settings: Settings, series: Series, tables: TableCache, _: Mapping[date, list[str]] | None
 ) -> Mapping[date, list[str]]:
     """By period, the failed checks that hold a newer number of it."""
-    settings = with_table_cache(settings, tables)
-    failing = dict(candidates.failing(settings, series))
-    for start in failed_numbers.failing(settings, series.name):
-        failing[start] = [*failing.get(start, ()), failed_numbers.COMPUTED]
-    return failing
+    return candidates.holding(with_table_cache(settings, tables), series)
 
 
 def uncomputed(settings: Settings, series: Series, tables: TableCache, _: Mapping[date, str] | None) -> Mapping[date, str]:
