@@ -70,7 +70,8 @@ def unread(values: Sequence[Any]) -> str | None:
     texts = [f"{value}".strip() for value in values]
     for pattern, text in _UNREAD:
         if texts and all(pattern.fullmatch(value) for value in texts):
-            return f"{text} ({texts[0]!r})"
+            example = next((value for value in texts if not _all_convert([value], "double")), texts[0])
+            return f"{text} ({example!r})"
     for formats, text in _UNREAD_TIMES:
         fit = [form for form in formats if all(_parses(value, form) for value in texts)]
         if fit:

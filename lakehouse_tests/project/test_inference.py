@@ -255,6 +255,11 @@ def test_what_is_not_read_is_told_with_how_to_write_it(value: str, words: str) -
     assert words in f"{doubt}"
 
 
+def test_the_example_of_what_is_not_read_is_one_that_is_not_read() -> None:
+    _, doubt = type_of(["10.50", "1,100.00", "7.25"])
+    assert f"{doubt}".endswith("not 1,100.00 ('1,100.00')")
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
