@@ -99,9 +99,11 @@ def _read(contract: SourceContract, file: RawFile, rows: pa.Table) -> pa.Table:
         return _read_as_received(contract, file, rows, received)
     # Few records lack an arrival time of their own: they are found by one that no record has, and are read a second time.
     after = _read_as_received(contract, file, rows, pa.chunked_array([pa.repeat(pa.scalar(_NOBODYS, received.type), len(rows))]))
-    lacks = np.asarray(pc.fill_null(pc.equal(after["arrival_ts"], pa.scalar(_NOBODYS, received.type)), True))  # or malformed
-    if contract.source.kafka and lacks.any():
-        settled = lacks & _lie_before(after, pc.add(received, min(contract.clocks.max_ahead, _LONGEST) - timedelta(days=1)))
+    has_nobodys = np.asarray(pc.fill_null(pc.equal(after["arrival_ts"], pa.scalar(_NOBODYS, received.type)), False))
+    # The event day of a malformed row is known only if it does not lie too far after its arrival, and the row does not hold that.
+    lacks = has_nobodys | np.asarray(pc.is_null(after["arrival_ts"]))
+    if contract.source.kafka and has_nobodys.any():
+        settled = has_nobodys & _lie_before(after, pc.add(received, min(contract.clocks.max_ahead, _LONGEST) - timedelta(days=1)))
         arrival_ts = pc.if_else(pa.array(settled), received, after["arrival_ts"])
         after = after.set_column(after.column_names.index("arrival_ts"), after.schema.field("arrival_ts"), arrival_ts)
         lacks = lacks & ~settled
