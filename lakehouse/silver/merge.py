@@ -52,6 +52,7 @@ def state(
     staged: Settings | None = None,
     without: pa.Table | None = None,
     keys: pa.Array | None = None,
+    instead: pa.Table | None = None,
 ) -> DataFrame:
     """The rows that silver should hold on ``days``, computed only from Bronze, decisions, redactions and the contract.
 
@@ -63,9 +64,10 @@ def state(
     :param staged: the lake of a stage: its Bronze rows and their claims count as well.
     :param without: the ids of rows that do not count, as if they had never come.
     :param keys: only the rows of these keys.
+    :param instead: claims that count in place of their recorded judgement.
     """
     source = contract.dataset
-    if staged is None:
+    if staged is None and not instead:
         few = min(settings.local_rows, dataframes.FEW_ROWS)
         rows = living_rows.computed(settings, contract, days, few, ids, until, without, keys)
         if rows is not None:
@@ -73,6 +75,8 @@ def state(
     log = admitted_claims.of_inputs(spark, settings, source, ids, keys)
     if staged is not None:
         log = admitted_claims.with_staged(spark, log, settings, staged, contract.dataset)
+    if instead:
+        log = admitted_claims.judged_as_then(spark, log, instead)
     if until is not None:
         log = log.where(F.col("arrival_ts") <= F.lit(until))
     if without is not None:
@@ -99,7 +103,7 @@ def _living(
     if policy.chooses_deliveries:
         counting = admitted_claims.of_chosen(spark, contract, counting, chosen)
     else:
-        concerned = counting.where(_on(days)).select("record_key").distinct()
+        concerned = counting.where(on_days(days)).select("record_key").distinct()
         counting = counting.join(concerned, "record_key", "left_semi")
     return admitted_claims.winners(counting, by_sequence=policy.by_sequence, each_day=policy.contends_per_day).where(_lives(days))
 
@@ -163,10 +167,10 @@ def rebuild(
         before = table_io.version(target, settings.storage_options)
         wanted = _a_file_for_each_day(state(spark, settings, contract, days), row_count).persist()
         try:
-            current = spark.read.format("delta").load(target).where(_on(days))
+            current = spark.read.format("delta").load(target).where(on_days(days))
             different = changed_days(current, wanted)
             if different:
-                spark_commits.replace_days(wanted.where(_on(different)), settings, target, different, why)
+                spark_commits.replace_days(wanted.where(on_days(different)), settings, target, different, why)
         finally:
             wanted.unpersist()
         written |= different
@@ -207,7 +211,7 @@ def _first_rows(
     source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
     contested = admitted_claims.contested_keys(settings, source, ingestion_ids, settings.local_rows)
     delivered = {"arrival_date": arrival_days, "ingestion_id": ingestion_ids}
-    rows = frames.sound_rows(spark, settings, contract, delivered).where(_on(days)).select(*columns)
+    rows = frames.sound_rows(spark, settings, contract, delivered).where(on_days(days)).select(*columns)
     if contested is None:
         weighed = admitted_claims.about_keys_of(spark, settings, source, ingestion_ids)
     elif len(contested):
@@ -230,7 +234,7 @@ def _merge_source(
     arrival_days: Collection[date],
 ) -> DataFrame:
     """One row per key of some claims and day on which silver may hold it; see ``local_merge``."""
-    places = claims_of_keys.where(_on(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
+    places = claims_of_keys.where(on_days(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
     counting = admitted_claims.admitted(spark, claims_of_keys, decisions.newest(settings, contract.dataset))
     counting = admitted_claims.ordered(spark, counting, deliveries.of(settings, contract))
     won = admitted_claims.winners(counting, by_sequence=contract.by_sequence).join(places, "record_key")
@@ -265,9 +269,10 @@ def clauses(table: DeltaTable, contract: SourceContract, days: Collection[date])
 
 def _lives(days: Collection[date]) -> Column:
     """Whether a claim puts a row on one of the days."""
-    return F.col("kind").isin(*LIVING_KINDS) & _on(days)
+    return F.col("kind").isin(*LIVING_KINDS) & on_days(days)
 
 
-def _on(days: Collection[date]) -> Column:
+def on_days(days: Collection[date]) -> Column:
+    """Whether a row lies on one of the days."""
     # As text: to build a Column from objects takes several calls to the JVM for each day.
     return F.expr(f"coalesce(event_date IN ({spark_commits.day_literals(days)}), false)")

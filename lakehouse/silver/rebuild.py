@@ -62,16 +62,8 @@ def plan_rebuild(
     settings = with_table_cache(settings)
     source = contract.dataset
     spark_commits.add_missing_columns(session, settings, locations.bronze(settings, source), bronze_columns(contract))
-    existing = key_log.days(settings, source) | _days_of_silver(settings, source)
-    in_range = {day for day in existing if first <= day <= last}
-    if keys is not None:
-        in_range &= set(pc.unique(_claims_about(settings, source, ["event_date"], keys)["event_date"]).to_pylist())
-    otherwise = _judged_otherwise(settings, contract, session, in_range, keys)
-    changed_keys = pc.unique(otherwise["record_key"])
-    row_days = set(pc.unique(otherwise["event_date"].drop_null()).to_pylist())
-    days = in_range | claims.affected_event_days(settings, contract, row_days, changed_keys) if len(otherwise) else in_range
+    days, otherwise, judged = days_to_rebuild(settings, contract, session, first, last, keys)
     before, now = provenance.newest_in_silver(settings, source), provenance.stamp(contract)
-    judged = pc.sum(pc.not_equal(otherwise["kind"], "retire")).as_py() or 0
     entry = RebuildRequest(
         source=source,
         operation=operation,
@@ -103,6 +95,34 @@ def plan_rebuild(
     if planned:
         account_tables.after_rebuild(settings, contract, planned)
     return PlannedRebuild(sorted(planned), judged, before)
+
+
+def days_to_rebuild(
+    settings: Settings,
+    contract: SourceContract,
+    session: Callable[[], SparkSession],
+    first: date | None,
+    last: date | None,
+    keys: pa.Array | None = None,
+) -> tuple[set[date], pa.Table, int]:
+    """The event days that a rebuild of a range evaluates. Writes nothing.
+
+    :param first: None for the first event day there is; ``last`` likewise.
+    :param keys: see :func:`plan_rebuild`.
+    :returns: the days, the claims of rows that are judged differently now, and how many rows these are.
+    """
+    source = contract.dataset
+    existing = key_log.days(settings, source) | _days_of_silver(settings, source)
+    in_range = {day for day in existing if (first is None or first <= day) and (last is None or day <= last)}
+    if keys is not None:
+        in_range &= set(pc.unique(_claims_about(settings, source, ["event_date"], keys)["event_date"]).to_pylist())
+    otherwise = _judged_otherwise(settings, contract, session, in_range, keys)
+    judged = pc.sum(pc.not_equal(otherwise["kind"], "retire")).as_py() or 0
+    if not len(otherwise):
+        return in_range, otherwise, judged
+    changed_keys = pc.unique(otherwise["record_key"])
+    row_days = set(pc.unique(otherwise["event_date"].drop_null()).to_pylist())
+    return in_range | claims.affected_event_days(settings, contract, row_days, changed_keys), otherwise, judged
 
 
 def _unfinished_repeats(settings: Settings, entry: RebuildRequest) -> list[RebuildRequest]:

@@ -8,19 +8,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakehouse.cli.console import catalog_with, confirmed, out
+from lakehouse.cli.console import catalog_with, confirmed, counted, data_table, number_column, out
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.silver.rebuild_preview import RebuildPreview
+
+#: Days of one table in a terminal.
+_SHOWN = 40
 
 
 def rebuild(
     source: Annotated[str, typer.Argument(help="The dataset of a source contract.")],
-    start_date: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="First event day.")],
-    end_date: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="Last event day.")],
-    reason: Annotated[str, typer.Option(help="Why, for instance the bug that was fixed.")],
+    start_date: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="First event day. Only a dry run needs none.")
+    ] = None,
+    end_date: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last event day. Only a dry run needs none.")
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="Why, for instance the bug that was fixed. Only a dry run needs none.")
+    ] = None,
     runner_id: Annotated[str, typer.Option(help="Who requests it; default: the user's name.")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Confirm that the table is replaced (overwrite_all).")] = False,  # noqa: FBT002
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the days that would change.")] = False,  # noqa: FBT002
 ) -> None:
     """Evaluate the rows of these event days again and rebuild Silver; unchanged days cause no restatement."""
     from lakehouse.cli.catch_up import restate  # noqa: PLC0415 (Dagster and Spark load in seconds)
@@ -28,16 +43,26 @@ def rebuild(
     from lakehouse.delta import provenance  # noqa: PLC0415
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
     from lakehouse.silver import rebuild as silver_rebuild  # noqa: PLC0415
+    from lakehouse.silver import rebuild_preview  # noqa: PLC0415
     from lakehouse.silver import repair as silver_repair  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
-    if end_date < start_date:
+    if start_date is not None and end_date is not None and end_date < start_date:
         raise typer.BadParameter("--end-date is before --start-date")
-    confirmed(contract, yes=yes)
 
     def session() -> SparkSession:
         return LakeSpark().session()
+
+    if dry_run:
+        previewed = rebuild_preview.preview(
+            session(), settings, contract, *(None if day is None else day.date() for day in (start_date, end_date))
+        )
+        _print_preview(contract, previewed, [metric.name for metric in catalog.metrics_following(source)])
+        return
+    if start_date is None or end_date is None or reason is None:
+        raise typer.BadParameter("pass --start-date, --end-date and --reason; only --dry-run works without them")
+    confirmed(contract, yes=yes)
 
     if repaired := silver_repair.repair(settings, contract, session, "cli:rebuild"):
         days = "day, whose data files were" if len(repaired) == 1 else "days, whose data files were"
@@ -60,3 +85,28 @@ def rebuild(
     out.print(f"contract: {planned.before['contract'] or 'unknown'} before, {now['contract']} now", soft_wrap=True)
     print_unread(settings, contract, planned.days)
     restate(settings, catalog, source)
+
+
+def _print_preview(contract: SourceContract, previewed: RebuildPreview, metrics: Sequence[str]) -> None:
+    source, differing = contract.dataset, previewed.differing
+    days = f"{previewed.days:,} event {'day' if previewed.days == 1 else 'days'}"
+    changed = f"{len(differing):,}" if differing else "none"
+    judged = f"{counted(previewed.rows_judged_otherwise)} would be judged differently"
+    out.print(f"{days} of {source} evaluated: {changed} would change; {judged}. Nothing was written.", soft_wrap=True)
+    if not differing:
+        return
+    table = data_table()
+    table.add_column("event day", no_wrap=True)
+    shown = [(entry.day.isoformat(), *(f"{number:,}" for number in (*entry.rows, entry.keys))) for entry in differing[:_SHOWN]]
+    for place, column in enumerate(("rows now", "rows then", "keys that differ"), 1):
+        number_column(table, column, [cells[place] for cells in shown])
+    for cells in shown:
+        table.add_row(*cells)
+    out.print(table)
+    first, last = differing[0].day, differing[-1].day
+    if len(differing) > _SHOWN:
+        out.print(f"And {len(differing) - _SHOWN:,} more, to {last}.")
+    if metrics:
+        out.print(f"Metrics that follow: {', '.join(sorted(metrics))}.", soft_wrap=True)
+        out.print(f"The published numbers of these days: lakehouse impact {source} --from {first} --to {last}", soft_wrap=True)
+    out.print(f"To do it: lakehouse rebuild {source} --start-date {first} --end-date {last} --reason WHY", soft_wrap=True)

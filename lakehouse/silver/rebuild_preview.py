@@ -1,0 +1,97 @@
+"""What a rebuild would change, before it is requested: the event days whose rows would differ, and by how much.
+
+The rows are judged and chosen again by the code and contract of now, as a rebuild does it, and compared with silver. Nothing is
+written. Requesting the rebuild belongs to ``rebuild``; the published numbers of a day belong to ``impact``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse import locations
+from lakehouse.delta.columns import content_columns, silver_columns
+from lakehouse.delta.table_cache import with_table_cache
+from lakehouse.silver import merge as silver_merge
+from lakehouse.silver.rebuild import days_to_rebuild
+from lakehouse.spark.session import sized_for
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class DayDifference:
+    """An event day that a rebuild would change.
+
+    :param rows: how many rows silver has, and would have.
+    :param keys: how many keys would come, go or have other values.
+    """
+
+    day: date
+    rows: tuple[int, int]
+    keys: int
+
+
+@dataclass(frozen=True)
+class RebuildPreview:
+    """What a rebuild would change.
+
+    :param days: how many event days would be evaluated.
+    :param rows_judged_otherwise: how many rows the contract of now judges differently.
+    :param differing: the days whose content would change, in order.
+    """
+
+    days: int
+    rows_judged_otherwise: int
+    differing: Sequence[DayDifference]
+
+
+def preview(
+    session: SparkSession, settings: Settings, contract: SourceContract, first: date | None = None, last: date | None = None
+) -> RebuildPreview:
+    """Compare silver with what a rebuild of some event days would make of it.
+
+    A change of the provenance of a row alone is no difference, as in published numbers.
+
+    :param first: the first event day; by default the source's first one. ``last`` likewise.
+    """
+    settings = with_table_cache(settings)
+    days, otherwise, judged = days_to_rebuild(settings, contract, lambda: session, first, last)
+    if not days:
+        return RebuildPreview(0, judged, [])
+    with sized_for(session, settings, many=True):
+        wanted = silver_merge.state(session, settings, contract, days, instead=otherwise)
+        held = session.read.format("delta").load(locations.silver(settings, contract.dataset))
+        kinds = dict(silver_columns(contract))
+        content = [name for name, _ in content_columns(contract)]
+        current = held.where(silver_merge.on_days(days)).select(
+            *(name if name in held.columns else F.lit(None).cast(kinds[name]).alias(name) for name in content)
+        )
+        return RebuildPreview(len(days), judged, _differing(current, wanted.select(*content)))
+
+
+def _differing(before: DataFrame, after: DataFrame) -> list[DayDifference]:
+    """The days on which two sets of rows differ as multisets, compared by hashes of the rows of each key."""
+    columns = after.columns
+    signed = before.select("*", F.lit(-1).alias("_sign")).unionByName(after.select("*", F.lit(1).alias("_sign")))
+    # Spark's hash skips NULL, so that it would not say in which column a value stands.
+    hashed = F.xxhash64(*columns, *(F.col(name).isNull() for name in columns)).alias("_hash")
+    per_row = signed.select("event_date", "record_key", "_sign", hashed).groupBy("event_date", "record_key", "_hash")
+    in_both = per_row.agg(
+        F.sum("_sign").alias("_sum"), *(F.count_if(F.col("_sign") == sign).alias(f"_{sign}") for sign in (-1, 1))
+    )
+    sides = [F.sum(f"_{sign}").alias(f"_{sign}") for sign in (-1, 1)]
+    per_key = in_both.groupBy("event_date", "record_key").agg(F.max(F.col("_sum") != 0).alias("_differs"), *sides)
+    per_day = per_key.groupBy("event_date").agg(F.count_if("_differs").alias("_keys"), *sides).where("_keys > 0")
+    return [
+        DayDifference(row["event_date"], (row["_-1"], row["_1"]), row["_keys"]) for row in per_day.orderBy("event_date").collect()
+    ]
