@@ -69,6 +69,7 @@ def of(
     newest: dict[str, tuple[Any, ...]] = {}
     again: dict[str, datetime] = {}
     first = {entry.ingestion_id for entry in entries if entry.status == "ingested"}
+    recorded = {(entry.ingestion_id, entry.source_file, entry.arrival_date) for entry in entries}
 
     def delivered(ingestion_id: str, place: tuple[Any, ...], at: datetime | None) -> None:
         newest[ingestion_id] = max(newest.get(ingestion_id, place), place)
@@ -82,6 +83,8 @@ def of(
         at = None if entry.status == "ingested" else arrived_at(entry.arrival_date, entry.recorded_at, zone)
         delivered(entry.ingestion_id, place, at)
     for file in unrecorded:
+        if (file.ingestion_id, file.path, file.arrival_date) in recorded:
+            continue  # its claims are derived again: that is no second delivery
         at = arrived_at(file.arrival_date, file.received_at, zone) if file.ingestion_id in first else None
         name = file.ingestion_id if contract.source.kafka else file.path
         delivered(file.ingestion_id, (file.arrival_date, file.delivery, name, _LAST, file.ingestion_id), at)

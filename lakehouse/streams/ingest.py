@@ -24,8 +24,8 @@ from lakehouse.lateness import keyed_watermark_state
 from lakehouse.ledger import contracts_in_use, ingestions
 from lakehouse.ledger.row_ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
-from lakehouse.streams import gap_log, message_ranges, message_rows, positions, reading_plan
-from lakehouse.streams.client import OffsetGoneError
+from lakehouse.streams import gap_log, lost_messages, message_ranges, message_rows, positions, reading_plan
+from lakehouse.streams.client import OffsetGoneError, StreamProblem
 from lakehouse.streams.wire_format import avro
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
     from lakehouse.streams.client import MessageColumns, TopicReader
-    from lakehouse.streams.message_ranges import PartitionLog
+    from lakehouse.streams.message_ranges import MessageRange, PartitionLog
     from lakehouse.streams.reading_plan import ReadingPlan, TopicState
 
 
@@ -130,12 +130,15 @@ class StreamIngest:
         if problem := self._contract_problem or judgement.schema_problem(self._settings, self._contract, self._session):
             msg = f"bronze/{self._source} cannot take the messages: {problem}"
             raise StreamSchemaError(msg)
-        columns = bronze_columns(self._contract)
-        table = spark_commits.table_of(self._settings, self._path, columns, "arrival_date", partition_writer.APPEND_ONLY)
-        version, remarks = table.version(), list[str]()
-        state = self._reader.state()
+        state, remarks = self._reader.state(), list[str]()
         entries = [] if was_settled else ingestions.all_of(self._settings, self._source)
         self._logs |= message_ranges.ends(entry.source_file for entry in entries).keys()
+        if entries:
+            logs = {log for log in reading_plan.newest(self._logs) if (log.topic, log.topic_id) == (state.topic, state.topic_id)}
+            lost_messages.restore(self._settings, self._contract, self._session, state, logs, self._messages_of, self._run_id)
+        columns = bronze_columns(self._contract)
+        table = spark_commits.table_of(self._settings, self._path, columns, "arrival_date", partition_writer.APPEND_ONLY)
+        version = table.version()
         known = positions.of_bronze(self._source, table, state, self._logs, remarks)
         missing = [] if was_settled else positions.unrecorded(table, known, entries, state.cluster_id)
         resumed = self._recorded([self._entry(each) for each in missing])
@@ -156,6 +159,19 @@ class StreamIngest:
         at_end = all(reached[partition] >= offset for partition, offset in end.items())
         self._is_settled = True
         return MicroBatch(taken, resumed, gaps, remarks, at_end)
+
+    def _messages_of(self, place: MessageRange) -> MessageColumns:
+        """The messages of a range that was read before.
+
+        :raises OffsetGoneError: when the brokers have deleted them meanwhile.
+        :raises StreamProblem: when they do not give all of them in time.
+        """
+        partition, limits = place.log.partition, StreamLimits()
+        read = self._reader.fetch({partition: place.begin}, {partition: place.end}, place.end - place.begin, limits.seconds)
+        if read[partition].end < place.end:
+            msg = f"the brokers gave only the messages before {read[partition].end} of {place} in {limits.seconds:.0f} seconds"
+            raise StreamProblem(msg)
+        return read[partition] if self._decoder is None else self._decoder.decoded(read[partition])
 
     def _taken(self, state: TopicState, plan: ReadingPlan, read: Mapping[int, MessageColumns], version: int) -> list[Ingestion]:
         """Append what was read by one commit, and make the entries of the ledger follow.

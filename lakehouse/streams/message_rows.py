@@ -68,12 +68,11 @@ def deliveries(
     if not messages.offsets:
         return []
     offsets = np.array(messages.offsets, np.int64)
-    zone, first = ZoneInfo(contract.clocks.timezone), contract.source.start_date
     received_at = arrival_times(messages, now)
-    days = pc.max_element_wise(business_days(received_at, zone), pa.scalar(first, pa.date32()))
+    days = _arrival_days(contract, received_at)
     delivered = []
-    for day in sorted(pc.unique(days).to_pylist()):
-        positions = np.flatnonzero(days.to_numpy(zero_copy_only=False) == np.datetime64(day))
+    for day in np.unique(days).tolist():
+        positions = np.flatnonzero(days == np.datetime64(day))
         # Offsets that hold no message belong to the day around them.
         starts = begin if positions[0] == 0 else int(offsets[positions[0]])
         ends = messages.end if positions[-1] == len(offsets) - 1 else int(offsets[positions[-1]]) + 1
@@ -85,6 +84,27 @@ def deliveries(
             )
         )
     return delivered
+
+
+def delivered_again(
+    contract: SourceContract, delivery: DeliveredFile, place: MessageRange, content_hash: str, messages: MessageColumns
+) -> DeliveredMessages:
+    """A delivery of before, of messages that were read again.
+
+    :param delivery: as the ledger has it; no message arrives later than it was received.
+    :param messages: all messages of its range, and others of the same log.
+    """
+    offsets = np.array(messages.offsets, np.int64)
+    received_at = arrival_times(messages, delivery.received_at)
+    is_of_day = _arrival_days(contract, received_at) == np.datetime64(delivery.arrival_date)
+    positions = np.flatnonzero((place.begin <= offsets) & (offsets < place.end) & is_of_day)
+    return DeliveredMessages(delivery, place, content_hash, positions, received_at.take(pa.array(positions)))
+
+
+def _arrival_days(contract: SourceContract, received_at: pa.TimestampArray) -> NDArray[np.datetime64]:
+    days = business_days(received_at, ZoneInfo(contract.clocks.timezone))
+    first = pa.scalar(contract.source.start_date, pa.date32())
+    return np.asarray(pc.max_element_wise(days, first).to_numpy(zero_copy_only=False))
 
 
 def arrival_times(messages: MessageColumns, now: datetime) -> pa.TimestampArray:

@@ -1,0 +1,86 @@
+"""Messages that Bronze or the key log has lost: read again from the topic, derived again from Bronze, or named."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.ledger.lost_rows import LostRowsError
+from lakehouse_tests.support.kafka_lake import KafkaLake, at, contract, event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakehouse.settings import Settings
+    from lakehouse_tests.support.kafka_broker import KafkaBroker
+
+pytestmark = pytest.mark.merge
+
+
+@pytest.fixture
+def lake(settings: Settings, broker: KafkaBroker, topic: str) -> KafkaLake:
+    return KafkaLake(settings, contract(topic, broker.servers))
+
+
+def messages(begin: int, end: int, key: str = "k") -> Iterator[dict[str, Any]]:
+    """Messages of two arrival days and partitions; every ninth is malformed."""
+    for number in range(begin, end):
+        value = event(f"{key}{number % 7}", 2, number) if number % 9 else b"{broken"
+        yield {"value": value, "timestamp": at(3 + number // 2 % 2, second=number % 60), "partition": number % 2}
+
+
+def content(lake: KafkaLake, table: str) -> list[str]:
+    """The rows of a table; of the dispositions not what decided them, which was another row before."""
+    rows = table_io.read(getattr(locations, table)(lake.settings, "events")).to_pylist()
+    return sorted(str({name: value for name, value in row.items() if name != "decided_by"}) for row in rows)
+
+
+@pytest.mark.parametrize("table", ["bronze", "key_log"])
+def test_what_a_restored_copy_lacks_comes_again_as_it_was(
+    lake: KafkaLake, broker: KafkaBroker, topic: str, table: str, tmp_path: Path
+) -> None:
+    path = getattr(locations, table)(lake.settings, "events")
+    broker.produce(topic, messages(0, 20))
+    lake.ingest()
+    shutil.copytree(path, tmp_path / "copy")
+    broker.produce(topic, messages(20, 50))
+    lake.ingest()
+    broker.produce(topic, messages(50, 55))
+    lake.ingest()
+    before = {name: content(lake, name) for name in ("bronze", "key_log", "dispositions")}
+    shutil.rmtree(path)
+    shutil.copytree(tmp_path / "copy", path)
+    broker.produce(topic, messages(55, 60, "another"))
+    assert lake.ingest().rows == 5
+    assert len(lake.places()) == len(set(lake.places())) == 60
+    for name, rows in before.items():
+        now = content(lake, name)
+        assert set(rows) <= set(now), name
+        assert len(now) == len(set(now))
+    assert lake.ingest().rows == 0
+
+
+def test_messages_that_the_brokers_have_deleted_are_named(
+    lake: KafkaLake, broker: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    path = Path(locations.bronze(lake.settings, "events"))
+    broker.produce(topic, messages(0, 20))
+    lake.ingest()
+    shutil.copytree(path, tmp_path / "copy")
+    broker.produce(topic, messages(20, 30))
+    lake.ingest()
+    shutil.rmtree(path)
+    shutil.copytree(tmp_path / "copy", path)
+    admin, place = broker.admin(), TopicPartition(topic, 0, 12)
+    admin.delete_records([place])[place].result(10)
+    with pytest.raises(
+        LostRowsError, match=r"bronze/events has lost the \d rows of \d ingested files .*restore a newer copy of bronze"
+    ):
+        lake.ingest()
+    assert len([partition for partition, _ in lake.places() if partition == 1]) == 15, "the other partition is read again"
