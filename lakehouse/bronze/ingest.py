@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lakehouse.bronze import landing as bronze_landing
-from lakehouse.bronze import pending_files
+from lakehouse.bronze import pending_files, run_deliveries
 from lakehouse.bronze import table as bronze_table
 from lakehouse.bronze.bookkeeping import judgement
 from lakehouse.bronze.landing import Fingerprint, LandingFile
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from lakehouse.bronze.landing import Listing
     from lakehouse.bronze.pending_files import Readiness
+    from lakehouse.bronze.run_deliveries import RunDelivery
     from lakehouse.bronze.table import Deliveries
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
@@ -105,9 +106,9 @@ class Ingest:
         files: dict[str, LandingFile] = {}
         for day, report in reports.items():
             ready = self._ready(day, only, unseen, entries, report)
+            runs = run_deliveries.of_day(self._settings, self._contract, day)
             for file, fingerprint, problem in self._readable(day, ready, report):
-                listed = ready.expected.get(file.name)
-                entry = self._entry(file, fingerprint, delivery=listed.manifest if listed else None)
+                entry = self._entry(file, fingerprint, self._delivery_of(file, ready, runs))
                 if problem is None and entry.ingestion_id in known:
                     message = f"the same content came as {known[entry.ingestion_id].source_file}"
                     redelivered.append(replace(entry, status="redelivered", message=message))
@@ -117,6 +118,7 @@ class Ingest:
                     new.append(entry)
                     known[entry.ingestion_id], files[entry.ingestion_id] = entry, file
             redelivered.extend(self._named_again(day, ready, entries))
+            redelivered.extend(self._run_again(day, runs, [*entries, *new, *redelivered]))
         ingestions.record(self._settings, *(entry for report in reports.values() for entry in report.held))
         for entry in self._ingested(new, files, redelivered, known):
             report = reports[entry.arrival_date]
@@ -233,10 +235,31 @@ class Ingest:
         recorded = {entry.source_file: entry for entry in entries if entry.status != "held"}
         for name, listed in ready.expected.items():
             if sent and name not in sent and recorded[name].delivered_with != listed.manifest:
-                entry = recorded[name]
-                file = LandingFile("", name, day, entry.bytes, entry.modified)
-                named = self._entry(file, Fingerprint(entry.content_hash, entry.bytes), listed.manifest)
-                yield replace(named, status="redelivered", message=f"{listed.manifest} names it, and it came before")
+                yield self._once_more(recorded[name], day, listed.manifest)
+
+    def _run_again(self, day: date, runs: Sequence[RunDelivery], entries: Sequence[Ingestion]) -> Iterator[Ingestion]:
+        """Files that came with an earlier delivery, and that a person has named once more in a later run of the day."""
+        recorded = {entry.source_file: entry for entry in entries if entry.status != "held"}
+        had = {(entry.source_file, entry.delivery) for entry in entries}
+        for run in runs:
+            for name in run.files:
+                if name in recorded and (name, run.name) not in had:
+                    yield self._once_more(recorded[name], day, run.name)
+
+    def _once_more(self, entry: Ingestion, day: date, delivery: str) -> Ingestion:
+        """The entry of a file that came before and belongs to another delivery as well."""
+        file = LandingFile("", entry.source_file, day, entry.bytes, entry.modified)
+        named = self._entry(file, Fingerprint(entry.content_hash, entry.bytes), delivery)
+        return replace(named, status="redelivered", message=f"{delivery} names it, and it came before")
+
+    def _delivery_of(self, file: LandingFile, ready: Readiness, runs: Sequence[RunDelivery]) -> str | None:
+        """The name of the delivery of a new file; None for that of its arrival day."""
+        how = self._contract.materialization.delivery
+        if how == "file":
+            return file.name
+        if listed := ready.expected.get(file.name):
+            return None if how == "arrival_day" else listed.manifest
+        return next((run.name for run in runs if file.name in run.files), None)
 
     def _counting_again(self, redelivered: Sequence[Ingestion], known: Mapping[str, Ingestion]) -> list[Ingestion]:
         """Of files with known content, those that belong to a delivery in which the content has not come yet.

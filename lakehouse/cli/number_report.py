@@ -80,6 +80,22 @@ def print_malformed(settings: Settings, source: str, **which: Any) -> None:
         out.print(f"'lakehouse rows {source} --malformed' lists all malformed rows.", soft_wrap=True)
 
 
+def _print_replaced(done: SingleRun) -> None:
+    """Print what became of each event day, where a delivery replaces the rows of its days."""
+    replaced = done.replaced
+    if replaced is None or not replaced.rows:
+        return
+    for day, (before, after) in sorted(replaced.rows.items())[:_SHOWN]:
+        how = f"{counted(after)}, new" if not before else f"overwritten, {before:,} before and {counted(after)} now"
+        out.print(f"{day}: {how}", highlight=False)
+    if len(replaced.rows) > _SHOWN:
+        out.print(f"and {len(replaced.rows) - _SHOWN:,} more event days", highlight=False)
+    if replaced.untouched:
+        out.print(
+            f"{replaced.untouched:,} other event {'day' if replaced.untouched == 1 else 'days'}: untouched", highlight=False
+        )
+
+
 def print_run(done: SingleRun, source: str) -> None:
     """Print what some files brought: rows, and each number that changed."""
     for message in done.held:
@@ -90,6 +106,7 @@ def print_run(done: SingleRun, source: str) -> None:
     known += f"; {done.left:,} left for now (being written, or not readable)" if done.left else ""
     broken = f", {malformed_text(source, done.malformed, done.unread_reason)}" if done.malformed else ""
     out.print(f"{counted(done.rows)} ingested{known}{broken}.", highlight=False, soft_wrap=True)
+    _print_replaced(done)
     for change in done.changes[:_SHOWN]:
         out.print(moved_line(change.version, change.moved), highlight=False, markup=False, soft_wrap=True)
     if len(done.changes) > _SHOWN:

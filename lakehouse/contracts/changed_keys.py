@@ -60,6 +60,7 @@ OF_SOURCE: Mapping[str, KeyEffect] = _DESCRIPTIONS | {
     "materialization.reprocess_policy": KeyEffect.CHOICE,
     "materialization.max_shrink": _NOTHING,
     "materialization.repeated_content": KeyEffect.CHOICE,
+    "materialization.delivery": KeyEffect.CHOICE,
     "materialization.target_path": _NOTHING,
     "materialization.format": _NOTHING,
     "source.landing": _NOTHING,

@@ -76,6 +76,18 @@ OF_SOURCE = (
         lambda it: it.source.kafka is None,
         "is about files, and messages of a topic are known by their offsets; leave the key out",
     ),
+    Requirement(
+        "materialization.delivery",
+        lambda it: it.source.kafka is None,
+        "is about files, and messages of a topic are known by their offsets; leave the key out",
+    ),
+    Requirement(
+        "materialization.delivery",
+        lambda it: (
+            it.materialization.delivery != "manifest" or bool(it.source.complete_when and it.source.complete_when.manifest)
+        ),
+        "is 'manifest', and 'source.complete_when.manifest' names none; name it there, or leave the key out",
+    ),
     *(
         Requirement(
             f"quality.severity.{name}",

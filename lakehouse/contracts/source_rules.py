@@ -292,6 +292,11 @@ class Materialization(Strict):
     repeated_content: Literal["counts", "ignored"] = Field(
         "counts", description="Whether known content that is sent again on a later arrival day counts as a new delivery."
     )
+    delivery: Literal["arrival_day", "file", "manifest"] | None = Field(
+        None,
+        description="What counts together and is replaced by a later delivery: the files of an arrival day, each file, the files "
+        "of a manifest; by default those of a manifest or of one `lakehouse run`, else those of the arrival day.",
+    )
     target_path: str | None = None
     format: Literal["delta", "csv", "json", "parquet"] = "delta"
 

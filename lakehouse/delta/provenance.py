@@ -27,6 +27,7 @@ _ADDED = (
     ("source", "blank_is_null", True),
     ("clocks", "repeated_hour", None),
     ("materialization", "repeated_content", "counts"),
+    ("materialization", "delivery", None),
 )
 
 

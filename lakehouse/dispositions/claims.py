@@ -35,10 +35,14 @@ if TYPE_CHECKING:
 
 
 class Membership(NamedTuple):
-    """That an ingestion belongs to a delivery; one file may come in several."""
+    """That an ingestion belongs to a delivery; one file may come in several.
+
+    ``again_at`` is when it came again, where arrival times are those of deliveries; None for the first time.
+    """
 
     delivery: str
     arrival_date: date
+    again_at: datetime | None = None
 
 
 #: By ingestion; one that is not listed belongs to the delivery of its arrival day.
@@ -182,9 +186,11 @@ def memberships(
     """The deliveries to which the files of a source belong; see :func:`choices` for the arguments."""
     delivered = defaultdict[str, set[Membership]](set)
     for entry in deliveries.known(settings, contract, ids, until):
-        delivered[entry.ingestion_id].add(Membership(entry.delivered_with, entry.arrival_date))
+        again_at = deliveries.again_at(contract, entry)
+        delivered[entry.ingestion_id].add(Membership(entry.delivered_with, entry.arrival_date, again_at))
     for file in unrecorded:
-        delivered[file.ingestion_id].add(Membership(file.delivered_with, file.arrival_date))
+        again_at = deliveries.again_at_now(contract, file) if file.ingestion_id in delivered else None
+        delivered[file.ingestion_id].add(Membership(file.delivered_with, file.arrival_date, again_at))
     return delivered
 
 
@@ -223,17 +229,18 @@ def shares(claims: pa.Table, delivered: Mapping[str, Collection[Membership]]) ->
     :param claims: ``event_date``, ``arrival_date``, the total order, ``standing``, ``steward``, ``about_file``.
     :param delivered: see :data:`Memberships`.
     """
-    by_delivery: dict[tuple[date, str], list[tuple[date, _Part]]] = defaultdict(list)
+    by_delivery: dict[tuple[date, str], list[tuple[Membership, _Part]]] = defaultdict(list)
     for part in _parts(claims.filter(pc.is_valid(claims["event_date"]))):
         of_arrival_day = Membership(delivery_name(None, part.arrival_date), part.arrival_date)
         for membership in delivered.get(part.ingestion_id) or [of_arrival_day]:
-            by_delivery[part.event_date, membership.delivery].append((membership.arrival_date, part))
+            by_delivery[part.event_date, membership.delivery].append((membership, part))
     by_day: dict[date, list[Share]] = defaultdict(list)
     for (day, delivery), parts in by_delivery.items():
         newest = max((part.newest for _, part in parts if part.newest), default=None)
         if newest is not None:
             *own_order, arrived = newest
-            order = (*own_order, max(arrival_date for arrival_date, _ in parts), arrived, delivery)
+            arrived = max([arrived, *(each.again_at for each, _ in parts if each.again_at)])
+            order = (*own_order, max(each.arrival_date for each, _ in parts), arrived, delivery)
             ids, rows = frozenset(part.ingestion_id for _, part in parts), sum(part.rows for _, part in parts)
             by_day[day].append(Share(delivery, ids, rows, order, any(part.accepted for _, part in parts)))
     return by_day

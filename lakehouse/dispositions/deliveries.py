@@ -20,6 +20,7 @@ from lakehouse.ledger import ingestions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+    from datetime import date
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.ingestions import Ingestion
@@ -53,6 +54,20 @@ def known(
     ]
 
 
+def again_at(contract: SourceContract, entry: Ingestion) -> datetime | None:
+    """When known content arrived again, where arrival times are those of deliveries; None for new content."""
+    return None if entry.status == "ingested" else _again_at(contract, entry.arrival_date, entry.recorded_at)
+
+
+def again_at_now(contract: SourceContract, file: DeliveredFile) -> datetime | None:
+    """The same of a file of known content that is not recorded yet."""
+    return _again_at(contract, file.arrival_date, file.received_at)
+
+
+def _again_at(contract: SourceContract, day: date, moment: datetime) -> datetime | None:
+    return None if contract.clocks.arrival else arrived_at(day, moment, ZoneInfo(contract.clocks.timezone))
+
+
 def of(
     settings: Settings,
     contract: SourceContract,
@@ -62,7 +77,6 @@ def of(
     staged: Settings | None = None,
 ) -> pa.Table:
     """The order of a source's deliveries, :data:`SCHEMA`; see ``claims.choices`` for the arguments."""
-    zone = ZoneInfo(contract.clocks.timezone)
     entries = known(settings, contract, ids, until)
     if staged is not None:
         entries += known(staged, contract)
@@ -73,19 +87,18 @@ def of(
 
     def delivered(ingestion_id: str, place: tuple[Any, ...], at: datetime | None) -> None:
         newest[ingestion_id] = max(newest.get(ingestion_id, place), place)
-        if at is not None and contract.clocks.arrival is None:
+        if at is not None:
             again[ingestion_id] = max(again.get(ingestion_id, at), at)
 
     for entry in entries:
         # Of messages the id grows with their offsets (see ``streams.message_ranges``), and the name does not.
         name = entry.ingestion_id if contract.source.kafka else entry.source_file
         place = (entry.arrival_date, entry.delivery or "", name, entry.modified or _FIRST, entry.ingestion_id)
-        at = None if entry.status == "ingested" else arrived_at(entry.arrival_date, entry.recorded_at, zone)
-        delivered(entry.ingestion_id, place, at)
+        delivered(entry.ingestion_id, place, again_at(contract, entry))
     for file in unrecorded:
         if (file.ingestion_id, file.path, file.arrival_date) in recorded:
             continue  # its claims are derived again: that is no second delivery
-        at = arrived_at(file.arrival_date, file.received_at, zone) if file.ingestion_id in first else None
+        at = again_at_now(contract, file) if file.ingestion_id in first else None
         name = file.ingestion_id if contract.source.kafka else file.path
         delivered(file.ingestion_id, (file.arrival_date, file.delivery, name, _LAST, file.ingestion_id), at)
         first.add(file.ingestion_id)

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakehouse.bronze import run_deliveries
 from lakehouse.contracts.landing import DAY
 from lakehouse.errors import LakehouseError
 
@@ -31,6 +32,8 @@ class UndeliveredFileError(LakehouseError):
 def deliver(settings: Settings, contract: SourceContract, files: Sequence[Path], day: date) -> list[Path]:
     """Copy files to the landing folder as files of an arrival day; a file that is in its place already is not copied again.
 
+    Together they are one delivery, see ``bronze.run_deliveries``.
+
     :returns: their names in the landing folder.
     :raises UndeliveredFileError: for a missing file, a landing folder that is not local, or a pattern that takes one file a day.
     """
@@ -47,6 +50,7 @@ def deliver(settings: Settings, contract: SourceContract, files: Sequence[Path],
     targets: list[Path] = []
     for file in files:
         targets.append(_target(Path(landing), contract.source.landing, file, day, targets))
+    run_deliveries.record(settings, contract, day, [target.relative_to(landing).as_posix() for target in targets])
     for file, target in zip(files, targets):
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)

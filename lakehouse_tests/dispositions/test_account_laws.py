@@ -16,6 +16,7 @@ from lakehouse import locations
 from lakehouse.delta import row_writer, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns, content_columns
 from lakehouse.dispositions import account, account_tables, claims, judgement_history
+from lakehouse.dispositions.claims import Membership
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import decisions, ingestions, key_log, rebuild_requests, redactions
 from lakehouse.ledger.decisions import Decision
@@ -79,7 +80,7 @@ class Tables:
                 touched_days=DAYS,
             )
             for file in files
-            for delivery, day in history.delivered[file.ingestion_id]
+            for delivery, day, _ in history.delivered[file.ingestion_id]
         ]
         ingestions.record(settings, *files, *self.redelivered)
         self.place: dict[str, tuple[date, str, str]] = {}
@@ -89,11 +90,11 @@ class Tables:
         self.delivered = self.delivered_with(self.redelivered)
         self.decided: dict[RowId, Decision] = {}
 
-    def delivered_with(self, redelivered: Iterable[Ingestion]) -> dict[str, set[tuple[str, date]]]:
+    def delivered_with(self, redelivered: Iterable[Ingestion]) -> dict[str, set[Membership]]:
         """The deliveries of each file that the ledger knows, with some entries about files that came again."""
-        delivered = defaultdict[str, set[tuple[str, date]]](set)
+        delivered = defaultdict[str, set[Membership]](set)
         for entry in [*ingestions.ingested(ingestions.all_of(self.settings, SOURCE)).values(), *redelivered]:
-            delivered[entry.ingestion_id].add((entry.delivered_with, entry.arrival_date))
+            delivered[entry.ingestion_id].add(Membership(entry.delivered_with, entry.arrival_date))
         return delivered
 
     def decide(self, *entries: Decision) -> str:

@@ -53,8 +53,9 @@ def claim_histories(draw: st.DrawFn) -> ClaimHistory:
     decided: dict[RowId, Decision] = {}
     content: dict[RowId, tuple[Any, ...]] = {}
     arrivals = {file: draw(st.sampled_from(DAYS)) for file in FILES}
-    deliveries = st.dictionaries(st.sampled_from(["m1", "m2"]), st.sampled_from(DAYS))
-    delivered = {file: {Membership(*one) for one in draw(deliveries).items()} for file in FILES}
+    again_at = st.none() | st.integers(0, 3).map(lambda hours: NOON + timedelta(hours=hours))
+    deliveries = st.dictionaries(st.sampled_from(["m1", "m2"]), st.tuples(st.sampled_from(DAYS), again_at))
+    delivered = {file: {Membership(name, *when) for name, when in draw(deliveries).items()} for file in FILES}
     for line in range(draw(st.integers(0, 14))):
         standing, kind, day = (draw(st.sampled_from(values)) for values in (STATUSES, kinds, [*DAYS, *DAYS, None]))
         file = draw(st.sampled_from(FILES))

@@ -210,21 +210,23 @@ def _of_contest(
 
 
 def shares(
-    log: Rows, decided: Mapping[RowId, Decision], delivered: Mapping[str, Collection[tuple[str, date]]]
+    log: Rows, decided: Mapping[RowId, Decision], delivered: Mapping[str, Collection[tuple[str, date, datetime | None]]]
 ) -> dict[date, list[Share]]:
     """The shares of the deliveries in each event day.
 
-    :param delivered: by ingestion, the deliveries to which it belongs, with their arrival days; by default its arrival day.
+    :param delivered: by ingestion, the deliveries to which it belongs, with their arrival days, and when they came if they came
+        again; by default its arrival day.
     """
     by_day: dict[date, list[Share]] = defaultdict(list)
-    placed: dict[tuple[date, str], list[tuple[date, dict[str, Any]]]] = defaultdict(list)
+    placed: dict[tuple[date, str], list[tuple[date, datetime | None, dict[str, Any]]]] = defaultdict(list)
     for row in log:
         if row["event_date"] is not None:
-            for delivery, arrival in delivered.get(row["ingestion_id"]) or [(f"{row['arrival_date']}", row["arrival_date"])]:
-                placed[row["event_date"], delivery].append((arrival, row))
+            own = (f"{row['arrival_date']}", row["arrival_date"], None)
+            for delivery, arrival, again_at in delivered.get(row["ingestion_id"]) or [own]:
+                placed[row["event_date"], delivery].append((arrival, again_at, row))
     for (day, delivery), rows in placed.items():
         newest, count, accepted = None, 0, False
-        for _, row in rows:
+        for _, _, row in rows:
             decision = decided.get(row_id_of(row))
             admits = decision.admits if decision is not None else row["standing"] == AdmissionStatus.ADMITTED.value
             count += admits or decision is not None  # it contained a rejected row: that must not bring an older one back
@@ -233,8 +235,9 @@ def shares(
                 order = row["source_sequence"], row["source_order"] or "", row["arrival_ts"]
                 newest = order if newest is None else max(newest, order)
         if newest is not None:
-            order = (*newest[:2], max(arrival for arrival, _ in rows), newest[2], delivery)
-            by_day[day].append(Share(delivery, frozenset(row["ingestion_id"] for _, row in rows), count, order, accepted))
+            arrived = max([newest[2], *(again_at for _, again_at, _ in rows if again_at is not None)])
+            order = (*newest[:2], max(arrival for arrival, _, _ in rows), arrived, delivery)
+            by_day[day].append(Share(delivery, frozenset(row["ingestion_id"] for _, _, row in rows), count, order, accepted))
     return by_day
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from lakehouse import locations
+from lakehouse.delta import data_files, table_io
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.gold.numbers import history, served_version
 from lakehouse.ledger import ingestions, unread_rows
@@ -60,6 +62,19 @@ class SingleRun:
     again: int = 0
     changes: Sequence[NumberChange] = field(default_factory=list)
     unread_reason: str | None = None
+    replaced: Replaced | None = None
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """What became of the event days of silver, where a delivery is the whole truth for its days or for the table.
+
+    :param rows: per event day in the files how many rows silver had, and has.
+    :param untouched: on how many other event days silver has rows.
+    """
+
+    rows: Mapping[date, tuple[int, int]]
+    untouched: int
 
 
 def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: Sequence[Path], layers: InProcess) -> SingleRun:
@@ -68,11 +83,13 @@ def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: 
     :param files: those of the landing folder that are reported on.
     :raises RunFailedError: if a run fails; completed work is kept, and the next call continues from there.
     """
-    before = {entry.ingestion_id for entry in ingestions.all_of(settings, source) if entry.status == "ingested"}
+    before = ingestions.inputs(ingestions.all_of(settings, source)).keys()
+    held_before = _rows_by_day(settings, source)
     layers.run(dg.AssetKey(["bronze", source]), [day])
     after = catch_up(settings, catalog, source, layers)
     entries = [entry for entry in ingestions.all_of(settings, source) if entry.arrival_date == day]
     new = [entry for entry in entries if entry.status == "ingested" and entry.ingestion_id not in before]
+    again = [entry for entry in entries if entry.counts_again and entry.input_id not in before]
     held, landing = ingestions.still_held(entries), settings.landing_of(source)
     names = {f"{file}".removeprefix(f"{landing}/") for file in files}
     recorded = {entry.source_file for entry in entries if entry.status != "held"} & names
@@ -83,10 +100,29 @@ def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: 
         known=len(recorded - held_names - {entry.source_file for entry in new}),
         held=[*(entry.message or entry.source_file for entry in held), *_too_small(settings, catalog.sources[source], entries)],
         left=len(names - recorded - held_names),
-        again=len({entry.source_file for entry in entries if entry.counts_again} & names),
+        again=len({entry.source_file for entry in again} & names),
+        replaced=_replaced(catalog.sources[source], [*new, *again], held_before, _rows_by_day(settings, source)),
         changes=[change for metric, days in after.restated.items() for change in _changes(settings, catalog, metric, days)],
         unread_reason=unread_rows.first_reason(settings, source, [entry.ingestion_id for entry in new if entry.malformed]),
     )
+
+
+def _rows_by_day(settings: Settings, source: str) -> dict[date, int]:
+    table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
+    return {} if table is None else data_files.rows_by_partition(table)
+
+
+def _replaced(
+    contract: SourceContract, entries: Sequence[Ingestion], before: Mapping[date, int], after: Mapping[date, int]
+) -> Replaced | None:
+    policy = policy_of(contract)
+    if not policy.chooses_deliveries:
+        return None
+    days = sorted({day for entry in entries for day in entry.touched_days})
+    if policy.chooses_for_table and days:
+        days = sorted({*days, *before, *after})
+    rows = {day: (before.get(day, 0), after.get(day, 0)) for day in days}
+    return Replaced(rows, sum(1 for day, count in after.items() if count and day not in rows))
 
 
 def _too_small(settings: Settings, contract: SourceContract, entries: Sequence[Ingestion]) -> list[str]:
