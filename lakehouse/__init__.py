@@ -1,1 +1,27 @@
 """A medallion lakehouse that keeps history honest: late, corrected, moved and re-sent data, restated exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakehouse.orchestration.execution.single_run import SingleRun
+
+
+def run(contract: str | Path, files: Iterable[str | Path]) -> SingleRun:
+    """Ingest files that arrive today and bring all numbers up to date, as ``lakehouse run`` does; starts Spark.
+
+    The files are one delivery. Settings are those of the environment, see ``docs/settings.md``.
+
+    :param contract: the source's contract file, or the name of its dataset.
+    :returns: how many rows came, what became of each event day, and each number that changed.
+    :raises LakehouseError: one of its kinds, with a sentence that says what happened and what to do.
+    """
+    from lakehouse.orchestration.execution import single_run  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.project import deployed_source  # noqa: PLC0415
+
+    meant = deployed_source.of(contract)
+    return single_run.run_files(meant.settings, meant.catalog, meant.dataset, [Path(file) for file in files])

@@ -86,7 +86,7 @@ def _print_replaced(done: SingleRun) -> None:
     if replaced is None or not replaced.rows:
         return
     for day, (before, after) in sorted(replaced.rows.items())[:_SHOWN]:
-        how = f"{counted(after)}, new" if not before else f"overwritten, {before:,} before and {counted(after)} now"
+        how = f"{counted(after)}, new" if not before else f"overwritten, {counted(before)} before, {after:,} now"
         out.print(f"{day}: {how}", highlight=False)
     if len(replaced.rows) > _SHOWN:
         out.print(f"and {len(replaced.rows) - _SHOWN:,} more event days", highlight=False)

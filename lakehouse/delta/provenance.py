@@ -8,7 +8,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import lakehouse
 from lakehouse import locations
 from lakehouse.delta import commit_log, table_io
 
@@ -34,7 +33,7 @@ _ADDED = (
 @cache
 def code() -> str:
     """The package's version and a hash of its source, which changes with every edit of a checkout."""
-    folder = Path(str(lakehouse.__file__)).parent
+    folder = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 _ENV = """\
@@ -40,13 +41,28 @@ class ProjectError(LakehouseError):
     """A folder in which no project can be made; nothing was written. The message names the file that is in the way."""
 
 
-def create(folder: Path) -> list[Path]:
-    """Write the files of a new project.
+#: Worked examples, by name: their folders among the templates, with what to type first.
+EXAMPLES = {
+    "orders": "lakehouse run contracts/orders.yaml samples/orders.csv",
+    "late_arriving_reprocess": "lakehouse run contract.yaml events_run1.csv",
+}
 
+
+def create(folder: Path, example: str = "orders") -> list[Path]:
+    """Write the files of a new project, or of a worked example.
+
+    :param example: one of :data:`EXAMPLES`.
     :returns: the files, in the order in which a newcomer reads them.
-    :raises ProjectError: if one of them exists.
+    :raises ProjectError: if one of them exists, or there is no such example.
     """
+    if example not in EXAMPLES:
+        raise ProjectError(f"there is no example {example!r}; known examples are {', '.join(EXAMPLES)}; nothing was written")
     templates = resources.files("lakehouse.project") / "templates"
+    if example != "orders":
+        own = sorted((file.name, file.read_text(encoding="utf-8")) for file in (templates / example).iterdir())
+        env = _ENV.replace("LAKEHOUSE_CONTRACTS=contracts", "LAKEHOUSE_CONTRACTS=.")
+        dagster = {"dagster_home/dagster.yaml": (templates / "dagster.yaml").read_text(encoding="utf-8")}
+        return _written(folder, {**dict(own), ".env": env, **dagster, ".gitignore": _IGNORED})
     texts = {
         "contracts/orders.yaml": (templates / "orders.yaml").read_text(encoding="utf-8"),
         "contracts/orders_daily.yaml": (templates / "orders_daily.yaml").read_text(encoding="utf-8"),
@@ -57,6 +73,10 @@ def create(folder: Path) -> list[Path]:
         "dagster_home/dagster.yaml": (templates / "dagster.yaml").read_text(encoding="utf-8"),
         ".gitignore": _IGNORED,
     }
+    return _written(folder, texts)
+
+
+def _written(folder: Path, texts: Mapping[str, str]) -> list[Path]:
     in_the_way = [name for name in texts if (folder / name).exists()]
     if in_the_way:
         msg = f"{folder / in_the_way[0]} exists: make the project in an empty folder; nothing was written"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.contracts import load_catalog
+from lakehouse.contracts import SourceContract, load_catalog, load_contract
 from lakehouse.project import new_project
 from lakehouse.project.new_project import ProjectError
 
@@ -21,6 +21,17 @@ def test_its_contracts_load_and_its_samples_have_their_columns(tmp_path: Path) -
     for name in ("orders", "orders_corrected"):
         header = (tmp_path / "samples" / f"{name}.csv").read_text().split("\n")[0].split(",")
         assert set(catalog.sources["orders"].columns_read) <= set(header)
+
+
+def test_each_example_loads_and_its_files_have_its_columns(tmp_path: Path) -> None:
+    new_project.create(tmp_path, "late_arriving_reprocess")
+    source = load_contract(tmp_path / "contract.yaml")
+    assert isinstance(source, SourceContract)
+    assert list(load_catalog(tmp_path, bundled=False).metrics) == ["events_daily"]
+    for name in ("events_run1.csv", "events_run2.csv"):
+        assert set(source.columns_read) <= set((tmp_path / name).read_text().split("\n")[0].split(","))
+    with pytest.raises(ProjectError, match=r"there is no example 'x'; known examples are orders, late_arriving_reprocess"):
+        new_project.create(tmp_path, "x")
 
 
 def test_dagster_gets_what_this_project_itself_uses(tmp_path: Path) -> None:

@@ -8,26 +8,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakehouse.cli.console import end_with_failed_checks, errors, out, sound_deployment
+from lakehouse.cli.console import end_with_failed_checks, errors, out
 from lakehouse.cli.number_report import print_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakehouse.contracts import Catalog
     from lakehouse.project.inference import InferredSource
     from lakehouse.project.questions import Question, Sample
-    from lakehouse.settings import Settings
 
 
-def init(folder: Annotated[Path, typer.Argument(help="The folder; it is created if it does not exist.")] = Path()) -> None:
+def init(
+    folder: Annotated[Path, typer.Argument(help="The folder; it is created if it does not exist.")] = Path(),
+    example: Annotated[
+        str, typer.Option(help="A worked example: orders, or late_arriving_reprocess (a day that is sent again).")
+    ] = "orders",
+) -> None:
     """Make a small project that runs: contracts, sample files, settings, and what Dagster needs."""
     from lakehouse.project import new_project  # noqa: PLC0415
 
-    for file in new_project.create(folder):
+    for file in new_project.create(folder, example):
         out.print(f"{file}", highlight=False, soft_wrap=True)
     enter = "" if folder == Path() else f"cd {folder} && "
-    out.print(f"\nNext: {enter}lakehouse run contracts/orders.yaml samples/orders.csv", highlight=False, soft_wrap=True)
+    out.print(f"\nNext: {enter}{new_project.EXAMPLES[example]}", highlight=False, soft_wrap=True)
 
 
 def infer(
@@ -119,48 +122,24 @@ def run(
     files: Annotated[list[Path], typer.Argument(help="Files that arrive today.")],
 ) -> None:
     """Ingest files and bring all numbers up to date in one go, and print what changed; starts Spark."""
-    settings, catalog, source = _source_in(contract)
-    from lakehouse.delta.table_cache import with_table_cache  # noqa: PLC0415 (Dagster and Spark load in seconds)
-    from lakehouse.ledger import contracts_in_use  # noqa: PLC0415
+    from lakehouse.ledger import contracts_in_use  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.orchestration.execution import single_run  # noqa: PLC0415
-    from lakehouse.orchestration.execution.in_process import InProcess, local_instance  # noqa: PLC0415
-    from lakehouse.project import delivery  # noqa: PLC0415
+    from lakehouse.project import deployed_source  # noqa: PLC0415
 
-    today = settings.clock().date()
-    delivered = delivery.deliver(settings, catalog.sources[source], files, today)
-    settings = with_table_cache(settings.model_copy(update={"spark_long_lived": True}))
-    notices = contracts_in_use.notices_of_source(settings, catalog.sources[source])
-    with errors.status("ingesting, and publishing numbers"), local_instance() as instance:
-        layers = InProcess(settings, catalog, instance)
-        done = single_run.ingest(settings, catalog, source, today, delivered, layers)
-    print_run(done, source)
+    try:
+        meant = deployed_source.of(contract)
+    except deployed_source.UnknownSourceError as problem:
+        raise typer.BadParameter(f"{problem}") from None
+    for mistake in meant.left_out:
+        errors.print(f"left out: {mistake}", style="yellow", highlight=False, soft_wrap=True)
+    if meant.is_of_folder:
+        errors.print(f"using the contracts in {contract.parent}; set LAKEHOUSE_CONTRACTS for other commands", style="dim")
+    notices = contracts_in_use.notices_of_source(meant.settings, meant.contract)
+    with errors.status("ingesting, and publishing numbers"):
+        done = single_run.run_files(meant.settings, meant.catalog, meant.dataset, files)
+    print_run(done, meant.dataset)
     for notice in notices if done.rows else ():
         errors.print(notice, style="yellow", highlight=False, markup=False, soft_wrap=True)
-    end_with_failed_checks(layers.failed_checks.values())
+    end_with_failed_checks(done.failed_checks)
     if done.held or done.left:
         raise typer.Exit(1)
-
-
-def _source_in(contract: Path) -> tuple[Settings, Catalog, str]:
-    """The deployment and the dataset that a contract file, or a name, means.
-
-    :raises typer.BadParameter: for an unknown one.
-    """
-    from lakehouse.contracts import SourceContract, load_catalog, load_contract  # noqa: PLC0415
-
-    loaded = load_contract(contract) if contract.is_file() else None  # its own mistakes are told before those of others
-    settings, catalog = sound_deployment(f"{contract}" if loaded is None else getattr(loaded, "dataset", ""))
-    if loaded is None:
-        if f"{contract}" in catalog.sources:
-            return settings, catalog, f"{contract}"
-        known = ", ".join(sorted(catalog.sources)) or "none"
-        msg = f"{contract} is neither a file nor a dataset; known datasets are {known}"
-        raise typer.BadParameter(msg)
-    if not isinstance(loaded, SourceContract):
-        msg = f"{contract} is not the contract of a source; name that of the source"
-        raise typer.BadParameter(msg)
-    if catalog.sources.get(loaded.dataset) != loaded:
-        settings = settings.model_copy(update={"contracts": contract.parent.absolute()})
-        catalog = load_catalog(contract.parent, bundled=False)
-        errors.print(f"using the contracts in {contract.parent}; set LAKEHOUSE_CONTRACTS for other commands", style="dim")
-    return settings, catalog, loaded.dataset

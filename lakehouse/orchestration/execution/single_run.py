@@ -13,11 +13,14 @@ import dagster as dg
 
 from lakehouse import locations
 from lakehouse.delta import data_files, table_io
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.gold.numbers import history, served_version
 from lakehouse.ledger import ingestions, unread_rows
 from lakehouse.ledger.row_states import QuarantineReason
 from lakehouse.orchestration.execution.catch_up import catch_up
+from lakehouse.orchestration.execution.in_process import InProcess, local_instance
+from lakehouse.project import delivery
 from lakehouse.stewardship import quarantine
 
 if TYPE_CHECKING:
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.orchestration.execution.in_process import InProcess
     from lakehouse.settings import Settings
 
 
@@ -51,6 +53,7 @@ class SingleRun:
     :param known: files whose content had been ingested before.
     :param again: how many of them count again, because they were delivered on a later arrival day.
     :param held: why files of the day, or deliveries as a whole, are held.
+    :param failed_checks: the checks that failed, with their reasons.
     :param left: files that were neither taken nor held: they were written to, or could not be read.
     """
 
@@ -63,6 +66,7 @@ class SingleRun:
     changes: Sequence[NumberChange] = field(default_factory=list)
     unread_reason: str | None = None
     replaced: Replaced | None = None
+    failed_checks: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,18 @@ class Replaced:
 
     rows: Mapping[date, tuple[int, int]]
     untouched: int
+
+
+def run_files(settings: Settings, catalog: Catalog, source: str, files: Sequence[Path]) -> SingleRun:
+    """Put files into landing as one delivery of today, and bring all numbers up to date; see :func:`ingest`.
+
+    :raises UndeliveredFileError: when a file cannot be put there.
+    """
+    today = settings.clock().date()
+    delivered = delivery.deliver(settings, catalog.sources[source], files, today)
+    settings = with_table_cache(settings.model_copy(update={"spark_long_lived": True}))
+    with local_instance() as instance:
+        return ingest(settings, catalog, source, today, delivered, InProcess(settings, catalog, instance))
 
 
 def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: Sequence[Path], layers: InProcess) -> SingleRun:
@@ -103,6 +119,7 @@ def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: 
         again=len({entry.source_file for entry in again} & names),
         replaced=_replaced(catalog.sources[source], [*new, *again], held_before, _rows_by_day(settings, source)),
         changes=[change for metric, days in after.restated.items() for change in _changes(settings, catalog, metric, days)],
+        failed_checks=[*layers.failed_checks.values()],
         unread_reason=unread_rows.first_reason(settings, source, [entry.ingestion_id for entry in new if entry.malformed]),
     )
 

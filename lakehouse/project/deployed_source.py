@@ -1,0 +1,68 @@
+"""The source that a person means by a contract file or by the name of its dataset, with the settings and contracts around it.
+
+Belongs here: which deployment a contract file belongs to. Loading contracts belongs to ``contracts.loader``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakehouse.contracts import SourceContract, load_catalog, load_contract
+from lakehouse.contracts.loader import load_sound_catalog
+from lakehouse.errors import LakehouseError
+from lakehouse.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakehouse.contracts import Catalog
+
+
+class UnknownSourceError(LakehouseError):
+    """No contract of a source is meant. The message names what was given, and the datasets that are known."""
+
+
+@dataclass(frozen=True)
+class DeployedSource:
+    """A source among the contracts of a deployment.
+
+    :param left_out: why contracts of others are left out.
+    :param is_of_folder: whether the contracts beside the file are used, because the deployment has not this one.
+    """
+
+    settings: Settings
+    catalog: Catalog
+    dataset: str
+    left_out: Sequence[str] = ()
+    is_of_folder: bool = False
+
+    @property
+    def contract(self) -> SourceContract:
+        """The contract of the source."""
+        return self.catalog.sources[self.dataset]
+
+
+def of(meant: str | Path) -> DeployedSource:
+    """The source that a contract file, or a name, means.
+
+    :raises UnknownSourceError: for neither, and for a contract of something else.
+    :raises ContractError: when the contract is broken.
+    """
+    path = Path(meant)
+    loaded = load_contract(path) if path.is_file() else None  # its own mistakes are told before those of others
+    settings = Settings()
+    name = f"{meant}" if loaded is None else getattr(loaded, "dataset", "")
+    catalog, left_out = load_sound_catalog(settings.contracts, name, bundled=settings.bundled_contracts)
+    if loaded is None:
+        if name in catalog.sources:
+            return DeployedSource(settings, catalog, name, left_out)
+        known = ", ".join(sorted(catalog.sources)) or "none"
+        raise UnknownSourceError(f"{meant} is neither a file nor a dataset; known datasets are {known}")
+    if not isinstance(loaded, SourceContract):
+        raise UnknownSourceError(f"{meant} is not the contract of a source; name that of the source")
+    if catalog.sources.get(loaded.dataset) == loaded:
+        return DeployedSource(settings, catalog, loaded.dataset, left_out)
+    settings = settings.model_copy(update={"contracts": path.parent.absolute()})
+    return DeployedSource(settings, load_catalog(path.parent, bundled=False), loaded.dataset, left_out, is_of_folder=True)
