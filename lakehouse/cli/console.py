@@ -114,6 +114,12 @@ def damage() -> list[str]:
         return []
 
 
+def print_notices(notices: Iterable[str]) -> None:
+    """Print how new rows differ from older ones because a contract was changed, see ``ledger.contracts_in_use``."""
+    for notice in notices:
+        errors.print(notice, style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
 def end_with_failed_checks(failed: Iterable[str]) -> None:
     """Print the checks that failed in the runs of a command, which then ends with exit code 1.
 

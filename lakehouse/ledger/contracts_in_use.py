@@ -60,7 +60,8 @@ def notices_of_source(settings: Settings, contract: SourceContract) -> list[str]
     if choice := [each for each in changes if each.effect is KeyEffect.CHOICE]:
         notices.append(
             f"{_named(settings, contract, choice)}: days of silver/{source} without new rows hold what the former chose: "
-            f"'lakehouse rebuild {source} --start-date DAY --end-date DAY --reason WHY' chooses again"
+            f"'lakehouse rebuild {source} --start-date DAY --end-date DAY --reason WHY' chooses again, and with --dry-run "
+            "alone lists the days that would change"
         )
     if beginning := [each for each in changes if each.effect is KeyEffect.BEGINNING]:
         notices.append(

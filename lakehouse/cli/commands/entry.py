@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakehouse.cli.console import end_with_failed_checks, errors, out
+from lakehouse.cli.console import end_with_failed_checks, errors, out, print_notices
 from lakehouse.cli.number_report import print_run
 
 if TYPE_CHECKING:
@@ -138,8 +138,7 @@ def run(
     with errors.status("ingesting, and publishing numbers"):
         done = single_run.run_files(meant.settings, meant.catalog, meant.dataset, files)
     print_run(done, meant.dataset)
-    for notice in notices if done.rows else ():
-        errors.print(notice, style="yellow", highlight=False, markup=False, soft_wrap=True)
+    print_notices(notices if done.rows else ())
     end_with_failed_checks(done.failed_checks)
     if done.held or done.left:
         raise typer.Exit(1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakehouse.cli.console import catalog_with, confirmed, end_with_failed_checks, errors, out
+from lakehouse.cli.console import catalog_with, confirmed, end_with_failed_checks, errors, out, print_notices
 from lakehouse.cli.number_report import malformed_text
 from lakehouse.pieces import listened_to_by, sentence
 
@@ -37,9 +37,11 @@ def replay(
         errors.print(f"{source} is a source of Kafka; use 'lakehouse stream ingest {source}'.", style="red")
         raise typer.Exit(2)
     confirmed(catalog.sources[source], yes=yes)
-    from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.ledger import contracts_in_use  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
     from lakehouse.orchestration.execution.replay import Replay, total_causes  # noqa: PLC0415
 
+    notices = contracts_in_use.notices_of_source(settings, catalog.sources[source])
     with local_instance() as instance:
         run = Replay(settings, catalog, source, instance)
         days, complaints = run.arrival_days(first.date() if first else None, last.date() if last else None)
@@ -51,6 +53,7 @@ def replay(
             )
             return
         results = with_progress(run, days, as_json=as_json)
+    print_notices(notices if any(result.rows for result in results) else ())
     if not as_json:
         restated = {metric: sum(len(result.restated.get(metric, [])) for result in results) for metric in _metrics(results)}
         malformed, reasons = sum(result.malformed for result in results), [result.unread_reason for result in results]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakehouse.cli.console import catalog_with, counted, data_table, errors, number_column, out
+from lakehouse.cli.console import catalog_with, counted, data_table, errors, number_column, out, print_notices
 from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
@@ -38,15 +38,18 @@ def ingest(
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
     kafka = _topic(contract)
-    from lakehouse.streams import service  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.ledger import contracts_in_use  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.streams import service  # noqa: PLC0415
 
     rows = 0
     gaps: list[str] = []
+    notices = contracts_in_use.notices_of_source(settings, contract)
     pace = service.Pace(batch_messages, max_messages=max_messages, max_seconds=max_seconds)
     for batch in service.take(settings, contract, kafka, _session, "cli", pace):
         _print(source, batch, as_json=as_json)
         rows += batch.rows
         gaps = [entry.text for entry in batch.gaps]
+    print_notices(notices if rows else ())
     if not as_json:
         out.print(f"New in Bronze of {source}: {counted(rows)}.")
     if gaps:
@@ -67,9 +70,11 @@ def run(
 
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
-    from lakehouse.streams import service  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.ledger import contracts_in_use  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.streams import service  # noqa: PLC0415
     from lakehouse.streams.client import StreamProblem  # noqa: PLC0415
 
+    notices = contracts_in_use.notices_of_source(settings, contract)
     stop, pace = service.Stop(), service.Pace(batch_messages, every)
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, lambda *_: stop.now())
@@ -86,6 +91,9 @@ def run(
             continue
         _print(source, batch, as_json=as_json)
         rows += batch.rows
+        if rows:
+            print_notices(notices)
+            notices = []
     if not as_json:
         out.print(f"Stopped. New in Bronze of {source}: {counted(rows)}.")
 
