@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections import Counter
 from importlib import metadata
 from pathlib import Path
 
@@ -42,6 +43,18 @@ def test_the_commands_are_described_as_they_are() -> None:
         [sys.executable, "docs/write_commands.py", "--check"], cwd=CHECKOUT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_diagram_of_layers_is_that_of_the_import_contracts() -> None:
+    done = subprocess.run(
+        [sys.executable, "docs/write_layers.py", "--check"], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_each_term_of_the_glossary_stands_once() -> None:
+    terms = re.findall(r"^\| ([^|]+) \|", (CHECKOUT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    assert {term for term, count in Counter(terms).items() if count > 1} <= {"Term", "---"}, "a table's head may stand twice"
 
 
 def test_each_command_that_a_page_names_exists() -> None:
