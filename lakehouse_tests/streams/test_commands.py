@@ -76,7 +76,7 @@ def test_the_way_of_a_gap(tmp_path: Path, broker: KafkaBroker, topic: str) -> No
 
 def test_a_contract_under_which_messages_are_read_otherwise_is_told_once(tmp_path: Path, broker: KafkaBroker, topic: str) -> None:
     write_contract(tmp_path, topic, broker.servers)
-    told = []
+    notices = []
     for zone in ("UTC", "Asia/Tokyo", "Asia/Tokyo"):
         path = tmp_path / "contracts" / "events.yaml"
         content = yaml.safe_load(path.read_text())
@@ -85,8 +85,8 @@ def test_a_contract_under_which_messages_are_read_otherwise_is_told_once(tmp_pat
         broker.produce(topic, messages(2))
         done = lakehouse_command(tmp_path, "stream", "ingest", "events")
         assert done.returncode == 0
-        told.append("clocks.timezone: was UTC and is Asia/Tokyo: rows since" in done.stderr)
-    assert told == [False, True, False]
+        notices.append("clocks.timezone: was UTC and is Asia/Tokyo: rows since" in done.stderr)
+    assert notices == [False, True, False]
 
 
 def test_a_running_stream_takes_messages_as_they_come_and_ends_on_a_signal(
