@@ -88,6 +88,11 @@ OF_SOURCE = (
         ),
         "is 'manifest', and 'source.complete_when.manifest' names none; name it there, or leave the key out",
     ),
+    Requirement(
+        "quality.severity.one_correction",
+        lambda it: it.changes.corrects_event_id is not None,
+        "is about 'changes.corrects_event_id', which is not set; set it, or leave the key out",
+    ),
     *(
         Requirement(
             f"quality.severity.{name}",
