@@ -49,8 +49,7 @@ def sides_text(sides: Sides) -> str:
 def moved_line(version: PublishedVersion, moved: Mapping[str, Sides]) -> str:
     """A version in one line: its name, its measures as they moved, and why it was published."""
     measures = ", ".join(f"{name} {sides_text(sides)}" for name, sides in moved.items())
-    restated = version.restated_on == version.published_at and version.restatement_reason
-    return f"{version.name}  {version.state.value}: {measures}  [{restated or version.reason.value}]"
+    return f"{version.name}  {version.state.value}: {measures}  [{version.why}]"
 
 
 def malformed_text(source: str, rows: int, reason: str | None) -> str:

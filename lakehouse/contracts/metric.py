@@ -156,20 +156,24 @@ class MetricContract(Documented):
         contract = self._contracts.get(self.source) if self.late_events else None
         return None if contract is None else self.read[0].read_of(contract)
 
+    def contract_of_silver(self, name: str) -> SourceContract | None:
+        """The contract by which the rows of a silver table that it reads are judged; None until :meth:`with_contracts`."""
+        return next((self._contracts.get(entry.source) for entry in self.read if entry.silver == name), None)
+
     @property
     def further_sources(self) -> dict[str, SourceContract]:
         """The contracts of its sources after the first one, by name; empty until :meth:`with_contracts`."""
         return {name: contract for name, contract in self.source_contracts.items() if name != self.source}
 
     def with_contracts(self, sources: Mapping[str, SourceContract]) -> MetricContract:
-        """The same contract, which knows its zone, the contracts of dimensions and, if it has several or late events, of sources.
+        """The same contract, which knows its zone and the contracts of its sources and dimensions.
 
         :param sources: the contracts of the deployment, by name.
         """
         zone = sources[self.source].clocks.timezone if self.source in sources else self._zone
-        if not (self.joins or self.sources or self.late_events or zone != self._zone):
+        own = [self.source] if self.source in sources else []
+        if not (self.joins or self.sources or own or zone != self._zone):
             return self
-        own = [self.source] if self.late_events and self.source in sources else []
         names = [*own, *(join.dimension for join in self.joins), *(entry.source for entry in self.sources)]
         copy = self.model_copy()
         copy._contracts = {name: sources[name] for name in names}  # noqa: SLF001 (of the same class)

@@ -17,7 +17,7 @@ from lakehouse.delta import commit_log
 from lakehouse.delta.columns import PROVENANCE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from deltalake import DeltaTable
 
@@ -32,6 +32,8 @@ _WITHOUT_CHANGES = {"CREATE TABLE", "ADD COLUMNS", "ADD COLUMN", "SET TBLPROPERT
 _FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 _PLACE = ["record_key", "event_date"]
 _SIDES = pa.schema([("record_key", pa.string()), ("event_date", pa.date32()), ("removed", pa.bool_()), ("added", pa.bool_())])
+#: What happened to a key that was inserted within the lateness that its contract expects.
+ON_TIME = "on_time"
 #: What happened to keys on event days, see :class:`KeyChange`.
 KEY_CHANGES = pa.schema([("event_date", pa.date32()), ("what", pa.string()), ("record_key", pa.string())])
 #: Columns of the feed that do not belong to the content of a row.
@@ -159,6 +161,17 @@ def _rows_at_most(reader: Any, at_most: int) -> pa.Table | None:
     return pa.Table.from_batches(held, pa.schema(reader.schema))
 
 
+class Judgement(NamedTuple):
+    """What tells rows that came on time from late ones.
+
+    :param columns: the columns that it reads.
+    :param are_late: whether each of some rows is late.
+    """
+
+    columns: Sequence[str]
+    are_late: Callable[[pa.Table], pa.ChunkedArray]
+
+
 class KeyChange(NamedTuple):
     """What happened to a key on one event day: inserted, corrected, moved_in, moved_out, deleted."""
 
@@ -186,22 +199,26 @@ def counts(changes: pa.Table) -> dict[date, Counter[str]]:
     return dict(sorted(days.items()))
 
 
-def key_changes(table: DeltaTable, first: int, last: int) -> Iterator[pa.Table]:
+def key_changes(table: DeltaTable, first: int, last: int, judgement: Judgement | None = None) -> Iterator[pa.Table]:
     """What versions ``first`` through ``last`` of a silver table did to each key: :data:`KEY_CHANGES`, in no order.
 
     The changes come in pieces; all of an event day are in one. The values before ``first`` and after ``last`` are compared, so
     that what was undone in between does not count. Only keys and days are read, but of days on which a key was both removed and
     added: there its content is compared.
+
+    :param judgement: if it is given, a key that was inserted with no late row is :data:`ON_TIME`.
     """
     if first > last:
         return
-    for part in parts_of_feed(table, first, last, [*_PLACE, "_change_type"]):
+    columns = list(dict.fromkeys([*_PLACE, "_change_type", *(judgement.columns if judgement else ())]))
+    for part in parts_of_feed(table, first, last, columns):
         sides = _sides(part)
         replaced = sides.filter(pc.and_(sides["removed"], sides["added"]))["event_date"].unique()
         if len(replaced):
             compared = _sides_of_net(_content(_feed(table, first, last, _on(replaced.to_pylist()))))
             sides = pa.concat_tables([sides.filter(pc.invert(pc.is_in(sides["event_date"], replaced))), compared])
-        yield _key_changes(sides)
+        changes = _key_changes(sides)
+        yield _with_on_time(changes, part, judgement) if judgement else changes
 
 
 def key_changes_on(table: DeltaTable, days: Collection[date], first: int, last: int) -> tuple[pa.Table, pa.Table]:
@@ -251,6 +268,19 @@ def _key_changes(sides: pa.Table) -> pa.Table:
     of_new = pc.if_else(is_gone_elsewhere, "moved_in", "inserted")
     what = pc.if_else(gone, of_gone, pc.if_else(new, of_new, "corrected"))
     return pa.table([sides["event_date"], what, keys], schema=KEY_CHANGES)
+
+
+def _with_on_time(changes: pa.Table, feed: pa.Table, judgement: Judgement) -> pa.Table:
+    """The changes, in which an inserted key without a late row is on time."""
+    inserted = pc.equal(changes["what"], "inserted")
+    rows = feed.filter(pc.is_in(feed["_change_type"], pa.array(AFTER))) if pc.any(inserted).as_py() else feed.slice(0, 0)
+    late = rows.filter(judgement.are_late(rows)).group_by(_PLACE).aggregate([])
+    marked = changes.append_column("is_inserted", inserted)
+    if len(late):
+        marked = marked.join(late.append_column("is_late", pa.repeat(True, len(late))), _PLACE)
+        inserted = pc.and_(marked["is_inserted"], pc.is_null(marked["is_late"]))
+    what = pc.if_else(inserted, ON_TIME, marked["what"])
+    return pa.table([marked["event_date"], what, marked["record_key"]], schema=KEY_CHANGES)
 
 
 def _content(feed: pa.Table) -> pa.Table:

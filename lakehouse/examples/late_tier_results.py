@@ -89,7 +89,7 @@ def _share_made_of(versions: list[PublishedVersion], day: date, label: str) -> S
     """The share before and after it was first made of a revision of the revenue by tier; None if it was not restated then."""
     for before, after in pairwise(versions):
         inputs = after.made_from.of_metrics.get(BY_TIER)
-        if inputs and inputs.revisions.get(day) == label and after.restated_on == after.published_at:
+        if inputs and inputs.revisions.get(day) == label and after.has_new_content:
             (old,), (new,) = before.rows, after.rows
             return Sides(old["gold_percent"], new["gold_percent"])
     return None

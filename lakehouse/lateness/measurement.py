@@ -21,6 +21,7 @@ from lakehouse import locations
 from lakehouse.calendar.days import span
 from lakehouse.calendar.event_day import end_of_day
 from lakehouse.delta import data_files, table_io
+from lakehouse.json_texts import distinct_values
 from lakehouse.lateness.rules import exceeds, late_share, propose, rows_within
 
 if TYPE_CHECKING:
@@ -188,6 +189,22 @@ def lags(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
     ends = pa.array([None if day is None else end_of_day(day, zone) for day in days.to_pylist()], time)
     event = pc.coalesce(rows["event_ts"].cast(time), ends.take(pc.index_in(rows["event_date"], days)))
     return pc.subtract(rows["arrival_ts"].cast(time).cast(pa.int64()), event.cast(pa.int64()))
+
+
+def judged(rows: pa.Table, contract: SourceContract) -> tuple[pa.Array, pa.Array]:
+    """How long after the event each row arrived, in microseconds from 0, and whether that is later than the contract expects."""
+    lag = pc.max_element_wise(pc.fill_null(lags(rows, contract), 0), 0).combine_chunks()
+    return lag, are_late(lag, _expected(rows[contract.event_type_column].combine_chunks(), contract))
+
+
+def _expected(types: pa.Array, contract: SourceContract) -> pa.Array | int:
+    """The lateness that the contract expects of each event type, in microseconds."""
+    if contract.lateness.by is None:
+        return microseconds(contract.lateness.expected)
+    distinct, which = distinct_values(types)
+    bounds = [contract.lateness.of_type(None if kind is None else str(kind)).expected for kind in distinct.to_pylist()]
+    of_none = microseconds(contract.lateness.of_type(None).expected)
+    return pc.fill_null(pa.array(map(microseconds, bounds), pa.int64()).take(which), of_none)
 
 
 def are_skewed(rows: pa.Table, lag: pa.ChunkedArray) -> pa.ChunkedArray:

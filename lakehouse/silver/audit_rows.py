@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 from lakehouse.contracts.series import Series, days_reached
 from lakehouse.delta.change_feed import NO_CONTENT
 from lakehouse.json_texts import json_text, json_texts
+from lakehouse.lateness.measurement import judged
 from lakehouse.silver import audit_log, first_load
 from lakehouse.silver.row_changes import differ, row_changes, starts
-from lakehouse.silver.rulings import RULED_BY, lateness, rulings
+from lakehouse.silver.rulings import RULED_BY, rulings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -129,7 +130,7 @@ def _are_history(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> pa
     is_inserted = pc.is_null(changes["before"]).combine_chunks()
     counted = first_load.are_history(rows, commit.firsts)
     if commit.cause.backfill is not None:
-        counted = pc.or_(counted, pc.invert(lateness(rows, commit.contract)[1]))
+        counted = pc.or_(counted, pc.invert(judged(rows, commit.contract)[1]))
     return pc.and_(pc.and_(is_inserted, counted), pc.invert(by_hand))
 
 
@@ -138,7 +139,7 @@ def _loads(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> pa.Table
     contract = commit.contract
     names = dict.fromkeys(["event_date", "event_ts", "arrival_ts", *_LOADED_BY, contract.event_type_column])
     rows = pa.table({name: _newest(feed[name], changes) for name in names})
-    _, late = lateness(rows, contract)
+    _, late = judged(rows, contract)
     system = contract.source.system or contract.dataset
     loaded = [
         {

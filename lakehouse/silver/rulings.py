@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.json_texts import distinct_values
-from lakehouse.lateness.measurement import are_late, lags, microseconds
+from lakehouse.lateness.measurement import judged
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
@@ -51,12 +50,6 @@ def rulings(rows: pa.Table, days: pa.Table, contract: SourceContract, cause: Cau
     return pa.Table.from_arrays(columns, schema=RULINGS)
 
 
-def lateness(rows: pa.Table, contract: SourceContract) -> tuple[pa.Array, pa.Array]:
-    """How long after the event each row arrived, in microseconds from 0, and whether that is later than the contract expects."""
-    lag = pc.max_element_wise(pc.fill_null(lags(rows, contract), 0), 0).combine_chunks()
-    return lag, are_late(lag, _expected(rows[contract.event_type_column].combine_chunks(), contract))
-
-
 def _same(ruling: Ruling, count: int) -> pa.Table:
     return pa.Table.from_arrays([pa.repeat(pa.scalar(part, pa.string()), count) for part in ruling], schema=RULINGS)
 
@@ -64,7 +57,7 @@ def _same(ruling: Ruling, count: int) -> pa.Table:
 def _by_row(rows: pa.Table, days: pa.Table, contract: SourceContract, cause: Cause) -> pa.Table:
     """The rulings on what arrivals caused; with a backfill, its plan is part of each reason."""
     backfill = cause.backfill
-    lag, late = lateness(rows, contract)
+    lag, late = judged(rows, contract)
     before, after = days["before"], days["after"]
     is_withdrawn, is_inserted = pc.is_null(after), pc.is_null(before)
     is_corrected = pc.and_(pc.is_valid(before), pc.is_valid(after))
@@ -87,16 +80,6 @@ def _by_row(rows: pa.Table, days: pa.Table, contract: SourceContract, cause: Cau
     columns = [action, by, reason]
     none = pa.scalar(None, pa.string())
     return pa.Table.from_arrays([pc.if_else(audited, column, none) for column in columns], schema=RULINGS)
-
-
-def _expected(types: pa.Array, contract: SourceContract) -> pa.Array | int:
-    """The lateness that the contract expects of each event type, in microseconds."""
-    if contract.lateness.by is None:
-        return microseconds(contract.lateness.expected)
-    distinct, which = distinct_values(types)
-    bounds = [contract.lateness.of_type(None if kind is None else str(kind)).expected for kind in distinct.to_pylist()]
-    of_none = microseconds(contract.lateness.of_type(None).expected)
-    return pc.fill_null(pa.array(map(microseconds, bounds), pa.int64()).take(which), of_none)
 
 
 def _sentences(lag: pa.Array, forms: Collection[str]) -> list[pa.Array]:

@@ -239,8 +239,9 @@ def _in_order(heads: list[dict[str, Any]]) -> None:
         assert earlier["due_on"] is None
         assert (earlier["content"], earlier["state"]) != (later["content"], later["state"]), "equal content, no revision"
         assert State(later["state"]).rank >= State(earlier["state"]).rank
-        if earlier["content"] == later["content"]:
-            assert later["restated_on"] == earlier["restated_on"], "a change of state restates nothing"
+        grew = later["reason"] in ("initial", "new_data") and earlier["state"] != "final"
+        if grew or earlier["content"] == later["content"]:
+            assert later["restated_on"] == earlier["restated_on"], "growth and a change of state restate nothing"
             assert later["restatement_reason"] == earlier["restatement_reason"]
         else:
             assert later["restated_on"] == later["published_at"]

@@ -157,8 +157,7 @@ def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json:
         rows = version.row.get("changed_rows")
         behind = f", {rows:,} changed {'row' if rows == 1 else 'rows'}" if rows else ""
         booked = f", booked to {version.row['booked_on']}" if version.adjustment is not None else ""
-        restated = version.restated_on == version.published_at and version.restatement_reason
-        out.print(f"    {restated or version.reason.value}{behind}{booked}", soft_wrap=True)
+        out.print(f"    {version.why}{behind}{booked}", soft_wrap=True)
         if because:
             out.print(f"    restated because {because}", soft_wrap=True)
         if version.row.get("signed_off_by"):

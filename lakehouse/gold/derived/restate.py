@@ -15,7 +15,7 @@ from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.derived import closing, inputs, numbers
 from lakehouse.gold.numbers import lifecycle, published_table
-from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
+from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.publication import restatement_reports, reverted_periods, write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
@@ -158,8 +158,7 @@ def _reason(
     if published is None or run.reason not in (None, RevisionReason.BACKFILL) or not changed:
         return run.reason
     reasons = {RevisionReason(text) for number in changed for text in _reasons_since(number, earlier)}
-    first = next((reason for reason in REASONS_BY_PRECEDENCE if reason in reasons), run.reason)
-    return first or (RevisionReason.INITIAL if RevisionReason.INITIAL in reasons else RevisionReason.LATE_DATA)
+    return lifecycle.reason_of_longer(reasons, run.reason)
 
 
 def _reasons_since(number: PeriodOfInput, earlier: RollupInputs) -> set[str]:

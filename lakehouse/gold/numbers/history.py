@@ -66,6 +66,24 @@ class PublishedVersion:
         return lifecycle.label(self.revision, self.adjustment)
 
     @property
+    def restates(self) -> bool:
+        """Whether it is a revision that replaced a number that readers had; growth and a change of state do not."""
+        return self.restated_on == self.published_at
+
+    @property
+    def has_new_content(self) -> bool:
+        """Whether it is more than a change of state."""
+        return self.revision == 1 or self.adjustment is not None or self.restates or lifecycle.grows(self.reason, State.LIVE)
+
+    @property
+    def why(self) -> str:
+        """Why it was published, for people: of a restatement and of growth with the rows behind it."""
+        rows = self.row.get("changed_rows")
+        if self.reason is RevisionReason.NEW_DATA and rows:
+            return f"{self.reason.value}: {rows:,} on time"
+        return (self.restates and self.restatement_reason) or self.reason.value
+
+    @property
     def due_on(self) -> date | None:
         """The day on which its state is to change."""
         day: date | None = self.row.get("due_on")
@@ -87,7 +105,7 @@ class Standing:
     """What a period says now, and how it came to that.
 
     :param first: what was published first; ``now`` is the newest revision. Neither is ever an adjustment.
-    :param restatements: the revisions with other content than the version before, oldest first.
+    :param restatements: the revisions that replaced a number that readers had, oldest first; growth is none.
     :param adjustments: what was booked to other periods since ``now`` was published, oldest first.
     :param sides: the totals of the measures in ``first`` and ``now``.
     :param adjusted: the totals of ``now`` with its adjustments; empty without one.
@@ -240,7 +258,7 @@ def _behind(
         return None, None
     first = before.revision if before else 0
     passed = [one for one in known if min(first, after.revision) < one.revision <= max(first, after.revision)]
-    restated = [one for one in passed or [after] if one.restated_on == one.published_at or one.revision == 1]
+    restated = [one for one in passed or [after] if one.has_new_content]
     counts = [one.row["changed_rows"] for one in restated if one.row.get("changed_rows") is not None]
     reasons = {one.reason for one in restated if one.revision > 1}
     gravest = next((reason for reason in REASONS_BY_PRECEDENCE if reason in reasons), after.reason)
@@ -286,7 +304,7 @@ def standing(series: Series, known: Sequence[PublishedVersion]) -> Standing:
     return Standing(
         first=first,
         now=now,
-        restatements=[one for one in revisions[1:] if one.restated_on == one.published_at],
+        restatements=[one for one in revisions[1:] if one.restates],
         adjustments=adjustments,
         sides={name: Sides(before.get(name), value) for name, value in after.items()},
         adjusted=_adjusted(series, adjustments, known),

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 from lakehouse.calendar.event_day import business_day_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from datetime import date, datetime
 
     from lakehouse.contracts.publication import PublicationRules
@@ -39,6 +39,7 @@ class RevisionReason(str, Enum):
     """Why a revision was published."""
 
     INITIAL = "initial"
+    NEW_DATA = "new_data"
     LATE_DATA = "late_data"
     CORRECTION = "correction"
     BACKFILL = "backfill"
@@ -49,7 +50,9 @@ class RevisionReason(str, Enum):
 
 
 #: What happened to rows that is known late as a row is.
-_KNOWN_LATE = frozenset({"inserted", "attribute_changed", "lateness_changed"})
+_KNOWN_LATE = frozenset({"on_time", "inserted", "attribute_changed", "lateness_changed"})
+#: Rows, or days of a longer period, that were still to come: the number grows, and nothing that was said is taken back.
+_GROWTH = frozenset({RevisionReason.INITIAL, RevisionReason.NEW_DATA})
 #: If several reasons apply, the first of these is published.
 REASONS_BY_PRECEDENCE = (
     RevisionReason.ROLLBACK,
@@ -58,6 +61,7 @@ REASONS_BY_PRECEDENCE = (
     RevisionReason.LATE_DATA,
     RevisionReason.BACKFILL,
     RevisionReason.MANUAL,
+    RevisionReason.NEW_DATA,
 )
 
 
@@ -148,8 +152,8 @@ def reason_for(
     """The reason of a revision.
 
     :param requested: the reason that the run gives, such as a backfill; None if the run follows the data.
-    :param causes: what happened to the number's Silver rows: counts of inserted, corrected, moved and deleted keys, and of rows
-        whose attributes changed, which is known late as a row is.
+    :param causes: what happened to the number's Silver rows: counts of keys that came on time, of inserted (late), corrected,
+        moved and deleted keys, and of rows whose attributes changed, which is known late as a row is.
     """
     if published is None:
         return RevisionReason.INITIAL
@@ -158,9 +162,34 @@ def reason_for(
     if requested in (RevisionReason.BUG_REPLAY, RevisionReason.ROLLBACK):
         return requested
     happened = {kind for kind, count in causes.items() if count}
+    if happened == {"on_time"} and published.state is not State.FINAL:
+        return RevisionReason.NEW_DATA
     if happened:
         return RevisionReason.LATE_DATA if happened <= _KNOWN_LATE else RevisionReason.CORRECTION
     return requested or RevisionReason.MANUAL
+
+
+def reason_of_longer(reasons: Collection[RevisionReason], requested: RevisionReason | None) -> RevisionReason:
+    """The reason of a number that is made of others: the gravest for which one of these was published.
+
+    :param requested: the reason that the run gives; None if it follows the data.
+    """
+    gravest = next((reason for reason in REASONS_BY_PRECEDENCE if reason in reasons), requested)
+    return gravest or (RevisionReason.INITIAL if RevisionReason.INITIAL in reasons else RevisionReason.LATE_DATA)
+
+
+def restates(reason: RevisionReason) -> bool:
+    """Whether a publication for this reason replaces a number that readers had.
+
+    The first number of a period does not, nor a change of state, nor growth: rows of a running day that came on time, and a
+    running week to which its next day was added.
+    """
+    return reason not in _GROWTH and reason is not RevisionReason.DAILY_FINALIZATION
+
+
+def grows(reason: RevisionReason, published: State) -> bool:
+    """Whether a number with other content than the published one only grew: it is no restatement. A final number never grows."""
+    return reason in _GROWTH and published is not State.FINAL
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def because(settings: Settings, series: Series, version: PublishedVersion) -> st
     :returns: None for a version that no recorded change of a dimension restated.
     """
     publication_id = version.row.get("publication_id")
-    if not (series.metric.joins and series.kind is Kind.DAY and publication_id and version.restated_on == version.published_at):
+    if not (series.metric.joins and series.kind is Kind.DAY and publication_id and version.restates):
         return None
     publication = publications.find(settings, series.name, publication_id)
     return words(recorded(settings, publication), series.metric, [version.start]) if publication else None

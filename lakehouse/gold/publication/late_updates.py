@@ -33,7 +33,7 @@ WAITING = "gold/%s: late rows have changed %s as often as late_events.max_update
 #: Why the number of such a day differs from what silver says.
 EXHAUSTED = "late rows have changed a window as often as late_events.max_updates_per_window allows: it waits until it is final"
 #: The reasons of revisions that follow the data.
-_BY_DATA = (RevisionReason.LATE_DATA.value, RevisionReason.CORRECTION.value)
+_BY_DATA = (RevisionReason.NEW_DATA.value, RevisionReason.LATE_DATA.value, RevisionReason.CORRECTION.value)
 
 
 def waits(settings: Settings, series: Series, existing: pa.Table | None, draft: Draft) -> bool:

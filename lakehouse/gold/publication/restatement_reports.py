@@ -207,7 +207,7 @@ def _restated(
             )
             for known in history.versions_in(series, of_period.filter(pc.is_in(of_period["revision"], both))).values():
                 for before, after in pairwise(known):
-                    if after.name in names and (after.adjustment is not None or after.restated_on == after.published_at):
+                    if after.name in names and (after.adjustment is not None or after.restates):
                         yield before, after, known
 
 

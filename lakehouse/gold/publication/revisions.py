@@ -18,7 +18,7 @@ from lakehouse import locations
 from lakehouse.contracts.published_columns import PUBLISHED, Origin, named
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.gold.numbers import adjustments, served_version
-from lakehouse.gold.numbers.lifecycle import PublishAction, PublishedState, RevisionReason, State, VersionName, next_change
+from lakehouse.gold.numbers.lifecycle import PublishAction, PublishedState, RevisionReason, State, VersionName, grows, next_change
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, TIME, published_states
 from lakehouse.gold.publication import recorded_versions
 
@@ -137,7 +137,7 @@ def _values(
     name = VersionName(series.name, period.name, number, adjustment)
     terms = series.metric.publication
     restated, explanation = None, None
-    if draft.action is PublishAction.STATE_CHANGE:
+    if draft.action is PublishAction.STATE_CHANGE or (not adjusts and before and grows(draft.reason, before.state)):
         restated, explanation = _last_restatement(existing)
     elif before is not None:
         restated, explanation = signed.now, draft.explanation or draft.reason.value
@@ -169,7 +169,7 @@ def _adjustments(own: pa.Table | None) -> int:
 
 
 def _last_restatement(own: pa.Table | None) -> tuple[datetime | None, str | None]:
-    """When and why the newest content of a period was published: a change of state keeps both."""
+    """When and why a period was last restated: a change of state and growth keep both."""
     if own is None:
         return None, None
     row = own.filter(own["is_latest"]).select(["restated_on", "restatement_reason"]).slice(0, 1).to_pylist()

@@ -285,6 +285,7 @@ def _lineages(
 
 
 _WORDS = {
+    "on_time": "on time",
     "inserted": "arrived late",
     "corrected": "corrected",
     "moved_in": "moved here from another day",
@@ -298,7 +299,11 @@ def explain(reason: RevisionReason, causes: Mapping[str, int], attributes: Mappi
 
     :param attributes: how many rows have another value than before of an attribute, such as "tier of customers".
     """
-    changes = [f"{causes[kind]:,} {word}" for kind, word in _WORDS.items() if causes.get(kind)]
+    on_time, inserted = causes.get("on_time", 0), causes.get("inserted", 0)
+    words = {**_WORDS, "inserted": "late"} if on_time and inserted else dict(_WORDS)
+    if reason is RevisionReason.LATE_DATA and on_time and on_time == sum(causes.values()):
+        words["on_time"] = "on time, after the close"
+    changes = [f"{causes[kind]:,} {word}" for kind, word in words.items() if causes.get(kind)]
     changes += [
         f"{rows:,} {'row' if rows == 1 else 'rows'} whose {name} changed" for name, rows in sorted((attributes or {}).items())
     ]

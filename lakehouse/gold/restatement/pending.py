@@ -145,7 +145,7 @@ def _with_silver(
         starts = published_table.known_days(settings, series)
     elif table is not None and since <= version:
         try:
-            changed = changed_days.since(table, since)
+            changed = changed_days.since(table, since, series.metric.contract_of_silver(name))
             starts = days_reached(series.metric, changed.causes)
         except change_feed.ForgottenFeedError:
             starts = published_table.known_days(settings, series)

@@ -16,7 +16,7 @@ from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold import isolation
 from lakehouse.gold.numbers import lifecycle, served_version
-from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, PublishAction, RevisionReason, State
+from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.publication import restatement_reports, write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
@@ -152,8 +152,7 @@ def _reason(changed_days: pa.Table, published: lifecycle.PublishedState | None, 
     if published is None or run.reason not in (None, RevisionReason.BACKFILL) or not len(changed_days):
         return run.reason
     reasons = {RevisionReason(text) for text in pc.unique(changed_days["reason"]).to_pylist()}
-    first = next((reason for reason in REASONS_BY_PRECEDENCE if reason in reasons), run.reason)
-    return first or (RevisionReason.INITIAL if RevisionReason.INITIAL in reasons else RevisionReason.LATE_DATA)
+    return lifecycle.reason_of_longer(reasons, run.reason)
 
 
 def _changed_days(existing: pa.Table | None, rollup: Series, period: Period, day_rows: pa.Table) -> pa.Table:

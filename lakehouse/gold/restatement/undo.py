@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.gold.publication.write_audit_publish import Run
     from lakehouse.gold.restatement.revert import RevertResult
     from lakehouse.settings import Settings
@@ -101,7 +100,7 @@ def _before(settings: Settings, daily: Series, name: str) -> _Earlier:
     first, later = [], []
     for start, versions in sorted(known.items()):
         positions = [
-            number for number, version in enumerate(versions) if version.name in names[start] and _has_new_content(version)
+            number for number, version in enumerate(versions) if version.name in names[start] and version.has_new_content
         ]
         if not positions:
             continue  # the runs only closed it
@@ -109,13 +108,8 @@ def _before(settings: Settings, daily: Series, name: str) -> _Earlier:
             first.append(start)
             continue
         label = versions[positions[0] - 1].label
-        newer = [version for version in versions[positions[-1] + 1 :] if _has_new_content(version)]
+        newer = [version for version in versions[positions[-1] + 1 :] if version.has_new_content]
         if newer and not (start in kept and kept[start].version == label):
             later.append(f"{newer[-1].name} ({newer[-1].reason.value})")
         targets[start] = label
     return _Earlier(targets, first, later)
-
-
-def _has_new_content(version: PublishedVersion) -> bool:
-    """Whether a version is more than a change of state."""
-    return version.revision == 1 or version.adjustment is not None or version.restated_on == version.published_at

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from lakehouse.delta import change_feed, table_io
+from lakehouse.delta.change_feed import Judgement
 from lakehouse.gold.rows_read import tables
+from lakehouse.lateness.measurement import judged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
 #: So many changed keys of a day are shown.
@@ -59,17 +62,23 @@ def first_unfollowed(table: DeltaTable, followed: int) -> int:
     return followed + 1 if followed <= table.version() else 0
 
 
-def since(table: DeltaTable, first: int) -> ChangedDays:
+def since(table: DeltaTable, first: int, contract: SourceContract | None = None) -> ChangedDays:
     """What the versions of a silver table changed, from ``first`` on.
 
+    :param contract: of the table's source: it tells rows that came on time from late ones.
     :raises ForgottenFeedError: if its change feed no longer reaches back.
     """
     causes: dict[date, Counter[str]] = {}
     keys: dict[date, list[str]] = {}
-    for changes in change_feed.key_changes(table, first, table.version()):
+    for changes in change_feed.key_changes(table, first, table.version(), _judgement(contract) if contract else None):
         causes |= change_feed.counts(changes)
         keys |= _sampled(changes)
     return ChangedDays(dict(sorted(causes.items())), keys)
+
+
+def _judgement(contract: SourceContract) -> Judgement:
+    columns = ("event_ts", "event_date", "arrival_ts", contract.event_type_column)
+    return Judgement(columns, lambda rows: judged(rows, contract)[1])
 
 
 def _sampled(changes: pa.Table) -> dict[date, list[str]]:

@@ -16,7 +16,7 @@ from lakehouse.bronze import checks as bronze_checks
 from lakehouse.contracts.series import days_reached
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import history as numbers_history
-from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement.pending import find_pending
@@ -128,7 +128,7 @@ def _published(settings: Settings, series: Series, plan: BackfillPlan) -> dict[s
         return {}
     history = numbers_history.history(settings, series, sorted(names))
     versions = [version for start in sorted(names) for version in history.get(start, ()) if version.name in names[start]]
-    restated = sorted({version.period for version in versions if version.reason.value not in ("initial", "daily_finalization")})
+    restated = sorted({version.period for version in versions if lifecycle.restates(version.reason)})
     reasons = Counter(version.reason.value for version in versions)
     return {"numbers": len(versions), "reasons": dict(sorted(reasons.items())), "restated": restated}
 

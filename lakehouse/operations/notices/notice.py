@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.gold.numbers.comparison import Sides, added
-from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
@@ -20,24 +19,15 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.checks import ChangeBounds
     from lakehouse.gold.numbers.comparison import MeasureDelta, Number
-    from lakehouse.gold.numbers.lifecycle import State
+    from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 
 #: How many periods are listed with their numbers, for people and for programs.
 _SHOWN, _LISTED = 5, 200
-_QUIET = frozenset({RevisionReason.INITIAL, RevisionReason.DAILY_FINALIZATION})
 
 
 def message_id(series: str, cause: str, consumer: str) -> str:
     """The id of the message to a consumer about what one publication or decision means for a series."""
     return hashlib.sha256(f"{series}\n{cause}\n{consumer}".encode()).hexdigest()[:32]
-
-
-def restates(reason: RevisionReason) -> bool:
-    """Whether a publication for this reason replaces a number that readers had.
-
-    The first number of a period does not, nor a change of state, nor a running week to which its next day was added.
-    """
-    return reason not in _QUIET
 
 
 @dataclass(frozen=True)

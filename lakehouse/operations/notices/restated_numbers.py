@@ -14,8 +14,8 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.comparison import Sides, added
-from lakehouse.gold.numbers.lifecycle import parse_version_name
-from lakehouse.operations.notices.notice import Notice, RestatedPeriod, restates
+from lakehouse.gold.numbers.lifecycle import parse_version_name, restates
+from lakehouse.operations.notices.notice import Notice, RestatedPeriod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -176,7 +176,7 @@ def _changes(
         return numbers_history.changes(series, old, new)
 
     quiet = [versions[step] for step in range(first + 1, place) if step not in steps]
-    if not any(version.restated_on == version.published_at for version in quiet):
+    if not any(version.has_new_content for version in quiet):
         return between(first, place)
     moved_back: dict[tuple[Any, str], list[Number | None]] = defaultdict(list)
     for change in (change for step in steps for change in between(step - 1, step)):

@@ -18,7 +18,9 @@ Label = Literal["Live (updating)", "Preliminary", "Final"]
 Books = Annotated[
     Literal["books"], Field(description="The published numbers; numbers of the stream have the layer live.", examples=["books"])
 ]
-Reason = Literal["initial", "late_data", "correction", "backfill", "bug_replay", "daily_finalization", "rollback", "manual"]
+Reason = Literal[
+    "initial", "new_data", "late_data", "correction", "backfill", "bug_replay", "daily_finalization", "rollback", "manual"
+]
 Value = Annotated[
     int | float | str | bool | None,
     Field(description="Whole numbers and doubles as numbers; decimals, days, and doubles that are not numbers, as text."),
@@ -71,7 +73,7 @@ class VersionModel(Shape):
     computed_at: datetime = Field(description="When it was computed and published.")
     superseded_at: datetime | None
     reason: Reason
-    restated_on: datetime | None = Field(description="When its content last changed; null if it never has.")
+    restated_on: datetime | None = Field(description="When it was last restated; null if it never was.")
     restatement_reason: str | None
     booked_on: date | None
     known_through: date | None = Field(description="The newest arrival day that it includes.")
@@ -183,7 +185,7 @@ class MetricModel(Shape):
     published: int = Field(description="The number of days with a published number.")
     first_day: date | None
     last_day: date | None
-    last_restated_at: datetime | None = Field(description="When the content of a day last changed; null if none ever has.")
+    last_restated_at: datetime | None = Field(description="When a day was last restated; null if none ever was.")
 
 
 class UnreadableModel(Shape):

@@ -58,7 +58,7 @@ class VersionSummary(NamedTuple):
 
     @property
     def restates(self) -> bool:
-        """Whether its content differs from the version published before it."""
+        """Whether it replaces a number that readers had; growth and a change of state do not."""
         return self.adjustment is not None or (self.revision > 1 and self.restated_on == self.published_at)
 
 
@@ -72,7 +72,7 @@ class PeriodVersions:
 
     @cached_property
     def last_restated_at(self) -> datetime | None:
-        """When its content last changed; None if it never has."""
+        """When it was last restated; None if it never was."""
         changed: datetime | None = pc.max(self._rows["restated_on"]).as_py()
         return changed
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from lakehouse.contracts.checks import ChangeBounds
 from lakehouse.gold.numbers.comparison import MeasureDelta
-from lakehouse.gold.numbers.lifecycle import RevisionReason, State
-from lakehouse.operations.notices.notice import Notice, RestatedPeriod, restates
+from lakehouse.gold.numbers.lifecycle import RevisionReason, State, restates
+from lakehouse.operations.notices.notice import Notice, RestatedPeriod
 
 D = Decimal
 AT = datetime(2024, 11, 8, 6, 30, tzinfo=timezone.utc)
@@ -128,6 +128,7 @@ def test_many_periods_are_summarized_in_a_few_lines() -> None:
 def test_first_numbers_and_changes_of_state_are_no_news() -> None:
     assert {reason for reason in RevisionReason if not restates(reason)} == {
         RevisionReason.INITIAL,
+        RevisionReason.NEW_DATA,
         RevisionReason.DAILY_FINALIZATION,
     }
 
