@@ -6,6 +6,7 @@ so that ``lakehouse --help`` responds at once.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -160,10 +161,15 @@ def _end_with_the_terminal() -> None:
 
 
 def main() -> None:
-    """Run the command line; problems are reported in a sentence, with exit code 1. ``--debug`` shows where one came from."""
+    """Run the command line; problems are reported in a sentence, with exit code 1.
+
+    ``--debug`` shows where one came from, and what the JVM writes when Spark starts.
+    """
     _end_with_the_terminal()
     debug = _DEBUG in sys.argv
     sys.argv[1:] = [argument for argument in sys.argv[1:] if argument != _DEBUG]
+    if debug:
+        logging.getLogger("lakehouse.spark").setLevel(logging.DEBUG)
     try:
         app()
     except BrokenPipeError:  # the reader of the output has seen enough

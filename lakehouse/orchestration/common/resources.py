@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.settings import Settings
+from lakehouse.spark.jvm_output import without_usual_lines
 from lakehouse.spark.session import spark_options
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
         if self._session is None:
             # Runs of one process share its session; options take effect when that is started.
             running = SparkSession.getActiveSession()
-            self._session = running or spark_session_from_config(self._options())
+            if running is None:
+                options = self._options()
+                with without_usual_lines():
+                    running = spark_session_from_config(options)
+            self._session = running
         return self._session
 
     def _options(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse.calendar.event_day import same_time_before
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.comparison import Sides
-from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector, choose
+from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector, adjustments_of, choose
 from lakehouse.reports.formatting import LABELS
 from lakehouse.serving.api import models
 from lakehouse.serving.api.metrics import window
@@ -26,15 +26,17 @@ if TYPE_CHECKING:
 
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
-    from lakehouse.serving.http.snapshot import PeriodVersions
+    from lakehouse.serving.http.snapshot import PeriodVersions, VersionSummary
 
 
 class ComparisonParameters(Parameters):
     """The two versions to compare."""
 
     window: parameters.Window
-    version_a: parameters.Version = "final"
-    version_b: parameters.Version = "latest"
+    version_a: parameters.Version = "first"
+    version_b: Annotated[
+        parameters.Version | None, Field(description="Default: the final number, with the adjustments that were booked for it.")
+    ] = None
     limit: Limit = 1000
     offset: Offset = 0
 
@@ -53,14 +55,16 @@ def routes(cache: PublishedCache) -> APIRouter:
     async def compare(request: Request, name: MetricName, wanted: Annotated[ComparisonParameters, Query()]) -> Response:
         """The difference per measure and row of the grain, absolute and in percent; percent is null if the base is 0.
 
-        By default the newest version is compared with the one with which the period was closed.
+        By default the first number is compared with the final one, together with the adjustments that were booked for it.
         """
         metric = cache.metric(name)
         period = parameters.period_of(metric, wanted.window)
         published = await cache.published(metric, period.kind)
         period_versions = published.versions_of(period)
-        texts = (wanted.version_a, wanted.version_b)
+        texts = (wanted.version_a, wanted.version_b or SelectBy.FINAL.value)
         summaries = [parameters.chosen(published, period, period_versions, parameters.version_of(text)) for text in texts]
+        if wanted.version_b is None:
+            summaries[1] = _with_adjustments(period_versions, *summaries[1])
         versions = [await run_in_threadpool(period_versions.version, published.series, summary) for summary, _ in summaries]
         compared = await run_in_threadpool(_compared, published, period_versions, versions, (wanted.offset, wanted.limit))
         requested = zip(("version_a", "version_b"), texts, versions, summaries)
@@ -94,6 +98,14 @@ def routes(cache: PublishedCache) -> APIRouter:
         return responses.respond(request, body | steady, ticking)
 
     return router
+
+
+def _with_adjustments(
+    period_versions: PeriodVersions, summary: VersionSummary, note: str | None
+) -> tuple[VersionSummary, str | None]:
+    """The newest adjustment of a number, which stands for the number with all of them, and a note; the number without one."""
+    adjustments = adjustments_of(period_versions.summaries, summary)
+    return (adjustments[-1], f"{summary.label} with its adjustments") if adjustments else (summary, note)
 
 
 def _zoned(moment: datetime, zone: ZoneInfo) -> datetime:

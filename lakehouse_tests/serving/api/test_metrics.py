@@ -261,6 +261,9 @@ def test_adjustments_of_a_closed_number(tmp_path: Any) -> None:
         beside = {"before": 10, "after": 14, "difference": 4, "percent": 40.0}
         compared = get_json(client, "/metrics/total/compare", window=on(1), version_a="latest", version_b="r2.a2")
         assert (compared["totals"]["total"], compared["changes"][0]["after"]) == (beside, 14), "an adjustment comes on top"
+        closed = get_json(client, "/metrics/total/compare", window=on(1))
+        assert (closed["totals"]["total"], closed["version_a"]["version"], closed["version_b"]["asked"]) == (beside, "r1", "final")
+        assert closed["version_b"]["note"] == "r2 with its adjustments", "first against final, and what was booked for it"
         back = get_json(client, "/metrics/total/compare", window=on(1), version_a="r2.a1", version_b="r2")["totals"]["total"]
         assert (back["before"], back["after"]) == (13, 10)
         moved = get_json(client, "/metrics/total/history", window=on(1))["versions"][-2]["moved"]["total"]
@@ -284,7 +287,7 @@ def test_grain_decimals_and_nothing(tmp_path: Any) -> None:
             {"store": "north", "total": "3.10", "row_count": 1},
             {"store": "south", "total": "12.50", "row_count": 1},
         ]
-        compared = get_json(client, "/metrics/total/compare", window=on(1), version_a="first")
+        compared = get_json(client, "/metrics/total/compare", window=on(1))
         assert [(one["grain"], one["difference"], one["percent"]) for one in compared["changes"]] == [
             ({"store": "north"}, "3.10", None),
             ({"store": "south"}, "0.00", 0.0),
