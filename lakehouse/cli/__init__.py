@@ -59,6 +59,7 @@ from lakehouse.cli.commands import repair as commands_repair
 from lakehouse.cli.commands import reparse as commands_reparse
 from lakehouse.cli.commands import rows as commands_rows
 from lakehouse.cli.console import damage, errors, unexpected
+from lakehouse.cli.near_options import HintingGroup
 from lakehouse.errors import LakehouseError
 
 START, INGEST, ROWS, NUMBERS, MODELS, OPERATE = (
@@ -71,6 +72,7 @@ START, INGEST, ROWS, NUMBERS, MODELS, OPERATE = (
 )
 
 app = typer.Typer(
+    cls=HintingGroup,
     help="A medallion lakehouse for data that arrives late, corrected or re-sent.",
     no_args_is_help=True,
     add_completion=False,

@@ -262,7 +262,11 @@ def test_adjustments_of_a_closed_number(tmp_path: Any) -> None:
         compared = get_json(client, "/metrics/total/compare", window=on(1), version_a="latest", version_b="r2.a2")
         assert (compared["totals"]["total"], compared["changes"][0]["after"]) == (beside, 14), "an adjustment comes on top"
         closed = get_json(client, "/metrics/total/compare", window=on(1))
-        assert (closed["totals"]["total"], closed["version_a"]["version"], closed["version_b"]["asked"]) == (beside, "r1", "final")
+        assert (closed["totals"]["total"], closed["version_a"]["version"], closed["version_b"]["asked"]) == (
+            beside,
+            "r1",
+            "final",
+        )
         assert closed["version_b"]["note"] == "r2 with its adjustments", "first against final, and what was booked for it"
         back = get_json(client, "/metrics/total/compare", window=on(1), version_a="r2.a1", version_b="r2")["totals"]["total"]
         assert (back["before"], back["after"]) == (13, 10)
