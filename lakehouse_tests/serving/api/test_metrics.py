@@ -10,6 +10,7 @@ import pytest
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts import load_catalog
 from lakehouse.examples import late_tier
+from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse.serving.api.models import MetricsModel
 from lakehouse.serving.app import AccessPolicy
 from lakehouse.serving.http import responses, snapshot
@@ -237,6 +238,27 @@ def test_yesterday_at_this_time(tmp_path: Any) -> None:
         assert early["yesterday"]["note"].startswith("not final: "), "it is live"
         assert (early["today"]["number"], early["today"]["note"]) == (None, "nothing had been published")
         assert early["today_against_yesterday"]["total"] == {"before": 10, "after": None, "difference": None, "percent": None}
+
+
+def test_growth_of_a_running_day_is_no_restatement(tmp_path: Any) -> None:
+    numbers = numbers_with_weeks(lake_settings(tmp_path))
+    numbers.at(1, 9)
+    numbers.set(1, 10)
+    numbers.publish(1)
+    for hour, total, reason in ((10, 20, RevisionReason.NEW_DATA), (11, 30, RevisionReason.NEW_DATA)):
+        numbers.at(1, hour)
+        numbers.set(1, total)
+        numbers.publish(1, reason=reason)
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+        restated = get_json(client, "/data-quality/restatements", start_date=on(1), end_date=on(9))
+        assert (restated["total"], restated["by_reason"]) == (0, {})
+        grown = number(client, on(1))
+        assert (grown["version"], grown["reason"], grown["restated_on"]) == ("r3", "new_data", None)
+        numbers.at(2, 10)
+        numbers.set(1, 35)
+        numbers.publish(1, reason=RevisionReason.LATE_DATA)
+        restated = get_json(client, "/data-quality/restatements", start_date=on(1), end_date=on(9))
+        assert (restated["total"], restated["by_reason"]) == (1, {"late_data": 1})
 
 
 def test_adjustments_of_a_closed_number(tmp_path: Any) -> None:
