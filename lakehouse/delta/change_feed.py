@@ -161,7 +161,7 @@ def _rows_at_most(reader: Any, at_most: int) -> pa.Table | None:
     return pa.Table.from_batches(held, pa.schema(reader.schema))
 
 
-class Judgement(NamedTuple):
+class LateRows(NamedTuple):
     """What tells rows that came on time from late ones.
 
     :param columns: the columns that it reads.
@@ -199,18 +199,18 @@ def counts(changes: pa.Table) -> dict[date, Counter[str]]:
     return dict(sorted(days.items()))
 
 
-def key_changes(table: DeltaTable, first: int, last: int, judgement: Judgement | None = None) -> Iterator[pa.Table]:
+def key_changes(table: DeltaTable, first: int, last: int, late_rows: LateRows | None = None) -> Iterator[pa.Table]:
     """What versions ``first`` through ``last`` of a silver table did to each key: :data:`KEY_CHANGES`, in no order.
 
     The changes come in pieces; all of an event day are in one. The values before ``first`` and after ``last`` are compared, so
     that what was undone in between does not count. Only keys and days are read, but of days on which a key was both removed and
     added: there its content is compared.
 
-    :param judgement: if it is given, a key that was inserted with no late row is :data:`ON_TIME`.
+    :param late_rows: if it is given, a key that was inserted with no late row is :data:`ON_TIME`.
     """
     if first > last:
         return
-    columns = list(dict.fromkeys([*_PLACE, "_change_type", *(judgement.columns if judgement else ())]))
+    columns = list(dict.fromkeys([*_PLACE, "_change_type", *(late_rows.columns if late_rows else ())]))
     for part in parts_of_feed(table, first, last, columns):
         sides = _sides(part)
         replaced = sides.filter(pc.and_(sides["removed"], sides["added"]))["event_date"].unique()
@@ -218,7 +218,7 @@ def key_changes(table: DeltaTable, first: int, last: int, judgement: Judgement |
             compared = _sides_of_net(_content(_feed(table, first, last, _on(replaced.to_pylist()))))
             sides = pa.concat_tables([sides.filter(pc.invert(pc.is_in(sides["event_date"], replaced))), compared])
         changes = _key_changes(sides)
-        yield _with_on_time(changes, part, judgement) if judgement else changes
+        yield _with_on_time(changes, part, late_rows) if late_rows else changes
 
 
 def key_changes_on(table: DeltaTable, days: Collection[date], first: int, last: int) -> tuple[pa.Table, pa.Table]:
@@ -270,11 +270,11 @@ def _key_changes(sides: pa.Table) -> pa.Table:
     return pa.table([sides["event_date"], what, keys], schema=KEY_CHANGES)
 
 
-def _with_on_time(changes: pa.Table, feed: pa.Table, judgement: Judgement) -> pa.Table:
+def _with_on_time(changes: pa.Table, feed: pa.Table, late_rows: LateRows) -> pa.Table:
     """The changes, in which an inserted key without a late row is on time."""
     inserted = pc.equal(changes["what"], "inserted")
     rows = feed.filter(pc.is_in(feed["_change_type"], pa.array(AFTER))) if pc.any(inserted).as_py() else feed.slice(0, 0)
-    late = rows.filter(judgement.are_late(rows)).group_by(_PLACE).aggregate([])
+    late = rows.filter(late_rows.are_late(rows)).group_by(_PLACE).aggregate([])
     marked = changes.append_column("is_inserted", inserted)
     if len(late):
         marked = marked.join(late.append_column("is_late", pa.repeat(True, len(late))), _PLACE)

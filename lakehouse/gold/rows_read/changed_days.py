@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from lakehouse.delta import change_feed, table_io
-from lakehouse.delta.change_feed import Judgement
+from lakehouse.delta.change_feed import LateRows
 from lakehouse.gold.rows_read import tables
 from lakehouse.lateness.measurement import judged
 
@@ -70,15 +70,15 @@ def since(table: DeltaTable, first: int, contract: SourceContract | None = None)
     """
     causes: dict[date, Counter[str]] = {}
     keys: dict[date, list[str]] = {}
-    for changes in change_feed.key_changes(table, first, table.version(), _judgement(contract) if contract else None):
+    for changes in change_feed.key_changes(table, first, table.version(), _late_rows(contract) if contract else None):
         causes |= change_feed.counts(changes)
         keys |= _sampled(changes)
     return ChangedDays(dict(sorted(causes.items())), keys)
 
 
-def _judgement(contract: SourceContract) -> Judgement:
+def _late_rows(contract: SourceContract) -> LateRows:
     columns = ("event_ts", "event_date", "arrival_ts", contract.event_type_column)
-    return Judgement(columns, lambda rows: judged(rows, contract)[1])
+    return LateRows(columns, lambda rows: judged(rows, contract)[1])
 
 
 def _sampled(changes: pa.Table) -> dict[date, list[str]]:

@@ -280,12 +280,14 @@ def test_adjustments_of_a_closed_number(tmp_path: Any) -> None:
         assert number(client, on(1), version="2024-01-09T04:00:00Z")["adjustments"] == ["r2.a1"], "not what came later"
         booked = number(client, on(1), version="r2.a1")
         assert (booked["result"][0]["total"], booked["booked_on"], booked["adjustment"]) == (3, on(9), 1)
-        beside = {"before": 10, "after": 14, "difference": 4, "percent": 40.0}
+        with_adjustments = {"before": 10, "after": 14, "difference": 4, "percent": 40.0}
         compared = get_json(client, "/metrics/total/compare", window=on(1), version_a="latest", version_b="r2.a2")
-        assert (compared["totals"]["total"], compared["changes"][0]["after"]) == (beside, 14), "an adjustment comes on top"
+        assert (compared["totals"]["total"], compared["changes"][0]["after"]) == (with_adjustments, 14), (
+            "an adjustment comes on top"
+        )
         closed = get_json(client, "/metrics/total/compare", window=on(1))
         assert (closed["totals"]["total"], closed["version_a"]["version"], closed["version_b"]["asked"]) == (
-            beside,
+            with_adjustments,
             "r1",
             "final",
         )
