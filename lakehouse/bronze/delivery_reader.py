@@ -106,9 +106,9 @@ def rows_by_columns(
 
 
 def can_read_by_columns(contract: SourceContract) -> bool:
-    """Whether the reader by columns knows how the contract's records tell their changes."""
-    order = contract.order
-    return contract.source.envelope is None and (not order.sequence or order.is_one_integer)
+    """Whether the reader by columns knows how the contract's records are written, and how they tell their changes."""
+    order, source = contract.order, contract.source
+    return source.is_plain and source.envelope is None and (not order.sequence or order.is_one_integer)
 
 
 def exact_rows(contract: SourceContract, delivery: DeliveredFile, stream: BinaryIO, before: int = 0) -> Iterator[pa.RecordBatch]:

@@ -15,6 +15,7 @@ import zlib
 from collections import Counter, deque
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from lakehouse.bronze import limited_lines
@@ -99,7 +100,14 @@ def numbered_lines(stream: BinaryIO, before: int = 0) -> Iterator[tuple[int, byt
         raise FileProblem(f"the gzip stream breaks off after line {number} ({error}); have the file sent again") from None
 
 
+def without_preamble(lines: Iterator[tuple[int, bytes]], source: Source) -> Iterator[tuple[int, bytes]]:
+    """The lines of a CSV file without those before its header, and without comments."""
+    skipped, comment = islice(lines, source.skip_lines, None), source.comment.encode()
+    return (each for each in skipped if not each[1].startswith(comment)) if comment else skipped
+
+
 def _csv_records(lines: Iterator[tuple[int, bytes]], source: Source, columns: list[str]) -> Iterator[Record]:
+    lines = without_preamble(lines, source)
     if header := csv_header(lines, source, columns):
         feed, reader = Feed(lines), CsvReader(source, header)
         while (record := reader.record(feed)) or feed.taken:
@@ -187,6 +195,8 @@ def ordered_quotes(source: Source) -> str:
 
 def csv_header(lines: Iterator[tuple[int, bytes]], source: Source, columns: list[str]) -> list[str]:
     """The column names; empty for an empty file."""
+    if source.columns:  # the file has no header
+        return source.columns
     number, line = next(((number, line) for number, line in lines if line.rstrip(b"\r\n")), (0, b""))
     if not line:
         return []

@@ -20,7 +20,14 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from lakehouse import object_store
-from lakehouse.bronze.file_formats import FileProblem, check_readable, numbered_lines, read_records, unzipped
+from lakehouse.bronze.file_formats import (
+    FileProblem,
+    check_readable,
+    numbered_lines,
+    read_records,
+    unzipped,
+    without_preamble,
+)
 from lakehouse.object_store import S3
 
 if TYPE_CHECKING:
@@ -212,11 +219,11 @@ def header_in_landing(settings: Settings, contract: SourceContract, name: str, c
 
 
 def _header(settings: Settings, contract: SourceContract, path: str) -> str | None:
-    """The header line of a CSV file that can be read; None for an empty file, and for other formats."""
-    if contract.source.format != "csv":
+    """The header line of a CSV file that can be read; None for one without a header, and for other formats."""
+    if contract.source.format != "csv" or contract.source.columns:
         return None
     with open_file(settings, contract, path) as stream:
-        lines = (line.rstrip(b"\r\n") for _, line in numbered_lines(unzipped(stream)))
+        lines = (line.rstrip(b"\r\n") for _, line in without_preamble(numbered_lines(unzipped(stream)), contract.source))
         return next((line.decode() for line in lines if line), None)
 
 

@@ -29,6 +29,7 @@ from lakehouse.bronze.type_conversion import (
     typed_text,
 )
 from lakehouse.calendar.event_day import business_day_of, start_of_day
+from lakehouse.contracts.inputs import written_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -62,6 +63,8 @@ class RowParser:
         self._null_numbers = null_numbers(self._nulls)
         self._fields = [(spec, converter(spec.type, *naive)) for spec in contract.model.fields]
         self._event_is_day = contract.event_is_day
+        self._joined = contract.source.joined
+        self._written = {column: written_values.reader(form) for column, form in contract.source.formats.items()}
         self._unfold = UNFOLD[contract.source.envelope] if contract.source.envelope else None
         self._columns = frozenset(contract.columns_read)
         changes = contract.changes
@@ -99,7 +102,7 @@ class RowParser:
         received_at = record.received_at or self._delivery.received_at
         with suppress(ValueError):  # an envelope that cannot be opened says nothing
             values = record.values or {}
-            present = self._present(self._unfold(values, self._columns).row if self._unfold else values)
+            present = self._present(self._unfold(values, self._columns).row if self._unfold else values, whole=False)
             without_arrival = {name: value for name, value in present.items() if name != self._contract.clocks.arrival}
             for clocks in (present, without_arrival):
                 with suppress(Malformed):
@@ -129,7 +132,27 @@ class RowParser:
             change["corrects_key"] = None if unfolded else key
         return {**fields, **clocks, **change, "record_key": key}
 
-    def _present(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _present(self, values: Mapping[str, Any], *, whole: bool = True) -> dict[str, Any]:
+        """The values that a record has, as every other part reads them.
+
+        :param whole: whether a value that is not written as its format says is an error; it is left out otherwise.
+        """
+        present = self._with_value(values)
+        for name, parts in self._joined.items():
+            if all(part in present for part in parts):
+                present[name] = " ".join(to_text(present[part]) for part in parts)
+        for column, read in self._written.items():
+            if column in present:
+                try:
+                    present[column] = read(present[column])
+                except written_values.NotWrittenSoError as problem:
+                    if whole:
+                        msg = f"{column}: {problem}"
+                        raise Malformed(msg) from None
+                    del present[column]
+        return present
+
+    def _with_value(self, values: Mapping[str, Any]) -> dict[str, Any]:
         nulls, numbers = self._nulls, self._null_numbers
         return {
             column: value

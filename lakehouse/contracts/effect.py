@@ -47,8 +47,10 @@ _ONLY_CSV = "only CSV has it; leave the key out, or set 'source.format: csv'"
 _WORDS = "are words of the column 'changes.op', which is not named; name it, or leave the key out"
 _BEYOND = "is the share of rows beyond 'lateness.watermark', which is not set; set it, or leave the key out"
 OF_SOURCE = (
-    Requirement("source.delimiter", lambda it: it.source.format == "csv", _ONLY_CSV),
-    Requirement("source.quote", lambda it: it.source.format == "csv", _ONLY_CSV),
+    *(
+        Requirement(f"source.{name}", lambda it: it.source.format == "csv", _ONLY_CSV)
+        for name in ("delimiter", "quote", "columns", "skip_lines", "comment")
+    ),
     *(
         Requirement(f"changes.{name}", lambda it: bool(it.changes.op or it.source.envelope), _WORDS)
         for name in ("insert_words", "correct_words", "delete_words")

@@ -298,7 +298,13 @@ class SourceContract(Documented):
     @property
     def columns_read(self) -> list[str]:
         """Every column of a file that this contract needs, in a stable order."""
-        return list(dict.fromkeys(self._columns_wanted))
+        joined = self.source.joined
+        return list(dict.fromkeys(each for column in self._columns_wanted for each in joined.get(column, [column])))
+
+    @property
+    def columns_meant(self) -> set[str]:
+        """The columns that fields, clocks and changes name, those that are joined of others included."""
+        return set(self._columns_wanted)
 
     @property
     def _columns_wanted(self) -> list[str]:

@@ -22,8 +22,13 @@ _LOOK_BACK = 20
 _CHANGE_NO_NUMBER = ("info", "description", "owner", "tags", "alerts", "materiality", "live", "reconcile")
 
 #: Keys that releases have added to sections, each with the value by which a contract is read as before there was the key.
-_ADDED = (
+_ADDED: tuple[tuple[str, str, Any], ...] = (
     ("source", "blank_is_null", True),
+    ("source", "formats", {}),
+    ("source", "joined", {}),
+    ("source", "columns", []),
+    ("source", "skip_lines", 0),
+    ("source", "comment", ""),
     ("clocks", "repeated_hour", None),
     ("materialization", "repeated_content", "counts"),
     ("materialization", "delivery", None),

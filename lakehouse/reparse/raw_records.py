@@ -137,7 +137,11 @@ class _Records:
     """Reads raw records of one file that were received at the same time."""
 
     def __init__(self, contract: SourceContract, file: RawFile, delivery: DeliveredFile) -> None:
-        self._contract, self._file, self._delivery = contract, file, delivery
+        # Raw records have no lines before the header any more, and their header only where they had one and still need it.
+        source = contract.source.model_copy(update={"skip_lines": 0})
+        contract = contract.model_copy(update={"source": source})
+        self._contract, self._delivery = contract, delivery
+        self._file = replace(file, header=None) if source.columns else file
         self._schema = arrow_schema(bronze_columns(contract))
         self._parser = RowParser(contract, delivery)
 

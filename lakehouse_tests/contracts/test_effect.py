@@ -24,7 +24,7 @@ ALWAYS = {
     SourceContract: """dataset kind primary_key synthetic_key model quality.row_rules quality.row_count quality.nulls
         quality.malformed.tolerated quality.malformed.severity
         source.landing source.kafka source.complete_when source.format source.envelope source.null_values
-        source.blank_is_null source.start_date
+        source.blank_is_null source.start_date source.formats source.joined
         source.system clocks.event clocks.arrival clocks.timezone clocks.naive_times clocks.repeated_hour clocks.start_date
         clocks.max_ahead
         clocks.watermark changes.op changes.retract_words changes.is_correction changes.corrects_event_id changes.corrected_by

@@ -6,12 +6,13 @@ Rules for names in landing are in ``contracts.landing``, the topic of a source o
 from __future__ import annotations
 
 from datetime import date
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from lakehouse.contracts.base import Strict
 from lakehouse.contracts.changes.envelope import Envelope  # noqa: TC001 (pydantic reads them)
+from lakehouse.contracts.inputs import written_values
 from lakehouse.contracts.inputs.kafka import KAFKA, KafkaTopic
 from lakehouse.contracts.landing import CompleteWhen, Landing  # noqa: TC001 (pydantic reads them)
 
@@ -51,6 +52,17 @@ class Source(Strict):
         description="Words for 'no value', besides the blank; NaN and numbers also as numbers of JSON and Parquet.",
     )
     blank_is_null: bool = Field(True, description="Whether a blank means 'no value', too.")
+    formats: dict[str, str] = Field(
+        default_factory=dict,
+        description="By column of the file how its values are written: a pattern of a time, a word for seconds since 1970, "
+        "or the number 1234.56 as the sender writes it. See docs/contracts.md, Values.",
+    )
+    joined: dict[str, Annotated[list[str], Field(min_length=2)]] = Field(
+        default_factory=dict, description="Columns that are made of others, joined by a blank, such as a time of date and clock."
+    )
+    columns: list[str] = Field(default_factory=list, description="The names of the columns of CSV files that have no header.")
+    skip_lines: int = Field(0, ge=0, description="How many lines of a CSV file stand before its header, or its first record.")
+    comment: str = Field("", description="What the lines of a CSV file begin with that are no records.")
     start_date: date = Field(date(2020, 1, 1), description="The first arrival day.")
     system: str | None = Field(None, description="The name of the source system; default: the dataset's name.")
 
@@ -68,10 +80,25 @@ class Source(Strict):
         """How a file of the source says 'no value'."""
         return "" if self.blank_is_null else next(iter(self.null_values), "")
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether files are as the readers by columns expect them."""
+        return not (self.formats or self.joined or self.columns or self.skip_lines or self.comment)
+
+    @field_validator("formats")
+    @classmethod
+    def _readable(cls, value: dict[str, str]) -> dict[str, str]:
+        for form in value.values():
+            written_values.reader(form)
+        return value
+
     @model_validator(mode="after")
     def _separable(self) -> Source:
         if self.delimiter == self.quote or {self.delimiter, self.quote} & set("\r\n\0"):
             msg = "delimiter: must differ from the quote, and neither may be a line end"
+            raise ValueError(msg)
+        if self.columns and len(set(self.columns)) < len(self.columns):
+            msg = "columns: name each column once"
             raise ValueError(msg)
         if self.envelope == "debezium" and self.format != "json":
             msg = "envelope: debezium is read from JSON lines; set 'format: json'"
@@ -92,7 +119,8 @@ class Source(Strict):
 
 
 def mistakes(contract: SourceContract) -> Iterator[str]:
-    """What does not fit between the topic of a source and the rest of its contract, each as ``field: what to do``."""
+    """What does not fit between a source and the rest of its contract, each as ``field: what to do``."""
+    yield from _mistakes_of_formats(contract)
     if contract.source.kafka is None:
         if contract.alerts.stream_lag is not None:
             yield "alerts.stream_lag: only a source of 'landing: kafka' has such a lag; leave the key out"
@@ -116,3 +144,15 @@ def mistakes(contract: SourceContract) -> Iterator[str]:
                 "source.kafka.tombstones: such a message has its key and nothing else; 'delete' needs 'changes.op' and a primary "
                 "key of one column, and neither 'order.sequence' nor an envelope nor a dimension"
             )
+
+
+def _mistakes_of_formats(contract: SourceContract) -> Iterator[str]:
+    """What does not fit between formats of columns and what reads these."""
+    texts = {field.in_file for field in contract.model.fields if field.type == "string"}
+    for name in ("formats", "joined"):
+        unread = sorted(getattr(contract.source, name).keys() - contract.columns_meant)
+        if unread:
+            yield f"source.{name}: nothing reads a column {', '.join(unread)}; name one that a field or a clock reads"
+    for column, form in contract.source.formats.items():
+        if column in texts and written_values.is_of_numbers(form):
+            yield f"source.formats.{column}: the field is text, which stays as it is written; give it a type of numbers"

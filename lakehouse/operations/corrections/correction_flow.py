@@ -176,6 +176,9 @@ def _check_source(contract: SourceContract, operation: Operation) -> None:
         raise CorrectionError(f"{contract.dataset} knows its records by a hash of their content: a changed one is another record")
     if contract.source.complete_when and contract.source.complete_when.manifest:
         raise CorrectionError(f"{contract.dataset} takes files that a manifest lists: send the correction with one")
+    if not contract.source.is_plain:
+        how = "in the words of its sender (source.formats, joined, columns, skip_lines, comment)"
+        raise CorrectionError(f"records of {contract.dataset} are written {how}: have the sender send the correction")
     if contract.by_sequence and not contract.order.is_one_integer:
         remedy = "correct the record at its source"
         msg = f"{contract.dataset} orders its changes by more than one integer, so that no correction can follow them: {remedy}"

@@ -1,0 +1,119 @@
+"""How a sender writes the values of a column: times by a pattern, seconds since 1970, numbers by an example.
+
+A value is turned into the text that every other part reads: a time as ISO 8601 has it, a number with a point and nothing else.
+What is not written so is refused, never guessed. Plain Python; which columns have a format is said in a contract's ``source``.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+#: Words for a count since the beginning of 1970 (UTC), with the unit.
+EPOCHS = {"epoch_seconds": timedelta(seconds=1), "epoch_milliseconds": timedelta(milliseconds=1)}
+#: 1234.56 or 1234 as a sender writes it: signs of a currency around it, and K for thousands (then also M and B).
+_EXAMPLE = re.compile(r"(?P<before>[^\d(+-]*?)1(?P<group>[.,' ]?)234(?:(?P<point>[.,])56)?(?P<magnitude>K?)(?P<after>[^\d)]*)")
+_MAGNITUDES = {"": 0, "K": 3, "M": 6, "B": 9}
+_BLANKS = "[ \u00a0\u202f]"
+_DIRECTIVES_OF_A_TIME = re.compile(r"%[HIMSfpXcsz]")
+SHAPES = (
+    "a pattern such as '%d.%m.%Y %H:%M', one of " + ", ".join(EPOCHS) + ", or the number 1234.56 (or 1234) as the sender writes "
+    "it, such as '1.234,56' or '$1,234.56', with a K behind it where there are short forms such as 250K and 1.2M"
+)
+
+
+class NotWrittenSoError(ValueError):
+    """A value that is not written as its format says. The text is the reason."""
+
+
+def reader(form: str) -> Callable[[Any], Any]:
+    """The function that reads values of a format.
+
+    Numbers of JSON and Parquet stay as they are where a format of numbers is given.
+
+    :raises ValueError: for a text that is no format.
+    """
+    if form in EPOCHS:
+        return partial(_since_1970, form=form, unit=EPOCHS[form])
+    if "%" in form:
+        try:
+            datetime.strptime(_EPOCH.strftime(form), form)  # noqa: DTZ007 (only whether it is a pattern)
+        except ValueError:
+            msg = f"{form!r} is no pattern of a time: use {SHAPES}"
+            raise ValueError(msg) from None
+        return partial(_by_pattern, form=form, has_time=bool(_DIRECTIVES_OF_A_TIME.search(form)))
+    example = _EXAMPLE.fullmatch(form)
+    if example is None or (example["group"] and example["group"] == example["point"]):
+        msg = f"{form!r} is no format: use {SHAPES}"
+        raise ValueError(msg)
+    return partial(_by_example, form=form, expression=_number(example))
+
+
+def is_of_numbers(form: str) -> bool:
+    """Whether a format is that of numbers."""
+    return form not in EPOCHS and "%" not in form
+
+
+def _since_1970(value: Any, *, form: str, unit: timedelta) -> str:
+    try:
+        moment = _EPOCH + timedelta(microseconds=int(Decimal(f"{value}") * (unit // timedelta(microseconds=1))))
+    except (ArithmeticError, ValueError):
+        raise _refused(value, form) from None
+    return moment.isoformat()
+
+
+def _by_pattern(value: Any, *, form: str, has_time: bool) -> Any:
+    if not isinstance(value, str | int) or isinstance(value, bool):
+        return value
+    text = f"{value}".strip()
+    try:
+        moment = datetime.strptime(text, form)  # noqa: DTZ007 (a time without a zone is read as the contract says)
+        # Of digits without anything between them, 2024110 would pass for 10 January.
+        is_so = "%f" in form or "%z" in form or _without_zeros(moment.strftime(form)) == _without_zeros(text)
+    except ValueError:
+        is_so = False
+    if not is_so:
+        raise _refused(value, form)
+    return moment.isoformat() if has_time else moment.date().isoformat()
+
+
+def _without_zeros(text: str) -> str:
+    return re.sub(r"(?<!\d)0+(?=\d)", "", text).casefold()
+
+
+def _by_example(value: Any, *, form: str, expression: re.Pattern[str]) -> Any:
+    if not isinstance(value, str):
+        return value
+    match = expression.fullmatch(value.strip())
+    if match is None:
+        raise _refused(value, form)
+    whole = re.sub(r"\D", "", match["whole"])
+    number = Decimal(f"{whole}.{match['fraction'] or '0'}") if match["fraction"] else Decimal(whole)
+    if exponent := _MAGNITUDES[(match["magnitude"] or "").upper()]:
+        number = number.scaleb(exponent)
+    negative = bool(match["minus"] or match["opened"] or match["behind"])
+    return f"{-number if negative else number:f}"
+
+
+def _number(example: re.Match[str]) -> re.Pattern[str]:
+    """The expression of numbers that are written as in an example; a negative one has a minus or stands in parentheses."""
+    group = _BLANKS if example["group"] == " " else re.escape(example["group"])
+    whole = rf"\d{{1,3}}(?:{group}\d{{3}})+|\d+" if group else r"\d+"
+    fraction = rf"(?:{re.escape(example['point'])}(?P<fraction>\d+))?" if example["point"] else "(?P<fraction>(?!))?"
+    magnitude = "(?P<magnitude>[KMBkmb]?)" if example["magnitude"] else "(?P<magnitude>)"
+    before, after = (f"(?:{re.escape(example[side].strip())})?" for side in ("before", "after"))
+    sign = r"(?P<opened>\()?(?P<minus>-)?"
+    return re.compile(
+        rf"{sign}{before}{_BLANKS}*(?P<whole>{whole}){fraction}{magnitude}{_BLANKS}*{after}(?P<behind>-)?(?(opened)\))"
+    )
+
+
+def _refused(value: Any, form: str) -> NotWrittenSoError:
+    return NotWrittenSoError(f"{str(value)[:60]} is not written as {form}")

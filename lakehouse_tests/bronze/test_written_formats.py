@@ -1,0 +1,126 @@
+"""Files as senders write them: with formats, columns of two, lines before the header, comments, or no header at all."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import ValidationError
+
+from lakehouse import locations
+from lakehouse.bronze.ingest import Ingest
+from lakehouse.contracts.source import SourceContract
+from lakehouse.delta import table_io
+from lakehouse.dispositions.readings.table import RECEIVED
+from lakehouse.ledger import ingestions
+from lakehouse.reparse.raw_records import RawFile, rows_read_otherwise
+from lakehouse.settings import SimulatedClock
+from lakehouse_tests.support.lake_settings import lake_settings
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+DAY = date(2024, 11, 5)
+NOON = datetime(2024, 11, 5, 12, tzinfo=timezone.utc)
+FORMATS = {"sold_at": "%d.%m.%Y %H:%M", "amount": "1.234,56 €"}
+
+
+def source_with(clocks: dict[str, Any] | None = None, **source: Any) -> SourceContract:
+    return SourceContract.model_validate(
+        {
+            "dataset": "sales",
+            "primary_key": ["id"],
+            "source": {"landing": "{arrival_date}*", "start_date": "2024-01-01", **source},
+            "clocks": {"event": "sold_at", "timezone": "Europe/Berlin", "naive_times": "in_timezone", **(clocks or {})},
+            "model": {"fields": [{"name": "id", "type": "string"}, {"name": "amount", "type": "decimal(12,2)"}]},
+        }
+    )
+
+
+def rows_of(settings: Settings, contract: SourceContract, text: str) -> list[dict[str, Any]]:
+    """The rows of Bronze of one file."""
+    landing = Path(f"{settings.landing}")
+    landing.mkdir(parents=True, exist_ok=True)
+    (landing / f"{DAY}.x").write_text(text)
+    Ingest(settings, contract, lambda: pytest.fail("few rows need no Spark"), "run").day(DAY)
+    assert not [entry.message for entry in ingestions.all_of(settings, "sales") if entry.status == "held"]
+    rows = table_io.read(locations.bronze(settings, "sales"))
+    assert rows is not None
+    assert_read_again(contract, rows)
+    return sorted(rows.to_pylist(), key=lambda row: row["line_number"])
+
+
+def assert_read_again(contract: SourceContract, rows: Any) -> None:
+    """Raw records that are read again under the same contract read the same."""
+    header = None if contract.source.columns or contract.source.format != "csv" else "id;date;clock;sold_at;amount"
+    names = set(rows["ingestion_id"].to_pylist())
+    file = RawFile("x", header, NOON)
+    again = rows_read_otherwise(contract, dict.fromkeys(names, file), rows.append_column(RECEIVED, rows["arrival_ts"]))
+    assert len(again) == 0
+
+
+def shown(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [
+        (row["record_key"], row["event_date"] and f"{row['event_date']}", row["amount"] and f"{row['amount']}") for row in rows
+    ]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return lake_settings(tmp_path).with_clock(SimulatedClock(NOON))
+
+
+def test_a_file_with_a_title_and_comments_in_the_words_of_its_country(settings: Settings) -> None:
+    contract = source_with(delimiter=";", skip_lines=2, comment="#", formats=FORMATS)
+    text = (
+        "Sales of the week\n\nid;date;clock;sold_at;amount\n# until noon\n1;;;04.11.2024 09:00;1.100,00 €\n"
+        "2;;;4.11.2024 23:30;12,50\n# broken off\n3;;;2024-11-04;1,00\n4;;;05.11.2024 00:30;1,100.00\n"
+    )
+    rows = rows_of(settings, contract, text)
+    assert shown(rows) == [
+        ("1", "2024-11-04", "1100.00"),
+        ("2", "2024-11-04", "12.50"),
+        ("3", None, None),
+        ("4", "2024-11-05", None),
+    ]
+    assert [row["malformed_reason"] for row in rows[2:]] == [
+        "sold_at: 2024-11-04 is not written as %d.%m.%Y %H:%M",
+        "amount: 1,100.00 is not written as 1.234,56 €",
+    ]
+    assert rows[0]["event_ts"] == datetime(2024, 11, 4, 8, tzinfo=timezone.utc)
+    assert [row["line_number"] for row in rows] == [5, 6, 8, 9]
+
+
+def test_a_time_in_two_columns_and_no_header(settings: Settings) -> None:
+    names = ["id", "date", "clock", "amount"]
+    contract = source_with(columns=names, joined={"sold_at": ["date", "clock"]}, formats={"sold_at": "%Y%m%d %H%M"})
+    rows = rows_of(settings, contract, "1,20241104,0900,5.00\n2,20241104,,6.00\n")
+    assert shown(rows) == [("1", "2024-11-04", "5.00"), ("2", None, None)]
+    assert "sold_at" in rows[1]["malformed_reason"]
+
+
+def test_values_of_json_lines(settings: Settings) -> None:
+    contract = source_with(format="json", formats={"sold_at": "epoch_milliseconds", "amount": "1,234K"})
+    text = '{"id": "1", "sold_at": 1730710800000, "amount": "250K"}\n{"id": "2", "sold_at": "1730710800000", "amount": 7}\n'
+    assert shown(rows_of(settings, contract, text)) == [
+        ("1", "2024-11-04", "250000.00"),
+        ("2", "2024-11-04", "7.00"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ({"formats": {"nothing": "%Y"}}, "source.formats: nothing reads a column nothing"),
+        ({"joined": {"nothing": ["a", "b"]}}, "source.joined: nothing reads a column nothing"),
+        ({"formats": {"id": "1.234,56"}}, "source.formats.id: the field is text"),
+        ({"formats": {"amount": "comma"}}, "'comma' is no format: use a pattern such as"),
+        ({"columns": ["a", "a"]}, "columns: name each column once"),
+    ],
+)
+def test_a_format_that_nothing_follows_is_refused(source: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        source_with(**source)
+    assert reason in str(refused.value)

@@ -1,0 +1,104 @@
+"""Values as a sender writes them: what is read, what is refused, and that nothing is guessed."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse.contracts.inputs.written_values import NotWrittenSoError, reader
+
+#: The years that two digits can say.
+FIRST, LAST = (datetime.fromisoformat(day) for day in ("1970-01-01", "2068-12-31"))
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "expected"),
+    [
+        ("1.234,56", "1.100,00", "1100.00"),
+        ("1.234,56", "1100,5", "1100.5"),
+        ("1.234,56", "(12,50)", "-12.50"),
+        ("1.234,56", "5-", "-5"),
+        ("1.234,56 €", "1.100,00 €", "1100.00"),
+        ("1.234,56 €", "3,5€", "3.5"),
+        ("$1,234.56", "-$5.20", "-5.20"),
+        ("$1,234.56", "$ 3", "3"),
+        ("1 234,56", "1\u00a0100,00", "1100.00"),
+        ("1'234.56", "1'000'000.10", "1000000.10"),
+        ("1,234", "1,100", "1100"),
+        ("1234.56K", "250K", "250000"),
+        ("1234.56K", "1.2M", "1200000"),
+        ("1.234,56", 12.5, 12.5),
+        ("%d-%b-%y %H:%M:%S", "04-Nov-24 09:00:00", "2024-11-04T09:00:00"),
+        ("%d.%m.%Y", "4.11.2024", "2024-11-04"),
+        ("%Y%m%d", "20241104", "2024-11-04"),
+        ("%Y%m%d", 20241104, "2024-11-04"),
+        ("%d/%m/%Y %H:%M %z", "04/11/2024 09:00 +0100", "2024-11-04T09:00:00+01:00"),
+        ("epoch_seconds", "1730710800", "2024-11-04T09:00:00+00:00"),
+        ("epoch_milliseconds", 1730710800123, "2024-11-04T09:00:00.123000+00:00"),
+    ],
+)
+def test_a_value_is_read_as_it_is_written(form: str, value: Any, expected: Any) -> None:
+    assert reader(form)(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "value"),
+    [
+        ("1.234,56", "1,100.00"),
+        ("1.234,56", "1.10,00"),
+        ("1.234,56", "12.50"),
+        ("1.234,56", "(12,50"),
+        ("$1,234.56", "€3"),
+        ("1,234", "1.5"),
+        ("1,234.56", "250K"),
+        ("%Y%m%d", "2024110"),
+        ("%d.%m.%Y", "2024-11-04"),
+        ("%d/%m/%Y", "11/31/2024"),
+        ("epoch_seconds", "yesterday"),
+        ("epoch_seconds", "1e30"),
+    ],
+)
+def test_what_is_written_otherwise_is_refused_with_the_format(form: str, value: str) -> None:
+    with pytest.raises(NotWrittenSoError) as refused:
+        reader(form)(value)
+    assert str(refused.value) == f"{value} is not written as {form}"
+
+
+@pytest.mark.parametrize("form", ["", "abc", "%Q", "1.234.56", "12", "1234.567"])
+def test_a_text_that_is_no_format_is_refused_with_those_that_are(form: str) -> None:
+    with pytest.raises(ValueError, match=r"use a pattern such as '%d.%m.%Y %H:%M', one of epoch_seconds"):
+        reader(form)
+
+
+@given(
+    number=st.decimals(-(10**9), 10**9, places=2),
+    marks=st.sampled_from([(".", ","), (",", "."), (" ", ","), ("'", "."), ("", ","), ("", ".")]),
+    signs=st.sampled_from([("", ""), ("$", ""), ("", " €"), ("EUR ", "")]),
+)
+def test_a_number_that_is_written_in_a_form_is_read_in_it(
+    number: Decimal, marks: tuple[str, str], signs: tuple[str, str]
+) -> None:
+    group, point = marks
+    before, after = signs
+    digits = f"{abs(number):,.2f}".replace(",", "_").replace(".", point).replace("_", group)
+    text = f"{'-' if number < 0 else ''}{before}{digits}{after}"
+    assert Decimal(reader(f"{before}1{group}234{point}56{after}")(text)) == number
+
+
+@given(
+    moment=st.datetimes(FIRST, LAST),
+    form=st.sampled_from(["%d.%m.%Y %H:%M:%S", "%Y%m%d%H%M%S", "%d-%b-%y %H:%M:%S", "%m/%d/%Y %I:%M:%S %p"]),
+)
+def test_a_time_that_is_written_in_a_form_is_read_in_it(moment: datetime, form: str) -> None:
+    moment = moment.replace(microsecond=0)
+    assert datetime.fromisoformat(reader(form)(moment.strftime(form))) == moment
+
+
+@given(day=st.dates(FIRST.date(), LAST.date()), form=st.sampled_from(["%d.%m.%Y", "%Y%m%d", "%d %B %Y", "%d/%m/%y"]))
+def test_a_day_that_is_written_in_a_form_is_read_in_it(day: date, form: str) -> None:
+    assert reader(form)(day.strftime(form)) == day.isoformat()
