@@ -20,6 +20,7 @@ INTERNAL = {
     "Problem": "becomes an HTTP response with a status of its own",
     "_BlockEnds": "makes the reader leave a record to the next block",
     "SqlSyntaxError": "becomes a mistake of a contract, with file and line",
+    "NotWrittenSoError": "becomes the malformed_reason of a row",
     "ForgottenFeedError": "makes the reader fall back to all rows",
     "ManyChangesError": "makes all days of a joined metric pending",
 }

@@ -64,7 +64,7 @@ def parts_of(contract: SourceContract, stream: BinaryIO, size: int) -> Sequence[
     """The same as :func:`delivery_parts` for an open file."""
     source = contract.source
     if not can_read_by_columns(contract):  # only a line of JSON is a record for certain
-        return (source.format == "json" and text_parts(stream, source, size)) or [None]
+        return (source.format == "json" and not source.array and text_parts(stream, source, size)) or [None]
     if source.format == "parquet":
         rows = ParquetRows(stream)
         return (can_read(rows.schema, contract.columns_read) and row_group_parts(rows.file, size)) or [None]

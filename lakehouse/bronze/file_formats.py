@@ -18,7 +18,7 @@ from decimal import Decimal, InvalidOperation
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from lakehouse.bronze import limited_lines
+from lakehouse.bronze import json_arrays, limited_lines
 from lakehouse.bronze.envelopes.debezium import without_tombstones
 from lakehouse.bronze.limited_lines import CutLine
 from lakehouse.errors import LakehouseError
@@ -71,12 +71,26 @@ def read_records(stream: BinaryIO, source: Source, columns: list[str], before: i
     :param columns: the columns that the contract needs. ``before`` is how many lines the file has before the stream.
     :raises FileProblem: when the file as a whole cannot be read; records before the fault may have been yielded.
     """
-    lines = numbered_lines(unzipped(stream), before)
+    lines = _array_elements(stream) if source.array else numbered_lines(unzipped(stream), before)
     if source.format == "json":
         records = json_records(lines)
         yield from without_tombstones(records) if source.envelope == "debezium" else records
     else:
         yield from _csv_records(lines, source, columns)
+
+
+def _array_elements(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    try:
+        yield from json_arrays.elements(unzipped(stream))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise FileProblem(f"the gzip stream breaks off ({error}); have the file sent again") from None
+    except json_arrays.BrokenArrayError as problem:
+        raise FileProblem(f"{problem}") from None
+
+
+def check_array(stream: BinaryIO) -> None:
+    """:raises FileProblem: when a file is no whole JSON array."""
+    deque(_array_elements(stream), maxlen=0)
 
 
 def check_readable(stream: BinaryIO) -> None:
@@ -100,16 +114,20 @@ def numbered_lines(stream: BinaryIO, before: int = 0) -> Iterator[tuple[int, byt
         raise FileProblem(f"the gzip stream breaks off after line {number} ({error}); have the file sent again") from None
 
 
-def without_preamble(lines: Iterator[tuple[int, bytes]], source: Source) -> Iterator[tuple[int, bytes]]:
-    """The lines of a CSV file without those before its header, and without comments."""
-    skipped, comment = islice(lines, source.skip_lines, None), source.comment.encode()
-    return (each for each in skipped if not each[1].startswith(comment)) if comment else skipped
+def header_line(lines: Iterator[tuple[int, bytes]], source: Source) -> tuple[int, bytes]:
+    """The line of a CSV file with its header, and its number; an empty one where there is none."""
+    comment = source.comment.encode()
+    return next(((number, line) for number, line in lines if line.strip(b"\r\n") and not _begins(line, comment)), (0, b""))
+
+
+def _begins(line: bytes, comment: bytes) -> bool:
+    return bool(comment) and line.startswith(comment)
 
 
 def _csv_records(lines: Iterator[tuple[int, bytes]], source: Source, columns: list[str]) -> Iterator[Record]:
-    lines = without_preamble(lines, source)
+    lines = islice(lines, source.skip_lines, None)
     if header := csv_header(lines, source, columns):
-        feed, reader = Feed(lines), CsvReader(source, header)
+        feed, reader = Feed(lines, source.comment), CsvReader(source, header)
         while (record := reader.record(feed)) or feed.taken:
             if record:
                 yield record
@@ -143,14 +161,17 @@ class CsvReader:
         problem = problem or _content_problem(raw, len(cells), len(self._header))
         if not problem and number <= self._doubtful and not re.fullmatch(ordered_quotes(self._source), readable_text(raw)):
             problem = "holds a stray quote, and may be the rest of a record before it whose quotes are broken"
+        if not problem and cells == self._source.columns:
+            problem = "is a header, and source.columns says that the file has none"
         return Record(number, readable_text(raw), None if problem else dict(zip(self._header, cells, strict=True)), problem)
 
 
 class Feed:
     """Lines for the CSV reader; those that it read while it searched for a missing closing quote can be given back."""
 
-    def __init__(self, lines: Iterator[tuple[int, bytes]]) -> None:
-        self._lines = lines
+    def __init__(self, lines: Iterator[tuple[int, bytes]], comment: str = "") -> None:
+        """:param comment: what lines begin with that are no records; within the quotes of a record it means nothing."""
+        self._lines, self._comment = lines, comment.encode()
         self._again: deque[tuple[int, bytes]] = deque()
         self.taken: list[tuple[int, bytes]] = []  # since the record began
         self._bytes = 0  # of these
@@ -169,6 +190,8 @@ class Feed:
         if self.taken and isinstance(self.taken[0][1], CutLine):
             raise StopIteration
         line = self._again.popleft() if self._again else next(self._lines)
+        while not self.taken and _begins(line[1], self._comment):
+            line = self._again.popleft() if self._again else next(self._lines)
         if self.taken and isinstance(line[1], CutLine):  # it is a record by itself
             self._again.appendleft(line)
             raise StopIteration
@@ -197,7 +220,7 @@ def csv_header(lines: Iterator[tuple[int, bytes]], source: Source, columns: list
     """The column names; empty for an empty file."""
     if source.columns:  # the file has no header
         return source.columns
-    number, line = next(((number, line) for number, line in lines if line.rstrip(b"\r\n")), (0, b""))
+    number, line = header_line(lines, source)
     if not line:
         return []
     if isinstance(line, CutLine):

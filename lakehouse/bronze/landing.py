@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from fnmatch import translate
+from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import pyarrow as pa
@@ -22,11 +23,12 @@ from pyarrow import fs
 from lakehouse import object_store
 from lakehouse.bronze.file_formats import (
     FileProblem,
+    check_array,
     check_readable,
+    header_line,
     numbered_lines,
     read_records,
     unzipped,
-    without_preamble,
 )
 from lakehouse.object_store import S3
 
@@ -223,8 +225,8 @@ def _header(settings: Settings, contract: SourceContract, path: str) -> str | No
     if contract.source.format != "csv" or contract.source.columns:
         return None
     with open_file(settings, contract, path) as stream:
-        lines = (line.rstrip(b"\r\n") for _, line in without_preamble(numbered_lines(unzipped(stream)), contract.source))
-        return next((line.decode() for line in lines if line), None)
+        lines = islice(numbered_lines(unzipped(stream)), contract.source.skip_lines, None)
+        return header_line(lines, contract.source)[1].rstrip(b"\r\n").decode() or None
 
 
 def count_records(settings: Settings, contract: SourceContract, file: LandingFile) -> int:
@@ -242,6 +244,10 @@ def _check_whole(settings: Settings, contract: SourceContract, file: LandingFile
     """:raises FileProblem: when the file as a whole cannot be read."""
     if contract.source.format == "parquet":
         _check_parquet(settings, contract, file)
+        return
+    if contract.source.array:
+        with open_file(settings, contract, file.path) as stream:
+            check_array(stream)
         return
     with open_file(settings, contract, file.path) as stream:
         next(read_records(stream, contract.source, contract.columns_read), None)

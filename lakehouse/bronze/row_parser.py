@@ -139,6 +139,7 @@ class RowParser:
         """
         present = self._with_value(values)
         for name, parts in self._joined.items():
+            present.pop(name, None)
             if all(part in present for part in parts):
                 present[name] = " ".join(to_text(present[part]) for part in parts)
         for column, read in self._written.items():

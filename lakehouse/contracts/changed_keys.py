@@ -80,6 +80,7 @@ OF_SOURCE: Mapping[str, KeyEffect] = _DESCRIPTIONS | {
     "source.columns": KeyEffect.READING,
     "source.skip_lines": KeyEffect.READING,
     "source.comment": KeyEffect.READING,
+    "source.array": KeyEffect.READING,
     "source.blank_is_null": KeyEffect.READING,
     "source.start_date": KeyEffect.BEGINNING,
     "source.system": KeyEffect.READING,

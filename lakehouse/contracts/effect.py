@@ -51,6 +51,11 @@ OF_SOURCE = (
         Requirement(f"source.{name}", lambda it: it.source.format == "csv", _ONLY_CSV)
         for name in ("delimiter", "quote", "columns", "skip_lines", "comment")
     ),
+    Requirement(
+        "source.array",
+        lambda it: it.source.format == "json" and it.source.kafka is None,
+        "only files of JSON are arrays; leave the key out, or set 'source.format: json'",
+    ),
     *(
         Requirement(f"changes.{name}", lambda it: bool(it.changes.op or it.source.envelope), _WORDS)
         for name in ("insert_words", "correct_words", "delete_words")

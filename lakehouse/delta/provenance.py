@@ -29,6 +29,7 @@ _ADDED: tuple[tuple[str, str, Any], ...] = (
     ("source", "columns", []),
     ("source", "skip_lines", 0),
     ("source", "comment", ""),
+    ("source", "array", False),
     ("clocks", "repeated_hour", None),
     ("materialization", "repeated_content", "counts"),
     ("materialization", "delivery", None),

@@ -7,11 +7,11 @@ is what can be ingested.
 from __future__ import annotations
 
 import re
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from lakehouse.bronze import type_conversion
+from lakehouse.contracts.inputs import written_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ def type_of(values: Sequence[Any]) -> tuple[str, str | None]:
         return "string", None
     if any(map(_is_written_by_a_program, values)) and _all_convert(values, "double"):
         return "double", DOUBLE_ADVICE
-    for kind in _TYPES:
+    for kind in _TYPES[1:] if any(map(_has_cents, values)) else _TYPES:
         wanted = _decimal_of(values) if kind == "decimal" else kind
         if kind == "double" and not any(_FRACTION.search(f"{value}") for value in values):
             continue  # a double would drop digits of a long number
@@ -72,11 +72,6 @@ def unread(values: Sequence[Any]) -> str | None:
         if texts and all(pattern.fullmatch(value) for value in texts):
             example = next((value for value in texts if not _all_convert([value], "double")), texts[0])
             return f"{text} ({example!r})"
-    for formats, text in _UNREAD_TIMES:
-        fit = [form for form in formats if all(_parses(value, form) for value in texts)]
-        if fit:
-            both = "; the day and the month can be told from no value: ask the sender which is first" if len(fit) > 1 else ""
-            return f"{text} ({texts[0]!r}){both}"
     return None
 
 
@@ -87,20 +82,41 @@ def unread_time(values: Sequence[Any], *, called_a_time: bool) -> str | None:
         return None
     if all(re.fullmatch(r"(1[6-9]|20)\d{2}", value) for value in texts):
         return f"has years ({texts[0]!r}): write the first day of each, such as {texts[0]}-01-01, to have it as event time"
-    if all(re.fullmatch(r"(19|20)\d{6}", value) and _parses(value, "%Y%m%d") for value in texts):
-        return f"has days without dashes ({texts[0]!r}): write them as YYYY-MM-DD"
-    for digits, unit in ((10, "seconds"), (13, "milliseconds"), (16, "microseconds")):
-        if all(re.fullmatch(rf"1\d{{{digits - 1}}}", value) for value in texts):
-            return f"has {unit} since 1970 ({texts[0]!r}): write them as times such as 2024-11-05T10:00:00Z"
     return None
 
 
-def _parses(value: str, form: str) -> bool:
-    try:
-        datetime.strptime(value, form)  # noqa: DTZ007 (only whether it fits)
-    except ValueError:
-        return False
-    return True
+def written_forms(values: Sequence[Any], *, called_a_time: bool) -> dict[str, Any]:
+    """The formats of ``source.formats`` by which all values of a column can be read, each with its reading of the first value.
+
+    Several are in question where they read some value otherwise; none fits where the values are read as they are.
+    """
+    texts = [f"{value}".strip() for value in values]
+    if not texts:
+        return {}
+    forms = _forms_of_numbers(texts) if not _all_convert(texts, "double") else []
+    if called_a_time and all(value.isdigit() for value in texts):
+        forms = [form for form, pattern in _DIGITS_OF_TIMES.items() if all(re.fullmatch(pattern, value) for value in texts)]
+    forms = forms or [form for form in _TIMES if not _all_convert(texts, "timestamp")]
+    readings: dict[tuple[Any, ...], str] = {}
+    for form in forms:
+        read = written_values.reader(form)
+        try:
+            readings.setdefault(tuple(map(read, texts)), form)
+        except written_values.NotWrittenSoError:
+            continue
+    return {form: reading[0] for reading, form in readings.items()}
+
+
+def _forms_of_numbers(texts: Sequence[str]) -> list[str]:
+    """The formats of numbers with the signs of a currency and the short forms that some texts have."""
+    signs = [
+        match for text in texts if (match := re.fullmatch(r"[(+-]*([$€£¥]?) ?[+-]?\d[\d.,' ]*[KMBkmb]? ?([$€£¥]?)\)?", text))
+    ]
+    if len(signs) < len(texts):
+        return []
+    before, after = (next((match[side] for match in signs if match[side]), "") for side in (1, 2))
+    short = "K" if any(re.search(r"\d[KMBkmb]", text) for text in texts) else ""
+    return [f"{before}1{group}234{point}56{short}{' ' if after else ''}{after}" for group, point in _MARKS]
 
 
 _UNREAD: Sequence[tuple[re.Pattern[str], str]] = (
@@ -108,37 +124,25 @@ _UNREAD: Sequence[tuple[re.Pattern[str], str]] = (
         re.compile(r"\d{4}-(0[1-9]|1[0-2])"),
         "has months: write the first day of each, such as 2024-11-01, to have it as event time",
     ),
-    (
-        re.compile(r"[+-]?\d{1,3}(,\d{3})+"),
-        "has numbers with two readings, thousands or a decimal comma: ask the sender, and write 1234 or 1.234",
-    ),
-    (re.compile(r"[+-]?\d{1,3}(,\d{3})*(\.\d+)?"), "has numbers with thousands separators: write 1100.00, not 1,100.00"),
-    (re.compile(r"[+-]?\d{1,3}(\.\d{3})*(,\d+)?|[+-]?\d+,\d+"), "has numbers with a decimal comma: write 1100.00, not 1.100,00"),
-    (
-        re.compile(r"[+-]?[$€£¥] ?[+-]?[\d.,]+|[+-]?[\d.,]+ ?[$€£¥]"),
-        "has numbers with a currency sign: send the sign in a column",
-    ),
-    (re.compile(r"[+-]?[\d.,]+ ?[KMB]"), "has shortened numbers: write 250000, not 250K"),
     (re.compile(r"[+-]?[\d.,]+ ?%"), "has numbers with a percent sign: leave the sign out"),
 )
-_SLASHED = ["%d/%m/%Y", "%m/%d/%Y"]
-_UNREAD_TIMES: Sequence[tuple[Sequence[str], str]] = (
-    (_SLASHED, "has days that are not ISO 8601: write YYYY-MM-DD"),
-    (["%d/%m/%y", "%m/%d/%y"], "has days with two digits of the year: write YYYY-MM-DD"),
-    *(
-        ([f"{day} {clock}" for day in _SLASHED], "has times that are not ISO 8601: write YYYY-MM-DDTHH:MM:SSZ")
-        for clock in ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
-    ),
-    *(
-        ([form], "has days or times that are not ISO 8601: write YYYY-MM-DD, or YYYY-MM-DDTHH:MM:SSZ")
-        for form in (
-            "%d.%m.%Y", "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S", "%Y/%m/%d", "%Y/%m/%d %H:%M", "%Y/%m/%d %H:%M:%S", "%d-%m-%Y",
-            "%b %d %Y", "%B %d %Y",
-            "%d-%b-%y", "%d-%b-%Y", "%d-%b-%y %H:%M:%S", "%d-%b-%Y %H:%M:%S", "%d %b %Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y",
-            "%Y%m%dT%H%M%S", "%Y%m%dT%H%M%SZ", "%Y%m%d %H%M%S",
-        )
-    ),
-)  # fmt: skip
+_SIGNED = re.compile(r"[(+-]*([$€£¥]?) ?[+-]?\d[\d.,' ]*[KMBkmb]? ?([$€£¥]?)\)?")
+#: The marks of thousands and of decimals.
+_MARKS = ((",", "."), (".", ","), (" ", ","), ("'", "."), ("", ","), ("", "."))
+_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+_DAYS = ("%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%Y", "%d.%m.%y", "%Y/%m/%d", "%d-%m-%Y", "%d-%b-%y", "%d-%b-%Y")
+_DAYS_IN_WORDS = ("%d %b %Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y", "%b %d %Y", "%B %d %Y")
+_TIMES = (
+    *(f"{day}{clock}" for day in (*_DAYS, *_DAYS_IN_WORDS) for clock in _CLOCKS),
+    *("%Y%m%dT%H%M%S", "%Y%m%dT%H%M%SZ", "%Y%m%d %H%M%S"),
+)
+#: Whole numbers that are times where their column is called one.
+_DIGITS_OF_TIMES = {"%Y%m%d": r"(19|20)\d{6}", "epoch_seconds": r"1\d{9}", "epoch_milliseconds": r"1\d{12}"}
+
+
+def _has_cents(value: Any) -> bool:
+    """Whether a text has decimals as 100.00 has, of which the next file may have others; 1001.0 is a whole number."""
+    return isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d+\.\d{2,}\s*", value) is not None
 
 
 def _is_written_by_a_program(value: Any) -> bool:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from lakehouse.project.inference import InferredSource
 
 _UNBOUNDED = 10_000
+#: Keys of ``source`` that ``samples`` finds out besides the format and the delimiter.
+_WRITTEN = ("skip_lines", "comment", "array")
 
 
 def dataset_of(file: str) -> str:
@@ -41,6 +43,8 @@ def source_text(dataset: str, files: Sequence[str], inferred: InferredSource, re
         lines += [f"synthetic_key: {_flow({'fields': [column.name for column in inferred.columns]})}"]
     lines += ["", "source:", f"  format: {read_as.format}"]
     lines += [f"  delimiter: {_flow(read_as.delimiter)}"] if read_as.format == "csv" and read_as.delimiter != "," else []
+    lines += [f"  {name}: {_flow(value)}" for name in _WRITTEN if (value := getattr(read_as, name))]
+    lines += [f"  formats: {_flow(dict(inferred.formats))}"] if inferred.formats else []
     lines += ["", "clocks:", f"  event: {_flow(inferred.event)}" if inferred.event else "  # event: the column of the event time"]
     lines += [f"  arrival: {_flow(inferred.arrival)}"] if inferred.arrival else []
     lines += ["  timezone: UTC", "  naive_times: in_timezone"] if inferred.naive else []

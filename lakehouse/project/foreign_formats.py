@@ -18,10 +18,7 @@ _MAGIC = {
 _FIRST_LINES = {
     r"<(!doctype|html|head|\?xml|!--|[a-z]+[\s>]).*": "is HTML or XML, often an error or login page in place of the file; "
     "download the file itself",
-    r"\[.*": "is a JSON array; write one object a line: jq -c '.[]' FILE > NEW",
     r"\{": "is JSON over several lines; write one object a line: jq -c . FILE > NEW",
-    r"(#|//|--|%).*": "begins with comments; remove them, so that the first line is the header: grep -v '^#' FILE > NEW",
-    r"sep=.": "begins with a format line for Excel; remove it, so that the first line is the header: tail -n +2 FILE > NEW",
 }
 
 

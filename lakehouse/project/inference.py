@@ -7,7 +7,7 @@ The type of a column is inferred in ``column_types``, the key in ``key_candidate
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timezone
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 from lakehouse.bronze import type_conversion
 from lakehouse.contracts.base import SYSTEM_COLUMNS
 from lakehouse.contracts.changes.marking import Changes
+from lakehouse.contracts.inputs import written_values
 from lakehouse.contracts.inputs.section import Source
 from lakehouse.project import column_types
 from lakehouse.project.key_candidates import key_of
@@ -76,6 +77,7 @@ class InferredSource:
     :param first_day: the first event day of the contract: late data may be older than the samples.
     :param doubts: sentences for the person who reads the contract.
     :param order: the column with the version of a record. ``questions`` are open: their defaults are taken.
+    :param formats: by column how its values are written, where they are not read as they are.
     """
 
     columns: Sequence[InferredColumn]
@@ -88,6 +90,7 @@ class InferredSource:
     doubts: Sequence[str] = field(default_factory=list)
     order: str | None = None
     questions: Sequence[Question] = field(default_factory=list)
+    formats: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_complete(self) -> bool:
@@ -124,7 +127,10 @@ def infer(samples: Sequence[Sample], answers: Mapping[str, str] | None = None, s
         for name in sorted({name for sample in samples for name in sample.columns} - set(shared))
     ]
     answers = answers or {}
-    columns, questions = [], []
+    columns: list[InferredColumn] = []
+    forms, doubts_of_forms, questions = _forms(samples, shared, answers)
+    doubts += doubts_of_forms
+    samples = [_read_by(sample, forms) for sample in samples]
     for column, doubt, question in _columns(samples, shared, answers):
         columns.append(column)
         doubts += [f"column {column.column}: {doubt}"] if doubt else []
@@ -151,6 +157,7 @@ def infer(samples: Sequence[Sample], answers: Mapping[str, str] | None = None, s
         first_day=_first_day(min(map(_day_of, times), default=None)),
         doubts=doubts,
         order=key.order,
+        formats=forms,
         questions=[*questions, *(question for question in (clocks.question, key.question) if question)],
     )
 
@@ -176,10 +183,53 @@ def _columns(
                 None if about in answers else Question(about, f"How are numbers such as {present[0]} in {name} read?", options)
             )
         column = InferredColumn(names[name], name, kind, len(values) - len(present))
-        called_a_time = "year" in column.words or any(word in column.words for words in _EVENT_WORDS for word in words)
         if kind == "bigint":
-            doubt = column_types.unread_time(present, called_a_time=called_a_time) or doubt
+            doubt = column_types.unread_time(present, called_a_time=_is_called_a_time(column)) or doubt
         yield column, doubt, question
+
+
+def _forms(
+    samples: Sequence[Sample], shared: Sequence[str], answers: Mapping[str, str]
+) -> tuple[dict[str, str], list[str], list[Question]]:
+    """How the values of columns are written that are not read as they are, with doubts, and what has to be asked."""
+    forms: dict[str, str] = {}
+    doubts: list[str] = []
+    questions: list[Question] = []
+    names = field_names(shared)
+    for name in shared:
+        present = [value for sample in samples for record in sample.records if (value := record.get(name)) is not None]
+        kind, _ = column_types.type_of(present)
+        if kind not in ("string", "bigint"):
+            continue
+        called_a_time = _is_called_a_time(InferredColumn(names[name], name, kind, 0))
+        readings = column_types.written_forms(present, called_a_time=called_a_time) if kind == "string" or called_a_time else {}
+        if not readings:
+            continue
+        about = f"column {name}"
+        chosen = answers.get(about, next(iter(readings)))
+        if len(readings) > 1 and about not in answers:
+            options = {form: f"{present[0]} is {reading}" for form, reading in readings.items()}
+            questions.append(Question(about, f"How are values such as {present[0]} in {name} read?", options))
+        if chosen not in readings:
+            msg = f"{about}={chosen}: its values are not written so; they may be {', '.join(readings)}"
+            raise InferenceError(msg)
+        forms[name] = chosen
+        doubts.append(f"column {name}: {present[0]!r} is read as {readings[chosen]} (source.formats)")
+    return forms, doubts, questions
+
+
+def _read_by(sample: Sample, forms: Mapping[str, str]) -> Sample:
+    """A sample with the values that formats give."""
+    readers = {name: written_values.reader(form) for name, form in forms.items()}
+    records = [
+        {name: readers[name](value) if name in readers and value is not None else value for name, value in record.items()}
+        for record in sample.records
+    ]
+    return replace(sample, records=records) if forms else sample
+
+
+def _is_called_a_time(column: InferredColumn) -> bool:
+    return "year" in column.words or any(word in column.words for words in (*_EVENT_WORDS, _ARRIVAL_WORDS) for word in words)
 
 
 def _first_day(first: date | None) -> date | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.bronze import file_formats
@@ -11,11 +12,13 @@ from lakehouse.project import foreign_formats
 from lakehouse.project.questions import InferenceError, Sample
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 #: So many records of each file are read.
 RECORDS = 10_000
 _DELIMITERS = (",", ";", "\t", "|")
+_COMMENTS = ("#", "//", "--", "%")
 
 
 def source_of(file: Path) -> Source:
@@ -31,7 +34,7 @@ def source_of(file: Path) -> Source:
     with file.open("rb") if content[:2] == file_formats.GZIP_MAGIC else io.BytesIO(content) as stream:
         lines = file_formats.numbered_lines(file_formats.unzipped(stream))
         try:
-            first = next((line for _, line in lines if line.strip()), b"")
+            comment, first = _first_line(lines)
         except file_formats.FileProblem as problem:
             msg = f"{file}: {problem}"
             raise InferenceError(msg) from None
@@ -39,6 +42,10 @@ def source_of(file: Path) -> Source:
         msg = f"{file}: is empty; give a file with a header and at least one record"
         raise InferenceError(msg)
     text = first.decode("utf-8-sig", errors="replace")
+    if text.lstrip()[:1] == "[":
+        return Source(format="json", array=True)
+    if (format_line := re.fullmatch(r"sep=(.)\s*", text)) and format_line[1] in _DELIMITERS:
+        return Source(format="csv", delimiter=format_line[1], skip_lines=1)
     _refuse(file, foreign_formats.of_first_line(text))
     if text.lstrip()[:1] == "{":
         _refuse(file, foreign_formats.of_json_line(text))
@@ -46,7 +53,19 @@ def source_of(file: Path) -> Source:
     counts = {delimiter: text.count(delimiter) for delimiter in _DELIMITERS}
     if not any(counts.values()):
         _refuse(file, foreign_formats.of_fixed_width(text))
-    return Source(format="csv", delimiter=max(_DELIMITERS, key=lambda delimiter: counts[delimiter]))
+    return Source(format="csv", delimiter=max(_DELIMITERS, key=lambda delimiter: counts[delimiter]), comment=comment)
+
+
+def _first_line(lines: Iterator[tuple[int, bytes]]) -> tuple[str, bytes]:
+    """What comments at the beginning of a text begin with, and the first line behind them."""
+    comment = ""
+    for _, line in lines:
+        beginning = next((mark for mark in _COMMENTS if line.startswith(mark.encode())), "")
+        if not line.strip() or (beginning and comment in ("", beginning)):
+            comment = comment or beginning
+        else:
+            return comment, line
+    return comment, b""
 
 
 def _refuse(file: Path, reason: str | None) -> None:

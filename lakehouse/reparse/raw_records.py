@@ -137,8 +137,8 @@ class _Records:
     """Reads raw records of one file that were received at the same time."""
 
     def __init__(self, contract: SourceContract, file: RawFile, delivery: DeliveredFile) -> None:
-        # Raw records have no lines before the header any more, and their header only where they had one and still need it.
-        source = contract.source.model_copy(update={"skip_lines": 0})
+        # Raw records stand by themselves: without lines before them or an array around them, and with a header if they need it.
+        source = contract.source.model_copy(update={"skip_lines": 0, "array": False})
         contract = contract.model_copy(update={"source": source})
         self._contract, self._delivery = contract, delivery
         self._file = replace(file, header=None) if source.columns else file

@@ -48,16 +48,14 @@ def rows_of(settings: Settings, contract: SourceContract, text: str) -> list[dic
     assert not [entry.message for entry in ingestions.all_of(settings, "sales") if entry.status == "held"]
     rows = table_io.read(locations.bronze(settings, "sales"))
     assert rows is not None
-    assert_read_again(contract, rows)
+    assert_read_again(settings, contract, rows)
     return sorted(rows.to_pylist(), key=lambda row: row["line_number"])
 
 
-def assert_read_again(contract: SourceContract, rows: Any) -> None:
+def assert_read_again(settings: Settings, contract: SourceContract, rows: Any) -> None:
     """Raw records that are read again under the same contract read the same."""
-    header = None if contract.source.columns or contract.source.format != "csv" else "id;date;clock;sold_at;amount"
-    names = set(rows["ingestion_id"].to_pylist())
-    file = RawFile("x", header, NOON)
-    again = rows_read_otherwise(contract, dict.fromkeys(names, file), rows.append_column(RECEIVED, rows["arrival_ts"]))
+    files = {entry.ingestion_id: RawFile("x", entry.header, NOON) for entry in ingestions.all_of(settings, "sales")}
+    again = rows_read_otherwise(contract, files, rows.append_column(RECEIVED, rows["arrival_ts"]))
     assert len(again) == 0
 
 
@@ -101,6 +99,18 @@ def test_a_time_in_two_columns_and_no_header(settings: Settings) -> None:
     assert "sold_at" in rows[1]["malformed_reason"]
 
 
+def test_a_comment_within_the_quotes_of_a_record_is_text(settings: Settings) -> None:
+    contract = source_with(comment="#").model_copy(update={"primary_key": ["id"]})
+    rows = rows_of(settings, contract, 'id,sold_at,amount\n# no\n"a\n# kept\nb",2024-11-04T09:00:00Z,5.00\n#,,\n')
+    assert shown(rows) == [("a\n# kept\nb", "2024-11-04", "5.00")]
+
+
+def test_a_header_where_there_should_be_none_is_malformed(settings: Settings) -> None:
+    contract = source_with(columns=["id", "sold_at", "amount"])
+    rows = rows_of(settings, contract, "id,sold_at,amount\n1,2024-11-04T09:00:00Z,5.00\n")
+    assert [row["malformed_reason"] for row in rows] == ["is a header, and source.columns says that the file has none", None]
+
+
 def test_values_of_json_lines(settings: Settings) -> None:
     contract = source_with(format="json", formats={"sold_at": "epoch_milliseconds", "amount": "1,234K"})
     text = '{"id": "1", "sold_at": 1730710800000, "amount": "250K"}\n{"id": "2", "sold_at": "1730710800000", "amount": 7}\n'
@@ -110,14 +120,40 @@ def test_values_of_json_lines(settings: Settings) -> None:
     ]
 
 
+def test_the_records_of_an_array_are_rows_with_their_lines(settings: Settings) -> None:
+    text = """[
+  {"id": "1", "sold_at": "2024-11-04T09:00:00Z", "amount": "5.00"}, {"id": "2",
+    "sold_at": "2024-11-04T10:00:00Z", "amount": "6,00"},
+  3
+]
+"""
+    rows = rows_of(settings, source_with(format="json", array=True), text)
+    assert shown(rows) == [("1", "2024-11-04", "5.00"), ("2", "2024-11-04", None), (None, None, None)]
+    assert [row["line_number"] for row in rows] == [2, 2, 4]
+    assert rows[2]["malformed_reason"] == "a JSON int where an object is expected"
+
+
+@pytest.mark.parametrize("text", ["[{}", '{"id": 1}', "[1] [2]", ""])
+def test_a_file_that_is_no_whole_array_is_held(settings: Settings, text: str) -> None:
+    landing = Path(f"{settings.landing}")
+    landing.mkdir(parents=True, exist_ok=True)
+    (landing / f"{DAY}.x").write_text(text)
+    source = source_with(format="json", array=True)
+    report = Ingest(settings, source, lambda: pytest.fail("few rows need no Spark"), "run").day(DAY)
+    [held] = report.held
+    assert "line 1: " in f"{held.message}"
+    assert "have the file sent again" in f"{held.message}"
+
+
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ({"formats": {"nothing": "%Y"}}, "source.formats: nothing reads a column nothing"),
+        ({"formats": {"nothing": "%Y%m%d"}}, "source.formats: nothing reads a column nothing"),
         ({"joined": {"nothing": ["a", "b"]}}, "source.joined: nothing reads a column nothing"),
         ({"formats": {"id": "1.234,56"}}, "source.formats.id: the field is text"),
         ({"formats": {"amount": "comma"}}, "'comma' is no format: use a pattern such as"),
         ({"columns": ["a", "a"]}, "columns: name each column once"),
+        ({"columns": ["id", "sold_at"]}, "source.columns: lacks amount"),
     ],
 )
 def test_a_format_that_nothing_follows_is_refused(source: dict[str, Any], reason: str) -> None:

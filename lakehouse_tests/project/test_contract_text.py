@@ -45,16 +45,33 @@ def test_a_file_with_semicolons_local_times_and_odd_names(tmp_path: Path) -> Non
     assert [(field.name, field.type, field.in_file) for field in source.model.fields] == [
         ("order_id", "bigint", "Order ID"),
         ("sold_at", "timestamp", "soldAt"),
-        ("amount", "string", "amount"),
+        ("amount", "decimal(20,4)", "amount"),
         ("n", "bigint", "n"),
     ]
+    assert source.source.formats == {"amount": "1.234,56"}
     assert (source.clocks.event, source.clocks.naive_times, f"{source.first_event_day}") == (
         "soldAt",
         "in_timezone",
         "2020-01-01",
     )
-    assert [measure.name for measure in metric.measures] == ["records", "n"], "a key is not added up, nor a text"
+    assert [measure.name for measure in metric.measures] == ["records", "amount", "n"], "a key is not added up"
     assert "# ? event times have no zone and are read as UTC" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "written"),
+    [
+        ('[\n {"id": 7, "at": "2024-11-05T10:00:00Z"},\n {"id": 8, "at": "2024-11-05T11:00:00Z"}\n]\n', {"array": True}),
+        ("# made by us\n# in November\nid,at\n7,2024-11-05T10:00:00Z\n8,2024-11-05T11:00:00Z\n", {"comment": "#"}),
+        ("sep=;\nid;at\n7;2024-11-05T10:00:00Z\n8;2024-11-05T11:00:00Z\n", {"skip_lines": 1, "delimiter": ";"}),
+    ],
+)
+def test_what_stands_around_the_records_is_in_the_contract(content: str, written: dict[str, object], tmp_path: Path) -> None:
+    file = tmp_path / "events.dat"
+    file.write_text(content)
+    source, _, _ = contracts(file)
+    assert {name: getattr(source.source, name) for name in written} == written
+    assert (source.primary_key, source.clocks.event) == (["id"], "at")
 
 
 def test_json_lines_gzip_and_parquet_give_the_same_contract(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ class Source(Strict):
     columns: list[str] = Field(default_factory=list, description="The names of the columns of CSV files that have no header.")
     skip_lines: int = Field(0, ge=0, description="How many lines of a CSV file stand before its header, or its first record.")
     comment: str = Field("", description="What the lines of a CSV file begin with that are no records.")
+    array: bool = Field(False, description="Whether a JSON file is one array of records; default: a record a line.")
     start_date: date = Field(date(2020, 1, 1), description="The first arrival day.")
     system: str | None = Field(None, description="The name of the source system; default: the dataset's name.")
 
@@ -83,7 +84,7 @@ class Source(Strict):
     @property
     def is_plain(self) -> bool:
         """Whether files are as the readers by columns expect them."""
-        return not (self.formats or self.joined or self.columns or self.skip_lines or self.comment)
+        return not (self.formats or self.joined or self.columns or self.skip_lines or self.comment or self.array)
 
     @field_validator("formats")
     @classmethod
@@ -153,6 +154,9 @@ def _mistakes_of_formats(contract: SourceContract) -> Iterator[str]:
         unread = sorted(getattr(contract.source, name).keys() - contract.columns_meant)
         if unread:
             yield f"source.{name}: nothing reads a column {', '.join(unread)}; name one that a field or a clock reads"
+    missing = [column for column in contract.columns_read if column not in contract.source.columns]
+    if contract.source.columns and missing:
+        yield f"source.columns: lacks {', '.join(missing)}, which a field or a clock reads"
     for column, form in contract.source.formats.items():
         if column in texts and written_values.is_of_numbers(form):
             yield f"source.formats.{column}: the field is text, which stays as it is written; give it a type of numbers"

@@ -22,6 +22,8 @@ EPOCHS = {"epoch_seconds": timedelta(seconds=1), "epoch_milliseconds": timedelta
 _EXAMPLE = re.compile(r"(?P<before>[^\d(+-]*?)1(?P<group>[.,' ]?)234(?:(?P<point>[.,])56)?(?P<magnitude>K?)(?P<after>[^\d)]*)")
 _MAGNITUDES = {"": 0, "K": 3, "M": 6, "B": 9}
 _BLANKS = "[ \u00a0\u202f]"
+#: The directives of a whole day, in any order.
+_DAY = r"(?=.*%[YyGcx])(?=.*%[mbBhjUWVcx])(?=.*%[dejaAuwcx])"
 _DIRECTIVES_OF_A_TIME = re.compile(r"%[HIMSfpXcsz]")
 SHAPES = (
     "a pattern such as '%d.%m.%Y %H:%M', one of " + ", ".join(EPOCHS) + ", or the number 1234.56 (or 1234) as the sender writes "
@@ -43,6 +45,9 @@ def reader(form: str) -> Callable[[Any], Any]:
     if form in EPOCHS:
         return partial(_since_1970, form=form, unit=EPOCHS[form])
     if "%" in form:
+        if not re.search(_DAY, form):
+            msg = f"{form!r} names no day: a pattern needs year, month and day; join columns with source.joined"
+            raise ValueError(msg)
         try:
             datetime.strptime(_EPOCH.strftime(form), form)  # noqa: DTZ007 (only whether it is a pattern)
         except ValueError:
@@ -62,21 +67,32 @@ def is_of_numbers(form: str) -> bool:
 
 
 def _since_1970(value: Any, *, form: str, unit: timedelta) -> str:
+    text = f"{Decimal(str(value)):f}" if _is_number(value) else f"{value}".strip()
+    if not re.fullmatch(r"-?[0-9]+(?:\.[0-9]+)?", text):
+        raise _refused(value, form)
+    microseconds = Decimal(text) * (unit // timedelta(microseconds=1))
     try:
-        moment = _EPOCH + timedelta(microseconds=int(Decimal(f"{value}") * (unit // timedelta(microseconds=1))))
-    except (ArithmeticError, ValueError):
+        if microseconds % 1:
+            raise _refused(value, form)
+        return (_EPOCH + timedelta(microseconds=int(microseconds))).isoformat()
+    except (ArithmeticError, OverflowError):
         raise _refused(value, form) from None
-    return moment.isoformat()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def _by_pattern(value: Any, *, form: str, has_time: bool) -> Any:
-    if not isinstance(value, str | int) or isinstance(value, bool):
-        return value
-    text = f"{value}".strip()
+    if _is_number(value) and value == value // 1:
+        value = f"{int(value)}"
+    if not isinstance(value, str):
+        raise _refused(value, form)
+    text = value.strip()
     try:
         moment = datetime.strptime(text, form)  # noqa: DTZ007 (a time without a zone is read as the contract says)
         # Of digits without anything between them, 2024110 would pass for 10 January.
-        is_so = "%f" in form or "%z" in form or _without_zeros(moment.strftime(form)) == _without_zeros(text)
+        is_so = _comparable(moment.strftime(form), form) == _comparable(text, form)
     except ValueError:
         is_so = False
     if not is_so:
@@ -84,35 +100,39 @@ def _by_pattern(value: Any, *, form: str, has_time: bool) -> Any:
     return moment.isoformat() if has_time else moment.date().isoformat()
 
 
-def _without_zeros(text: str) -> str:
-    return re.sub(r"(?<!\d)0+(?=\d)", "", text).casefold()
+def _comparable(text: str, form: str) -> str:
+    """A time as text without what may be written or left out: zeros before a number, and behind a fraction, and a zone's form."""
+    if "%z" in form:
+        text = re.sub(r"Z|[+-][0-9]{2}:?[0-9]{2}(?::?[0-9]{2})?", "", text)
+    if "%f" in form:
+        text = re.sub(r"(?<=[0-9])0+(?![0-9])", "", text)
+    return re.sub(r"(?<![0-9])0+(?=[0-9])", "", text).casefold()
 
 
 def _by_example(value: Any, *, form: str, expression: re.Pattern[str]) -> Any:
     if not isinstance(value, str):
         return value
     match = expression.fullmatch(value.strip())
-    if match is None:
+    signs = [] if match is None else [match[name] for name in ("opened", "plus", "inner", "behind") if match[name]]
+    if match is None or len(signs) > 1:
         raise _refused(value, form)
-    whole = re.sub(r"\D", "", match["whole"])
+    whole = re.sub(r"[^0-9]", "", match["whole"])
     number = Decimal(f"{whole}.{match['fraction'] or '0'}") if match["fraction"] else Decimal(whole)
     if exponent := _MAGNITUDES[(match["magnitude"] or "").upper()]:
         number = number.scaleb(exponent)
-    negative = bool(match["minus"] or match["opened"] or match["behind"])
-    return f"{-number if negative else number:f}"
+    return f"{-number if signs and signs != ['+'] else number:f}"
 
 
 def _number(example: re.Match[str]) -> re.Pattern[str]:
     """The expression of numbers that are written as in an example; a negative one has a minus or stands in parentheses."""
     group = _BLANKS if example["group"] == " " else re.escape(example["group"])
-    whole = rf"\d{{1,3}}(?:{group}\d{{3}})+|\d+" if group else r"\d+"
-    fraction = rf"(?:{re.escape(example['point'])}(?P<fraction>\d+))?" if example["point"] else "(?P<fraction>(?!))?"
+    whole = rf"[0-9]{{1,3}}(?:{group}[0-9]{{3}})+|[0-9]+" if group else r"[0-9]+"
+    fraction = rf"(?:{re.escape(example['point'])}(?P<fraction>[0-9]+))?" if example["point"] else "(?P<fraction>(?!))?"
     magnitude = "(?P<magnitude>[KMBkmb]?)" if example["magnitude"] else "(?P<magnitude>)"
     before, after = (f"(?:{re.escape(example[side].strip())})?" for side in ("before", "after"))
-    sign = r"(?P<opened>\()?(?P<minus>-)?"
-    return re.compile(
-        rf"{sign}{before}{_BLANKS}*(?P<whole>{whole}){fraction}{magnitude}{_BLANKS}*{after}(?P<behind>-)?(?(opened)\))"
-    )
+    begin, end = r"(?P<opened>\()?(?P<plus>[+-])?", r"(?P<behind>-)?(?(opened)\))"
+    number = rf"(?P<whole>{whole}){fraction}{magnitude}"
+    return re.compile(rf"{begin}{before}{_BLANKS}*(?P<inner>[+-])?{number}{_BLANKS}*{after}{end}")
 
 
 def _refused(value: Any, form: str) -> NotWrittenSoError:

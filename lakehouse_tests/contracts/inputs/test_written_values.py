@@ -33,6 +33,13 @@ FIRST, LAST = (datetime.fromisoformat(day) for day in ("1970-01-01", "2068-12-31
         ("1234.56K", "250K", "250000"),
         ("1234.56K", "1.2M", "1200000"),
         ("1.234,56", 12.5, 12.5),
+        ("1.234,56", "+12,50", "12.50"),
+        ("$1,234.56", "$-5", "-5"),
+        ("%Y%m%d", 20241104.0, "2024-11-04"),
+        ("%Y-%m-%d %H:%M:%S.%f", "2024-11-04 09:00:00.5", "2024-11-04T09:00:00.500000"),
+        ("%Y%m%d%H%M%S%f", "20241104101112345678", "2024-11-04T10:11:12.345678"),
+        ("%d.%m.%Y %H:%M%z", "04.11.2024 09:00+01:00", "2024-11-04T09:00:00+01:00"),
+        ("epoch_seconds", Decimal("1730710800.5"), "2024-11-04T09:00:00.500000+00:00"),
         ("%d-%b-%y %H:%M:%S", "04-Nov-24 09:00:00", "2024-11-04T09:00:00"),
         ("%d.%m.%Y", "4.11.2024", "2024-11-04"),
         ("%Y%m%d", "20241104", "2024-11-04"),
@@ -57,6 +64,14 @@ def test_a_value_is_read_as_it_is_written(form: str, value: Any, expected: Any) 
         ("1,234", "1.5"),
         ("1,234.56", "250K"),
         ("%Y%m%d", "2024110"),
+        ("%Y%m%d%H%M%S%f", "20241104101112"),
+        ("%Y%m%d%z", "2024110+0100"),
+        ("1.234,56", "-12,50-"),
+        ("1.234,56", "(-12,50)"),
+        ("1.234,56", "\u0663,\u0665"),
+        ("epoch_seconds", "1e9"),
+        ("epoch_seconds", "1_730_714_400"),
+        ("epoch_seconds", "1730714400.1234567"),
         ("%d.%m.%Y", "2024-11-04"),
         ("%d/%m/%Y", "11/31/2024"),
         ("epoch_seconds", "yesterday"),
@@ -69,7 +84,13 @@ def test_what_is_written_otherwise_is_refused_with_the_format(form: str, value: 
     assert str(refused.value) == f"{value} is not written as {form}"
 
 
-@pytest.mark.parametrize("form", ["", "abc", "%Q", "1.234.56", "12", "1234.567"])
+@pytest.mark.parametrize("form", ["%H:%M:%S.%f", "%B", "%m/%d", "%Y-%m"])
+def test_a_pattern_without_a_whole_day_is_refused(form: str) -> None:
+    with pytest.raises(ValueError, match=r"names no day: a pattern needs year, month and day"):
+        reader(form)
+
+
+@pytest.mark.parametrize("form", ["", "abc", "%Y%m%d%Q", "1.234.56", "12", "1234.567"])
 def test_a_text_that_is_no_format_is_refused_with_those_that_are(form: str) -> None:
     with pytest.raises(ValueError, match=r"use a pattern such as '%d.%m.%Y %H:%M', one of epoch_seconds"):
         reader(form)
