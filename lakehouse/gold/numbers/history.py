@@ -68,7 +68,8 @@ class PublishedVersion:
     @property
     def restates(self) -> bool:
         """Whether it is a revision that replaced a number that readers had; growth and a change of state do not."""
-        return self.restated_on == self.published_at
+        # A replay's clock stands still: what only grew may have the time of the restatement before it.
+        return self.restated_on == self.published_at and not lifecycle.grows(self.reason, State.LIVE)
 
     @property
     def has_new_content(self) -> bool:

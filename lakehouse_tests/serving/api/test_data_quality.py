@@ -221,9 +221,9 @@ def test_numbers_that_changed_after_publication(tmp_path: Path) -> None:
 
 def test_longer_periods_change_too(tmp_path: Path) -> None:
     numbers = numbers_with_weeks(lake_settings(tmp_path))
-    for number in (1, 2):
-        numbers.at(number)
-        numbers.set(number, 5)
+    for now, number, value in ((1, 1, 5), (2, 2, 5), (3, 1, 6)):
+        numbers.at(now)
+        numbers.set(number, value)
         numbers.publish(number)
         numbers.roll_up()
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
@@ -232,8 +232,10 @@ def test_longer_periods_change_too(tmp_path: Path) -> None:
             found = get_json(client, "/data-quality/restatements", start_date=on(1), end_date=on(9), **more)
             return [(one["series"], one["window"], one["moved"]["total"]["after"]) for one in found["restatements"]]
 
-        assert restated() == restated(by="week") == restated(metric="total") == [("total_weekly", "2024-W01", 10)]
-        assert restated(by="day") == []
+        of_week, of_day = ("total_weekly", "2024-W01", 11), ("total", on(1), 6)
+        assert restated(by="week") == [of_week], "a day that is added to a running week restates nothing"
+        assert restated(by="day") == [of_day]
+        assert sorted(restated()) == sorted(restated(metric="total")) == sorted([of_week, of_day])
         assert get_json(client, "/data-quality/restatements", start_date=on(1), end_date=on(9), by="month")["total"] == 0
         assert "2024-W01" in client.get(f"/page/restated?through={on(3)}").text
 
