@@ -130,10 +130,23 @@ _SIGNED = re.compile(r"[(+-]*([$€£¥]?) ?[+-]?\d[\d.,' ]*[KMBkmb]? ?([$€£�
 #: The marks of thousands and of decimals.
 _MARKS = ((",", "."), (".", ","), (" ", ","), ("'", "."), ("", ","), ("", "."))
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
-_DAYS = ("%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%Y", "%d.%m.%y", "%Y/%m/%d", "%d-%m-%Y", "%d-%b-%y", "%d-%b-%Y")
+_DAYS = (
+    "%Y-%m-%d",
+    "%d/%m/%Y",
+    "%m/%d/%Y",
+    "%d/%m/%y",
+    "%m/%d/%y",
+    "%d.%m.%Y",
+    "%d.%m.%y",
+    "%Y/%m/%d",
+    "%d-%m-%Y",
+    "%d-%b-%y",
+    "%d-%b-%Y",
+)
 _DAYS_IN_WORDS = ("%d %b %Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y", "%b %d %Y", "%B %d %Y")
 _TIMES = (
     *(f"{day}{clock}" for day in (*_DAYS, *_DAYS_IN_WORDS) for clock in _CLOCKS),
+    *(f"{clock.strip()} {day}" for day in _DAYS_IN_WORDS for clock in _CLOCKS if clock),
     *("%Y%m%dT%H%M%S", "%Y%m%dT%H%M%SZ", "%Y%m%d %H%M%S"),
 )
 #: Whole numbers that are times where their column is called one.

@@ -253,6 +253,8 @@ def test_what_is_not_read_is_told_with_how_to_write_it(value: str, words: str) -
         ("04-Nov-24 10:00:00", "%d-%b-%y %H:%M:%S", "timestamp"),
         ("Jan 1 2000", "%b %d %Y", "date"),
         ("4.11.2024 09:30", "%d.%m.%Y %H:%M", "timestamp"),
+        ("2014-7-1", "%Y-%m-%d", "date"),
+        ("12:55:39  5 Feb 2020", "%H:%M:%S %d %b %Y", "timestamp"),
     ],
 )
 def test_values_that_are_written_otherwise_get_a_format(value: str, form: str, kind: str) -> None:

@@ -101,12 +101,12 @@ def _by_pattern(value: Any, *, form: str, has_time: bool) -> Any:
 
 
 def _comparable(text: str, form: str) -> str:
-    """A time as text without what may be written or left out: zeros before a number, and behind a fraction, and a zone's form."""
+    """A time as text without what may differ: zeros before a number and behind a fraction, blanks, and the form of a zone."""
     if "%z" in form:
         text = re.sub(r"Z|[+-][0-9]{2}:?[0-9]{2}(?::?[0-9]{2})?", "", text)
     if "%f" in form:
         text = re.sub(r"(?<=[0-9])0+(?![0-9])", "", text)
-    return re.sub(r"(?<![0-9])0+(?=[0-9])", "", text).casefold()
+    return " ".join(re.sub(r"(?<![0-9])0+(?=[0-9])", "", text).casefold().split())
 
 
 def _by_example(value: Any, *, form: str, expression: re.Pattern[str]) -> Any:
