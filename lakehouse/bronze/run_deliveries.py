@@ -67,6 +67,10 @@ def _linked(file: Path, name: Path) -> bool:
         os.link(file, name)
     except FileExistsError:
         return False
+    except OSError:  # a file system without links
+        if name.exists():
+            return False
+        file.replace(name)
     return True
 
 
