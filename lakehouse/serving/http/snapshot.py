@@ -18,7 +18,7 @@ from lakehouse.delta import data_files, lost_commits, table_io
 from lakehouse.delta.delta_rs_internals import file_system
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import lifecycle, served_version
-from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +59,8 @@ class VersionSummary(NamedTuple):
     @property
     def restates(self) -> bool:
         """Whether it replaces a number that readers had; growth and a change of state do not."""
-        return self.adjustment is not None or (self.revision > 1 and self.restated_on == self.published_at)
+        grows = lifecycle.grows(RevisionReason(self.reason), State.LIVE)
+        return self.adjustment is not None or (self.revision > 1 and self.restated_on == self.published_at and not grows)
 
 
 class PeriodVersions:

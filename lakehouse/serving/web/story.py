@@ -75,6 +75,11 @@ class StoryStep:
     because: str | None = None
 
     @property
+    def moves(self) -> bool:
+        """Whether it is more than a change of state: it restates the version before, or grew."""
+        return self.restates or self.version.has_new_content
+
+    @property
     def label(self) -> str:
         """Its state in words."""
         return LABELS[self.version.state.value]
@@ -147,9 +152,9 @@ def _about(name: str, period: Period) -> dict[str, Any]:
 def _steps_and_chart(cache: PublishedCache, published: PublishedSeries, period: Period) -> dict[str, Any]:
     steps = _steps(published, period)
     left = max(len(steps) - _VERSIONS, 0)
-    restating = [step for step in steps if step.restates][-_MOVES:]
+    moving = [step for step in steps if step.moves][-_MOVES:]
     cached = with_table_cache(cache.settings)
-    steps = [_with_rows(cache, cached, published, period, step, _SAMPLE) if step in restating else step for step in steps[left:]]
+    steps = [_with_rows(cache, cached, published, period, step, _SAMPLE) if step in moving else step for step in steps[left:]]
     newest = number_views.glance(published, period.start)
     names = number_views.drawn(published.series, _DRAWN)
     return {
@@ -184,7 +189,7 @@ def _windows(published: PublishedSeries, versions: Sequence[PublishedVersion]) -
 
 def _step(cache: PublishedCache, published: PublishedSeries, period: Period, at: int) -> StoryStep:
     step = _steps(published, period)[at]
-    return _with_rows(cache, cache.settings, published, period, step, _ROWS) if step.restates else step
+    return _with_rows(cache, cache.settings, published, period, step, _ROWS) if step.moves else step
 
 
 def _steps(published: PublishedSeries, period: Period) -> list[StoryStep]:

@@ -238,6 +238,11 @@ def test_longer_periods_change_too(tmp_path: Path) -> None:
         assert sorted(restated()) == sorted(restated(metric="total")) == sorted([of_week, of_day])
         assert get_json(client, "/data-quality/restatements", start_date=on(1), end_date=on(9), by="month")["total"] == 0
         assert "2024-W01" in client.get(f"/page/restated?through={on(3)}").text
+        story = client.get("/page/metrics/total/2024-W01").text
+        assert "The same number" not in story, "growth moves the number, although it restates nothing"
+        steps = story[story.index("<ol class") : story.index("</ol>")]
+        assert steps.count(">restated<") == 1
+        assert "A day was added" in steps
 
 
 def test_where_a_number_comes_from(tmp_path: Path) -> None:
