@@ -147,13 +147,20 @@ def publish_action(published: PublishedState | None, content: str, state: State,
 
 
 def reason_for(
-    action: PublishAction, published: PublishedState | None, requested: RevisionReason | None, causes: Mapping[str, int]
+    action: PublishAction,
+    published: PublishedState | None,
+    requested: RevisionReason | None,
+    causes: Mapping[str, int],
+    *,
+    is_running: bool = True,
 ) -> RevisionReason:
     """The reason of a revision.
 
     :param requested: the reason that the run gives, such as a backfill; None if the run follows the data.
     :param causes: what happened to the number's Silver rows: counts of keys that came on time, of inserted (late), corrected,
         moved and deleted keys, and of rows whose attributes changed, which is known late as a row is.
+    :param is_running: whether the period has just ended at most. Rows that came on time to an older one, because a steward has let
+        them in, were not still to come.
     """
     if published is None:
         return RevisionReason.INITIAL
@@ -162,7 +169,7 @@ def reason_for(
     if requested in (RevisionReason.BUG_REPLAY, RevisionReason.ROLLBACK):
         return requested
     happened = {kind for kind, count in causes.items() if count}
-    if happened == {"on_time"} and published.state is not State.FINAL:
+    if happened == {"on_time"} and published.state is not State.FINAL and is_running:
         return RevisionReason.NEW_DATA
     if happened:
         return RevisionReason.LATE_DATA if happened <= _KNOWN_LATE else RevisionReason.CORRECTION

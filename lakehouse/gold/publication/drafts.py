@@ -8,6 +8,7 @@ inputs, belongs to days, roll-ups and promotion; how a draft is checked and publ
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.published_columns import LINEAGE
@@ -111,6 +112,8 @@ def draft_period(
         rows=rows,
         state=state,
         action=action,
-        reason=lifecycle.reason_for(action, published, requested, causes or {}),
+        reason=lifecycle.reason_for(
+            action, published, requested, causes or {}, is_running=today <= series.period(start).last + timedelta(days=1)
+        ),
         booked_on=today if action is PublishAction.ADJUSTMENT else None,
     )

@@ -302,7 +302,7 @@ def explain(reason: RevisionReason, causes: Mapping[str, int], attributes: Mappi
     on_time, inserted = causes.get("on_time", 0), causes.get("inserted", 0)
     words = {**_WORDS, "inserted": "late"} if on_time and inserted else dict(_WORDS)
     if reason is RevisionReason.LATE_DATA and on_time and on_time == sum(causes.values()):
-        words["on_time"] = "on time, after the close"
+        words["on_time"] = "on time, taken in later"
     changes = [f"{causes[kind]:,} {word}" for kind, word in words.items() if causes.get(kind)]
     changes += [
         f"{rows:,} {'row' if rows == 1 else 'rows'} whose {name} changed" for name, rows in sorted((attributes or {}).items())

@@ -95,7 +95,7 @@ def test_a_day_that_is_written_again_brings_only_its_new_rows() -> None:
         ({"on_time": 40}, State.PRELIMINARY, RevisionReason.NEW_DATA, "new_data: 40 on time"),
         ({"on_time": 38, "inserted": 2}, State.LIVE, RevisionReason.LATE_DATA, "late_data: 38 on time, 2 late"),
         ({"inserted": 2}, State.LIVE, RevisionReason.LATE_DATA, "late_data: 2 arrived late"),
-        ({"on_time": 3}, State.FINAL, RevisionReason.LATE_DATA, "late_data: 3 on time, after the close"),
+        ({"on_time": 3}, State.FINAL, RevisionReason.LATE_DATA, "late_data: 3 on time, taken in later"),
         ({"on_time": 3, "corrected": 1}, State.LIVE, RevisionReason.CORRECTION, "correction: 3 on time, 1 corrected"),
     ],
 )
@@ -104,4 +104,6 @@ def test_the_growth_of_a_running_day_is_no_restatement(
 ) -> None:
     action = PublishAction.ADJUSTMENT if state is State.FINAL else PublishAction.REVISION
     assert reason_for(action, PublishedState(1, state, "a"), None, causes) is reason
+    if reason is RevisionReason.NEW_DATA:  # of a day that is over, rows that a steward lets in are news
+        assert reason_for(action, PublishedState(1, state, "a"), None, causes, is_running=False) is RevisionReason.LATE_DATA
     assert explain(reason, causes) == text
