@@ -159,8 +159,8 @@ def reason_for(
     :param requested: the reason that the run gives, such as a backfill; None if the run follows the data.
     :param causes: what happened to the number's Silver rows: counts of keys that came on time, of inserted (late), corrected,
         moved and deleted keys, and of rows whose attributes changed, which is known late as a row is.
-    :param is_running: whether the period has just ended at most. Rows that came on time to an older one, because a steward has let
-        them in, were not still to come.
+    :param is_running: whether the period has ended yesterday at most. Rows of an older one that came on time, and that a steward
+        has let in since, were not still to come.
     """
     if published is None:
         return RevisionReason.INITIAL
