@@ -68,13 +68,12 @@ class PublishedVersion:
     @property
     def restates(self) -> bool:
         """Whether it is a revision that replaced a number that readers had; growth and a change of state do not."""
-        # A replay's clock stands still: what only grew may have the time of the restatement before it.
-        return self.restated_on == self.published_at and not lifecycle.grows(self.reason, State.LIVE)
+        return lifecycle.is_restatement(self.reason, self.state, self.published_at, self.restated_on)
 
     @property
     def has_new_content(self) -> bool:
         """Whether it is more than a change of state."""
-        return self.revision == 1 or self.adjustment is not None or self.restates or lifecycle.grows(self.reason, State.LIVE)
+        return self.reason.is_growth or self.adjustment is not None or self.restates
 
     @property
     def why(self) -> str:

@@ -48,11 +48,14 @@ class RevisionReason(str, Enum):
     ROLLBACK = "rollback"
     MANUAL = "manual"
 
+    @property
+    def is_growth(self) -> bool:
+        """Whether rows, or days of a longer period, came that were still to come: nothing that was said is taken back."""
+        return self in (RevisionReason.INITIAL, RevisionReason.NEW_DATA)
+
 
 #: What happened to rows that is known late as a row is.
 _KNOWN_LATE = frozenset({"on_time", "inserted", "attribute_changed", "lateness_changed"})
-#: Rows, or days of a longer period, that were still to come: the number grows, and nothing that was said is taken back.
-_GROWTH = frozenset({RevisionReason.INITIAL, RevisionReason.NEW_DATA})
 #: If several reasons apply, the first of these is published.
 REASONS_BY_PRECEDENCE = (
     RevisionReason.ROLLBACK,
@@ -191,12 +194,21 @@ def restates(reason: RevisionReason) -> bool:
     The first number of a period does not, nor a change of state, nor growth: rows of a running day that came on time, and a
     running week to which its next day was added.
     """
-    return reason not in _GROWTH and reason is not RevisionReason.DAILY_FINALIZATION
+    return not reason.is_growth and reason is not RevisionReason.DAILY_FINALIZATION
 
 
 def grows(reason: RevisionReason, published: State) -> bool:
     """Whether a number with other content than the published one only grew: it is no restatement. A final number never grows."""
-    return reason in _GROWTH and published is not State.FINAL
+    return reason.is_growth and published is not State.FINAL
+
+
+def is_restatement(reason: RevisionReason, state: State, published_at: datetime, restated_on: datetime | None) -> bool:
+    """Whether a published revision replaced a number that readers had, by what is recorded with it.
+
+    The time of the last restatement tells, and not alone: a replay's clock stands still, so that what only grew may have it, too.
+    A revision that is not final follows none that is.
+    """
+    return restated_on == published_at and not grows(reason, state)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from lakehouse.gold.numbers.lifecycle import RevisionReason, State, grows
+from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse.gold.publication import rejected_candidates, reverted_periods
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def find_refused(
     names = [series.by, "revision", "is_latest", "adjustment", "published_at", "restated_on", "reason"]
     for row in [] if existing is None else existing.select(names).to_pylist():
         start, content_since = row[series.by], row["restated_on"]
-        if grows(RevisionReason(row["reason"]), State.LIVE) or row["adjustment"]:
+        if RevisionReason(row["reason"]).is_growth or row["adjustment"]:
             content_since = row["published_at"]
         if content_since is not None and (start not in published or content_since > published[start]):
             published[start] = content_since

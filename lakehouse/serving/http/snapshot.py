@@ -59,8 +59,8 @@ class VersionSummary(NamedTuple):
     @property
     def restates(self) -> bool:
         """Whether it replaces a number that readers had; growth and a change of state do not."""
-        grows = lifecycle.grows(RevisionReason(self.reason), State.LIVE)
-        return self.adjustment is not None or (self.revision > 1 and self.restated_on == self.published_at and not grows)
+        restates = lifecycle.is_restatement(RevisionReason(self.reason), self.state, self.published_at, self.restated_on)
+        return self.adjustment is not None or (self.revision > 1 and restates)
 
 
 class PeriodVersions:

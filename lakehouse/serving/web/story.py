@@ -77,7 +77,7 @@ class StoryStep:
     @property
     def moves(self) -> bool:
         """Whether it is more than a change of state: it restates the version before, or grew."""
-        return self.restates or self.version.has_new_content
+        return self.version.has_new_content
 
     @property
     def label(self) -> str:

@@ -6,7 +6,7 @@ forward, and equal content is never published twice (rules R7 and R9).
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from lakehouse.gold.numbers.lifecycle import (
     RevisionReason,
     State,
     VersionName,
+    is_restatement,
     may_be_published,
     next_change,
     parse_version_name,
@@ -29,6 +30,7 @@ from lakehouse.gold.numbers.lifecycle import (
 )
 
 LAST = date(2024, 11, 7)
+NOW = datetime(2024, 11, 8, tzinfo=timezone.utc)
 LIVE, PRELIMINARY, FINAL = State
 
 
@@ -177,3 +179,19 @@ def test_version_names() -> None:
 @given(st.text(max_size=30))
 def test_any_text_is_a_version_name_or_none(text: str) -> None:
     parse_version_name(text)
+
+
+@pytest.mark.parametrize(
+    ("reason", "state", "restated_on", "expected"),
+    [
+        (RevisionReason.LATE_DATA, State.LIVE, NOW, True),
+        (RevisionReason.LATE_DATA, State.LIVE, None, False),
+        (RevisionReason.NEW_DATA, State.PRELIMINARY, NOW, False),
+        (RevisionReason.INITIAL, State.FINAL, NOW, True),
+        (RevisionReason.NEW_DATA, State.FINAL, None, False),
+    ],
+)
+def test_what_is_recorded_tells_a_restatement_from_growth(
+    reason: RevisionReason, state: State, restated_on: datetime | None, expected: bool
+) -> None:
+    assert is_restatement(reason, state, NOW, restated_on) is expected, "a closed week that gets a day is restated"
