@@ -118,7 +118,7 @@ class Ingest:
                     new.append(entry)
                     known[entry.ingestion_id], files[entry.ingestion_id] = entry, file
             redelivered.extend(self._named_again(day, ready, entries))
-            redelivered.extend(self._run_again(day, runs, [*entries, *new, *redelivered]))
+            redelivered.extend(self._run_again(day, runs, entries, [*new, *redelivered]))
         ingestions.record(self._settings, *(entry for report in reports.values() for entry in report.held))
         for entry in self._ingested(new, files, redelivered, known):
             report = reports[entry.arrival_date]
@@ -237,8 +237,13 @@ class Ingest:
             if sent and name not in sent and recorded[name].delivered_with != listed.manifest:
                 yield self._once_more(recorded[name], day, listed.manifest)
 
-    def _run_again(self, day: date, runs: Sequence[RunDelivery], entries: Sequence[Ingestion]) -> Iterator[Ingestion]:
+    def _run_again(
+        self, day: date, runs: Sequence[RunDelivery], before: Sequence[Ingestion], now: Sequence[Ingestion]
+    ) -> Iterator[Ingestion]:
         """Files that came with an earlier delivery, and that a person has named once more in a later run of the day."""
+        if not runs:  # of a long history of files there are many entries
+            return
+        entries = [*before, *now]
         recorded = {entry.source_file: entry for entry in entries if entry.status != "held"}
         had = {(entry.source_file, entry.delivery) for entry in entries}
         for run in runs:

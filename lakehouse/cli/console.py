@@ -72,9 +72,14 @@ def sound_deployment(source: str) -> tuple[Settings, Catalog]:
 
     settings = Settings()
     catalog, mistakes = load_sound_catalog(settings.contracts, source, bundled=settings.bundled_contracts)
+    print_left_out(mistakes)
+    return settings, catalog
+
+
+def print_left_out(mistakes: Iterable[str]) -> None:
+    """Print why contracts of others are left out."""
     for mistake in mistakes:
         errors.print(f"left out: {mistake}", style="yellow", highlight=False, soft_wrap=True)
-    return settings, catalog
 
 
 def catalog_with(source: str, landing: Path | None = None) -> tuple[Settings, Catalog]:

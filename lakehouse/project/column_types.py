@@ -96,7 +96,8 @@ def written_forms(values: Sequence[Any], *, called_a_time: bool) -> dict[str, An
     forms = _forms_of_numbers(texts) if not _all_convert(texts, "double") else []
     if called_a_time and all(value.isdigit() for value in texts):
         forms = [form for form, pattern in _DIGITS_OF_TIMES.items() if all(re.fullmatch(pattern, value) for value in texts)]
-    forms = forms or [form for form in _TIMES if not _all_convert(texts, "timestamp")]
+    if not forms and not _all_convert(texts, "timestamp"):
+        forms = [*_TIMES]
     readings: dict[tuple[Any, ...], str] = {}
     for form in forms:
         read = written_values.reader(form)
@@ -109,9 +110,7 @@ def written_forms(values: Sequence[Any], *, called_a_time: bool) -> dict[str, An
 
 def _forms_of_numbers(texts: Sequence[str]) -> list[str]:
     """The formats of numbers with the signs of a currency and the short forms that some texts have."""
-    signs = [
-        match for text in texts if (match := re.fullmatch(r"[(+-]*([$€£¥]?) ?[+-]?\d[\d.,' ]*[KMBkmb]? ?([$€£¥]?)\)?", text))
-    ]
+    signs = [match for text in texts if (match := _SIGNED.fullmatch(text))]
     if len(signs) < len(texts):
         return []
     before, after = (next((match[side] for match in signs if match[side]), "") for side in (1, 2))

@@ -22,7 +22,7 @@ from lakehouse.project.key_candidates import key_of
 from lakehouse.project.questions import InferenceError, InferredColumn, Question, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 _UTC = ZoneInfo("UTC")
 #: Words in the names of columns with the time of an event: the event's own, its record's, any time, and what comes after it.
@@ -127,14 +127,9 @@ def infer(samples: Sequence[Sample], answers: Mapping[str, str] | None = None, s
         for name in sorted({name for sample in samples for name in sample.columns} - set(shared))
     ]
     answers = answers or {}
-    columns: list[InferredColumn] = []
-    forms, doubts_of_forms, questions = _forms(samples, shared, answers)
-    doubts += doubts_of_forms
+    columns, forms, more_doubts, questions = _columns(samples, shared, answers)
+    doubts += more_doubts
     samples = [_read_by(sample, forms) for sample in samples]
-    for column, doubt, question in _columns(samples, shared, answers):
-        columns.append(column)
-        doubts += [f"column {column.column}: {doubt}"] if doubt else []
-        questions += [question] if question else []
     op = next((column for column in columns if _marks_changes(column.column, samples)), None)
     clocks = _clocks(columns, answers)
     key = key_of(samples, [column for column in columns if column is not op], clocks.event, subject, answers)
@@ -164,58 +159,64 @@ def infer(samples: Sequence[Sample], answers: Mapping[str, str] | None = None, s
 
 def _columns(
     samples: Sequence[Sample], shared: Sequence[str], answers: Mapping[str, str]
-) -> Iterator[tuple[InferredColumn, str | None, Question | None]]:
-    """Each column, with a doubt about it and the question that it leaves open."""
-    names = field_names(shared)
-    for name in shared:
+) -> tuple[list[InferredColumn], dict[str, str], list[str], list[Question]]:
+    """The columns, the formats of those that are not read as they are, doubts, and the questions that they leave open."""
+    columns: list[InferredColumn] = []
+    forms: dict[str, str] = {}
+    doubts: list[str] = []
+    questions: list[Question | None] = []
+    for name, field_name in field_names(shared).items():
         values = [record.get(name) for sample in samples for record in sample.records]
         present = [value for value in values if value is not None]
         kind, doubt = column_types.type_of(present)
-        question = None
-        if column_types.has_two_readings(present):
-            about = f"column {name}"
-            options = {
-                "decimal": f"{present[0]} is less than a thousand: the point begins the decimals",
-                "text": f"{present[0]} has a point for thousands: it stays text until it is sent without",
-            }
-            kind = "string" if answers.get(about) == "text" else kind
-            question = (
-                None if about in answers else Question(about, f"How are numbers such as {present[0]} in {name} read?", options)
-            )
-        column = InferredColumn(names[name], name, kind, len(values) - len(present))
+        column = InferredColumn(field_name, name, kind, len(values) - len(present))
+        question, answer = None, answers.get(f"column {name}")
+        if form := _form_of(column, present, answers):
+            forms[name], of_form, question = form
+            doubts.append(f"column {name}: {of_form}")
+            present = list(map(written_values.reader(forms[name]), present))
+            kind, doubt = column_types.type_of(present)
+        elif column_types.has_two_readings(present):
+            question = None if answer else _question_of_points(name, present[0])
+            kind = "string" if answer == "text" else kind
+        column = replace(column, type=kind)
         if kind == "bigint":
             doubt = column_types.unread_time(present, called_a_time=_is_called_a_time(column)) or doubt
-        yield column, doubt, question
+        columns.append(column)
+        questions.append(question)
+        doubts += [f"column {name}: {doubt}"] if doubt else []
+    return columns, forms, doubts, [question for question in questions if question]
 
 
-def _forms(
-    samples: Sequence[Sample], shared: Sequence[str], answers: Mapping[str, str]
-) -> tuple[dict[str, str], list[str], list[Question]]:
-    """How the values of columns are written that are not read as they are, with doubts, and what has to be asked."""
-    forms: dict[str, str] = {}
-    doubts: list[str] = []
-    questions: list[Question] = []
-    names = field_names(shared)
-    for name in shared:
-        present = [value for sample in samples for record in sample.records if (value := record.get(name)) is not None]
-        kind, _ = column_types.type_of(present)
-        if kind not in ("string", "bigint"):
-            continue
-        called_a_time = _is_called_a_time(InferredColumn(names[name], name, kind, 0))
-        readings = column_types.written_forms(present, called_a_time=called_a_time) if kind == "string" or called_a_time else {}
-        if not readings:
-            continue
-        about = f"column {name}"
-        chosen = answers.get(about, next(iter(readings)))
-        if len(readings) > 1 and about not in answers:
-            options = {form: f"{present[0]} is {reading}" for form, reading in readings.items()}
-            questions.append(Question(about, f"How are values such as {present[0]} in {name} read?", options))
-        if chosen not in readings:
-            msg = f"{about}={chosen}: its values are not written so; they may be {', '.join(readings)}"
-            raise InferenceError(msg)
-        forms[name] = chosen
-        doubts.append(f"column {name}: {present[0]!r} is read as {readings[chosen]} (source.formats)")
-    return forms, doubts, questions
+def _question_of_points(name: str, value: Any) -> Question:
+    """The question whether a point begins decimals or stands for thousands, where no value tells."""
+    options = {
+        "decimal": f"{value} is less than a thousand: the point begins the decimals",
+        "text": f"{value} has a point for thousands: it stays text until it is sent without",
+    }
+    return Question(f"column {name}", f"How are numbers such as {value} in {name} read?", options)
+
+
+def _form_of(
+    column: InferredColumn, present: Sequence[Any], answers: Mapping[str, str]
+) -> tuple[str, str, Question | None] | None:
+    """How the values of a column are written, with a doubt and what has to be asked; None where they are read as they are."""
+    called_a_time = _is_called_a_time(column)
+    if column.type != "string" and not (column.type == "bigint" and called_a_time):
+        return None
+    readings = column_types.written_forms(present, called_a_time=called_a_time)
+    if not readings:
+        return None
+    about, first = f"column {column.column}", present[0]
+    question = None
+    if len(readings) > 1 and about not in answers:
+        options = {form: f"{first} is {reading}" for form, reading in readings.items()}
+        question = Question(about, f"How are values such as {first} in {column.column} read?", options)
+    form = answers.get(about, next(iter(readings)))
+    if form not in readings:
+        msg = f"{about}={form}: its values are not written so; they may be {', '.join(readings)}"
+        raise InferenceError(msg)
+    return form, f"{first!r} is read as {readings[form]} (source.formats)", question
 
 
 def _read_by(sample: Sample, forms: Mapping[str, str]) -> Sample:

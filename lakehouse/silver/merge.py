@@ -28,7 +28,7 @@ from lakehouse.spark import dataframes
 from lakehouse.spark.commits import MergeClauses
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from datetime import date, datetime
 
     from deltalake import DeltaTable
@@ -186,12 +186,17 @@ def changed_days(before: DataFrame, after: DataFrame) -> set[date]:
     """
     columns = after.columns
     signed = before.select(*columns, F.lit(-1).alias("_sign")).unionByName(after.select(*columns, F.lit(1).alias("_sign")))
-    # Spark's hash skips NULL, so that it would not say in which column a value stands.
-    hashed = F.xxhash64(*columns, *(F.col(name).isNull() for name in columns))
+    hashed = row_hash(columns)
     halves = {"_high": F.shiftright("_hash", 32), "_low": F.col("_hash").bitwiseAND(F.lit(0xFFFFFFFF))}  # no sum overflows
     sums = [F.sum("_sign").alias("_count"), *(F.sum(F.col("_sign") * half).alias(name) for name, half in halves.items())]
     by_day = signed.select("event_date", "_sign", hashed.alias("_hash")).groupBy("event_date").agg(*sums)
     return {row[0] for row in by_day.where("_count <> 0 OR _high <> 0 OR _low <> 0").select("event_date").collect()}
+
+
+def row_hash(columns: Sequence[str]) -> Column:
+    """A hash of some columns of a row."""
+    # Spark's hash skips NULL, so that it would not say in which column a value stands.
+    return F.xxhash64(*columns, *(F.col(name).isNull() for name in columns))
 
 
 def _a_file_for_each_day(rows: DataFrame, row_count: int) -> DataFrame:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
-from lakehouse.delta.columns import content_columns, silver_columns
+from lakehouse.delta.columns import content_columns
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.silver import merge as silver_merge
 from lakehouse.silver.rebuild import days_to_rebuild
+from lakehouse.spark import dataframes
 from lakehouse.spark.session import sized_for
 
 if TYPE_CHECKING:
@@ -71,11 +72,8 @@ def preview(
     with sized_for(session, settings, many=True):
         wanted = silver_merge.state(session, settings, contract, days, instead=otherwise)
         held = session.read.format("delta").load(locations.silver(settings, contract.dataset))
-        kinds = dict(silver_columns(contract))
-        content = [name for name, _ in content_columns(contract)]
-        current = held.where(silver_merge.on_days(days)).select(
-            *(name if name in held.columns else F.lit(None).cast(kinds[name]).alias(name) for name in content)
-        )
+        content = dict(content_columns(contract))
+        current = dataframes.select_known(held.where(silver_merge.on_days(days)), content, held.columns)
         return RebuildPreview(len(days), judged, _differing(current, wanted.select(*content)))
 
 
@@ -83,8 +81,7 @@ def _differing(before: DataFrame, after: DataFrame) -> list[DayDifference]:
     """The days on which two sets of rows differ as multisets, compared by hashes of the rows of each key."""
     columns = after.columns
     signed = before.select("*", F.lit(-1).alias("_sign")).unionByName(after.select("*", F.lit(1).alias("_sign")))
-    # Spark's hash skips NULL, so that it would not say in which column a value stands.
-    hashed = F.xxhash64(*columns, *(F.col(name).isNull() for name in columns)).alias("_hash")
+    hashed = silver_merge.row_hash(columns).alias("_hash")
     per_row = signed.select("event_date", "record_key", "_sign", hashed).groupBy("event_date", "record_key", "_hash")
     in_both = per_row.agg(
         F.sum("_sign").alias("_sum"), *(F.count_if(F.col("_sign") == sign).alias(f"_{sign}") for sign in (-1, 1))

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from deltalake import DeltaTable
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -55,6 +55,15 @@ def in_utc(rows: pa.Table) -> pa.Table:
 def first_moment(day: Column | str) -> Column:
     """The first moment of a day in UTC, in whichever zone the session is."""
     return F.timestamp_micros(F.unix_date(day).cast("bigint") * _MICROS_OF_DAY)
+
+
+def select_known(frame: DataFrame, kinds: Mapping[str, str], known: Collection[str]) -> DataFrame:
+    """Columns of a frame, in the order of ``kinds``; one that it does not have, because it is newer than the table, is empty.
+
+    :param kinds: the Spark type of each wanted column.
+    :param known: the columns that the frame has.
+    """
+    return frame.select(*(name if name in known else F.lit(None).cast(kind).alias(name) for name, kind in kinds.items()))
 
 
 def scan(spark: SparkSession, settings: Settings, path: str, columns: Sequence[str], where: Where) -> DataFrame:

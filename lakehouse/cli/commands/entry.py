@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakehouse.cli.console import end_with_failed_checks, errors, out, print_notices
+from lakehouse.cli.console import end_with_failed_checks, errors, out, print_left_out, print_notices
 from lakehouse.cli.number_report import print_run
 
 if TYPE_CHECKING:
@@ -130,8 +130,7 @@ def run(
         meant = deployed_source.of(contract)
     except deployed_source.UnknownSourceError as problem:
         raise typer.BadParameter(f"{problem}") from None
-    for mistake in meant.left_out:
-        errors.print(f"left out: {mistake}", style="yellow", highlight=False, soft_wrap=True)
+    print_left_out(meant.left_out)
     if meant.is_of_folder:
         errors.print(f"using the contracts in {contract.parent}; set LAKEHOUSE_CONTRACTS for other commands", style="dim")
     notices = contracts_in_use.notices_of_source(meant.settings, meant.contract)

@@ -60,8 +60,7 @@ def rows(
     if len(readings.ids) > 1:
         newest = again.groupBy(*ROW_ID).agg(F.max(NUMBER).alias(NUMBER))
         again = again.join(newest, [*ROW_ID, NUMBER], "left_semi")
-    # A column that is newer than every reading is empty in them.
-    read = again.select(*(F.col(name) if name in held else F.lit(None).cast(kinds[name]).alias(name) for name in columns))
+    read = dataframes.select_known(again, {name: kinds[name] for name in columns}, held)
     return first.join(newest, list(ROW_ID), "left_anti").select(*columns).unionByName(read)
 
 
@@ -76,7 +75,7 @@ def _of_bronze(
     if held.issuperset(columns):
         return scanned
     kinds = dict(bronze_columns(contract))
-    return scanned.select(*(name if name in held else F.lit(None).cast(kinds[name]).alias(name) for name in columns))
+    return dataframes.select_known(scanned, {name: kinds[name] for name in columns}, held)
 
 
 def sound_rows(
