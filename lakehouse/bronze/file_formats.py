@@ -66,7 +66,7 @@ def unzipped(stream: BinaryIO) -> BinaryIO:
 
 
 def read_records(stream: BinaryIO, source: Source, columns: list[str], before: int = 0) -> Iterator[Record]:
-    """Yield every record of a CSV or JSON-lines file (gzipped or not), in the order of the file.
+    """Yield every record of a CSV file, of JSON lines or of a JSON array (gzipped or not), in the order of the file.
 
     :param columns: the columns that the contract needs. ``before`` is how many lines the file has before the stream.
     :raises FileProblem: when the file as a whole cannot be read; records before the fault may have been yielded.

@@ -1,8 +1,8 @@
 """Files that the ledger calls ingested, and of whose rows Bronze or the key log has none.
 
 The table was restored from a copy, or its log was damaged. ``bronze.ingest`` makes up for both: Bronze's rows are read again from
-landing, and claims are derived again from Bronze. Until then silver computes nothing: a row of another file would take the place
-of one that is missing.
+landing, and claims are derived again from Bronze; ``streams.lost_messages`` does so for messages, from their topic. Until then
+silver computes nothing: a row of another file would take the place of one that is missing.
 """
 
 from __future__ import annotations
