@@ -57,6 +57,7 @@ class RowParser:
         self._contract = contract
         self._delivery = delivery
         self._zone = ZoneInfo(contract.clocks.timezone)
+        self._latest_arrival = delivery.latest_arrival_time(contract.clocks.max_ahead, self._zone)
         naive = (self._zone if contract.clocks.naive_times == "in_timezone" else None, contract.clocks.repeated_hour or "reject")
         self._moment = converter("timestamp", *naive)
         self._nulls = contract.source.nulls
@@ -186,6 +187,9 @@ class RowParser:
         arrival_ts = received_at if arrival is None else _converted(clocks.arrival, self._moment, arrival)
         if not MINYEAR < arrival_ts.year < MAXYEAR:  # in some zones it would lie outside the calendar
             msg = f"{clocks.arrival}: {arrival_ts:%Y-%m-%d %H:%M}Z is out of range"
+            raise Malformed(msg)
+        if arrival is not None and arrival_ts > self._latest_arrival:
+            msg = f"{clocks.arrival}: {arrival} lies more than {clocks.max_ahead} after the delivery: the sender's clock is ahead"
             raise Malformed(msg)
         column = self._contract.event_column
         event = present.get(column) if column else None

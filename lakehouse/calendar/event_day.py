@@ -8,15 +8,13 @@ in ``days``, weeks and longer periods in ``periods``.
 from __future__ import annotations
 
 from datetime import date, datetime, time, timedelta, timezone
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo
 
 #: The local time at which a business day starts.
 BUSINESS_DAY_START = time.min
 _DAY = timedelta(days=1)
 _LAST_SECOND = time(23, 59, 59)
+_UTC = ZoneInfo("UTC")
 
 
 def start_of_day(day: date, zone: ZoneInfo) -> datetime:
@@ -67,3 +65,16 @@ def arrived_at(arrival_day: date, taken_in_at: datetime, zone: ZoneInfo) -> date
     An old day that is ingested today therefore does not count as fresh.
     """
     return min(taken_in_at, end_of_day(arrival_day, zone))
+
+
+def latest_arrival_time(arrival_day: date, taken_in_at: datetime, max_ahead: timedelta, zone: ZoneInfo) -> datetime:
+    """The latest arrival time that a record of a delivery can carry: when it was taken in or the end of its arrival day,
+    whichever is later, and as much as clocks may differ.
+
+    A sender's clock that is ahead of it is wrong: the record would win over every later one until that time has come (rule R2).
+    The day ends in the source's zone or in UTC, because the name of a folder has no zone.
+    """
+    try:
+        return max(taken_in_at, end_of_day(arrival_day, zone), end_of_day(arrival_day, _UTC)) + max_ahead
+    except OverflowError:
+        return datetime.max.replace(tzinfo=timezone.utc)

@@ -8,9 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.calendar.event_day import latest_arrival_time
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import date, datetime
+    from datetime import date, datetime, timedelta
+    from zoneinfo import ZoneInfo
 
 #: A row of Bronze: the id of its ingestion, and its line number there.
 RowId = tuple[str, int]
@@ -21,7 +24,8 @@ class DeliveredFile:
     """One file as it was delivered.
 
     ``ingestion_id`` is derived from the hash of the content; ``received_at`` is the arrival time of records that do not
-    carry their own; ``delivery`` names the manifest that lists it, empty for none.
+    carry their own; ``delivery`` names the manifest that lists it, empty for none; ``ingested_at`` is when the file was taken in,
+    if that is another time than ``received_at``.
     """
 
     path: str
@@ -29,6 +33,11 @@ class DeliveredFile:
     arrival_date: date
     received_at: datetime
     delivery: str = ""
+    ingested_at: datetime | None = None
+
+    def latest_arrival_time(self, max_ahead: timedelta, zone: ZoneInfo) -> datetime:
+        """The latest arrival time that one of its records can carry."""
+        return latest_arrival_time(self.arrival_date, self.ingested_at or self.received_at, max_ahead, zone)
 
     @property
     def delivered_with(self) -> str:

@@ -126,7 +126,7 @@ def _read_as_received(contract: SourceContract, file: RawFile, rows: pa.Table, r
     parts, order = [], []
     for moment, part in table_io.split(places, "received").items():
         day, ingestion_id = (part[name][0].as_py() for name in ("arrival_date", "ingestion_id"))
-        delivery = DeliveredFile(part["source_file"][0].as_py(), ingestion_id, day, moment)
+        delivery = DeliveredFile(part["source_file"][0].as_py(), ingestion_id, day, moment, ingested_at=file.received_at)
         read = _Records(contract, file, delivery).rows(part)
         parts.append(read.append_column(pa.field(RECEIVED, part[RECEIVED].type), part[RECEIVED]))
         order.append(part["place"].to_numpy())

@@ -198,6 +198,27 @@ def test_an_event_far_ahead_of_its_arrival_is_malformed(event: Any) -> None:
     assert "lies more than 1 day, 0:00:00 after the arrival at 2024-05-10 06:00Z" in reason(VALUES | {"sold_at": event})
 
 
+@pytest.mark.parametrize("arrival", ["2024-05-12T00:00:00Z", "2024-05-11T23:58:59-00:01"])
+def test_a_senders_clock_may_be_ahead_of_the_delivery_by_as_much_as_clocks_may_differ(arrival: str) -> None:
+    good(VALUES | {"received_at": arrival})
+
+
+@pytest.mark.parametrize("arrival", ["2024-05-12T00:00:00.000001Z", "2034-05-10T06:00:00Z"])
+@pytest.mark.parametrize("op", ["insert", "delete"])
+def test_a_senders_clock_in_the_future_is_malformed_and_its_event_day_still_known(arrival: str, op: str) -> None:
+    made = row(VALUES | {"received_at": arrival, "op": op})
+    assert made["malformed_reason"] == (
+        f"received_at: {arrival} lies more than 1 day, 0:00:00 after the delivery: the sender's clock is ahead"
+    )
+    assert (made["event_date"], made["record_key"]) == (date(2024, 5, 9), "7")
+
+
+@pytest.mark.parametrize(("zone", "allowed"), [("Pacific/Honolulu", True), ("Europe/Berlin", False), ("UTC", False)])
+def test_an_arrival_day_ends_in_the_sources_zone_or_in_utc_whichever_is_later(zone: str, *, allowed: bool) -> None:
+    made = row(VALUES | {"received_at": "2024-05-11T09:00:00Z"}, clocks={"timezone": zone, "max_ahead": timedelta(0)})
+    assert ("malformed_reason" not in made) is allowed
+
+
 @pytest.mark.parametrize(("timezone_", "allowed"), [("Pacific/Kiritimati", True), ("Pacific/Honolulu", False)])
 def test_a_day_ahead_begins_at_the_midnight_of_the_contracts_zone(timezone_: str, *, allowed: bool) -> None:
     made = row(VALUES | {"sold_at": "2024-05-11"}, clocks={"timezone": timezone_, "max_ahead": timedelta(hours=4)})

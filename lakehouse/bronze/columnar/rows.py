@@ -35,6 +35,7 @@ class RowBuilder:
         self._contract = contract
         self._zone = ZoneInfo(contract.clocks.timezone)
         self._received_at = pa.scalar(delivery.received_at, MOMENT)
+        self._latest_arrival = pa.scalar(delivery.latest_arrival_time(contract.clocks.max_ahead, self._zone), MOMENT)
         self._schema = arrow_schema(bronze_columns(contract))
         self._constant = {
             "arrival_date": pa.scalar(delivery.arrival_date, pa.date32()),
@@ -129,7 +130,9 @@ class RowBuilder:
 
     def _clocks(self, columns: _Columns, whole: pa.BooleanArray) -> dict[str, pa.Array]:
         clocks = self._contract.clocks
-        arrival_ts = pc.coalesce(columns.typed(clocks.arrival, "timestamp"), columns.received_at)
+        sent_at = columns.typed(clocks.arrival, "timestamp")
+        columns.require(pc.fill_null(pc.less_equal(sent_at, self._latest_arrival), fill_value=True))
+        arrival_ts = pc.coalesce(sent_at, columns.received_at)
         event_ts, event_date, begins = self._event(columns)
         if self._contract.is_dimension:
             event_ts = begins

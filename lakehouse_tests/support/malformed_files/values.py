@@ -84,11 +84,16 @@ EVENTS: dict[str, tuple[str, datetime | None, date]] = {
     "a day": ("2024-01-22", None, date(2024, 1, 22)),
     "the day of arrival": ("2024-02-01T23:59:59Z", datetime(2024, 2, 1, 23, 59, 59, tzinfo=timezone.utc), date(2024, 2, 1)),
 }
-#: The second is beyond the nanoseconds that some readers of Parquet count times in.
+#: A clock may be ahead of its arrival day by as much as clocks may differ.
 ARRIVALS = {
     "offset": ("2024-02-01T05:30:00+05:30", datetime(2024, 2, 1, tzinfo=timezone.utc)),
-    "far in the future": ("2300-02-01T00:00:00Z", datetime(2300, 2, 1, tzinfo=timezone.utc)),
-    "last year": ("9998-12-31T23:59:59.999999Z", datetime(9998, 12, 31, 23, 59, 59, 999_999, tzinfo=timezone.utc)),
+    "a little ahead": ("2024-02-03T00:00:00Z", datetime(2024, 2, 3, tzinfo=timezone.utc)),
+}
+#: The second is beyond the nanoseconds that some readers of Parquet count times in.
+NO_ARRIVALS = {
+    "ten years ahead": "2034-02-01T00:00:00Z",
+    "far in the future": "2300-02-01T00:00:00Z",
+    "last year": "9998-12-31T23:59:59.999999Z",
 }
 NO_AMOUNTS = {
     "a word": "much",
@@ -174,7 +179,7 @@ IDS = {
 def malformations() -> Iterator[Malformation]:
     """Every value above, in both formats, in records that take turns."""
     faults = [("event_time", name, value) for name, value in {**NO_TIMES, **NO_EVENTS}.items()]
-    faults += [("arrived_at", name, value) for name, value in NO_TIMES.items()]
+    faults += [("arrived_at", name, value) for name, value in {**NO_TIMES, **NO_ARRIVALS}.items()]
     faults += [("arrived_at", "a day", "2024-02-01"), ("id", "required and empty", "")]
     faults += [("amount", name, value) for name, value in NO_AMOUNTS.items()]
     faults += [("op", name, value) for name, value in NO_OPS.items()]
