@@ -8,20 +8,11 @@ from __future__ import annotations
 
 import re
 
-_TOKEN = re.compile(
-    r"""
-    (?P<space>\s+|--[^\n]*|/\*.*?\*/)
-    |(?P<text>[rR]?'(?:[^'\\]|\\.|'')*'|[rR]?"(?:[^"\\]|\\.|"")*")
-    |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:BD|bd|[LSYDFlsydf])?(?![\w]))
-    |(?P<name>`(?:[^`]|``)*`|[^\W\d]\w*|\d\w*)
-    |(?P<sign>::|<=>|<>|!=|<=|>=|\|\||->|=>|.)
-    """,
-    re.DOTALL | re.VERBOSE,
-)
+from lakehouse.contracts.sql_tokens import CLOSED, OPEN, end_of_group, is_space, opens_group, skip, tokens_of
+
 _DIVIDES = frozenset({"/", "%", "div"})
 #: Functions whose second argument divides.
 _DIVISORS = frozenset({"mod", "pmod"})
-_OPEN, _CLOSED = "([", ")]"
 
 
 def null_if_zero(sql: str) -> str:
@@ -30,7 +21,7 @@ def null_if_zero(sql: str) -> str:
 
     A divisor that is a number is left as it is, so that most expressions do not change.
     """
-    tokens = [match[0] for match in _TOKEN.finditer(sql)]
+    tokens = tokens_of(sql)
     return "".join(_rewritten(tokens))
 
 
@@ -40,13 +31,13 @@ def _rewritten(tokens: list[str]) -> list[str]:
     while place < len(tokens):
         token = tokens[place]
         if token.lower() in _DIVIDES and _is_operator(tokens, place):
-            begin = _skip(tokens, place + 1)
+            begin = skip(tokens, place + 1)
             end = _end_of_operand(tokens, begin)
             done += [token, *tokens[place + 1 : begin], *_guarded(tokens[begin:end])]
             place = end
-        elif token.lower() in _DIVISORS and tokens[_skip(tokens, place + 1) : _skip(tokens, place + 1) + 1] == ["("]:
-            begin = _skip(tokens, place + 1)
-            end = _end_of_group(tokens, begin)
+        elif token.lower() in _DIVISORS and opens_group(tokens, place + 1):
+            begin = skip(tokens, place + 1)
+            end = end_of_group(tokens, begin)
             done += [*tokens[place : begin + 1], *_second_guarded(tokens[begin + 1 : end - 1]), *tokens[end - 1 : end]]
             place = end
         else:
@@ -57,8 +48,8 @@ def _rewritten(tokens: list[str]) -> list[str]:
 
 def _is_operator(tokens: list[str], place: int) -> bool:
     """Whether a word divides: ``div`` may be the name of a column or of a field as well."""
-    before = next((token for token in reversed(tokens[:place]) if not _is_space(token)), "")
-    after = tokens[_skip(tokens, place + 1) : _skip(tokens, place + 1) + 1]
+    before = next((token for token in reversed(tokens[:place]) if not is_space(token)), "")
+    after = tokens[skip(tokens, place + 1) : skip(tokens, place + 1) + 1]
     return bool(before) and bool(after) and (tokens[place] in "/%" or before not in {"(", ",", ".", "+", "-", "*", "/", "%"})
 
 
@@ -78,9 +69,9 @@ def _second_guarded(arguments: list[str]) -> list[str]:
     """The arguments of a function, the second one NULL where it is 0."""
     depth = 0
     for place, sign in enumerate(arguments):
-        depth += (sign in _OPEN) - (sign in _CLOSED)
+        depth += (sign in OPEN) - (sign in CLOSED)
         if sign == "," and not depth:
-            return [*_rewritten(arguments[:place]), ", ", *_guarded(arguments[_skip(arguments, place + 1) :])]
+            return [*_rewritten(arguments[:place]), ", ", *_guarded(arguments[skip(arguments, place + 1) :])]
     return _rewritten(arguments)
 
 
@@ -88,35 +79,26 @@ def _end_of_operand(tokens: list[str], begin: int) -> int:
     """The end of the operand that begins at a token: its signs, a value or a call, and parts and casts of it."""
     place = begin
     while place < len(tokens) and tokens[place] in {"-", "+", "~"}:
-        place = _skip(tokens, place + 1)
+        place = skip(tokens, place + 1)
     if place >= len(tokens):
         return begin
     if tokens[place].lower() == "case":
         place = _end_of_case(tokens, place)
     else:
-        place = _end_of_group(tokens, place) if tokens[place] in _OPEN else place + 1
+        place = end_of_group(tokens, place) if tokens[place] in OPEN else place + 1
     while True:
-        following = _skip(tokens, place)
+        following = skip(tokens, place)
         after = tokens[following] if following < len(tokens) else " "
-        if after in _OPEN:
-            place = _end_of_group(tokens, following)
+        if after in OPEN:
+            place = end_of_group(tokens, following)
         elif after in {".", "::"}:
-            place = _skip(tokens, following + 1) + 1
-        elif after.lower() == "filter" and tokens[_skip(tokens, following + 1) : _skip(tokens, following + 1) + 1] == ["("]:
-            place = _end_of_group(tokens, _skip(tokens, following + 1))
+            place = skip(tokens, following + 1) + 1
+        elif after.lower() == "filter" and opens_group(tokens, following + 1):
+            place = end_of_group(tokens, skip(tokens, following + 1))
         elif after[:1] in {"'", '"'} and tokens[place - 1].isidentifier():  # DATE'2024-11-03'
             place = following + 1
         else:
             return place
-
-
-def _end_of_group(tokens: list[str], begin: int) -> int:
-    depth = 0
-    for place in range(begin, len(tokens)):
-        depth += (tokens[place] in _OPEN) - (tokens[place] in _CLOSED)
-        if not depth:
-            return place + 1
-    return len(tokens)
 
 
 def _end_of_case(tokens: list[str], begin: int) -> int:
@@ -126,14 +108,3 @@ def _end_of_case(tokens: list[str], begin: int) -> int:
         if not depth:
             return place + 1
     return len(tokens)
-
-
-def _skip(tokens: list[str], place: int) -> int:
-    """The place of the next token that is no space and no comment."""
-    while place < len(tokens) and _is_space(tokens[place]):
-        place += 1
-    return place
-
-
-def _is_space(token: str) -> bool:
-    return token.isspace() or token.startswith(("--", "/*"))

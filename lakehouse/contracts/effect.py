@@ -100,6 +100,11 @@ OF_SOURCE = (
         lambda it: it.changes.corrects_event_id is not None,
         "is about 'changes.corrects_event_id', which is not set; set it, or leave the key out",
     ),
+    Requirement(
+        "quality.severity.whole_correction",
+        lambda it: it.changes.corrected_field is not None,
+        "is about 'changes.corrected_field', which is not set; set it, or leave the key out",
+    ),
     *(
         Requirement(
             f"quality.severity.{name}",

@@ -19,7 +19,7 @@ INTERVAL_CHECKS = ("intervals_disjoint", "intervals_without_gap", "one_current_i
 #: The checks that every source has, besides one per row rule: those whose severity its contract may set.
 CHECKS = (
     *("contract_schema", "rows_accounted", "no_file_held", "every_row_disposed", "lateness_tolerated", "no_review_overdue"),
-    *("unique_key", "required_fields", "one_correction", "equals_bronze", "reviews_in_time"),
+    *("unique_key", "required_fields", "one_correction", "whole_correction", "equals_bronze", "reviews_in_time"),
     *INTERVAL_CHECKS,
 )
 

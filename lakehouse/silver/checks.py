@@ -26,7 +26,7 @@ from lakehouse.ledger.row_states import Disposition
 from lakehouse.quality import row_sums, source_checks
 from lakehouse.quality.check_result import CheckResult
 from lakehouse.quality.row_sums import RowSums
-from lakehouse.silver import competing_corrections
+from lakehouse.silver import competing_corrections, emptied_fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -69,7 +69,9 @@ def silver_check_names(contract: SourceContract) -> dict[str, str]:
     nulls = {"nulls": "No field is NULL in more of the day's rows than the contract tolerates; redacted fields do not count."}
     of_kind = dimension_checks.NAMES if contract.is_dimension else {}
     naming = {competing_corrections.ONE_CORRECTION: competing_corrections.DESCRIPTION}
-    return _ALWAYS | (nulls if contract.quality.nulls else {}) | (naming if contract.changes.corrects_event_id else {}) | of_kind
+    whole = {emptied_fields.WHOLE_CORRECTION: emptied_fields.DESCRIPTION} if contract.changes.corrected_field else {}
+    named = (naming if contract.changes.corrects_event_id else {}) | whole
+    return _ALWAYS | (nulls if contract.quality.nulls else {}) | named | of_kind
 
 
 def check_silver(
@@ -86,6 +88,7 @@ def check_silver(
     outcomes += _check_rows(settings, contract, table, days, changed)
     outcomes += check_source_rules(settings, contract, days)
     outcomes += competing_corrections.check(settings, contract, table, days)
+    outcomes += emptied_fields.check(settings, contract, table, days)
     outcomes += check_equals_bronze(settings, contract, days)
     outcomes += dimension_checks.check_intervals(settings, contract, days)
     return source_checks.with_severities(contract, outcomes)

@@ -80,7 +80,7 @@ def changes(
     differing = {
         day: rows
         for day, rows in sorted(computed.numbers.items())
-        if published_table.digest(rows) != _content(before.published_states.get(day))
+        if not published_table.is_content(rows, _content(before.published_states.get(day)))
     }
     kept = sorted(reverted_periods.kept(settings, daily.name, differing))
     changing = {day: rows for day, rows in differing.items() if day not in kept}

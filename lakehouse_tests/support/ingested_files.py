@@ -46,6 +46,13 @@ def deliver(settings: Settings, source: SourceContract, day: date, *lines: str) 
     return Ingest(settings, source, _no_session, "run").day(day)
 
 
+def deliver_text(settings: Settings, source: SourceContract, day: date, text: str) -> DayReport:
+    """Ingest the file of an arrival day, with its own header."""
+    Path(f"{settings.landing}").mkdir(parents=True, exist_ok=True)
+    Path(f"{settings.landing}", f"arrival_date={day}.csv").write_text(text, encoding="utf-8")
+    return Ingest(settings, source, _no_session, "run").day(day)
+
+
 def deliver_files(settings: Settings, source: SourceContract, day: date, files: Mapping[str, Sequence[str]]) -> DayReport:
     """Ingest several files of an arrival day in one run.
 

@@ -100,7 +100,8 @@ def _drafts(
     refused = find_refused(settings, series, before.existing, list(computed)) if computed else {}
     released = reverted_periods.released(settings, series.name, computed)
     for start, rows in sorted(computed.items()):
-        published, content = before.published_states.get(start), published_table.digest(rows)
+        published = before.published_states.get(start)
+        content = published_table.content_of(rows, lifecycle.contents_of(published), refused.get(start, ()))
         of_period, earlier = periods[start], _earlier(before, start)
         lineage = _lineage(of_period)
         if content in refused.get(start, ()):

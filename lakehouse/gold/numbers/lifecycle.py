@@ -134,6 +134,11 @@ def may_be_published(last_day: date, on: date, terms: PublicationRules) -> bool:
     return (on - last_day).days >= terms.start_delay or terms.start_delay == 0
 
 
+def contents_of(published: PublishedState | None) -> set[str]:
+    """The contents that a published number has: its own, and that of the number with its adjustments."""
+    return set() if published is None else {published.content, published.restated or published.content}
+
+
 def publish_action(published: PublishedState | None, content: str, state: State, terms: PublicationRules) -> PublishAction:
     """What a number with a digest and a state becomes, given the published number.
 

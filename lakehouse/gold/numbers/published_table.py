@@ -25,7 +25,7 @@ from lakehouse.gold.numbers.lifecycle import PublishedState, State
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from lakehouse.contracts.published_columns import Column
     from lakehouse.contracts.series import Series
@@ -52,9 +52,31 @@ PUBLISHED_SCHEMA = arrow_schema(PUBLISHED)
 
 
 def digest(rows: pa.Table) -> str:
-    """A digest of rows that is equal for equal rows from any engine; doubles count with 12 digits."""
+    """A digest of rows that is equal for equal rows from any engine."""
+    return _digest(rows, _plain)
+
+
+def content_of(rows: pa.Table, *known: Container[str]) -> str:
+    """The digest of rows; the one of some known contents that says the same in the form of earlier releases.
+
+    They compared doubles by 12 digits, because their sums depended on the order of rows: what they published stays.
+    """
+    content = digest(rows)
+    is_known = any(content in contents for contents in known)
+    if is_known or not any(pa.types.is_floating(item.type) for item in rows.schema):
+        return content
+    older = _digest(rows, _plain_before)
+    return older if any(older in contents for contents in known) else content
+
+
+def is_content(rows: pa.Table, content: str | None) -> bool:
+    """Whether rows are the content of a published number."""
+    return content is not None and content_of(rows, {content}) == content
+
+
+def _digest(rows: pa.Table, plain: Callable[[Any], Any]) -> str:
     names = rows.column_names
-    lines = [json.dumps([_plain(value) for value in row]) for row in zip(*(rows[name].to_pylist() for name in names))]
+    lines = [json.dumps([plain(value) for value in row]) for row in zip(*(rows[name].to_pylist() for name in names))]
     return hashlib.sha256("\n".join([json.dumps(names), *sorted(lines)]).encode()).hexdigest()[:32]
 
 
@@ -134,5 +156,11 @@ def _plain(value: Any) -> Any:
         return value.astimezone(timezone.utc).isoformat()
     if isinstance(value, date):
         return value.isoformat()
-    # The last digits of a double depend on the order in which rows were added up: they do not make a different number.
-    return f"{value:.12g}" if isinstance(value, float) else json_value(value)
+    if isinstance(value, float):
+        short = f"{value:.12g}"
+        return short if float(short) == value else repr(value)
+    return json_value(value)
+
+
+def _plain_before(value: Any) -> Any:
+    return f"{value:.12g}" if isinstance(value, float) else _plain(value)

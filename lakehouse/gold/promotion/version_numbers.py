@@ -76,7 +76,7 @@ def _with_adjustments(rows_of_version: pa.Table, every: pa.Table, series: Series
     columns = [name for name in series.content if name in every.column_names]
     number = closed.filter(pc.is_null(closed["adjustment"])).select(columns)
     if newest["adjustment"] is None:
-        return PublishedNumber(number, newest, intact=published_table.digest(number) == newest["content"])
+        return PublishedNumber(number, newest, intact=published_table.is_content(number, newest["content"]))
     counts = pc.fill_null(pc.less_equal(closed["adjustment"], newest["adjustment"]), fill_value=True)
     return PublishedNumber(_added(closed.filter(counts), number.schema, series), newest)
 

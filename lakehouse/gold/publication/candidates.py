@@ -17,7 +17,7 @@ from lakehouse import locations
 from lakehouse.contracts.published_columns import CANDIDATE, Origin, named
 from lakehouse.delta import partition_writer, provenance, table_io
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
-from lakehouse.gold.numbers.published_table import arrow_schema
+from lakehouse.gold.numbers.published_table import arrow_schema, content_of
 from lakehouse.gold.publication.drafts import Draft, NumberLineage
 from lakehouse.ledger import failed_numbers
 
@@ -82,7 +82,8 @@ def read_back(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, 
     candidates_by_start = {} if table is None else table_io.split(table, series.by)
     for draft, number in drafts:
         rows = candidates_by_start.get(draft.start)
-        if rows is None or {*zip(rows["content"].to_pylist(), rows["revision"].to_pylist())} != {(draft.content, number)}:
+        proposed = set() if rows is None else {*zip(rows["content"].to_pylist(), rows["revision"].to_pylist())}
+        if rows is None or proposed != {(content_of(draft.rows, dict(proposed)), number)}:
             msg = f"another run is publishing {series.name} for {draft.start}; run it again later"
             raise CommitFailedError(msg)
     return {start: rows.select(series.content) for start, rows in candidates_by_start.items()}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse.contracts.published_columns import LINEAGE
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.numbers.lifecycle import PublishAction, State
-from lakehouse.gold.numbers.published_table import digest
+from lakehouse.gold.numbers.published_table import content_of, digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +104,7 @@ def draft_period(
     """
     terms = terms or series.metric.publication
     state = lifecycle.state_of(published, series.period(start).last, today, terms, at_most)
-    action = lifecycle.publish_action(published, content or digest(rows), state, terms)
+    action = lifecycle.publish_action(published, content or content_of(rows, lifecycle.contents_of(published)), state, terms)
     if action is PublishAction.NOTHING:
         return None
     return Draft(

@@ -272,8 +272,8 @@ def remove_published_candidates(settings: Settings, series: Series) -> None:
     done = []
     for held in unfinished:
         published = published_states.get(held.start)
-        content = published and (published.restated or published.content)
-        if published and content == held.draft.content and published.state.rank >= held.draft.state.rank:
+        is_published = published and published_table.is_content(held.draft.rows, published.restated or published.content)
+        if published and is_published and published.state.rank >= held.draft.state.rank:
             done.append(held.start)
     candidates.settle(settings, series, done, {})
 

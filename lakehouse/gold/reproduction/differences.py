@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.series import Series
 
-#: Doubles within this tolerance are equal: the last digits of a sum depend on the order of the rows.
-_AS_GOOD_AS_EQUAL = 1e-12
+#: How far doubles may differ that are equal but for rounding: four steps of a double.
+ROUNDING = 1e-15
+#: The same of numbers from before sums were exact: the last digits of their sums depend on the order of the rows.
+ROUNDING_BEFORE = 1e-12
 #: How many differing cells a report of a reproduction lists.
 LISTED = 50
 _Cells = dict[tuple[Any, ...], dict[str, Any]]
@@ -57,7 +59,7 @@ def comparable(series: Series, hidden: Collection[str], *, summed: bool = False)
     return Compared(grain, [*fit, "row_count"] if counts else [], summed)
 
 
-def between(stored: pa.Table, again: pa.Table, how: Compared) -> tuple[list[Difference], list[str]]:
+def between(stored: pa.Table, again: pa.Table, how: Compared, tolerance: float = ROUNDING) -> tuple[list[Difference], list[str]]:
     """The cells that differ, and the columns that are equal except for the last digits of doubles."""
     published, made = _cells(stored, how), _cells(again, how)
     differences, close = [], set()
@@ -65,7 +67,7 @@ def between(stored: pa.Table, again: pa.Table, how: Compared) -> tuple[list[Diff
         before, after = published.get(key, {}), made.get(key, {})
         for name in how.values:
             before_value, after_value = before.get(name), after.get(name)
-            if (key in published) != (key in made) or not _alike(before_value, after_value):
+            if (key in published) != (key in made) or not _alike(before_value, after_value, tolerance):
                 differences.append(Difference(dict(zip(how.grain, key)), name, before_value, after_value))
             elif isinstance(before_value, float) and repr(before_value) != repr(after_value):
                 close.add(name)
@@ -84,7 +86,7 @@ def _cells(rows: pa.Table, how: Compared) -> _Cells:
     return {key: values for key, values in cells.items() if any(values.values())} if how.summed else cells
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _alike(one: Any, other: Any, tolerance: float) -> bool:
     if isinstance(one, float) and isinstance(other, float):
-        return repr(one) == repr(other) or math.isclose(one, other, rel_tol=_AS_GOOD_AS_EQUAL)
+        return repr(one) == repr(other) or math.isclose(one, other, rel_tol=tolerance)
     return bool(one == other)

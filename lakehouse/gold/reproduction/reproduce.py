@@ -15,7 +15,7 @@ from lakehouse import locations
 from lakehouse.contracts.series import Series, source_days, source_read
 from lakehouse.delta import provenance, table_io
 from lakehouse.delta.table_cache import with_table_cache
-from lakehouse.gold.numbers.published_table import digest
+from lakehouse.gold.numbers.published_table import content_of, digest
 from lakehouse.gold.reproduction import contract_history, differences, recompute
 from lakehouse.gold.reproduction.contract_history import HistoricalContracts
 from lakehouse.gold.reproduction.differences import Difference
@@ -91,10 +91,12 @@ def reproduce(
     stored = _stored(series_then, published, revision, adjustment)
     fields = set().union(*made.hidden.values()) if made.hidden else set()
     how = differences.comparable(series_then, fields, summed=adjustment is not None)
-    cells, close = differences.between(stored, made.rows, how)
+    exact = adjustment is None and digest(stored) == row["content"]
+    cells, close = differences.between(stored, made.rows, how, differences.ROUNDING if exact else differences.ROUNDING_BEFORE)
     if not fields:
-        digests = [("content", digest(made.rows))] if not (cells or close) else []
-        digests += [("content as stored", digest(stored))] if adjustment is None else []
+        known = {row["content"]}
+        digests = [("content", content_of(made.rows, known))] if not (cells or close) else []
+        digests += [("content as stored", content_of(stored, known))] if adjustment is None else []
         cells += [Difference({}, name, row["content"], other) for name, other in digests if other != row["content"]]
     return Reproduced(
         name=row["version_name"],

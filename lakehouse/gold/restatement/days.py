@@ -214,7 +214,8 @@ def _drafts(
     drafts: list[Draft] = []
     refused_days: set[date] = set()
     for day, rows in sorted(numbers.items()):
-        published, content = before.published_states.get(day), published_table.digest(rows)
+        published = before.published_states.get(day)
+        content = published_table.content_of(rows, lifecycle.contents_of(published), refused.get(day, ()))
         if content in refused.get(day, ()):
             if published is None:
                 continue

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
-from lakehouse.gold.restatement import lineage
+from lakehouse.gold.restatement import exact_sums, lineage
 from lakehouse.gold.rows_read import now, tables, windows
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark import dataframes, stages
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import date, datetime
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.metric import MetricContract
@@ -49,13 +49,16 @@ def compute(
         covered = F.explode(F.sequence("event_date", F.date_add("event_date", metric.trailing_days - 1)))
         rows = rows.withColumn("_day", covered).drop("event_date").withColumnRenamed("_day", "event_date")
     wanted = rows.where(f"event_date IN ({spark_commits.day_literals(days)})")
-    return wanted.groupBy("event_date", *metric.grain).agg(*aggregates(metric))
+    return measured(wanted, metric, ["event_date", *metric.grain])
 
 
-def aggregates(metric: MetricContract) -> list[Column]:
-    """The measures and row_count as aggregates over silver rows."""
-    measures = [F.expr(measure.computed_sql).alias(measure.name) for measure in metric.measures]
-    return [*measures, F.count(F.lit(1)).alias("row_count")]
+def measured(rows: DataFrame, metric: MetricContract, by: Collection[str]) -> DataFrame:
+    """The measures and row_count of groups of silver rows; sums of doubles are exact."""
+    return exact_sums.aggregated(rows, by, _sql_of(metric), "row_count")
+
+
+def _sql_of(metric: MetricContract) -> dict[str, str]:
+    return {measure.name: measure.computed_sql for measure in metric.measures}
 
 
 def numbers(
@@ -86,6 +89,7 @@ def of_days(
     """
     with in_zone(rows.sparkSession, metric.zone):
         numbers = dataframes.in_utc(compute(rows, metric, days, starts).toArrow())
+    numbers = exact_sums.rounded(numbers, _sql_of(metric))
     numbers = numbers.sort_by([(name, "ascending") for name in ["event_date", *metric.grain]])
     return {day: own.drop_columns(["event_date"]) for day, own in table_io.split(numbers, "event_date").items()}
 
@@ -104,7 +108,7 @@ def nothing(spark: SparkSession, settings: Settings, metric: MetricContract) -> 
     rows = now.silver_rows(spark, settings, metric, []).where("false")
     rows = windows.assigned(rows, metric.event_window) if metric.event_window else rows
     with in_zone(spark, metric.zone):
-        empty = dataframes.in_utc(rows.agg(*aggregates(metric)).toArrow())
+        empty = dataframes.in_utc(measured(rows, metric, []).toArrow())
     grain = dataframes.in_utc(rows.select(*metric.grain).toArrow()).schema if metric.grain else pa.schema([])
     columns = {item.name: pa.nulls(1, item.type) for item in grain}
     return pa.table(columns | {name: empty[name] for name in empty.column_names})

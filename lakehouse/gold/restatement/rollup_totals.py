@@ -17,7 +17,7 @@ from lakehouse.contracts.series import source_read
 from lakehouse.delta import table_io
 from lakehouse.gold.publication import candidates
 from lakehouse.gold.publication.refused_numbers import find_refused
-from lakehouse.gold.restatement import lineage, metric_query
+from lakehouse.gold.restatement import exact_sums, lineage, metric_query
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.gold.rows_read import now, of_then, tables
 from lakehouse.ledger import failed_numbers
@@ -90,12 +90,18 @@ def add_up(rollup: Series, days: pa.Table, booked: pa.Table | None) -> pa.Table:
     if booked is not None and len(booked):
         parts.append(booked.select(columns))
     rows = pa.concat_tables(parts)
-    sums = rows.group_by(rollup.grain).aggregate([(name, "sum") for name in names])
-    sums = sums.sort_by([(name, "ascending") for name in rollup.grain]) if rollup.grain else sums
     types = {item.name: item.type for item in days.schema}
+    doubles = {name for name in names if pa.types.is_floating(types[name])}
+    by = rollup.grain or ["_all"]
+    rows = rows if rollup.grain else rows.append_column("_all", pa.repeat(0, len(rows)))
+    sums = rows.group_by(by).aggregate([(name, "list" if name in doubles else "sum") for name in names])
+    sums = sums.sort_by([(name, "ascending") for name in by])
     found = {name: sums[name] for name in rollup.grain}
     for name in rollup.numbers:
-        found[name] = sums[f"{name}_sum"].cast(types[name]) if name in names else pa.nulls(len(sums), types[name])
+        if name in doubles:
+            found[name] = pa.array([exact_sums.added(values.values) for values in sums[f"{name}_list"]], types[name])
+        else:
+            found[name] = sums[f"{name}_sum"].cast(types[name]) if name in names else pa.nulls(len(sums), types[name])
     return pa.table(found)
 
 

@@ -20,7 +20,7 @@ from lakehouse.contracts.windows.event_window import WINDOW_START
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import account, verdicts
-from lakehouse.gold.restatement.metric_query import aggregates
+from lakehouse.gold.restatement import metric_query
 from lakehouse.ledger import key_log
 from lakehouse.ledger.row_states import Disposition
 from lakehouse.live.query import counted_rows, late_rule
@@ -77,8 +77,7 @@ def measured(
         rows = delivered.select(*columns).unionByName(present.select(*columns)).where(F.col("event_date") == F.lit(day))
         in_sets = rows.withColumn(ROW_SET, F.explode(F.sequence(F.col(_ENTERS), F.col(_LEAVES) - 1)))
         with in_zone(spark, metric.zone):
-            numbers = in_sets.groupBy(ROW_SET, "event_date", *metric.grain).agg(*aggregates(metric))
-            return dataframes.in_utc(numbers.toArrow())
+            return dataframes.in_utc(metric_query.measured(in_sets, metric, [ROW_SET, "event_date", *metric.grain]).toArrow())
 
 
 def _leaving(settings: Settings, contract: SourceContract, days: Collection[date]) -> tuple[pa.Table, pa.Table]:

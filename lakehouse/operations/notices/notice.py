@@ -201,8 +201,9 @@ def _reason(restated: RestatedPeriod) -> str:
 
 
 def as_text(number: Number | None, *, signed: bool = False) -> str:
-    """A number for people: a decimal with all its places; a double with 12 digits."""
+    """A number for people: a decimal with all its places; a double with 12 digits, or with all that it has."""
     if number is None:
         return "none"
-    form = ("+" if signed else "") + "," + (".12g" if isinstance(number, float) else "")
+    has_more = isinstance(number, float) and float(f"{number:.12g}") != number
+    form = ("+" if signed else "") + "," + (".12g" if isinstance(number, float) and not has_more else "")
     return format(number, form) if isinstance(number, int | float) else format(number, f"{form}f")

@@ -75,10 +75,12 @@ class Replaced:
 
     :param rows: per event day in the files how many rows silver had, and has.
     :param untouched: on how many other event days silver has rows.
+    :param absent: those of them that lie between the event days in the files, and keep their rows.
     """
 
     rows: Mapping[date, tuple[int, int]]
     untouched: int
+    absent: Sequence[date] = ()
 
 
 def run_files(settings: Settings, catalog: Catalog, source: str, files: Sequence[Path]) -> SingleRun:
@@ -117,7 +119,7 @@ def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: 
         held=[*(entry.message or entry.source_file for entry in held), *_too_small(settings, catalog.sources[source], entries)],
         left=len(names - recorded - held_names),
         again=len({entry.source_file for entry in again} & names),
-        replaced=_replaced(catalog.sources[source], [*new, *again], held_before, _rows_by_day(settings, source)),
+        replaced=replaced_by(catalog.sources[source], [*new, *again], held_before, _rows_by_day(settings, source)),
         changes=[change for metric, days in after.restated.items() for change in _changes(settings, catalog, metric, days)],
         failed_checks=[*layers.failed_checks.values()],
         unread_reason=unread_rows.first_reason(settings, source, [entry.ingestion_id for entry in new if entry.malformed]),
@@ -129,9 +131,10 @@ def _rows_by_day(settings: Settings, source: str) -> dict[date, int]:
     return {} if table is None else data_files.rows_by_partition(table)
 
 
-def _replaced(
+def replaced_by(
     contract: SourceContract, entries: Sequence[Ingestion], before: Mapping[date, int], after: Mapping[date, int]
 ) -> Replaced | None:
+    """What a delivery replaced, from the rows of silver by event day before and after it; None under ``merge`` and ``append``."""
     policy = policy_of(contract)
     if not policy.chooses_deliveries:
         return None
@@ -139,7 +142,8 @@ def _replaced(
     if policy.chooses_for_table and days:
         days = sorted({*days, *before, *after})
     rows = {day: (before.get(day, 0), after.get(day, 0)) for day in days}
-    return Replaced(rows, sum(1 for day, count in after.items() if count and day not in rows))
+    others = sorted(day for day, count in after.items() if count and day not in rows)
+    return Replaced(rows, len(others), tuple(day for day in others if days and days[0] < day < days[-1]))
 
 
 def _too_small(settings: Settings, contract: SourceContract, entries: Sequence[Ingestion]) -> list[str]:

@@ -1,0 +1,53 @@
+"""The tokens of an expression in Spark SQL, and where its parts end: for what rewrites the text of an expression.
+
+The tokens put together are the text, comments and spaces included. What an expression means is asked of ``sql_syntax``.
+"""
+
+from __future__ import annotations
+
+import re
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>\s+|--[^\n]*|/\*.*?\*/)
+    |(?P<text>[rR]?'(?:[^'\\]|\\.|'')*'|[rR]?"(?:[^"\\]|\\.|"")*")
+    |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:BD|bd|[LSYDFlsydf])?(?![\w]))
+    |(?P<name>`(?:[^`]|``)*`|[^\W\d]\w*|\d\w*)
+    |(?P<sign>::|<=>|<>|!=|<=|>=|\|\||->|=>|.)
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+#: Signs that open and close a group.
+OPEN, CLOSED = "([", ")]"
+
+
+def tokens_of(sql: str) -> list[str]:
+    """The tokens of a text."""
+    return [match[0] for match in _TOKEN.finditer(sql)]
+
+
+def end_of_group(tokens: list[str], begin: int) -> int:
+    """The place behind the group that begins at a token."""
+    depth = 0
+    for place in range(begin, len(tokens)):
+        depth += (tokens[place] in OPEN) - (tokens[place] in CLOSED)
+        if not depth:
+            return place + 1
+    return len(tokens)
+
+
+def skip(tokens: list[str], place: int) -> int:
+    """The place of the next token that is no space and no comment."""
+    while place < len(tokens) and is_space(tokens[place]):
+        place += 1
+    return place
+
+
+def opens_group(tokens: list[str], place: int) -> bool:
+    """Whether the next token that is no space opens a parenthesis."""
+    return tokens[skip(tokens, place) : skip(tokens, place) + 1] == ["("]
+
+
+def is_space(token: str) -> bool:
+    """Whether a token is space or a comment."""
+    return token.isspace() or token.startswith(("--", "/*"))

@@ -1,0 +1,196 @@
+"""Sums and averages of doubles that do not depend on the order of the rows, in Spark.
+
+A double is cut into whole multiples of eight powers of two. The multiples are added as integers, which is exact, and the totals
+give the double next to the exact sum. Every group of rows therefore has one sum, whatever else is in the table and however Spark
+divides the rows. Decimals and integers are exact in Spark itself. What an expression means is not decided here: only the text
+of ``sum``, ``avg`` and their relatives is replaced where they are over doubles.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse.contracts.sql_tokens import end_of_group, is_space, opens_group, skip, tokens_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from pyspark.sql import DataFrame
+
+_SUMS = frozenset({"sum", "try_sum"})
+_AVERAGES = frozenset({"avg", "mean", "try_avg"})
+#: Aggregates of doubles that are left to Spark, whose last digits depend on the order of the rows.
+_ROUGH_AGGREGATES = """
+    corr covar_pop covar_samp kurtosis regr_avgx regr_avgy regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy skewness
+    std stddev stddev_pop stddev_samp var_pop var_samp variance
+"""
+_ROUGH = frozenset(_ROUGH_AGGREGATES.split())
+#: How many digits of such an aggregate are the same in any order.
+_CERTAIN_DIGITS = 12
+#: How many binary digits a part has: the totals of 2^36 rows fit into 64 bits, and two parts into a double.
+_WIDTH = 26
+#: The exponents of the parts, the greatest first.
+_EXPONENTS = tuple(range(3 * _WIDTH, -5 * _WIDTH, -_WIDTH))
+#: Doubles of at least this size, infinities and NaN are added as they are.
+_TOO_LARGE = 2.0 ** (_EXPONENTS[0] + _WIDTH)
+
+
+def aggregated(rows: DataFrame, by: Collection[str], measures: Mapping[str, str], count: str) -> DataFrame:
+    """Rows grouped by columns, with the measures and the number of rows; without columns one row for all.
+
+    :param measures: by name, expressions with aggregates in Spark SQL.
+    :param count: the name of the column for the number of rows.
+    """
+    sums = {name: list(_sums(tokens_of(text))) for name, text in measures.items()}
+    arguments = list(dict.fromkeys(one.argument for of_measure in sums.values() for one in of_measure))
+    kinds = rows.select(*(F.expr(text).alias(f"c{place}") for place, text in enumerate(arguments))).dtypes if arguments else []
+    doubles = {text: f"_double_{place}" for place, (text, (_, kind)) in enumerate(zip(arguments, kinds)) if _is_double(kind)}
+    if doubles:
+        rows = rows.withColumns({name: F.expr(f"CAST(({text}\n) AS DOUBLE)") for text, name in doubles.items()})
+        rows = rows.withColumns({of: F.expr(sql) for name in doubles.values() for of, sql in _cut(name).items()})
+    columns = [F.expr(_rewritten(text, doubles)).alias(name) for name, text in measures.items()]
+    return rows.groupBy(*by).agg(*columns, F.count(F.lit(1)).alias(count))
+
+
+def rounded(numbers: pa.Table, measures: Mapping[str, str]) -> pa.Table:
+    """Numbers whose doubles have as many digits as are certain.
+
+    Aggregates such as a standard deviation are computed in the order of the rows; their last digits say nothing.
+    """
+    for name, text in measures.items():
+        column = numbers[name]
+        if pa.types.is_floating(column.type) and _is_rough(text):
+            values = [None if value is None else float(f"{value:.{_CERTAIN_DIGITS}g}") for value in column.to_pylist()]
+            numbers = numbers.set_column(numbers.column_names.index(name), name, pa.array(values, column.type))
+    return numbers
+
+
+def added(values: pa.ChunkedArray | pa.Array) -> float | None:
+    """The double next to the exact sum of some doubles; None if there are none.
+
+    It is what :func:`aggregated` gives for the same values as rows.
+    """
+    known = pc.drop_null(values).to_pylist()
+    if not known:
+        return None
+    try:
+        return math.fsum(known)
+    except (OverflowError, ValueError):  # beyond the greatest double, or infinities of both signs
+        return float(sum(known))
+
+
+class _Sum(NamedTuple):
+    """A call of a sum or an average in an expression, by the places of its tokens."""
+
+    begin: int
+    end: int
+    argument: str
+    #: `` FILTER (WHERE ...)``, or nothing.
+    condition: str
+    is_average: bool
+
+
+def _sums(tokens: list[str]) -> Iterator[_Sum]:
+    place = 0
+    while place < len(tokens):
+        name = tokens[place].lower().strip("`")
+        if name in _SUMS | _AVERAGES and opens_group(tokens, place + 1) and not _is_part(tokens, place):
+            begin = skip(tokens, place + 1)
+            end = end_of_group(tokens, begin)
+            inner = tokens[begin + 1 : end - 1]
+            following, condition = skip(tokens, end), ""
+            if tokens[following : following + 1] and tokens[following].lower() == "filter" and opens_group(tokens, following + 1):
+                closes = end_of_group(tokens, skip(tokens, following + 1))
+                condition, after = f" {''.join(tokens[following:closes])}", closes
+            else:
+                after = end
+            first = inner[skip(inner, 0)].lower() if skip(inner, 0) < len(inner) else ""
+            if first not in {"distinct", "all"}:
+                yield _Sum(place, after, "".join(inner).strip(), condition, name in _AVERAGES)
+            place = after
+        else:
+            place += 1
+
+
+def _is_part(tokens: list[str], place: int) -> bool:
+    """Whether a name is behind a point: that is no function."""
+    return bool(place) and tokens[place - 1] == "."
+
+
+def _rewritten(text: str, doubles: Mapping[str, str]) -> str:
+    """An expression in which the sums over doubles are exact.
+
+    :param doubles: by argument, the column that holds it.
+    """
+    tokens = tokens_of(text)
+    done, place = list[str](), 0
+    for one in _sums(tokens):
+        if one.argument in doubles:
+            column = doubles[one.argument]
+            total = _total(column, one.condition)
+            if one.is_average:
+                total = f"({total} / nullif(count({column}){one.condition}, 0))"
+            done += [*tokens[place : one.begin], total]
+            place = one.end
+    return "".join([*done, *tokens[place:]])
+
+
+def _cut(column: str) -> dict[str, str]:
+    """Columns made of a double: what can be cut into parts, and what is left, which is 0 for all but the most unusual values."""
+    least = _EXPONENTS[-1]
+    left = f"{column} - rint({column} * {_power(-least)}) * {_power(least)}"
+    return {
+        f"{column}_cut": f"CASE WHEN abs({column}) >= {_TOO_LARGE!r}D THEN 0D ELSE {column} END",
+        f"{column}_rest": f"CASE WHEN abs({column}) >= {_TOO_LARGE!r}D THEN {column} ELSE {left} END",
+    }
+
+
+def _total(column: str, condition: str) -> str:
+    """The exact sum of a column that was cut, rounded once: an expression with aggregates.
+
+    The totals of the parts become digits with signs, from the least to the greatest, and pairs of digits are doubles. Doubles of
+    falling size are added with the error of each addition, which is exact, too.
+    """
+    totals = [f"sum(CAST({part} AS BIGINT)){condition}" for part in _parts(f"{column}_cut")]
+    half, base = f"{2 ** (_WIDTH - 1)}L", f"{2**_WIDTH}L"
+    carried = f"shiftright(a.carry + total + {half}, {_WIDTH})"
+    digit = f"CAST(a.carry + total - {carried} * {base} AS DOUBLE)"
+    begin = "struct(0L AS carry, CAST(array() AS ARRAY<DOUBLE>) AS digits)"
+    step = f"(a, total) -> struct({carried} AS carry, concat(a.digits, array({digit})) AS digits)"
+    last = len(_EXPONENTS) - 1
+    scaled = [f"a.digits[{last - place}] * {_power(exponent)}" for place, exponent in enumerate(_EXPONENTS)]
+    scaled = [f"a.carry * {_power(_EXPONENTS[0] + _WIDTH)}", *scaled]
+    pairs = ", ".join(" + ".join(scaled[place : place + 2]) for place in range(0, len(scaled), 2))
+    error = "part - ((b.sum + part) - b.sum)"
+    add = f"(b, part) -> struct(b.sum + part AS sum, b.error + ({error}) AS error)"
+    added_up = f"aggregate(array({pairs}), struct(0D AS sum, 0D AS error), {add}, b -> b.sum + b.error)"
+    rest = f"sum({column}_rest){condition}"
+    return f"(aggregate(array({', '.join(reversed(totals))}), {begin}, {step}, a -> {added_up}) + {rest})"
+
+
+def _parts(column: str) -> list[str]:
+    """The parts of a double, as multiples of their powers of two, the greatest first."""
+    whole = [f"rint({column} * {_power(-exponent)})" for exponent in _EXPONENTS]
+    return [whole[0], *(f"{own} - {greater} * {_power(_WIDTH)}" for greater, own in pairwise(whole))]
+
+
+def _power(exponent: int) -> str:
+    """A power of two, which a double holds exactly."""
+    return f"{2.0**exponent!r}D"
+
+
+def _is_double(kind: str) -> bool:
+    return kind in {"double", "float"}
+
+
+def _is_rough(text: str) -> bool:
+    """Whether an expression has an aggregate whose last digits depend on the order of the rows."""
+    tokens = [token.lower().strip("`") for token in tokens_of(text) if not is_space(token)]
+    calls = [(name, after) for name, sign, after in zip(tokens, tokens[1:], [*tokens[2:], ""]) if sign == "("]
+    return any(name in _ROUGH or (name in _SUMS | _AVERAGES and after == "distinct") for name, after in calls)

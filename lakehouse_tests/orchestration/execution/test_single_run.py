@@ -1,0 +1,80 @@
+"""What a run by hand says of the event days that a delivery replaces; without a lake."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+from typing import TYPE_CHECKING
+
+from lakehouse.cli import number_report
+from lakehouse.contracts.source import SourceContract
+from lakehouse.ledger.ingestions import Ingestion
+from lakehouse.orchestration.execution.single_run import Replaced, SingleRun, replaced_by
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pytest
+
+DAYS = [date(2024, 11, number) for number in range(1, 9)]
+RECORDED = datetime(2024, 11, 9, tzinfo=timezone.utc)
+BEFORE = dict.fromkeys(DAYS[:6], 10)
+
+
+def source(policy: str) -> SourceContract:
+    return SourceContract.model_validate(
+        {
+            "dataset": "flow",
+            "primary_key": ["id"],
+            "model": {"fields": [{"name": "id", "type": "string"}]},
+            "clocks": {"event": "at"},
+            "materialization": {"reprocess_policy": policy},
+        }
+    )
+
+
+def file(*days: date) -> Ingestion:
+    return Ingestion(
+        "flow",
+        "1",
+        "1",
+        RECORDED.date(),
+        "flow.csv",
+        1,
+        None,
+        touched_days=[*days],
+        status="ingested",
+        run_id="r",
+        recorded_at=RECORDED,
+    )
+
+
+def replaced(policy: str, *files: Sequence[date]) -> Replaced | None:
+    days = {day for of_file in files for day in of_file}
+    return replaced_by(source(policy), [file(*of_file) for of_file in files], BEFORE, {**BEFORE, **dict.fromkeys(days, 3)})
+
+
+def test_days_between_those_of_a_delivery_that_it_lacks_are_absent() -> None:
+    done = replaced("overwrite_partition_safe", DAYS[1:3], [DAYS[4]])
+    assert done == Replaced({DAYS[1]: (10, 3), DAYS[2]: (10, 3), DAYS[4]: (10, 3)}, 3, (DAYS[3],)), (
+        "the first and the last day lie outside of what was sent"
+    )
+
+
+def test_a_day_without_rows_is_not_absent_and_a_delivery_without_rows_lacks_none() -> None:
+    assert replaced("overwrite_partition_safe", [DAYS[5], DAYS[7]]) == Replaced({DAYS[5]: (10, 3), DAYS[7]: (0, 3)}, 5)
+    assert replaced("overwrite_partition_safe") == Replaced({}, 6)
+
+
+def test_of_a_whole_table_no_day_is_absent_and_under_merge_nothing_is_replaced() -> None:
+    assert replaced("overwrite_all", [DAYS[0], DAYS[2]]) == Replaced(
+        {day: (10, 3 if day in (DAYS[0], DAYS[2]) else 10) for day in DAYS[:6]}, 0
+    )
+    assert replaced("merge", [DAYS[0], DAYS[2]]) is None
+
+
+def test_an_absent_day_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    number_report.print_run(SingleRun(rows=6, malformed=0, known=0, replaced=Replaced({DAYS[1]: (10, 3)}, 3, (DAYS[3],))), "flow")
+    assert (
+        "absent from the files, although days before and after came: 2024-11-04; they stay as they were"
+        in capsys.readouterr().out
+    )
