@@ -4,7 +4,7 @@ The models, the loader with its errors (file, line, field) and the bundled examp
 belongs to the capability that does it.
 """
 
-from lakehouse.contracts.loader import Catalog, load_catalog, load_contract, sources_beside
+from lakehouse.contracts.loader import Catalog, check_files, load_catalog, load_contract, sources_beside
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.source import SourceContract
 from lakehouse.contracts.training.model import ModelContract
@@ -18,6 +18,7 @@ __all__ = [
     "ModelContract",
     "SourceContract",
     "TrainingSetContract",
+    "check_files",
     "load_catalog",
     "load_contract",
     "sources_beside",

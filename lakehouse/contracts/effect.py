@@ -9,13 +9,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lakehouse.contracts.source_rules import INTERVAL_CHECKS
+from lakehouse.contracts.changes.marking import OPERATION, OPERATIONS, RETRACT
+from lakehouse.contracts.source import SourceContract
+from lakehouse.contracts.source_rules import INTERVAL_CHECKS, TunableWatermark
+from lakehouse.text import suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.contracts.source import SourceContract
 
 _FISCAL = {"fiscal_quarter", "fiscal_year"}
 
@@ -125,6 +127,11 @@ OF_METRIC = (
         lambda it: bool(it.publication.rollups),
         "is for longer periods, and 'publication.rollups' names none; name one, or leave the key out",
     ),
+    Requirement(
+        "publication.closes_with",
+        lambda it: not it.publication.closes_with or it.publication.final_needs.watermark,
+        "is about the watermark, which 'publication.final_needs.watermark: false' takes no notice of; leave one of the two out",
+    ),
     *(
         Requirement(
             f"publication.closes_with.{name}",
@@ -152,6 +159,30 @@ def without_effect(
         where = need.key.split(".")
         if _is_given(content, where) and not need.is_met(contract):
             yield (*where,), need.text
+    if isinstance(contract, SourceContract):
+        yield from _unknown_names(contract)
+
+
+def _unknown_names(source: SourceContract) -> Iterator[tuple[tuple[int | str, ...], str]]:
+    """Names of operations that no record has, and tiers that cannot be told apart: where in the file, and what to do."""
+    by, marker, watermark = source.lateness.by, source.marker, source.clocks.watermark
+    named: list[tuple[tuple[int | str, ...], str]] = []
+    if by and by.column == OPERATION:
+        named += [(("lateness", "by", "values", word), word) for word in by.values]
+    if marker and marker.column == OPERATION:
+        named.append((("clocks", "watermark", "marker", "value"), marker.value))
+    if isinstance(watermark, TunableWatermark) and source.event_type_column == OPERATION:
+        at = ("clocks", "watermark", "tuning", "event_types")
+        named += [((*at, place), word) for place, word in enumerate(watermark.tuning.event_types)]
+    known = [*OPERATIONS, *([RETRACT] if source.is_dimension else [])]
+    for where, word in named:
+        if word not in known:
+            yield where, f"no operation is called {word!r}{suggestion(word, known)}; there are {', '.join(known)}"
+    serves = [tier.serves for tier in source.lateness.tiers]
+    for place, name in enumerate(serves):
+        if name in serves[:place]:
+            text = f"two tiers serve {name!r}, so that a close would not know its own; give each another name"
+            yield ("lateness", "tiers", place, "serves"), text
 
 
 def _is_given(content: Any, where: Sequence[str]) -> bool:
@@ -165,12 +196,13 @@ def _is_given(content: Any, where: Sequence[str]) -> bool:
 def of_tiers(metric: MetricContract, sources: Mapping[str, SourceContract]) -> Iterator[tuple[tuple[int | str, ...], str]]:
     """What ``publication.closes_with`` names and no source of the metric has: where in the file, and what to do."""
     for kind, serves in metric.publication.closes_with.items():
-        for name in dict.fromkeys(entry.source for entry in metric.read if entry.source in sources):
+        # A period does not wait for a source that is not required.
+        for name in dict.fromkeys(entry.source for entry in metric.read if entry.required and entry.source in sources):
             source, where = sources[name], ("publication", "closes_with", kind)
             known = [tier.serves for tier in source.lateness.tiers]
             if serves not in known:
                 names = f"there are {', '.join(known)}" if known else "it has no tiers"
-                yield where, f"no tier of the lateness of {name} serves {serves!r}; {names}"
+                yield where, f"no tier of the lateness of {name} serves {serves!r}{suggestion(serves, known)}; {names}"
             elif source.clocks.watermark is None:
                 yield (
                     where,

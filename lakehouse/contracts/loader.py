@@ -27,9 +27,10 @@ from lakehouse.contracts.training.training_set import TrainingSetContract
 from lakehouse.contracts.windows import window as of_windows
 from lakehouse.contracts.yaml_files import yaml_file
 from lakehouse.contracts.yaml_files.yaml_file import ContractError
+from lakehouse.text import join_limited, suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import date
 
     import yaml
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 Contract = SourceContract | MetricContract | TrainingSetContract | ModelContract
 Model = TypeVar("Model", bound=BaseModel)
 _DATASET = re.compile(r"^dataset: *['\"]?(\w+)", re.MULTILINE)
+_NAMED = re.compile(r"^(?:dataset|metric|training_set|model): *['\"]?(\w+)", re.MULTILINE)
+_SHOWN = 20
 #: The kinds of contracts, each by the key that names it; a source has a key 'model' and a model a key 'training_set', too.
 _KINDS: dict[str, type[Contract]] = {
     "metric": MetricContract,
@@ -112,11 +115,15 @@ class Catalog:
 def load_contract(path: Path, sources: Mapping[str, SourceContract] | None = None) -> Contract:
     """Read one contract.
 
-    :param sources: by name, those that its expressions may read; of a source that is not among them no columns are checked.
+    :param sources: by name, those that it may read; with one that is not among them it is not compared.
     :raises ContractError: with one line per mistake.
     """
     contract = _read(path)
-    if mistakes := [*_in_expressions(path, contract, sources or {})]:
+    mistakes = [*_in_expressions(path, contract, sources or {})]
+    if isinstance(contract, MetricContract) and sources and {*_sources_named(contract)} <= sources.keys():
+        unfit = [*_misfits(contract, sources), *effect.of_tiers(contract, sources)]
+        mistakes += [_located(path, where, text) for where, text in unfit]
+    if mistakes:
         raise ContractError(mistakes)
     return contract
 
@@ -233,54 +240,141 @@ def load_catalog(folder: Path | None, *, bundled: bool = True, without: Collecti
             mistakes += error.mistakes
             broken |= set(_DATASET.findall(_text_of(path)))
             continue
-        name = contract.dataset if isinstance(contract, SourceContract) else contract.name
+        name = _name_of(contract)
         if name in origin and path.parent == origin[name].parent:
-            key = next(key for key, kind in _KINDS.items() if isinstance(contract, kind))
-            mistakes.append(f"{path}:{_line_of(path, key)}: {key}: the name {name!r} is taken by {origin[name]}")
+            mistakes.append(_taken(path, contract, origin[name]))
         origin[name] = path
         catalog.add(name, contract)
-    mistakes += [
-        f"{origin[metric.name]}:{_line_of(origin[metric.name], 'source')}: source: no contract has 'dataset: {metric.source}'"
-        for metric in catalog.metrics.values()
-        if not (metric.is_derived or metric.sources) and metric.source not in {*catalog.sources, *broken}
-    ]
-    mistakes += [
-        f"{origin[metric.name]}:{_line_of(origin[metric.name], 'rows')}: rows: {metric.source} has one row per key; leave the "
-        "key out, it is for metrics of sources under 'reprocess_policy: append'"
-        for metric in catalog.metrics.values()
-        if metric.rows is not None and _never_append(metric, catalog.sources)
-    ]
-    unfit_metrics = {name: [*_misfits(metric, catalog.sources)] for name, metric in catalog.metrics.items()}
-    mistakes += [
-        f"{origin[name]}:{_line_of(origin[name], *where)}: {yaml_file.as_prefix(where)}{text}"
-        for name, misfits in unfit_metrics.items()
-        for where, text in misfits
-    ]
-    mistakes += [
-        f"{origin[name]}:{_line_of(origin[name], *where)}: {yaml_file.as_prefix(where)}{text}"
-        for name, where, text in of_training.misfits(catalog.training_sets, catalog.models, catalog.sources, catalog.metrics)
-    ]
-    mistakes += [
-        f"{origin[metric.name]}:{_line_of(origin[metric.name], *where)}: {yaml_file.as_prefix(where)}{text}"
-        for metric in catalog.metrics.values()
-        if origin[metric.name] not in paths or origin.get(metric.source) in paths  # a deployment may replace a bundled source
-        for where, text in effect.of_tiers(metric, catalog.sources)
-    ]
-    written: dict[str, Contract] = {**catalog.sources, **catalog.metrics, **catalog.training_sets}
-    for name, contract in written.items():
-        # A bundled metric is about the bundled source, and not about another one of its name.
-        sources = {of: catalog.sources[of] for of in catalog.sources if origin[name] not in paths or origin[of] in paths}
-        mistakes += _in_expressions(origin[name], contract, {} if unfit_metrics.get(name) else sources)
-    resolved, unfit = resolution.resolved(catalog.metrics)
-    for one in unfit:
-        path = origin[one.metric]
-        mistakes.append(f"{path}:{_line_of(path, *one.location)}: {yaml_file.as_prefix(one.location)}{one.text}")
+    resolved, unresolved = resolution.resolved(catalog.metrics)
+    unfit = [*_misfits_of_set(catalog, origin, paths, broken), *unresolved]
+    mistakes += [_located(origin[name], where, text) for name, where, text in unfit]
+    mistakes += [text for _, text in _expressions(catalog, origin, paths)]
     if mistakes:
         raise ContractError(mistakes)
     catalog.metrics.update(resolved)
     for name, metric in catalog.metrics.items():
         catalog.metrics[name] = completed(metric, catalog.sources)
     return catalog
+
+
+def _misfits_of_set(
+    catalog: Catalog, origin: Mapping[str, Path], bundled: Collection[Path], broken: Collection[str]
+) -> Iterator[tuple[str, tuple[int | str, ...], str]]:
+    """What contracts name and no other one has, or has otherwise: the contract by its name, where in its file, and what to do.
+
+    Derived metrics and their inputs are compared in ``derived.resolution``.
+
+    :param origin: the file of each contract, by its name.
+    :param bundled: the files that a deployment may replace.
+    :param broken: the names of sources whose file has a mistake: this one is to be mended.
+    """
+    for name, metric in catalog.metrics.items():
+        if not (metric.is_derived or metric.sources) and metric.source not in {*catalog.sources, *broken}:
+            known = f"{suggestion(metric.source, catalog.sources)}; there are {join_limited(sorted(catalog.sources), _SHOWN)}"
+            yield name, ("source",), f"no contract has 'dataset: {metric.source}'{known if catalog.sources else ''}"
+    for name, metric in catalog.metrics.items():
+        if metric.rows is not None and _never_append(metric, catalog.sources):
+            text = f"{metric.source} has one row per key; leave the key out, it is for metrics of sources under "
+            yield name, ("rows",), f"{text}'reprocess_policy: append'"
+    for name, metric in catalog.metrics.items():
+        yield from ((name, where, text) for where, text in _misfits(metric, catalog.sources))
+    yield from of_training.misfits(catalog.training_sets, catalog.models, catalog.sources, catalog.metrics)
+    for name, metric in catalog.metrics.items():
+        if origin[name] not in bundled or origin.get(metric.source) in bundled:  # a deployment may replace a bundled source
+            yield from ((name, where, text) for where, text in effect.of_tiers(metric, catalog.sources))
+
+
+def _expressions(catalog: Catalog, origin: Mapping[str, Path], bundled: Collection[Path]) -> Iterator[tuple[str, str]]:
+    """The mistakes in the SQL of contracts, each with the name of its contract."""
+    written: dict[str, Contract] = {**catalog.sources, **catalog.metrics, **catalog.training_sets}
+    unfit = {name for name, metric in catalog.metrics.items() if any(_misfits(metric, catalog.sources))}
+    for name, contract in written.items():
+        # A bundled metric is about the bundled source, and not about another one of its name.
+        sources = {of: catalog.sources[of] for of in catalog.sources if origin[name] not in bundled or origin[of] in bundled}
+        yield from ((name, text) for text in _in_expressions(origin[name], contract, {} if name in unfit else sources))
+
+
+def _located(path: Path, where: tuple[int | str, ...], text: str) -> str:
+    """A mistake in a contract, with its place."""
+    return f"{path}:{_line_of(path, *where)}: {yaml_file.as_prefix(where)}{text}"
+
+
+def _taken(path: Path, contract: Contract, by: Path) -> str:
+    key = next(key for key, kind in _KINDS.items() if isinstance(contract, kind))
+    return _located(path, (key,), f"the name {_name_of(contract)!r} is taken by {by}")
+
+
+def _name_of(contract: Contract) -> str:
+    return contract.dataset if isinstance(contract, SourceContract) else contract.name
+
+
+@dataclass(frozen=True)
+class CheckedFiles:
+    """Contract files that were checked together with those beside them.
+
+    :param contracts: those without a mistake, by file.
+    :param notes: what could not be compared, because no contract beside it has what one names.
+    """
+
+    contracts: Mapping[Path, Contract]
+    mistakes: Sequence[str]
+    notes: Sequence[str]
+
+
+def check_files(files: Sequence[Path]) -> CheckedFiles:
+    """Read contracts, and compare them with those in the same folders as :func:`load_catalog` does.
+
+    A contract is compared as far as possible if what it names is bundled, or if it stands alone: without any contract beside it
+    that could have the name.
+    """
+    catalog, contracts, mistakes, broken = Catalog(), dict[Path, Contract](), list[str](), set[str]()
+    origin: dict[str, Path] = {}
+    neighbours = [path for folder in dict.fromkeys(path.parent for path in files) for path in _contract_files(folder)]
+    for path in dict.fromkeys([*neighbours, *files]):
+        try:
+            contract = _read(path)
+        except ContractError as error:
+            mistakes += error.mistakes if path in files else []
+            broken |= set(_NAMED.findall(_text_of(path)))
+            continue
+        name = _name_of(contract)
+        if path in files:
+            contracts[path] = contract
+        if name in origin and path.parent == origin[name].parent and {path, origin[name]} & {*files}:
+            mistakes.append(_taken(path, contract, origin[name]))
+        origin[name] = path
+        catalog.add(name, contract)
+    elsewhere = {_name_of(contract): _elsewhere(contract, catalog, broken) for contract in contracts.values()}
+    unfit = [*_misfits_of_set(catalog, origin, (), broken), *resolution.resolved(catalog.metrics)[1]]
+    mistakes += [_located(origin[name], where, text) for name, where, text in unfit if elsewhere.get(name) == []]
+    mistakes += [text for name, text in _expressions(catalog, origin, ()) if name in elsewhere]
+    notes = [
+        f"{origin[name]}: no contract beside it has {', '.join(missing)}; what it names of this is not checked"
+        for name, missing in elsewhere.items()
+        if missing
+    ]
+    sound = {path: contract for path, contract in contracts.items() if not any(text.startswith(f"{path}:") for text in mistakes)}
+    return CheckedFiles(sound, mistakes, notes)
+
+
+def _elsewhere(contract: Contract, catalog: Catalog, broken: Collection[str]) -> list[str]:
+    """What a contract names and is not compared with: a bundled or a broken contract, or the only one of its kind."""
+    if isinstance(contract, SourceContract):
+        return []
+    known: list[tuple[Collection[str], Mapping[str, Contract]]]
+    if isinstance(contract, MetricContract):
+        known = [(_sources_named(contract), catalog.sources), (contract.derived_from, catalog.metrics)]
+    elif isinstance(contract, TrainingSetContract):
+        known = [(contract.sources, catalog.sources), ([entry.metric for entry in contract.features.metrics], catalog.metrics)]
+    else:
+        known = [([contract.training_set], catalog.training_sets)]
+    elsewhere = {*broken, *(path.stem for path in bundled_folder().glob("*.yaml"))}
+    return [
+        name
+        for names, of_kind in known
+        for name in dict.fromkeys(names)
+        if name not in of_kind and (name in elsewhere or not of_kind.keys() - {contract.name})
+    ]
 
 
 def completed(metric: MetricContract, sources: Mapping[str, SourceContract]) -> MetricContract:
@@ -310,6 +404,11 @@ def _misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> I
         yield from of_joins.misfits(metric, sources)
         yield from of_windows.misfits(metric, sources)
     yield from late_event_rules.misfits(metric, sources)
+
+
+def _sources_named(metric: MetricContract) -> list[str]:
+    """The sources that a metric reads and joins."""
+    return [*(entry.source for entry in metric.read), *(join.dimension for join in metric.joins)]
 
 
 def _never_append(metric: MetricContract, sources: Mapping[str, SourceContract]) -> bool:

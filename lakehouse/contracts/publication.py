@@ -10,6 +10,7 @@ from lakehouse.calendar.periods import Calendar
 from lakehouse.contracts.base import Strict
 
 Rollup = Literal["week", "month", "quarter", "fiscal_quarter", "fiscal_year"]
+_Period = Literal["day", "week", "month", "quarter", "fiscal_quarter", "fiscal_year"]
 AfterClose = Literal["restate", "adjust"]
 
 
@@ -49,7 +50,7 @@ class PublicationRules(Strict):
         description="A number that waits for something alerts when it is not final by then; default: like one that waits for "
         "nothing, see alerts.overdue_after.",
     )
-    closes_with: dict[Literal["day"] | Rollup, str] = Field(
+    closes_with: dict[_Period, str] = Field(
         default_factory=dict,
         description="By kind of period: what the tier of the source's lateness serves that the watermark has to pass it by.",
     )

@@ -27,6 +27,7 @@ from lakehouse.contracts.inputs.section import Source
 from lakehouse.contracts.schedules import Freshness, RollingBackfill  # noqa: TC001 (pydantic reads them)
 from lakehouse.contracts.source_rules import (
     POLICIES_WITH_CHANGES,
+    TIER_CHECK,
     Lateness,
     Marker,
     Materialization,
@@ -203,6 +204,7 @@ class SourceContract(Documented):
                 "leave the field out, or give it another name and set 'column:'"
             )
             raise ValueError(msg)
+        self._check_severities()
         unknown = sorted(self.quality.nulls.keys() - {field.name for field in self.typed_fields})
         if unknown:
             known = ", ".join(field.name for field in self.typed_fields)
@@ -240,6 +242,14 @@ class SourceContract(Documented):
                     f"order.sequence: {item.column} is a {kind}, and a sequence is an integer; name a time 'clocks.arrival', or "
                     f"write {as_text} if its texts sort as they follow each other, as times of one width and zone do"
                 )
+                raise ValueError(msg)
+
+    def _check_severities(self) -> None:
+        tiers = self.lateness.judged_tiers
+        for name in self.quality.severity:
+            if name.startswith(f"{TIER_CHECK}_") and name not in tiers:
+                known = f"there are {', '.join(tiers)}" if tiers else "no tier has a tolerated share"
+                msg = f"quality.severity: no tier has the check {name!r}; {known}"
                 raise ValueError(msg)
 
     def _check_sections(self) -> None:

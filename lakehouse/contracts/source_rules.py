@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Annotated, Literal
@@ -22,6 +23,8 @@ CHECKS = (
     *("unique_key", "required_fields", "one_correction", "whole_correction", "equals_bronze", "reviews_in_time"),
     *INTERVAL_CHECKS,
 )
+#: What the name of the check of a tier begins with.
+TIER_CHECK = "tier"
 
 
 class RowRule(Strict):
@@ -77,7 +80,7 @@ class Quality(Strict):
             if name in own:
                 msg = f"severity: set that of {name} under '{own[name]}:' itself"
                 raise ValueError(msg)
-            if name not in known:
+            if name not in known and not name.startswith(f"{TIER_CHECK}_"):
                 msg = f"severity: no check is called {name!r}; there are {', '.join(known)}"
                 raise ValueError(msg)
         return self
@@ -154,7 +157,9 @@ class Tier(Strict):
 
     within: timedelta = Field(ge=timedelta(0))
     serves: str
-    tolerated: float | None = Field(None, ge=0, le=1, description="The share of rows that may come later.")
+    tolerated: float | None = Field(
+        None, ge=0, le=1, description="The share of rows that may come later; with more, a check fails and the owner is alerted."
+    )
 
 
 class WatermarkChange(Strict):
@@ -221,6 +226,16 @@ class Lateness(Strict):
                 msg = f"by.values: {word}: 'beyond: {bounds.beyond}' needs a watermark"
                 raise ValueError(msg)
         return self
+
+    @property
+    def judged_tiers(self) -> dict[str, Tier]:
+        """The tiers with a tolerated share, each by the name of its check: ``tier_daily_close`` for ``daily close``."""
+        named: dict[str, Tier] = {}
+        for number, tier in enumerate(self.tiers, start=1):
+            name = "_".join([TIER_CHECK, *re.findall(r"[a-z0-9]+", tier.serves.lower())])
+            if tier.tolerated is not None:
+                named[name if name not in {TIER_CHECK, *named} else f"{name}_{number}"] = tier
+        return named
 
     def of_type(self, event_type: str | None) -> Lateness:
         """The bounds of one event type; those of the source if it has none."""

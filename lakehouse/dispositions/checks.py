@@ -16,17 +16,19 @@ import pyarrow.compute as pc
 from lakehouse import locations, pieces
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse.lateness.rules import exceeds, late_share
+from lakehouse.lateness import measurement
+from lakehouse.lateness.rules import exceeds, late_share, tiers_of
 from lakehouse.ledger import applied_inputs, key_log
 from lakehouse.ledger.row_states import Disposition, QuarantineStatus
 from lakehouse.quality.check_result import CheckResult
 from lakehouse.quality.row_sums import RowSums
+from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.contracts.source_rules import RowRule
+    from lakehouse.contracts.source_rules import RowRule, Tier
     from lakehouse.settings import Settings
 
 
@@ -38,12 +40,22 @@ _SILVER_ROW = [*_PLACE, *_IDENTITY]
 def row_check_names(contract: SourceContract) -> dict[str, str]:
     """The checks of a source's rows, each with its description."""
     rules = {f"rule_{name}": _description(rule) for name, rule in contract.quality.named_rules.items()}
+    tiers = {name: f"No more rows came later than {_named(tier)} than it tolerates." for name, tier in _tiers(contract)}
     return {
         "every_row_disposed": "Each row has one disposition; silver holds exactly the applied rows.",
         "lateness_tolerated": "No more rows than the contract tolerates came beyond the watermark.",
         "no_review_overdue": "No quarantined row is past its review deadline.",
+        **tiers,
         **rules,
     }
+
+
+def _tiers(contract: SourceContract) -> Collection[tuple[str, Tier]]:
+    return contract.lateness.judged_tiers.items()
+
+
+def _named(tier: Tier) -> str:
+    return f"{format_duration(tier.within)}, the tier that serves {tier.serves!r},"
 
 
 def _description(rule: RowRule) -> str:
@@ -59,7 +71,8 @@ def check_rows(
     :param in_bronze: how many rows Bronze holds, per arrival day.
     """
     disposed = check_dispositions(settings, contract, in_bronze, days)
-    return [*disposed, *_check_judgements(settings, contract, days), *_check_reviews(settings, contract, days)]
+    judged = [*_check_judgements(settings, contract, days), *_check_tiers(settings, contract, days)]
+    return [*disposed, *judged, *_check_reviews(settings, contract, days)]
 
 
 def _check_judgements(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
@@ -83,6 +96,18 @@ def _check_judgements(settings: Settings, contract: SourceContract, days: Collec
             why = f"{count} rows fail {rule.sql}: {_FATE[rule.severity]}" if count else None
             outcomes.append(CheckResult(f"rule_{name}", day, not count, {"rows": sound[day], "failed": count}, why, warns=True))
     return outcomes
+
+
+def _check_tiers(settings: Settings, contract: SourceContract, days: Collection[date]) -> Iterator[CheckResult]:
+    """Whether no more rows of an arrival day than a tier tolerates came later than it; what becomes of them is another matter."""
+    tiers = _tiers(contract)
+    seconds = measurement.of_days(settings, contract, days) if tiers else {}
+    for day in sorted(days) if tiers else []:
+        of_day = seconds.get(day, ())
+        for (name, _), late in zip(tiers, tiers_of((tier for _, tier in tiers), of_day)):
+            numbers = {"rows": len(of_day), "beyond_tier": late.beyond, "share": round(late.share, 6)}
+            why = f"of the rows of the day {late.text}" if late.is_exceeded else None
+            yield CheckResult(name, day, not late.is_exceeded, numbers, why, warns=True)
 
 
 def judgement_counts(claims: pa.Table) -> tuple[Counter[date], Counter[date], Counter[tuple[date, str]]]:

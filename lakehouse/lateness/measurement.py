@@ -22,14 +22,13 @@ from lakehouse.calendar.days import span
 from lakehouse.calendar.event_day import end_of_day
 from lakehouse.delta import data_files, table_io
 from lakehouse.json_texts import distinct_values
-from lakehouse.lateness.rules import exceeds, late_share, propose, rows_within
+from lakehouse.lateness.rules import propose, rows_within, tiers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.contracts.source_rules import Tier
-    from lakehouse.lateness.rules import Proposal
+    from lakehouse.lateness.rules import Proposal, TierLateness
     from lakehouse.settings import Settings
 
 _SECOND = 1_000_000
@@ -62,19 +61,6 @@ class EventTypeLateness:
     def beyond(self, watermark: timedelta | None) -> int | None:
         """How many rows came later than a watermark; None without one."""
         return None if watermark is None else self.rows - rows_within(self.seconds, watermark)
-
-
-@dataclass(frozen=True)
-class TierLateness:
-    """How many of the rows with a lateness came later than a tier of the contract.
-
-    :param is_exceeded: whether these are more than the contract tolerates.
-    """
-
-    tier: Tier
-    beyond: int
-    share: float
-    is_exceeded: bool
 
 
 @dataclass(frozen=True)
@@ -147,7 +133,12 @@ def measure(settings: Settings, contract: SourceContract, first: date, last: dat
 
 def by_day(settings: Settings, contract: SourceContract, first: date, last: date) -> dict[date, Sequence[int]]:
     """How late the rows of each arrival day were in begun seconds, sorted; days without rows are left out."""
-    return _grouped(settings, contract, first, last, lambda rows: rows["arrival_date"])
+    return of_days(settings, contract, span(first, last))
+
+
+def of_days(settings: Settings, contract: SourceContract, days: Iterable[date]) -> dict[date, Sequence[int]]:
+    """How late the rows of each of some arrival days were, as :func:`by_day` has them."""
+    return _grouped(settings, contract, days, lambda rows: rows["arrival_date"])
 
 
 def by_hour(
@@ -159,15 +150,15 @@ def by_hour(
         has no hour.
     """
     local = pa.timestamp("us", contract.clocks.timezone)
-    return _grouped(settings, contract, first, last, lambda rows: pc.hour(rows[f"{clock}_ts"].cast(local)))
+    return _grouped(settings, contract, span(first, last), lambda rows: pc.hour(rows[f"{clock}_ts"].cast(local)))
 
 
 def _grouped(
-    settings: Settings, contract: SourceContract, first: date, last: date, group: Callable[[pa.Table], pa.ChunkedArray]
+    settings: Settings, contract: SourceContract, days: Iterable[date], group: Callable[[pa.Table], pa.ChunkedArray]
 ) -> dict[Any, Sequence[int]]:
     """How late the rows of some arrival days were in begun seconds, sorted, by a group; rows without one are left out."""
     columns = ["event_ts", "event_date", "arrival_ts", "arrival_date", "malformed_reason"]
-    where: table_io.Where = {"arrival_date": list(span(first, last))}
+    where: table_io.Where = {"arrival_date": list(days)}
     seconds = defaultdict[Any, list[Seconds]](list)
     for piece in table_io.pieces(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options):
         rows = piece.filter(pc.is_null(piece["malformed_reason"]))
@@ -262,6 +253,14 @@ def _seconds(lag: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.ceil(pc.divide(lag.cast(pa.float64()), float(_SECOND))).cast(pa.int64())
 
 
+def sorted_seconds(lag: pa.Array) -> Sequence[int]:
+    """Lateness in begun seconds, sorted; without what has none.
+
+    :param lag: see :func:`lags`.
+    """
+    return _sorted([_seconds(pa.chunked_array([lag.drop_null()])).to_numpy()])
+
+
 def _sorted(parts: Sequence[Any]) -> Sequence[int]:
     return cast("Sequence[int]", np.sort(np.concatenate(parts))) if parts else []
 
@@ -293,13 +292,7 @@ def proposals(contract: SourceContract, measured: LatenessMeasurement, on: date 
 
 def beyond_tiers(contract: SourceContract, measured: LatenessMeasurement) -> list[TierLateness]:
     """The rows beyond each tier of the contract, of all event types."""
-
-    def of_tier(tier: Tier) -> TierLateness:
-        beyond = sum(entry.beyond(tier.within) or 0 for entry in measured.types)
-        is_exceeded = tier.tolerated is not None and exceeds(beyond, measured.rows, tier.tolerated)
-        return TierLateness(tier, beyond, late_share(beyond, measured.rows), is_exceeded)
-
-    return [of_tier(tier) for tier in contract.lateness.tiers]
+    return tiers_of(contract.lateness.tiers, together(measured.types))
 
 
 def window(newest: date, days: int) -> tuple[date, date]:

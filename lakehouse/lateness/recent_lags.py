@@ -21,7 +21,7 @@ from lakehouse.lateness import measurement
 from lakehouse.lateness.rules import ArrivalCount, LagPercentile, nearest_rank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from deltalake import DeltaTable
 
@@ -52,11 +52,19 @@ class RecentArrivals:
         for batch in found.select(["at", "late_count", "late_sum"]).to_batches(_AT_ONCE):
             yield from map(ArrivalCount, *(column.to_pylist() for column in batch.columns))
 
-    def p99(self, after: datetime, through: datetime) -> LagPercentile:
-        """The 99th percentile (nearest rank) of the lags of the rows that arrived after a time and through another."""
+    def seconds(self, after: datetime, through: datetime) -> Sequence[int]:
+        """How late these rows were in begun seconds, sorted."""
+        return measurement.sorted_seconds(self._lags(after, through))
+
+    def _lags(self, after: datetime, through: datetime) -> pa.Array:
+        """The lags of the rows that arrived after a time and through another."""
         there = self.rows["arrival_ts"]
         wanted = pc.and_(pc.greater(there, _scalar(after)), pc.less_equal(there, _scalar(through)))
-        lags = self.rows["lag"].filter(wanted).drop_null().combine_chunks()
+        return self.rows["lag"].filter(wanted).drop_null().combine_chunks()
+
+    def p99(self, after: datetime, through: datetime) -> LagPercentile:
+        """The 99th percentile (nearest rank) of the lags of the rows that arrived after a time and through another."""
+        lags = self._lags(after, through)
         if not len(lags):
             return LagPercentile(0, None)
         place = nearest_rank(len(lags), "0.99")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lakehouse.contracts.schedules import Tuning
+    from lakehouse.contracts.source_rules import Tier
 
 #: The percentiles that are reported: the share of rows of each, by name.
 PERCENTILES = {"p50": "0.5", "p90": "0.9", "p95": "0.95", "p99": "0.99", "p99.9": "0.999"}
@@ -58,6 +59,25 @@ class ArrivalCount:
     at: datetime
     rows: int
     late: int
+
+
+@dataclass(frozen=True)
+class TierLateness:
+    """How many of the rows with a lateness came later than a tier of the contract.
+
+    :param is_exceeded: whether these are more than the contract tolerates.
+    """
+
+    tier: Tier
+    beyond: int
+    share: float
+    is_exceeded: bool
+
+    @property
+    def text(self) -> str:
+        """The share beyond the tier and the tolerated one, as the end of a sentence about these rows."""
+        late = f"{self.share:.2%} ({self.beyond:,}) came later than {format_duration(self.tier.within)}, the tier that serves "
+        return f"{late}{self.tier.serves!r}; the contract tolerates {self.tier.tolerated or 0:.2%}"
 
 
 @dataclass(frozen=True)
@@ -147,6 +167,19 @@ def share_within(seconds: Sequence[int], watermark: timedelta) -> float:
 def rows_within(seconds: Sequence[int], watermark: timedelta) -> int:
     """How many rows came within a watermark; see :func:`share_within`."""
     return bisect_right(seconds, int(watermark.total_seconds()))
+
+
+def tiers_of(tiers: Iterable[Tier], seconds: Sequence[int]) -> list[TierLateness]:
+    """The rows beyond each of some tiers.
+
+    :param seconds: how late each row came, sorted.
+    """
+    rows = len(seconds)
+    counted = [(tier, rows - rows_within(seconds, tier.within)) for tier in tiers]
+    return [
+        TierLateness(tier, beyond, late_share(beyond, rows), tier.tolerated is not None and exceeds(beyond, rows, tier.tolerated))
+        for tier, beyond in counted
+    ]
 
 
 def percentile(seconds: Sequence[int], share: str | float) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args
@@ -11,7 +12,7 @@ import yaml
 from pydantic import BaseModel
 
 from lakehouse.contracts import MetricContract, SourceContract, effect
-from lakehouse.contracts.loader import load_catalog, load_contract
+from lakehouse.contracts.loader import check_files, load_catalog, load_contract
 from lakehouse.contracts.source_rules import INTERVAL_CHECKS, ReprocessPolicyName
 from lakehouse.contracts.yaml_files.yaml_file import ContractError
 
@@ -167,12 +168,75 @@ def test_a_tier_that_nobody_has_is_named_with_the_known_ones(tmp_path: Path) -> 
     metric = "metric: total\nsource: readings\nmeasures: [{name: total, sql: count(*), type: long}]\n"
     (tmp_path / "readings.yaml").write_text(source % watermark)
     (tmp_path / "total.yaml").write_text(f"{metric}publication:\n  closes_with:\n    day: dayly close\n")
-    with pytest.raises(
-        ContractError, match=r"total.yaml:6: .*no tier of the lateness of readings serves 'dayly close'; there are daily close"
-    ):
+    misspelt = r"total.yaml:6: .*no tier of the lateness of readings serves 'dayly close' \(did you mean 'daily close'\?\); "
+    with pytest.raises(ContractError, match=f"{misspelt}there are daily close"):
         load_catalog(tmp_path, bundled=False)
+    (refused,) = check_files([tmp_path / "total.yaml"]).mistakes
+    assert re.search(misspelt, refused), "contract check refuses what loading refuses"
     (tmp_path / "total.yaml").write_text(f"{metric}publication: {{closes_with: {{day: daily close}}}}\n")
     load_catalog(tmp_path, bundled=False)
+    assert not check_files([tmp_path / "total.yaml"]).mistakes
     (tmp_path / "readings.yaml").write_text(source % "")
     with pytest.raises(ContractError, match="readings has no watermark"):
         load_catalog(tmp_path, bundled=False)
+
+
+def test_a_source_that_no_period_waits_for_needs_no_tier(tmp_path: Path) -> None:
+    clocks = {"event": "at", "watermark": {"strategy": "bounded", "max_lateness": "PT1H"}}
+    tills = {**SOURCE, "clocks": clocks, "lateness": {"tiers": [{"within": "PT6H", "serves": "daily close"}]}}
+    metric = with_key({**METRIC}, "publication.closes_with.day", "daily close")
+    del metric["source"]
+    files = {"readings": tills, "others": {**SOURCE, "dataset": "others"}}
+    for name, content in files.items():
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
+    for required in (True, False):
+        sources = [{"source": "readings"}, {"source": "others", "required": required}]
+        (tmp_path / "total.yaml").write_text(yaml.safe_dump({**metric, "sources": sources}))
+        mistakes = check_files([tmp_path / "total.yaml"]).mistakes
+        assert bool(mistakes) == required, mistakes
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "mistake"),
+    [
+        ("lateness.by", {"column": "change_op", "values": {"corect": {"watermark": "P3D"}}}, "by.values.corect: no operation"),
+        (
+            "clocks.watermark",
+            {"strategy": "punctuated", "marker": {"column": "change_op", "value": "delet"}},
+            "watermark.marker.value: no operation is called 'delet' (did you mean 'delete'?); there are insert, correct, delete",
+        ),
+        (
+            "clocks.watermark",
+            {"strategy": "bounded", "max_lateness": "PT1H", "tuning": {"event_types": ["insert", "inserts"]}},
+            "tuning.event_types.1: no operation is called 'inserts'",
+        ),
+        (
+            "lateness.tiers",
+            [{"within": "PT1H", "serves": "daily"}, {"within": "P1D", "serves": "daily"}],
+            "lateness.tiers.1.serves: two tiers serve 'daily'",
+        ),
+        ("quality.severity", {"tier_daily": "error"}, "no tier has the check 'tier_daily'; no tier has a tolerated share"),
+    ],
+)
+def test_a_name_in_a_source_that_nothing_has(tmp_path: Path, key: str, value: object, mistake: str) -> None:
+    with pytest.raises(ContractError, match=r"contract.yaml:\d+: ") as refused:
+        loaded(tmp_path, with_key(SOURCE, key, value))
+    assert mistake in str(refused.value)
+
+
+def test_an_operation_of_a_dimension_and_an_event_type_of_a_field_are_known(tmp_path: Path) -> None:
+    by = {"column": "change_op", "values": {"retract": {"watermark": "P3D"}}}
+    loaded(tmp_path, with_key({**SOURCE, "kind": "dimension"}, "lateness.by", by))
+    loaded(tmp_path, with_key(SOURCE, "lateness.by", {"column": "id", "values": {"refund": {"watermark": "P3D"}}}))
+
+
+def test_a_close_by_a_watermark_that_it_takes_no_notice_of(tmp_path: Path) -> None:
+    closes = with_key(METRIC, "publication.closes_with", {"day": "daily close"})
+    with pytest.raises(ContractError, match=r"publication.closes_with: is about the watermark, .*leave one of the two out"):
+        loaded(tmp_path, with_key(closes, "publication.final_needs", {"watermark": False}))
+    loaded(tmp_path, closes)
+
+
+def test_a_kind_of_period_that_there_is_not(tmp_path: Path) -> None:
+    with pytest.raises(ContractError, match=r"yaml:\d+: publication.closes_with.dai: Input should be 'day', 'week', 'month'"):
+        loaded(tmp_path, with_key(METRIC, "publication.closes_with", {"dai": "daily close"}))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.contracts import Catalog, ContractError, MetricContract, SourceContract, load_catalog, load_contract
+from lakehouse.contracts import Catalog, ContractError, MetricContract, SourceContract, check_files, load_catalog, load_contract
 from lakehouse.contracts.loader import bundled_folder
 from lakehouse.delta import provenance
 from lakehouse_tests.support.contract_texts import LAKELOGIC, SHOP_SOURCE, TURNOVER_METRIC
@@ -283,3 +283,48 @@ def test_the_mistakes_of_all_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(ContractError) as caught:
         catalog(tmp_path, one="[", two="x: 1", shop=SHOP_SOURCE)
     assert [mistake.partition(":")[0] for mistake in caught.value.mistakes] == [f"{tmp_path}/one.yaml", f"{tmp_path}/two.yaml"]
+
+
+def checked(folder: Path, *names: str, **texts: str) -> tuple[list[str], list[str]]:
+    """The mistakes and the notes of some files of a folder, with the folder left out."""
+    for name, text in texts.items():
+        (folder / f"{name}.yaml").write_text(text)
+    done = check_files([folder / f"{name}.yaml" for name in names])
+    return [text.removeprefix(f"{folder}/") for text in done.mistakes], [text.removeprefix(f"{folder}/") for text in done.notes]
+
+
+def test_a_metric_is_checked_against_the_contracts_beside_it(tmp_path: Path) -> None:
+    joined = TURNOVER_METRIC + "joins: [{dimension: customers, on: customer_id, columns: [tier]}]\n"
+    (mistake,), notes = checked(tmp_path, "turnover", shop=SHOP_SOURCE, turnover=joined)
+    assert mistake.startswith("turnover.yaml:")
+    assert "joins.0.dimension: 'customers' is no source" in mistake
+    assert notes == []
+    assert checked(tmp_path, "shop") == ([], []), "a mistake is told of the file that has it"
+    misspelt = TURNOVER_METRIC.replace("source: shop", "source: shoop")
+    (mistake,), _ = checked(tmp_path, "turnover", turnover=misspelt)
+    assert "source: no contract has 'dataset: shoop' (did you mean 'shop'?); there are shop" in mistake
+
+
+def test_a_metric_that_stands_alone_is_checked_by_itself(tmp_path: Path) -> None:
+    mistakes, notes = checked(tmp_path, "turnover", turnover=TURNOVER_METRIC)
+    assert (mistakes, notes) == ([], ["turnover.yaml: no contract beside it has shop; what it names of this is not checked"])
+    of_bundled = TURNOVER_METRIC.replace("source: shop", "source: sales")
+    assert checked(tmp_path, "turnover", shop=SHOP_SOURCE, turnover=of_bundled)[0] == []
+
+
+def test_a_metric_whose_source_is_broken_is_checked_by_itself(tmp_path: Path) -> None:
+    broken = SHOP_SOURCE.replace("primary_key", "primry_key")
+    mistakes, notes = checked(tmp_path, "turnover", "shop", shop=broken, turnover=TURNOVER_METRIC)
+    assert {text.partition(":")[0] for text in mistakes} == {"shop.yaml"}
+    assert len(notes) == 1
+
+
+def test_two_checked_files_with_the_same_name(tmp_path: Path) -> None:
+    (mistake,), _ = checked(tmp_path, "other", shop=SHOP_SOURCE, other=SHOP_SOURCE)
+    assert "the name 'shop' is taken by" in mistake
+
+
+def test_a_derived_metric_is_checked_with_its_inputs(tmp_path: Path) -> None:
+    derived = "metric: share\nfrom: [turnovr]\nmeasures: [{name: share, sql: turnover.turnover, type: double}]\n"
+    (mistake,), _ = checked(tmp_path, "share", share=derived, turnover=TURNOVER_METRIC, shop=SHOP_SOURCE)
+    assert "share.yaml:2: from: no metric is called 'turnovr'; there are share, turnover" in mistake

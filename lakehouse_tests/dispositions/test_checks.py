@@ -1,9 +1,24 @@
-"""How the checks of row rules describe themselves. No Spark."""
+"""How the checks of row rules describe themselves, and the checks of tiers. No Spark."""
 
 from __future__ import annotations
 
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.bronze.checks import bronze_check_names, check_bronze
 from lakehouse.dispositions.checks import row_check_names
+from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row
 from lakehouse_tests.support.lake import contract
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+DAY, HOUR = date(2024, 2, 20), timedelta(hours=1)
+TIERS = [
+    {"within": "PT1H", "serves": "the live board", "tolerated": 0.5},
+    {"within": "PT6H", "serves": "daily close", "tolerated": 0.1},
+    {"within": "P7D", "serves": "reporting"},
+]
 
 RULES = [
     {"name": "positive", "sql": "amount > 0", "category": "validity"},
@@ -17,3 +32,41 @@ def test_the_description_of_a_rule_shows_its_category() -> None:
     assert descriptions["rule_positive"] == "Rows meet amount > 0 (else: quarantine). Category: validity."
     assert descriptions["rule_small"] == "No till takes more. Category: plausibility."
     assert descriptions["rule_plain"] == "Rows meet amount <> 5 (else: warn)."
+
+
+def of_tiers(settings: Settings, tiers: list[dict[str, Any]], days: list[date], **keys: Any) -> dict[tuple[str, date], Any]:
+    outcomes = check_bronze(settings, contract(lateness={"tiers": tiers}, **keys), days)
+    return {(outcome.check, outcome.day): outcome for outcome in outcomes if outcome.check.startswith("tier_")}
+
+
+def test_a_tier_has_a_check_of_the_share_that_it_tolerates(settings: Settings) -> None:
+    lags = [HOUR, HOUR, 2 * HOUR, 6 * HOUR, 6 * HOUR, 7 * HOUR, 8 * HOUR, HOUR, HOUR, HOUR]
+    append_to_bronze(settings, contract(), [bronze_row(at(DAY, 12), lag) for lag in lags])
+    append_to_bronze(settings, contract(), [bronze_row(at(DAY, 13), HOUR)])
+    next_day = DAY + timedelta(days=1)
+    outcomes = of_tiers(settings, TIERS, [next_day, DAY])
+    assert {(*key, outcome.passed) for key, outcome in outcomes.items()} == {
+        ("tier_the_live_board", DAY, True),
+        ("tier_daily_close", DAY, False),
+        ("tier_the_live_board", next_day, True),
+        ("tier_daily_close", next_day, True),
+    }
+    failed = outcomes["tier_daily_close", DAY]
+    assert failed.warns
+    assert failed.numbers == {"rows": 11, "beyond_tier": 2, "share": 0.181818}
+    assert failed.explanation == (
+        "of the rows of the day 18.18% (2) came later than 6 h, the tier that serves 'daily close'; the contract tolerates 10.00%"
+    )
+    by_severity = of_tiers(settings, TIERS, [DAY], quality={"severity": {"tier_daily_close": "error"}})
+    assert not by_severity["tier_daily_close", DAY].warns
+
+
+def test_a_share_that_is_exactly_tolerated_passes(settings: Settings) -> None:
+    append_to_bronze(settings, contract(), [bronze_row(at(DAY, 12), lag) for lag in [7 * HOUR, *[HOUR] * 9]])
+    assert all(outcome.passed for outcome in of_tiers(settings, TIERS, [DAY]).values())
+
+
+def test_checks_of_tiers_have_names_of_their_own() -> None:
+    tiers = [{"within": f"PT{hours}H", "serves": serves, "tolerated": 0} for hours, serves in enumerate(["a b", "A-B", "Ωμ"], 1)]
+    names = [name for name in bronze_check_names(contract(lateness={"tiers": tiers})) if name.startswith("tier")]
+    assert names == ["tier_a_b", "tier_a_b_2", "tier_3"]

@@ -25,18 +25,11 @@ def check(files: Annotated[list[Path], typer.Argument(help="Contract files (YAML
         MetricContract,
         SourceContract,
         TrainingSetContract,
-        load_contract,
-        sources_beside,
+        check_files,
     )
 
-    mistakes: list[str] = []
-    sources = sources_beside(files)
-    for file in files:
-        try:
-            contract = load_contract(file, sources)
-        except ContractError as error:
-            mistakes += error.mistakes
-            continue
+    checked = check_files(files)
+    for file, contract in checked.contracts.items():
         if isinstance(contract, SourceContract):
             out.print(
                 f"{file}: source {contract.dataset}, {len(contract.model.fields)} fields, key {', '.join(contract.primary_key)}"
@@ -53,5 +46,7 @@ def check(files: Annotated[list[Path], typer.Argument(help="Contract files (YAML
             out.print(f"{file}: training set {contract.name} {about}, {len(contract.features.names)} features")
         else:
             out.print(f"{file}: model {contract.name} of {contract.training_set}, trained by {contract.train}")
-    if mistakes:
-        raise ContractError(mistakes)
+    for note in checked.notes:
+        out.print(note, soft_wrap=True)
+    if checked.mistakes:
+        raise ContractError(checked.mistakes)

@@ -6,6 +6,12 @@ from pydantic import Field, model_validator
 
 from lakehouse.contracts.base import Strict
 
+#: The column with what a record does, and its values.
+OPERATION = "change_op"
+OPERATIONS = ("insert", "correct", "delete")
+#: The operation that only a dimension has.
+RETRACT = "retract"
+
 
 class Changes(Strict):
     """The columns that mark a record as a change of an earlier one."""

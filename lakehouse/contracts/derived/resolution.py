@@ -5,8 +5,7 @@ Rules that concern one contract alone belong to ``metric``. A mistake names the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lakehouse.contracts.derived.inputs import ROW_COUNT, DerivedInput, references
 
@@ -18,12 +17,11 @@ if TYPE_CHECKING:
 _FISCAL = ("fiscal_quarter", "fiscal_year")
 
 
-@dataclass(frozen=True)
-class Misfit:
+class Misfit(NamedTuple):
     """A mistake in the contract of a derived metric: where, and what to do."""
 
     metric: str
-    location: tuple[str, ...]
+    location: tuple[int | str, ...]
     text: str
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
+#: What pydantic adds to the location of a key of a mapping that is a mistake.
+_OF_KEY = "[key]"
 _FIELD = re.compile(r"([a-z_]+(?:\.[a-z_]+)*): ")
 
 
@@ -115,6 +117,7 @@ def in_file(tree: yaml.Node | None, location: tuple[int | str, ...]) -> tuple[in
     These words are values in the file, or stand in parentheses; they are no keys.
     """
     node, steps = tree, list[int | str]()
+    location = tuple(step for step in location if step != _OF_KEY)
     for place, step in enumerate(location):
         values = {key.value: value for key, value in node.value} if isinstance(node, yaml.MappingNode) else {}
         is_value = any(isinstance(value, yaml.ScalarNode) and value.value == step for value in values.values())

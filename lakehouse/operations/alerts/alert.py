@@ -15,6 +15,7 @@ class AlertKind(str, Enum):
     """What an alert is about."""
 
     LATE_SHARE = "late_share"
+    TIER_SHARE = "tier_share"
     LAG = "lag"
     RESTATEMENTS = "restatements"
     HELD = "held"
@@ -41,6 +42,7 @@ class AlertKind(str, Enum):
 
 _TITLES = {
     AlertKind.LATE_SHARE: "too many rows beyond the watermark",
+    AlertKind.TIER_SHARE: "more rows are later than a tier tolerates",
     AlertKind.LAG: "rows take longer to arrive than usual",
     AlertKind.RESTATEMENTS: "more restatements than usual",
     AlertKind.HELD: "a number is held",

@@ -14,7 +14,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from math import sqrt
 from statistics import mean, variance
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lakehouse.gold.numbers.comparison import exact
 from lakehouse.gold.numbers.lifecycle import State
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.alerts import Lag, LateShare, Restatements, ValueBound
     from lakehouse.gold.numbers.comparison import Number
-    from lakehouse.lateness.rules import ArrivalCount, LagPercentile
+    from lakehouse.lateness.rules import ArrivalCount, LagPercentile, TierLateness
     from lakehouse.live.reconciliation.reconciled import Reconciled
     from lakehouse.operations.alerts.alert import Alert, AlertSubject
 
@@ -106,6 +106,24 @@ def late_share(about: AlertSubject, arrivals: Iterable[ArrivalCount], terms: Lat
     )
     numbers = {"rows": rows, "late": late, "share": round(share, 6), "bound": float(bound), "through": through}
     return about.alert(AlertKind.LATE_SHARE, since, text, numbers)
+
+
+def tier_share(about: AlertSubject, late: TierLateness, rows: int, through: datetime) -> Alert | None:
+    """Alert if more of the rows of a day of arrivals came later than a tier of the contract than it tolerates.
+
+    :param rows: how many rows with a lateness arrived in the 24 hours through ``through``.
+    """
+    if not late.is_exceeded:
+        return None
+    tier = late.tier
+    text = (
+        f"Of the {rows:,} rows of {about.subject} that arrived in the day through {format_moment(through)} {late.text}. What "
+        f"waits for this tier lacks these rows: 'lakehouse lateness report {about.subject}' lists event types and hours; ask "
+        "who delivers it, or give the tier another bound."
+    )
+    numbers: dict[str, Any] = {"rows": rows, "late": late.beyond, "share": round(late.share, 6), "bound": tier.tolerated}
+    numbers |= {"within_seconds": tier.within.total_seconds(), "serves": tier.serves, "through": through}
+    return about.alert(AlertKind.TIER_SHARE, through, text, numbers, detail=tier.serves)
 
 
 def lag(about: AlertSubject, newest: LagPercentile, baseline: LagPercentile, through: datetime, terms: Lag) -> Alert | None:

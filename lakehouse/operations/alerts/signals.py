@@ -25,6 +25,7 @@ from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import due_by_calendar
 from lakehouse.lateness import recent_lags
+from lakehouse.lateness.rules import tiers_of
 from lakehouse.ledger import failed_numbers
 from lakehouse.live.reconciliation import log as reconciliations
 from lakehouse.operations.alerts import input_signals
@@ -72,10 +73,10 @@ def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
     """The alerts about a source: about its inputs, its event-time watermark, and its arrivals as of the newest one."""
     yield from input_signals.of_source(settings, contract)
     terms = contract.alerts
-    bound = _late_bound(contract)
-    if terms.lag is None and bound is None:
+    bound, tiers = _late_bound(contract), contract.lateness.judged_tiers
+    if terms.lag is None and bound is None and not tiers:
         return
-    looked_back = [terms.lag.days] if terms.lag else []
+    looked_back = [terms.lag.days if terms.lag else 1]
     looked_back += [2 * (terms.late_share.lasting // _DAY + 1)] if terms.late_share else []
     arrivals = recent_lags.newest(settings, contract, max(looked_back))
     if arrivals is None:
@@ -83,8 +84,11 @@ def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
     about = AlertSubject(contract.dataset, contract.dataset, addressees(contract.owner))
     if terms.late_share and bound is not None:
         yield from filter(None, [alert_rules.late_share(about, arrivals.by_time(), terms.late_share, bound)])
+    newest, day_before = arrivals.newest, arrivals.newest - _DAY
+    seconds = arrivals.seconds(day_before, newest) if tiers else ()
+    for late in tiers_of(tiers.values(), seconds):
+        yield from filter(None, [alert_rules.tier_share(about, late, len(seconds), newest)])
     if terms.lag:
-        newest, day_before = arrivals.newest, arrivals.newest - _DAY
         baseline = arrivals.p99(day_before - terms.lag.days * _DAY, day_before)
         yield from filter(None, [alert_rules.lag(about, arrivals.p99(day_before, newest), baseline, newest, terms.lag)])
 

@@ -75,6 +75,28 @@ def test_an_hour_of_late_rows(settings: Settings) -> None:
     assert kinds(settings, source) == set()
 
 
+def test_the_owner_hears_of_a_tier_that_more_rows_miss_than_it_tolerates(settings: Settings) -> None:
+    tiers = [{"within": "PT1H", "serves": "live", "tolerated": 0.5}, {"within": "PT6H", "serves": "close", "tolerated": 0.1}]
+    source = contract(owner="anna", lateness={"tiers": tiers}, alerts={"lag": None})
+    append_to_bronze(settings, source, [bronze_row(at(TODAY, 8), lag) for lag in [7 * HOUR, *[HOUR] * 9]])
+    assert kinds(settings, source) == set(), "a tenth is what the tier tolerates"
+    append_to_bronze(settings, source, [bronze_row(at(TODAY, 9), lag) for lag in [7 * HOUR, HOUR]])
+    (alert,) = signals.of_source(settings, source)
+    assert (alert.kind, alert.detail, alert.addressed_to) == (AlertKind.TIER_SHARE, "close", ["anna"])
+    assert alert.numbers == {
+        "rows": 12,
+        "late": 2,
+        "share": 0.166667,
+        "bound": 0.1,
+        "within_seconds": 21_600.0,
+        "serves": "close",
+        "through": at(TODAY, 9),
+    }
+    assert "16.67% (2) came later than 6 h, the tier that serves 'close'; the contract tolerates 10.00%" in alert.text
+    append_to_bronze(settings, source, [bronze_row(at(TODAY + DAY, 10), HOUR)])
+    assert kinds(settings, source) == set(), "it is judged by the newest day of arrivals"
+
+
 def test_without_a_bound_or_a_watermark_no_share_is_too_large(settings: Settings) -> None:
     late = rows_every(1, at(TODAY, 8), at(TODAY, 12), 3 * HOUR)
     append_to_bronze(settings, contract(), late)
