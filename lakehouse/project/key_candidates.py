@@ -6,6 +6,7 @@ the day or the time belongs to the key. Several lines per identifier with a vers
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import combinations
@@ -19,32 +20,41 @@ if TYPE_CHECKING:
     from lakehouse.project.questions import InferredColumn, Sample
 
 #: Words in the names of identifiers, the most telling first.
-KEY_WORDS = ("id", "uuid", "guid", "key", "number", "no", "nr", "num", "code", "ref", "reference")
+KEY_WORDS = ("id", "identifier", "uuid", "guid", "key", "number", "no", "nr", "num", "code", "ref", "reference")
+#: Those that also stand in front of the thing, as in id_customer; num_cases and reference_level are no identifiers.
+_KEY_WORDS_IN_FRONT = ("id", "identifier", "uuid", "guid")
 
 
 def _words(*lines: str) -> frozenset[str]:
     return frozenset(" ".join(lines).split())
 
 
+#: What a record can be: a column that is called just so, and holds texts, has the names of records.
+_RECORDS = _words(
+    "order sale payment trade claim invoice ticket booking shipment delivery visit transaction receipt event incident refund",
+)
 _ENTITIES = _words(
     "sensor station meter gauge device machine site location place country region state county province city store till shop",
     "branch warehouse depot customer client user account member patient product sku stock item article asset symbol ticker isin",
     "instrument currency pair series channel campaign vehicle route airport hospital facility iso fips geo area district",
-    "zone river basin plant unit team employee driver supplier vendor merchant portfolio",
+    "zone river basin plant unit team employee driver supplier vendor merchant portfolio card iban wallet department category",
+    "company issuer broker counterparty fund school clinic ward doctor carrier port zip postcode",
 )
 _MEASURES = _words(
     "amount price total subtotal sum count cases deaths recovered tests value discharge flow level stage temperature temp rate",
     "percent pct cost fee tax balance quantity qty volume weight population rainfall precipitation kwh mm mwh open high low",
     "close",
-    "min max avg mean score revenue sales salary lat latitude lon lng longitude height depth speed pressure humidity duration",
+    "payment refund claim deposit payout min max avg mean score revenue sale sales salary lat latitude lon lng longitude height depth speed pressure humidity duration",
     "units",
 )
 #: Words of columns whose numbers say where or when, so that their sum means nothing.
-_NO_SUMS = _words("lat latitude lon lng longitude year month week quarter hour")
+_NO_SUMS = _words("lat latitude lon lng longitude year month week quarter hour zip postcode")
 _TEXTS = _words("description comment comments note notes text message remark remarks title address email phone url reason")
 _PERIODS = _words("day date month week quarter year period hour")
 _VERSIONS = ("version", "revision", "rev", "seq", "sequence", "lsn")
 _UPDATES = ("updated", "modified", "changed", "update", "change")
+_NUMBER = re.compile(r"[^\w\s]*\s?\d[\d.,' ]*[^\w\s]*")
+_CODE = re.compile(r"\S*\d\S*")
 _KEY_COLUMNS = 4
 NO_KEY = "none"
 
@@ -65,9 +75,30 @@ class Key:
     question: Question | None = None
 
 
-def is_identifier(column: InferredColumn) -> bool:
-    """Whether a column is called like a key: its numbers are not to be added up."""
-    return any(word in KEY_WORDS for word in column.words)
+def is_identifier(column: InferredColumn, subject: str = "") -> bool:
+    """Whether a column is called like a key: its numbers are not to be added up.
+
+    :param subject: the name of the dataset. A column that is called like one of its records is an identifier, too.
+    """
+    words = column.words
+    if _is_called_like_a_record(column, subject):
+        return True
+    if column.type == "string":
+        return any(word in KEY_WORDS for word in words)
+    return words[-1] in KEY_WORDS or words[0] in _KEY_WORDS_IN_FRONT
+
+
+def _is_called_like_a_record(column: InferredColumn, subject: str) -> bool:
+    """Whether a column is called like one record of the dataset, as ``sale`` in sales; numbers may be its amount."""
+    if len(column.words) > 1:
+        return False
+    [word] = column.words
+    is_of_subject = any(
+        of in (word, f"{word}s", f"{word}es", f"{word.removesuffix('y')}ies") for of in subject.lower().split("_")
+    )
+    if column.type == "string":
+        return is_of_subject or word in _RECORDS
+    return is_of_subject and word not in _MEASURES and f"{word}s" not in _MEASURES
 
 
 def is_summable(column: InferredColumn) -> bool:
@@ -105,8 +136,9 @@ _KEYLESS = "no columns identify a record: a record is known by a hash of all of 
 
 
 def _proposed(samples: Sequence[Sample], columns: Sequence[InferredColumn], event: InferredColumn | None, subject: str) -> Key:
-    able = [column for column in columns if not column.empty and column is not event and _can_identify(column)]
-    named = sorted((column for column in able if is_identifier(column)), key=lambda column: _rank(column, subject))
+    able = [column for column in columns if not column.empty and column is not event and _can_identify(column, subject)]
+    able = [column for column in able if not (column.type == "string" and _holds_numbers(samples, column))]
+    named = sorted((column for column in able if is_identifier(column, subject)), key=lambda column: _rank(column, subject))
     entities = [column for column in able if _ENTITIES & set(column.words) or column in named]
     labels = [column for column in able if column.type == "string" and column not in entities]
     times = [[event]] if event is not None and not event.empty else []
@@ -115,7 +147,7 @@ def _proposed(samples: Sequence[Sample], columns: Sequence[InferredColumn], even
         lambda: _of_own(samples, named, event, subject),
         lambda: next(filter(None, (_change_log(samples, [name], columns, event, certain=False) for name in named)), None),
         lambda: _of_lines(samples, [name for name in named if not _is_entity(name, subject)], event),
-        lambda: _of_readings(samples, entities, times or [[]], event),
+        lambda: _of_readings(samples, entities, times or [[]], event, _codes(samples, labels)),
         lambda: next((_certain(samples, time) for time in times if not able and _is_unique_in_each(samples, time)), None),
         lambda: _of_labels(samples, [*entities, *labels], times or [[]]),
     )
@@ -155,19 +187,36 @@ def _of_readings(
     entities: Sequence[InferredColumn],
     times: Sequence[Sequence[InferredColumn]],
     event: InferredColumn | None,
+    codes: Sequence[InferredColumn],
 ) -> Key | None:
-    """The key of what repeats per entity; with a question where the entity is unique, too, or the time is one of updates."""
+    """The key of what repeats per entity; with a question where the entity is unique, too, or the time is one of updates.
+
+    :param codes: columns that may be identifiers, by their values; with one of them there is a question, too.
+    """
     for time in times:
         for chosen in _groups(entities):
             if not _is_unique_in_each(samples, [*chosen, *time]):
                 continue
             key = _certain(samples, [*chosen, *time])
+            if codes:
+                of_code = _certain(samples, codes[:1])
+                return Key(of_code.fields, of_code.doubt, question=_which([codes[:1], [*chosen, *time]]))
             updated = event is not None and any(word in event.words for word in _UPDATES)
             doubtful = updated or _is_unique_in_each(samples, chosen)
             if time and doubtful and any(is_identifier(column) for column in chosen):
                 return Key(key.fields, key.doubt, question=_which([[*chosen, *time], chosen]))
             return key
     return None
+
+
+def _codes(samples: Sequence[Sample], labels: Sequence[InferredColumn]) -> list[InferredColumn]:
+    """Columns whose texts look like identifiers: each once, with digits, and without blanks."""
+    return [
+        column
+        for column in labels
+        if _is_unique_in_each(samples, [column])
+        and all(_CODE.fullmatch(f"{record.get(column.column)}") for sample in samples for record in sample.records)
+    ]
 
 
 def _certain(samples: Sequence[Sample], chosen: Sequence[InferredColumn]) -> Key:
@@ -252,14 +301,26 @@ def _groups(columns: Sequence[InferredColumn], least: int = 1) -> Iterator[list[
         yield from map(list, combinations(few, count))
 
 
-def _can_identify(column: InferredColumn) -> bool:
+def _can_identify(column: InferredColumn, subject: str) -> bool:
     """Whether a column can be part of a key at all: no measure, time, float or free text."""
     if column.type not in ("string", "bigint") and not column.type.endswith(",0)"):
         return False
     words = set(column.words)
-    if words & _TEXTS or (words & _MEASURES and not is_identifier(column)):
+    if words & _TEXTS:
         return False
-    return column.type == "string" or is_identifier(column) or bool(words & (_ENTITIES | _PERIODS))
+    if column.type == "string" or is_identifier(column, subject):
+        return True
+    return bool(words & (_ENTITIES | _PERIODS)) and not words & _MEASURES
+
+
+def _holds_numbers(samples: Sequence[Sample], column: InferredColumn) -> bool:
+    """Whether most texts of a column that is called like a measure are numbers, among words for 'no value'."""
+    if not _MEASURES & set(column.words) or any(word in KEY_WORDS for word in column.words):
+        return False
+    values = [
+        f"{record[column.column]}" for sample in samples for record in sample.records if record.get(column.column) is not None
+    ]
+    return sum(bool(_NUMBER.fullmatch(value.strip())) for value in values) * 2 > len(values)
 
 
 def _is_entity(column: InferredColumn, subject: str) -> bool:
@@ -273,7 +334,7 @@ def _rank(column: InferredColumn, subject: str) -> tuple[bool, bool, int]:
     words = column.words
     others = [word for word in words if word not in KEY_WORDS]
     about = not others or any(word in subject.lower() for word in others)
-    return _is_entity(column, subject), not about, next(rank for rank, word in enumerate(KEY_WORDS) if word in words)
+    return _is_entity(column, subject), not about, next((rank for rank, word in enumerate(KEY_WORDS) if word in words), 0)
 
 
 def _names(columns: Sequence[InferredColumn]) -> str:

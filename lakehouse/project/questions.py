@@ -11,6 +11,13 @@ from lakehouse.errors import LakehouseError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+#: Names of two words without anything between them.
+_GLUED = re.compile(
+    "(order|sale|customer|client|user|account|member|product|item|article|invoice|payment|trade|claim|transaction|ticket|booking|"
+    "shipment|store|shop|station|site|sensor|device|meter|event|record|case|start|end|due)"
+    "(id|no|nr|num|number|code|key|date|time)"
+)
+
 
 class InferenceError(LakehouseError):
     """Sample files from which no contract follows. The message names the file, and says what to do."""
@@ -41,8 +48,13 @@ class InferredColumn:
 
     @property
     def words(self) -> list[str]:
-        """The words of its name, each without a number at its end."""
-        return [re.sub(r"\d+$", "", word) or word for word in self.name.split("_")]
+        """The words of its name, each without a number at its end; ``orderid`` is two."""
+        words: list[str] = []
+        for word in self.name.split("_"):
+            plain = re.sub(r"\d+$", "", word) or word
+            glued = _GLUED.fullmatch(plain)
+            words += glued.groups() if glued else [plain]
+        return words
 
 
 @dataclass(frozen=True)

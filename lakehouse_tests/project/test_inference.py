@@ -14,6 +14,7 @@ from lakehouse.bronze import type_conversion
 from lakehouse.project.column_types import DOUBLE_ADVICE, type_of
 from lakehouse.project.inference import field_names, infer
 from lakehouse.project.questions import InferenceError, Sample
+from lakehouse_tests.support.sample_files import lines
 
 
 def sample(*records: dict[str, Any], file: str = "a.csv") -> Sample:
@@ -125,12 +126,6 @@ def test_empty_and_contradictory_files_are_refused() -> None:
     found = infer([sample({"id": "1", "size": "2"}), sample({"id": "x"}, file="b.csv")])
     assert [(column.name, column.type) for column in found.columns] == [("id", "string")]
     assert "column size is not in every file: it is left out" in found.doubts
-
-
-def lines(columns: str, *rows: str) -> Sample:
-    """A file as it is written in CSV."""
-    names = columns.split(",")
-    return Sample("a.csv", names, [dict(zip(names, (cell or None for cell in row.split(",")), strict=True)) for row in rows])
 
 
 T = "2024-11-04T09:00:00Z"

@@ -1,0 +1,55 @@
+"""The key of a source is chosen by what columns are called and hold, and asked for where two would do."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehouse.project import contract_text
+from lakehouse.project.inference import infer
+from lakehouse_tests.support.sample_files import lines
+
+T = "2024-11-04T09:00:00Z"
+U = "2024-11-05T09:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("subject", "columns", "rows", "key"),
+    [
+        ("sales", "sale,shop,at,amount", [f"s-1,north,{T},1.50", f"s-2,south,{T},2.50"], ["sale"]),
+        ("sales", "sale,shop,at,amount", [f"1,north,{T},1.50", f"2,south,{T},2.50"], ["shop", "at"]),
+        ("till", "sale,shop,at,amount", [f"s-1,north,{T},1.50", f"s-2,south,{T},2.50"], ["sale"]),
+        ("orders", "order,shop,at,amount", [f"1,north,{T},1.50", f"2,south,{T},2.50"], ["order"]),
+        ("parcel_deliveries", "delivery,depot,at", [f"7,n,{T}", f"8,s,{T}"], ["delivery"]),
+        ("sales", "sale,shop,at", [f"10.00,north,{T}", f"n/a,north,{U}", f"12.00,south,{T}"], ["shop", "at"]),
+        ("payments", "payment,customer,at", [f"100,c1,{T}", f"200,c1,{U}"], ["customer", "at"]),
+        ("health", "number_of_cases,region,day", ["5,n,2024-11-04", "6,s,2024-11-04"], ["region", "day"]),
+        ("health", "num_tests,region,day", ["5,n,2024-11-04", "6,s,2024-11-04"], ["region", "day"]),
+        ("health", "case_number,region,day", ["5,n,2024-11-04", "6,s,2024-11-04"], ["case_number"]),
+        ("rivers", "reference_level,gauge,day", ["5,n,2024-11-04", "6,s,2024-11-04"], ["gauge", "day"]),
+        ("export", "ORDERID,customerid,at", [f"1,5,{T}", f"2,6,{T}"], ["orderid"]),
+        ("export", "id_customer,at", [f"5,{T}", f"6,{T}"], ["id_customer", "at"]),
+        ("spending", "card_number,at,amount", [f"4111,{T},1", f"4112,{T},2", f"4111,{U},3"], ["card_number", "at"]),
+        ("stock", "units,warehouse,day", ["kg,n,2024-11-04", "kg,s,2024-11-04"], ["warehouse", "day"]),
+    ],
+)  # fmt: skip
+def test_a_column_that_is_called_like_the_record_is_its_key_and_a_measure_never_is(
+    subject: str, columns: str, rows: list[str], key: list[str]
+) -> None:
+    assert list(infer([lines(columns, *rows)], subject=subject).key) == key
+
+
+def test_a_code_of_unknown_meaning_is_asked_for_before_place_and_time_are_taken() -> None:
+    file = lines("belegcode,store,at", f"B-17,n,{T}", f"B-18,s,{T}")
+    found = infer([lines("beleg,store,at", f"B-17,n,{T}", f"B-18,s,{T}")])
+    assert [list(question.options) for question in found.questions] == [["beleg", "store,at", "none"]]
+    words = lines("colour,store,at", f"red,n,{T}", f"blue,s,{T}")
+    assert (list(infer([words]).key), infer([words]).questions) == (["store", "at"], [])
+    assert list(infer([file], {"primary_key": "store,at"}).key) == ["store", "at"]
+
+
+def test_a_number_of_things_is_a_measure_of_the_first_metric() -> None:
+    file = lines("region,day,number_of_cases,num_tests,case_id", "n,2024-11-04,5,6,7", "s,2024-11-04,8,9,10")
+    text = contract_text.metric_text("health", infer([file]))
+    assert "sum(number_of_cases)" in text
+    assert "sum(num_tests)" in text
+    assert "case_id" not in text
