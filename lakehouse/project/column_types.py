@@ -7,6 +7,7 @@ is what can be ingested.
 from __future__ import annotations
 
 import re
+from collections import deque
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -75,13 +76,22 @@ def unread(values: Sequence[Any]) -> str | None:
     return None
 
 
-def unread_time(values: Sequence[Any], *, called_a_time: bool) -> str | None:
-    """What whole numbers of a column are that is called like a time: days without dashes, or seconds since 1970."""
+def period_form(values: Sequence[Any], *, called_a_time: bool) -> str | None:
+    """The format of a column whose values are all months, weeks or years; None if they are not.
+
+    :param called_a_time: whether the column is called so, as whole numbers have to be to be years or months.
+    """
     texts = [f"{value}".strip() for value in values]
-    if not called_a_time or not texts:
+    digits = bool(texts) and all(value.isdigit() for value in texts)
+    if not texts or (digits and not called_a_time):
         return None
-    if all(re.fullmatch(r"(1[6-9]|20)\d{2}", value) for value in texts):
-        return f"has years ({texts[0]!r}): write the first day of each, such as {texts[0]}-01-01, to have it as event time"
+    for form in _DIGITS_OF_PERIODS if digits else _PERIODS:
+        if not digits or all(re.fullmatch(_DIGITS_OF_PERIODS[form], value) for value in texts):
+            try:
+                deque(map(written_values.reader(form), texts), maxlen=0)
+            except written_values.NotWrittenSoError:
+                continue
+            return form
     return None
 
 
@@ -120,12 +130,12 @@ def _forms_of_numbers(texts: Sequence[str]) -> list[str]:
 
 _UNREAD: Sequence[tuple[re.Pattern[str], str]] = (
     (
-        re.compile(r"\d{4}-(0[1-9]|1[0-2])"),
-        "has months: write the first day of each, such as 2024-11-01, to have it as event time",
+        re.compile(r"\d{4}[- ]?Q[1-4]|Q[1-4][- ]?\d{4}"),
+        "has quarters: write the first day of each, such as 2024-10-01, to have it as event time",
     ),
     (re.compile(r"[+-]?[\d.,]+ ?%"), "has numbers with a percent sign: leave the sign out"),
 )
-_SIGNED = re.compile(r"[(+-]*([$€£¥]?) ?[+-]?\d[\d.,' ]*[KMBkmb]? ?([$€£¥]?)\)?")
+_SIGNED = re.compile(r"[(+-]* ?([$€£¥]?) ?[+-]?\d[\d.,' ]*[KMBkmb]? ?([$€£¥]?)\)?")
 #: The marks of thousands and of decimals.
 _MARKS = ((",", "."), (".", ","), (" ", ","), ("'", "."), ("", ","), ("", "."))
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
@@ -148,6 +158,9 @@ _TIMES = (
     *(f"{clock.strip()} {day}" for day in _DAYS_IN_WORDS for clock in _CLOCKS if clock),
     *("%Y%m%dT%H%M%S", "%Y%m%dT%H%M%SZ", "%Y%m%d %H%M%S"),
 )
+#: Months, weeks and years, each read as its first day.
+_PERIODS = ("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y", "%b %Y", "%B %Y", "%b-%y", "%b-%Y", "%Y-%b", "%G-W%V", "%GW%V")
+_DIGITS_OF_PERIODS = {"%Y%m": r"(1[6-9]|20)\d{2}(0[1-9]|1[0-2])", "%Y": r"(1[6-9]|20)\d{2}"}
 #: Whole numbers that are times where their column is called one.
 _DIGITS_OF_TIMES = {"%Y%m%d": r"(19|20)\d{6}", "epoch_seconds": r"1\d{9}", "epoch_milliseconds": r"1\d{12}"}
 

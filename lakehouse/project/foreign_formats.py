@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 _TO_PARQUET = "convert it to Parquet, or to CSV or JSON lines (a file may be compressed with gzip)"
 _MAGIC = {
@@ -20,6 +24,11 @@ _FIRST_LINES = {
     "download the file itself",
     r"\{": "is JSON over several lines; write one object a line: jq -c . FILE > NEW",
 }
+#: A number or a time, also in quotes.
+_NUMBER_OR_TIME = re.compile(r'"?[+-]?\.?\d[\d.,:/TZ -]*"?')
+#: So many records tell a line of units from a record, and so many are looked at.
+_ENOUGH, _LOOKED_AT = 4, 200
+_NO_VALUES = frozenset({"n/a", "na", "nan", "null", "none", "-", ".", "..", "x"})
 
 
 def of_bytes(content: bytes) -> str | None:
@@ -38,7 +47,7 @@ def of_first_line(line: str) -> str | None:
     text = line.strip()
     sentence = next((of for pattern, of in _FIRST_LINES.items() if re.fullmatch(pattern, text, re.IGNORECASE)), None)
     cells = re.split(r"[,;\t|]", text)
-    if sentence is None and len(cells) > 1 and all(re.fullmatch(r'"?[+-]?\d[\d.:TZ -]*"?', cell.strip()) for cell in cells):
+    if sentence is None and len(cells) > 1 and all(_NUMBER_OR_TIME.fullmatch(cell.strip()) for cell in cells):
         return "has no header: its first line has numbers or times only; put the names of the columns in front"
     return sentence
 
@@ -66,3 +75,28 @@ def of_fixed_width(line: str) -> str | None:
     if len(re.split(r" {2,}", line.strip())) > 1:
         return "has columns of fixed width; write it as CSV, with a delimiter between the columns"
     return None
+
+
+def has_numbers(line: str) -> bool:
+    """Whether a line has numbers or times among its cells, as a header does not."""
+    return any(_NUMBER_OR_TIME.fullmatch(cell.strip()) for cell in re.split(r"[,;\t|]", line))
+
+
+def of_second_header(records: Sequence[Mapping[str, Any]], line: int) -> str | None:
+    """The sentence about a first record of units or formats, where all others have numbers; None for a plain record.
+
+    :param line: the number of its line.
+    """
+    if len(records) < _ENOUGH:
+        return None
+    first, others = records[0], records[1:_LOOKED_AT]
+    of_others = {name: [f"{record[name]}".strip() for record in others if record.get(name) is not None] for name in first}
+    numeric = [name for name, values in of_others.items() if values and all(map(_NUMBER_OR_TIME.fullmatch, values))]
+    cells = [f"{first[name]}".strip() for name in numeric if first[name] is not None]
+    words = [cell for cell in cells if not _NUMBER_OR_TIME.fullmatch(cell) and cell.lower() not in _NO_VALUES]
+    if not words or len(words) < len(cells):
+        return None
+    return (
+        f"has no record in line {line}, but units or formats ({', '.join(words[:3])}); take the line out, and give the new file: "
+        f"sed {line}d FILE > NEW"
+    )

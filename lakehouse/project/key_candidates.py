@@ -44,13 +44,18 @@ _MEASURES = _words(
     "amount price total subtotal sum count cases deaths recovered tests value discharge flow level stage temperature temp rate",
     "percent pct cost fee tax balance quantity qty volume weight population rainfall precipitation kwh mm mwh open high low",
     "close",
-    "payment refund claim deposit payout min max avg mean score revenue sale sales salary lat latitude lon lng longitude height depth speed pressure humidity duration",
+    "payment refund claim deposit payout min max avg mean score revenue sale sales salary lat latitude lon lng longitude height",
+    "depth speed pressure humidity duration",
     "units",
 )
 #: Words of columns whose numbers say where or when, so that their sum means nothing.
-_NO_SUMS = _words("lat latitude lon lng longitude year month week quarter hour zip postcode")
+_NO_SUMS = _words(
+    "lat latitude lon lng longitude year month week quarter hour zip postcode plz yr jahr monat woche kw annee mois ano mes anno"
+)
 _TEXTS = _words("description comment comments note notes text message remark remarks title address email phone url reason")
-_PERIODS = _words("day date month week quarter year period hour")
+_PERIODS = _words(
+    "day date month week quarter year period hour time clock tag datum monat woche kalenderwoche jahr uhrzeit fecha mes jour mois"
+)
 _VERSIONS = ("version", "revision", "rev", "seq", "sequence", "lsn")
 _UPDATES = ("updated", "modified", "changed", "update", "change")
 _NUMBER = re.compile(r"[^\w\s]*\s?\d[\d.,' ]*[^\w\s]*")

@@ -25,11 +25,15 @@ class InferenceError(LakehouseError):
 
 @dataclass(frozen=True)
 class Sample:
-    """The records of one file by column; an empty value is None."""
+    """The records of one file by column; an empty value is None.
+
+    :param doubts: what was left out of the records.
+    """
 
     file: str
     columns: Sequence[str]
     records: Sequence[Mapping[str, Any]]
+    doubts: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

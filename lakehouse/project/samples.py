@@ -1,9 +1,10 @@
-"""Reads sample files for ``inference``: their format, delimiter and first records."""
+"""Reads sample files for ``inference``: their format, delimiter, where the header is, and the first records."""
 
 from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.bronze import file_formats
@@ -12,11 +13,13 @@ from lakehouse.project import foreign_formats
 from lakehouse.project.questions import InferenceError, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 #: So many records of each file are read.
 RECORDS = 10_000
+#: So many lines tell the delimiter and the header, and so many broken ones are told.
+_LINES, _TOLD = 100, 3
 _DELIMITERS = (",", ";", "\t", "|")
 _COMMENTS = ("#", "//", "--", "%")
 
@@ -34,38 +37,55 @@ def source_of(file: Path) -> Source:
     with file.open("rb") if content[:2] == file_formats.GZIP_MAGIC else io.BytesIO(content) as stream:
         lines = file_formats.numbered_lines(file_formats.unzipped(stream))
         try:
-            comment, first = _first_line(lines)
+            comment, beginning = _beginning(lines)
         except file_formats.FileProblem as problem:
             msg = f"{file}: {problem}"
             raise InferenceError(msg) from None
-    if not first:
+    if not beginning:
         msg = f"{file}: is empty; give a file with a header and at least one record"
         raise InferenceError(msg)
-    text = first.decode("utf-8-sig", errors="replace")
+    text = beginning[0][1]
     if text.lstrip()[:1] == "[":
         return Source(format="json", array=True)
     if (format_line := re.fullmatch(r"sep=(.)\s*", text)) and format_line[1] in _DELIMITERS:
         return Source(format="csv", delimiter=format_line[1], skip_lines=1)
-    _refuse(file, foreign_formats.of_first_line(text))
     if text.lstrip()[:1] == "{":
+        _refuse(file, foreign_formats.of_first_line(text))
         _refuse(file, foreign_formats.of_json_line(text))
         return Source(format="json")
-    counts = {delimiter: text.count(delimiter) for delimiter in _DELIMITERS}
-    if not any(counts.values()):
-        _refuse(file, foreign_formats.of_fixed_width(text))
-    return Source(format="csv", delimiter=max(_DELIMITERS, key=lambda delimiter: counts[delimiter]), comment=comment)
+    delimiter, before = _layout([line for _, line in beginning])
+    header_number, header = beginning[before]
+    _refuse(file, foreign_formats.of_first_line(header))
+    if delimiter not in header:
+        _refuse(file, foreign_formats.of_fixed_width(header))
+    return Source(format="csv", delimiter=delimiter, comment=comment, skip_lines=header_number - 1 if before else 0)
 
 
-def _first_line(lines: Iterator[tuple[int, bytes]]) -> tuple[str, bytes]:
-    """What comments at the beginning of a text begin with, and the first line behind them."""
-    comment = ""
-    for _, line in lines:
-        beginning = next((mark for mark in _COMMENTS if line.startswith(mark.encode())), "")
-        if not line.strip() or (beginning and comment in ("", beginning)):
-            comment = comment or beginning
-        else:
-            return comment, line
-    return comment, b""
+def _beginning(lines: Iterator[tuple[int, bytes]]) -> tuple[str, list[tuple[int, str]]]:
+    """What comments at the beginning of a text begin with, and the first lines that are neither comments nor blank."""
+    comment, beginning = "", list[tuple[int, str]]()
+    for number, line in lines:
+        mark = next((mark for mark in _COMMENTS if line.startswith(mark.encode())), "")
+        comment = comment or ("" if beginning else mark)
+        if line.strip() and not (mark and mark == comment):
+            beginning.append((number, line.decode("utf-8-sig", errors="replace").rstrip("\r\n")))
+        if len(beginning) == _LINES:
+            break
+    return comment, beginning
+
+
+def _layout(lines: Sequence[str]) -> tuple[str, int]:
+    """The delimiter that divides most lines alike, and how many lines of a title stand before the header."""
+    counts = {
+        delimiter: [re.sub(r'"[^"]*"', "", line).count(delimiter) for line in lines]  # not those within quotes
+        for delimiter in _DELIMITERS
+    }
+    usual = {delimiter: Counter(count for count in of if count).most_common(1) or [(0, 0)] for delimiter, of in counts.items()}
+    delimiter = max(_DELIMITERS, key=lambda each: usual[each][0][::-1])
+    [(fields, _)] = usual[delimiter]
+    header = next((place for place, count in enumerate(counts[delimiter]) if count == fields), 0)
+    is_title = all(count * 2 <= fields for count in counts[delimiter][:header]) and not foreign_formats.has_numbers(lines[header])
+    return delimiter, header if is_title and header + 1 < len(lines) else 0
 
 
 def _refuse(file: Path, reason: str | None) -> None:
@@ -78,26 +98,46 @@ def _refuse(file: Path, reason: str | None) -> None:
 def read(file: Path, source: Source) -> Sample:
     """The first records of a file.
 
-    :raises InferenceError: if it cannot be read as ``source`` describes, or a record is broken.
+    Broken records are left out, and told.
+
+    :raises InferenceError: if it cannot be read as ``source`` describes, or most records are broken.
     """
     if source.format == "parquet":
         return _read_parquet(file)
     records: list[dict[str, Any]] = []
+    broken: list[file_formats.Record] = []
     columns: dict[str, None] = {}
+    lines: list[int] = []
     try:
         with file.open("rb") as stream:
             for record in file_formats.read_records(stream, source, []):
                 if record.values is None:
-                    msg = f"{file}, line {record.line_number}: {record.problem}; give sound sample files"
-                    raise InferenceError(msg)
+                    broken.append(record)
+                    continue
                 records.append({name: None if value in ("", None) else value for name, value in record.values.items()})
                 columns |= dict.fromkeys(record.values)
+                lines.append(record.line_number)
                 if len(records) == RECORDS:
                     break
     except file_formats.FileProblem as problem:
-        msg = f"{file}: {problem}"
+        msg = f"{file}: {_advised(f'{problem}')}"
         raise InferenceError(msg) from None
-    return Sample(f"{file}", list(columns), records)
+    if len(broken) > len(records):
+        problem_of_first = _advised(f"{broken[0].problem}")
+        msg = f"{file}, line {broken[0].line_number}: {problem_of_first}; give sound sample files"
+        raise InferenceError(msg)
+    if source.format == "csv":
+        _refuse(file, foreign_formats.of_second_header(records, lines[0] if lines else 0))
+    doubts = [f"line {record.line_number} {_advised(f'{record.problem}')}: it will be malformed" for record in broken[:_TOLD]]
+    doubts += [f"and {len(broken) - _TOLD:,} more lines like it"] if len(broken) > _TOLD else []
+    return Sample(f"{file}", list(columns), records, doubts)
+
+
+def _advised(problem: str) -> str:
+    """A problem of a file or record, with the way out where a conversion is one."""
+    if "not valid UTF-8" not in problem:
+        return problem
+    return f"{problem} (if it is Windows-1252: iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW)"
 
 
 def _read_parquet(file: Path) -> Sample:

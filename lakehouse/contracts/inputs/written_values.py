@@ -26,7 +26,9 @@ _BLANKS = "[ \u00a0\u202f]"
 _DAY = r"(?=.*%[YyGcx])(?=.*%[mbBhjUWVcx])(?=.*%[dejaAuwcx])"
 _DIRECTIVES_OF_A_TIME = re.compile(r"%[HIMSfpXcsz]")
 SHAPES = (
-    "a pattern such as '%d.%m.%Y %H:%M', one of " + ", ".join(EPOCHS) + ", or the number 1234.56 (or 1234) as the sender writes "
+    "a pattern such as '%d.%m.%Y %H:%M' or '%Y-%m', one of "
+    + ", ".join(EPOCHS)
+    + ", or the number 1234.56 (or 1234) as the sender writes "
     "it, such as '1.234,56' or '$1,234.56', with a K behind it where there are short forms such as 250K and 1.2M"
 )
 
@@ -45,20 +47,40 @@ def reader(form: str) -> Callable[[Any], Any]:
     if form in EPOCHS:
         return partial(_since_1970, form=form, unit=EPOCHS[form])
     if "%" in form:
-        if not re.search(_DAY, form):
-            msg = f"{form!r} names no day: a pattern needs year, month and day; join columns with source.joined"
+        first_day = ("", "") if re.search(_DAY, form) else _first_day_of(form)
+        if first_day is None:
+            msg = (
+                f"{form!r} names no day: a pattern needs year, month and day, or is that of a whole month, week or year; "
+                "join columns with source.joined"
+            )
             raise ValueError(msg)
         try:
-            datetime.strptime(_EPOCH.strftime(form), form)  # noqa: DTZ007 (only whether it is a pattern)
+            whole = form + first_day[0]
+            datetime.strptime(_EPOCH.strftime(whole), whole)  # noqa: DTZ007 (only whether it is a pattern)
         except ValueError:
             msg = f"{form!r} is no pattern of a time: use {SHAPES}"
             raise ValueError(msg) from None
-        return partial(_by_pattern, form=form, has_time=bool(_DIRECTIVES_OF_A_TIME.search(form)))
+        return partial(_by_pattern, form=form, first_day=first_day, has_time=bool(_DIRECTIVES_OF_A_TIME.search(form)))
     example = _EXAMPLE.fullmatch(form)
     if example is None or (example["group"] and example["group"] == example["point"]):
         msg = f"{form!r} is no format: use {SHAPES}"
         raise ValueError(msg)
     return partial(_by_example, form=form, expression=_number(example))
+
+
+def is_of_periods(form: str) -> bool:
+    """Whether a format is that of months, weeks or years, each of which is read as its first day."""
+    return "%" in form and not re.search(_DAY, form)
+
+
+def _first_day_of(form: str) -> tuple[str, str] | None:
+    """What makes the pattern of a month, a week or a year, and its values, those of the first day; None for other patterns."""
+    directives = set(re.findall(r"%(.)", form))
+    if directives == {"G", "V"}:
+        return " %u", " 1"
+    months = directives - {"Y", "y"}
+    is_period = directives == {"Y"} or (len(directives) > len(months) and len(months) == 1 and months <= {"m", "b", "B", "h"})
+    return ("", "") if is_period else None
 
 
 def is_of_numbers(form: str) -> bool:
@@ -83,14 +105,15 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def _by_pattern(value: Any, *, form: str, has_time: bool) -> Any:
+def _by_pattern(value: Any, *, form: str, first_day: tuple[str, str], has_time: bool) -> Any:
     if _is_number(value) and value == value // 1:
         value = f"{int(value)}"
     if not isinstance(value, str):
         raise _refused(value, form)
     text = value.strip()
     try:
-        moment = datetime.strptime(text, form)  # noqa: DTZ007 (a time without a zone is read as the contract says)
+        # A time without a zone is read as the contract says.
+        moment = datetime.strptime(text + first_day[1], form + first_day[0])  # noqa: DTZ007
         # Of digits without anything between them, 2024110 would pass for 10 January.
         is_so = _comparable(moment.strftime(form), form) == _comparable(text, form)
     except ValueError:
@@ -130,7 +153,7 @@ def _number(example: re.Match[str]) -> re.Pattern[str]:
     fraction = rf"(?:{re.escape(example['point'])}(?P<fraction>[0-9]+))?" if example["point"] else "(?P<fraction>(?!))?"
     magnitude = "(?P<magnitude>[KMBkmb]?)" if example["magnitude"] else "(?P<magnitude>)"
     before, after = (f"(?:{re.escape(example[side].strip())})?" for side in ("before", "after"))
-    begin, end = r"(?P<opened>\()?(?P<plus>[+-])?", r"(?P<behind>-)?(?(opened)\))"
+    begin, end = rf"(?P<opened>\()?(?P<plus>[+-])?{_BLANKS}*", r"(?P<behind>-)?(?(opened)\))"
     number = rf"(?P<whole>{whole}){fraction}{magnitude}"
     return re.compile(rf"{begin}{before}{_BLANKS}*(?P<inner>[+-])?{number}{_BLANKS}*{after}{end}")
 

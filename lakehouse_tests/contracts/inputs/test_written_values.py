@@ -35,6 +35,18 @@ FIRST, LAST = (datetime.fromisoformat(day) for day in ("1970-01-01", "2068-12-31
         ("1.234,56", 12.5, 12.5),
         ("1.234,56", "+12,50", "12.50"),
         ("$1,234.56", "$-5", "-5"),
+        ("$1,234.56", "- $220.00", "-220.00"),
+        ("$1,234.56", "+ $1,000.00", "1000.00"),
+        ("1.234,56 €", "- 1.000,50 €", "-1000.50"),
+        ("%Y-%m", "2024-11", "2024-11-01"),
+        ("%Y%m", 202411, "2024-11-01"),
+        ("%b-%y", "Nov-24", "2024-11-01"),
+        ("%Y %m", "1881 01", "1881-01-01"),
+        ("%Y %m", "1881 1", "1881-01-01"),
+        ("%G-W%V", "2011-W22", "2011-05-30"),
+        ("%G-W%V", "2020-W53", "2020-12-28"),
+        ("%Y", "1881", "1881-01-01"),
+        ("%Y", 2016, "2016-01-01"),
         ("%Y%m%d", 20241104.0, "2024-11-04"),
         ("%Y-%m-%d %H:%M:%S.%f", "2024-11-04 09:00:00.5", "2024-11-04T09:00:00.500000"),
         ("%Y%m%d%H%M%S%f", "20241104101112345678", "2024-11-04T10:11:12.345678"),
@@ -69,6 +81,10 @@ def test_a_value_is_read_as_it_is_written(form: str, value: Any, expected: Any) 
         ("%Y%m%d%H%M%S%f", "20241104101112"),
         ("%Y%m%d%z", "2024110+0100"),
         ("1.234,56", "-12,50-"),
+        ("%Y-%m", "2024-13"),
+        ("%Y-%m", "2024-11-04"),
+        ("%G-W%V", "2021-W53"),
+        ("%Y", "16"),
         ("1.234,56", "(-12,50)"),
         ("1.234,56", "\u0663,\u0665"),
         ("epoch_seconds", "1e9"),
@@ -86,7 +102,7 @@ def test_what_is_written_otherwise_is_refused_with_the_format(form: str, value: 
     assert str(refused.value) == f"{value} is not written as {form}"
 
 
-@pytest.mark.parametrize("form", ["%H:%M:%S.%f", "%B", "%m/%d", "%Y-%m"])
+@pytest.mark.parametrize("form", ["%H:%M:%S.%f", "%B", "%m/%d", "%Y-%m %H:%M", "%Y-%V", "%G-%m", "%m-%b", "%Y-%y"])
 def test_a_pattern_without_a_whole_day_is_refused(form: str) -> None:
     with pytest.raises(ValueError, match=r"names no day: a pattern needs year, month and day"):
         reader(form)
@@ -94,7 +110,7 @@ def test_a_pattern_without_a_whole_day_is_refused(form: str) -> None:
 
 @pytest.mark.parametrize("form", ["", "abc", "%Y%m%d%Q", "1.234.56", "12", "1234.567"])
 def test_a_text_that_is_no_format_is_refused_with_those_that_are(form: str) -> None:
-    with pytest.raises(ValueError, match=r"use a pattern such as '%d.%m.%Y %H:%M', one of epoch_seconds"):
+    with pytest.raises(ValueError, match=r"use a pattern such as '%d.%m.%Y %H:%M' or '%Y-%m', one of epoch_seconds"):
         reader(form)
 
 

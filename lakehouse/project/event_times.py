@@ -1,0 +1,171 @@
+"""Which column says when something happened, and which when it arrived, by what columns are called. Plain Python.
+
+Months, years and days of several columns belong to ``periods``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, timezone
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from lakehouse.bronze import type_conversion
+from lakehouse.contracts.inputs.section import Source
+from lakehouse.project.questions import InferenceError, Question
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakehouse.project.questions import InferredColumn, Sample
+
+_UTC = ZoneInfo("UTC")
+_ANY_TIME = (
+    *("timestamp", "datetime", "time", "date", "day", "at", "ts"),
+    *("datum", "zeit", "tag", "fecha", "hora", "dia", "jour", "heure", "giorno"),
+)
+#: Words in the names of columns with the time of an event: the event's own, its record's, any time, and what comes after it.
+_EVENT_WORDS = (
+    (
+        *("event", "occurred", "happened", "service", "transaction", "trade", "traded", "sold", "ordered", "order", "purchased"),
+        *("purchase", "sale", "measured", "observed", "observation", "read", "reading", "sampled", "visit", "usage"),
+    ),
+    ("created", "booked", "placed", "issued", "invoice", "registered", "started", "start"),
+    _ANY_TIME,
+    ("paid", "payment", "posted", "reported", "report", "shipped", "delivered", "closed", "settled", "settlement", "value"),
+)
+_ARRIVAL_WORDS = (
+    *("received", "arrival", "arrived", "ingested", "loaded", "exported", "sent", "updated", "modified", "changed", "update"),
+    *("extracted", "downloaded", "crawled"),
+)
+_UPDATE_WORDS = ("updated", "modified", "changed", "update")
+#: Words of a state, which the next event changes: a time of the thing, and not of a record.
+_STATE_WORDS = ("last", "latest", "recent", "previous")
+_NEVER_WORDS = (
+    *("due", "valid", "until", "expiry", "expires", "expiration", "expire", "maturity", "deadline", "end", "ends", "next"),
+    *("birth", "birthday", "dob", "planned", "expected", "estimated", "scheduled", "to", "deleted", "cancelled", "warranty"),
+)
+#: From this rank on a column is doubtful as the time of an event.
+_DOUBTFUL, _NEVER = len(_EVENT_WORDS) + 1, len(_EVENT_WORDS) + 2
+#: The contract's first event day lies so many years before the sample's, and not after the product's own first day.
+_YEARS_BEFORE = 2
+#: In so many records two columns have the same time because they are one, and not by accident.
+_ENOUGH = 20
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """The columns of event and arrival time, doubts about them, and the question where two fit alike."""
+
+    event: InferredColumn | None
+    arrival: InferredColumn | None
+    doubts: Sequence[str]
+    question: Question | None = None
+
+
+def is_called_a_time(column: InferredColumn) -> bool:
+    """Whether whole numbers of a column may be times, by its name."""
+    return any(word in column.words for words in (*_EVENT_WORDS, _ARRIVAL_WORDS) for word in words)
+
+
+def is_time(column: InferredColumn) -> bool:
+    """Whether a column holds days or times."""
+    return column.type in ("date", "timestamp")
+
+
+def clocks_of(samples: Sequence[Sample], columns: Sequence[InferredColumn], answers: Mapping[str, str]) -> Clocks:
+    """The clocks of a source.
+
+    :param answers: what a person answered, by what the questions are about; ``clocks.event`` is one of them.
+    """
+    times = [column for column in columns if is_time(column)]
+    arrivals = [column for column in times if any(word in column.words for word in _ARRIVAL_WORDS)]
+    events = sorted(times, key=_event_rank)
+    if not events:
+        return Clocks(None, None, ["no column is a date or a time: name the column of the event time under clocks.event"])
+    received = [column for column in arrivals if not any(word in column.words for word in _UPDATE_WORDS)]
+    answer = answers.get("clocks.event")
+    if answer is not None and all(column.column != answer for column in events):
+        msg = (
+            f"clocks.event={answer}: no such column is a date or a time; they are {', '.join(column.column for column in events)}"
+        )
+        raise InferenceError(msg)
+    chosen = next((column for column in events if column.column == answer), None)
+    event = chosen or events[0]
+    best = _event_rank(event)
+    rivals = [
+        column
+        for column in events
+        if column is not event and _event_rank(column)[:2] == best[:2] and _differ(samples, event, column)
+    ]
+    question = None
+    if chosen is None and (rivals or best[1] >= _DOUBTFUL):
+        options = {column.column: f"a number belongs to the day of {column.column}" for column in events}
+        question = Question("clocks.event", "Which column says when the event happened?", options)
+    arrival = next(
+        (column for column in arrivals if column is not event and column.type == "timestamp" and not column.empty), None
+    )
+    doubts = []
+    if len(events) > 1:
+        others = ", ".join(column.column for column in events if column is not event and column not in received)
+        doubts += [f"event time is taken from {event.column}; {others} could be it, too"] if others else []
+    if arrival is None:
+        doubts.append("no column has the time of arrival: the time of ingestion counts")
+    return Clocks(event, arrival, doubts, question)
+
+
+def _event_rank(column: InferredColumn) -> tuple[bool, int, int]:
+    """The best column of an event time first: the thing's own time, and never the day on which something ends or is due."""
+    words = column.words
+    if any(word in words for word in _NEVER_WORDS):
+        return column.empty > 0, _NEVER, 0
+    if any(word in words for word in (*_ARRIVAL_WORDS, *_STATE_WORDS)):
+        return column.empty > 0, _DOUBTFUL, 0
+    for kind, of_kind in enumerate(_EVENT_WORDS):
+        for rank, word in enumerate(of_kind):
+            if word in words:
+                return column.empty > 0, kind, rank
+    return column.empty > 0, len(_EVENT_WORDS), 0
+
+
+def _differ(samples: Sequence[Sample], one: InferredColumn, other: InferredColumn) -> bool:
+    """Whether two columns of times differ in a record, or may: a date is compared with the day of a time."""
+    if sum(len(sample.records) for sample in samples) < _ENOUGH:
+        return True
+    by_day = "date" in (one.type, other.type)
+    for sample in samples:
+        for record in sample.records:
+            values = [record.get(one.column), record.get(other.column)]
+            if None in values:
+                return values != [None, None]
+            if len({day_of(value) if by_day else type_conversion.to_timestamp(value, _UTC) for value in values}) > 1:
+                return True
+    return False
+
+
+def day_of(value: Any) -> date:
+    """The day of a date or a time, in UTC."""
+    if type_conversion.is_date_only(value):
+        return type_conversion.to_date(value)
+    return type_conversion.to_timestamp(value, _UTC).astimezone(timezone.utc).date()
+
+
+def is_naive(value: Any) -> bool:
+    """Whether a time needs a zone; a date does not."""
+    if type_conversion.is_date_only(value):
+        return False
+    try:
+        type_conversion.to_timestamp(value)
+    except ValueError:
+        return True
+    return False
+
+
+def first_day(first: date | None) -> date | None:
+    """The first event day of the contract, at the latest that of a contract that names none.
+
+    :param first: the first day of the samples; late data may be older.
+    """
+    if first is None:
+        return None
+    return min(Source().start_date, date(max(first.year - _YEARS_BEFORE, 1), 1, 1))

@@ -1,0 +1,106 @@
+"""Event days of files without a column of days: months, weeks and years, and days in several columns. Plain Python.
+
+A period is read as its first day (``contracts.inputs.written_values``).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakehouse.contracts.inputs import written_values
+from lakehouse.project import column_types
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakehouse.project.questions import InferredColumn, Sample
+
+_YEARS = frozenset({"year", "yr", "yyyy", "jahr", "annee", "ano", "anno", "anio"})
+_MONTHS = frozenset({"month", "mon", "monat", "mois", "mes", "mese"})
+_WEEKS = frozenset({"week", "wk", "kw", "woche", "kalenderwoche", "semaine", "semana"})
+_DAYS = frozenset({"day", "tag", "jour", "dia", "giorno"})
+_TIMES = frozenset({"date", "time", "period", "datum", "fecha", "month_year", "yearmonth", "yyyymm"})
+#: The parts of a day in several columns, each with the name of the column that they make, and the patterns tried.
+_PARTS = (
+    ((_YEARS, _MONTHS, _DAYS), "year_month_day", ("%Y %m %d", "%Y %b %d", "%Y %B %d")),
+    ((_YEARS, _MONTHS), "year_month", ("%Y %m", "%Y %b", "%Y %B")),
+    ((_YEARS, _WEEKS), "year_week", ("%G %V",)),
+)
+
+
+@dataclass(frozen=True)
+class PeriodColumn:
+    """The event day of a file.
+
+    :param column: the column of the file, or the one that ``parts`` make (``source.joined``).
+    :param form: how its values are written (``source.formats``).
+    """
+
+    column: str
+    form: str
+    doubt: str
+    parts: Sequence[str] = ()
+
+
+def event_days(samples: Sequence[Sample], columns: Sequence[InferredColumn]) -> PeriodColumn | None:
+    """The column of months, weeks or years, or the columns that make a day together; None if there are none."""
+    whole = [(column, form) for column in columns if (form := _form_of(samples, column)) is not None]
+    finer = next(((column, form) for column, form in whole if form != "%Y"), None)
+    if finer is not None:
+        return _of_column(samples, *finer)
+    for words, name, forms in _PARTS:
+        found = [[column for column in columns if of & set(column.words) and not column.empty] for of in words]
+        if all(len(of_part) == 1 for of_part in found) and all(name not in sample.columns for sample in samples):
+            parts = [of_part[0].column for of_part in found]
+            joined = with_joined(samples, name, parts)
+            values = [record[name] for sample in joined for record in sample.records]
+            form = next((form for form in forms if values and _reads(form, values)), None)
+            if form is not None:
+                iso = ", its weeks as ISO has them" if form == "%G %V" else ""
+                first = written_values.reader(form)(values[0])
+                doubt = f"columns {', '.join(parts)} make the event day{iso}: {values[0]!r} is read as {first} (source.joined)"
+                return PeriodColumn(name, form, doubt, parts)
+    return _of_column(samples, *whole[0]) if len(whole) == 1 else None
+
+
+def with_joined(samples: Sequence[Sample], name: str, parts: Sequence[str]) -> list[Sample]:
+    """Samples with a column that is made of others, joined by a blank, as ``source.joined`` has it."""
+    return [
+        replace(
+            sample,
+            columns=[*sample.columns, name],
+            records=[{**record, name: " ".join(f"{record.get(part)}".strip() for part in parts)} for record in sample.records],
+        )
+        for sample in samples
+    ]
+
+
+def _values(samples: Sequence[Sample], column: str) -> list[str]:
+    return [f"{record[column]}".strip() for sample in samples for record in sample.records if record.get(column) is not None]
+
+
+def _form_of(samples: Sequence[Sample], column: InferredColumn) -> str | None:
+    if column.type not in ("string", "bigint") or column.empty:
+        return None
+    called_a_time = bool((_YEARS | _MONTHS | _WEEKS | _TIMES) & {*column.words, column.name})
+    return column_types.period_form(_values(samples, column.column), called_a_time=called_a_time)
+
+
+def _of_column(samples: Sequence[Sample], column: InferredColumn, form: str) -> PeriodColumn:
+    value = _values(samples, column.column)[0]
+    first = written_values.reader(form)(value)
+    return PeriodColumn(
+        column.column, form, f"column {column.column}: {value!r} is read as its first day, {first} (source.formats)"
+    )
+
+
+def _reads(form: str, values: Sequence[str]) -> bool:
+    read = written_values.reader(form)
+    try:
+        for value in values:
+            read(re.sub(r"\s+", " ", value))
+    except written_values.NotWrittenSoError:
+        return False
+    return True
