@@ -51,6 +51,16 @@ def type_of(values: Sequence[Any]) -> tuple[str, str | None]:
     return "string", unread(values) or _of_words(values)
 
 
+def with_fractions(values: Sequence[Any]) -> str | None:
+    """The decimal type of whole numbers that may have fractions in the next file; None if they have too many digits."""
+    return _decimal_of([*values, "0.0"])
+
+
+def has_points(values: Sequence[Any]) -> bool:
+    """Whether whole numbers are written with a point, as 0.0 is."""
+    return any("." in f"{value}" for value in values)
+
+
 def _of_words(values: Sequence[Any]) -> str | None:
     rejected = [value for value in values if not _all_convert([value], "timestamp")]
     if len(rejected) < len(values) // 2:

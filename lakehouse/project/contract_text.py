@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from lakehouse.contracts.published_columns import RESERVED
+from lakehouse.project import measures as measures_of
 from lakehouse.project.inference import field_names
-from lakehouse.project.key_candidates import is_summable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,18 +62,19 @@ def source_text(dataset: str, files: Sequence[str], inferred: InferredSource, re
 
 
 def metric_text(dataset: str, inferred: InferredSource) -> str:
-    """The contract of a first metric: the records of a day, and the sum of each amount."""
+    """The contract of a first metric: the records of a day, and the sum or the mean of each quantity."""
     measures: list[dict[str, Any]] = [{"name": "records", "sql": "count(*)", "type": "long", "additive": True}]
     taken = {"records", *RESERVED}
+    parts = {part for of in inferred.joined.values() for part in of}
     for column in inferred.columns:
-        kind = _sum_type(column.type)
-        if column.name in inferred.key or column.column == inferred.order or not is_summable(column) or kind is None:
+        measure = measures_of.of_column(column)
+        if column.name in inferred.key or column.column == inferred.order or column.column in parts or measure is None:
             continue
         name = column.name
         while name in taken:
             name += "_sum"
         taken.add(name)
-        measures.append({"name": name, "sql": f"sum({column.name})", "type": kind, "additive": kind != "double"})
+        measures.append({"name": name, **measure})
     lines = [
         f"# A first metric over {dataset}: change the measures to what you publish.",
         f"metric: {dataset}_daily",
@@ -82,13 +83,6 @@ def metric_text(dataset: str, inferred: InferredSource) -> str:
         *(f"  - {_flow(measure)}" for measure in measures),
     ]
     return "\n".join([*lines, ""])
-
-
-def _sum_type(kind: str) -> str | None:
-    """The type of the sum of a column; None if it has none."""
-    if kind.startswith("decimal"):
-        return f"decimal(38,{kind.rstrip(')').split(',')[1]})"
-    return {"bigint": "long", "double": "double"}.get(kind)
 
 
 def _flow(value: Any) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from lakehouse.contracts.base import SYSTEM_COLUMNS
 from lakehouse.contracts.changes.marking import Changes
 from lakehouse.contracts.inputs import written_values
-from lakehouse.project import column_types, event_times, periods
-from lakehouse.project.key_candidates import key_of
+from lakehouse.project import column_types, event_times, measures, periods
+from lakehouse.project.key_candidates import is_identifier, key_of
 from lakehouse.project.questions import InferenceError, InferredColumn, Question, Sample
 
 if TYPE_CHECKING:
@@ -155,10 +155,17 @@ def _columns(
             question = None if answer else _question_of_points(name, present[0])
             kind = "string" if answer == "text" else kind
         column = replace(column, type=kind)
+        if kind == "bigint" and (measures.has_fractions(column) or _may_have_fractions(column, present)):
+            column = replace(column, type=column_types.with_fractions(present) or kind)
         columns.append(column)
         questions.append(question)
         doubts += [f"column {name}: {doubt}"] if doubt else []
     return columns, forms, doubts, [question for question in questions if question]
+
+
+def _may_have_fractions(column: InferredColumn, present: Sequence[Any]) -> bool:
+    """Whether whole numbers are written as 0.0 is, and are no identifiers, which pandas writes so beside empty values."""
+    return column_types.has_points(present) and not column.empty and not is_identifier(column)
 
 
 def _question_of_points(name: str, value: Any) -> Question:

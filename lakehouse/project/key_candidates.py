@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from lakehouse.project.questions import InferenceError, Question
+from lakehouse.project.questions import InferenceError, Question, word_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,22 +25,18 @@ KEY_WORDS = ("id", "identifier", "uuid", "guid", "key", "number", "no", "nr", "n
 _KEY_WORDS_IN_FRONT = ("id", "identifier", "uuid", "guid")
 
 
-def _words(*lines: str) -> frozenset[str]:
-    return frozenset(" ".join(lines).split())
-
-
 #: What a record can be: a column that is called just so, and holds texts, has the names of records.
-_RECORDS = _words(
+_RECORDS = word_set(
     "order sale payment trade claim invoice ticket booking shipment delivery visit transaction receipt event incident refund",
 )
-_ENTITIES = _words(
+_ENTITIES = word_set(
     "sensor station meter gauge device machine site location place country region state county province city store till shop",
     "branch warehouse depot customer client user account member patient product sku stock item article asset symbol ticker isin",
     "instrument currency pair series channel campaign vehicle route airport hospital facility iso fips geo area district",
     "zone river basin plant unit team employee driver supplier vendor merchant portfolio card iban wallet department category",
     "company issuer broker counterparty fund school clinic ward doctor carrier port zip postcode",
 )
-_MEASURES = _words(
+_MEASURES = word_set(
     "amount price total subtotal sum count cases deaths recovered tests value discharge flow level stage temperature temp rate",
     "percent pct cost fee tax balance quantity qty volume weight population rainfall precipitation kwh mm mwh open high low",
     "close",
@@ -48,12 +44,8 @@ _MEASURES = _words(
     "depth speed pressure humidity duration",
     "units",
 )
-#: Words of columns whose numbers say where or when, so that their sum means nothing.
-_NO_SUMS = _words(
-    "lat latitude lon lng longitude year month week quarter hour zip postcode plz yr jahr monat woche kw annee mois ano mes anno"
-)
-_TEXTS = _words("description comment comments note notes text message remark remarks title address email phone url reason")
-_PERIODS = _words(
+_TEXTS = word_set("description comment comments note notes text message remark remarks title address email phone url reason")
+_PERIODS = word_set(
     "day date month week quarter year period hour time clock tag datum monat woche kalenderwoche jahr uhrzeit fecha mes jour mois"
 )
 _VERSIONS = ("version", "revision", "rev", "seq", "sequence", "lsn")
@@ -104,11 +96,6 @@ def _is_called_like_a_record(column: InferredColumn, subject: str) -> bool:
     if column.type == "string":
         return is_of_subject or word in _RECORDS
     return is_of_subject and word not in _MEASURES and f"{word}s" not in _MEASURES
-
-
-def is_summable(column: InferredColumn) -> bool:
-    """Whether the numbers of a column mean something added up: not those of identifiers and calendars."""
-    return not is_identifier(column) and not _NO_SUMS & set(column.words)
 
 
 def key_of(

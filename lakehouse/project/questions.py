@@ -19,6 +19,11 @@ _GLUED = re.compile(
 )
 
 
+def word_set(*lines: str) -> frozenset[str]:
+    """Words of the names of columns, written in lines."""
+    return frozenset(" ".join(lines).split())
+
+
 class InferenceError(LakehouseError):
     """Sample files from which no contract follows. The message names the file, and says what to do."""
 

@@ -1,0 +1,50 @@
+"""What the numbers of a column mean in a first metric: a sum, a mean, or nothing to be computed. Plain Python."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.project.key_candidates import is_identifier
+from lakehouse.project.questions import word_set
+
+if TYPE_CHECKING:
+    from lakehouse.project.questions import InferredColumn
+
+#: Words of columns whose numbers say where or when, so that neither their sum nor their mean means anything.
+_PLACES = word_set(
+    "lat latitude lon lng longitude zip postcode plz year month week quarter hour yr jahr monat woche kw annee mois ano mes anno"
+)
+#: Words of quantities that are not added up: the sum of two temperatures is none.
+_MEANS = word_set(
+    "temperature temp humidity pressure speed rate ratio percent percentage pct avg average mean median level stage discharge",
+    "flow height depth score age open high low close balance incidence index per unit",
+)
+#: Words of quantities that have fractions, also where the sample has none.
+_FRACTIONS = (_MEANS - {"open", "high", "low", "close", "per", "unit"}) | word_set(
+    "amount price cost fee tax salary revenue mm kwh mwh rainfall precipitation weight betrag preis"
+)
+#: A mean has so many more decimals than its column, as Spark computes it.
+_DECIMALS_OF_MEANS, _MOST_DECIMALS = 4, 18
+
+
+def has_fractions(column: InferredColumn) -> bool:
+    """Whether the numbers of a column have fractions by its name, although those of the sample have none."""
+    return not is_identifier(column) and bool(_FRACTIONS & set(column.words))
+
+
+def of_column(column: InferredColumn) -> dict[str, Any] | None:
+    """The expression of a column's measure, its type, and whether it adds up over days; None if it has none."""
+    if is_identifier(column) or _PLACES & set(column.words):
+        return None
+    is_mean = column.type != "bigint" and bool(_MEANS & set(column.words))
+    if column.type.startswith("decimal"):
+        scale = int(column.type.rstrip(")").split(",")[1])
+        scale = min(scale + _DECIMALS_OF_MEANS, _MOST_DECIMALS) if is_mean else scale
+        return _measure(column.name, f"decimal(38,{scale})", is_mean=is_mean, additive=not is_mean)
+    if column.type == "double":
+        return _measure(column.name, "double", is_mean=is_mean, additive=False)
+    return _measure(column.name, "long", is_mean=False, additive=True) if column.type == "bigint" else None
+
+
+def _measure(name: str, kind: str, *, is_mean: bool, additive: bool) -> dict[str, Any]:
+    return {"sql": f"{'avg' if is_mean else 'sum'}({name})", "type": kind, "additive": additive}

@@ -1,0 +1,63 @@
+"""The first metric adds up what can be added, takes the mean of what cannot, and leaves room for fractions."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehouse.project import contract_text
+from lakehouse.project.inference import infer
+from lakehouse_tests.support.sample_files import lines
+
+T = "2024-11-04T09:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "measure"),
+    [
+        ("amount", ["1.50", "2.50"], "sql: sum(amount), type: 'decimal(38,4)', additive: true"),
+        ("kwh", ["0.30000000000000004", "7.1"], "sql: sum(kwh), type: double, additive: false"),
+        ("cases", ["5", "6"], "sql: sum(cases), type: long, additive: true"),
+        ("air_temp", ["1.5", "-2.5"], "sql: avg(air_temp), type: 'decimal(38,8)', additive: false"),
+        ("humidity", ["60", "70"], "sql: avg(humidity), type: 'decimal(38,8)', additive: false"),
+        ("humidity", ["0.30000000000000004", "7.1"], "sql: avg(humidity), type: double, additive: false"),
+        ("price_per_ton", ["1.50", "2.50"], "sql: avg(price_per_ton), type: 'decimal(38,8)', additive: false"),
+        ("close", ["1.50", "2.50"], "sql: avg(close), type: 'decimal(38,8)', additive: false"),
+        ("open", ["15", "16"], "sql: sum(open), type: long, additive: true"),
+        ("cases_avg", ["5", "6"], "sql: avg(cases_avg), type: 'decimal(38,8)', additive: false"),
+    ],
+)  # fmt: skip
+def test_quantities_are_added_up_or_averaged(column: str, values: list[str], measure: str) -> None:
+    found = infer([lines(f"id,at,{column}", *(f"{number},{T},{value}" for number, value in enumerate(values)))])
+    assert f"{{name: {column}, {measure}}}" in contract_text.metric_text("a", found)
+
+
+@pytest.mark.parametrize("column", ["latitude", "zip", "year", "customer_id", "Jahr"])
+def test_places_years_and_identifiers_are_no_measure(column: str) -> None:
+    found = infer([lines(f"id,at,{column}", f"1,{T},2001", f"2,{T},2002")])
+    assert contract_text.metric_text("a", found).count("name:") == 1, "the records alone"
+
+
+def test_the_parts_of_a_day_are_no_measures() -> None:
+    text = contract_text.metric_text("a", infer([lines("year,month,day,mm", "2024,11,4,2.5")]))
+    assert [word for word in ("year", "month", "day", "mm") if f"({word})" in text] == ["mm"]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "kind"),
+    [
+        ("amount", ["5", "10"], "decimal(20,4)"),
+        ("avg_cases", ["5", "10"], "decimal(20,4)"),
+        ("profit", ["0.0", "5.0"], "decimal(20,4)"),
+        ("customer_id", ["1001.0", "1002.0"], "bigint"),
+        ("units", ["5", "10"], "bigint"),
+    ],
+)
+def test_whole_numbers_have_room_for_fractions_where_the_next_file_may_have_some(
+    column: str, values: list[str], kind: str
+) -> None:
+    found = infer([lines(f"id,at,{column}", *(f"{number},{T},{value}" for number, value in enumerate(values)))])
+    assert found.columns[-1].type == kind
+
+
+def test_a_count_that_pandas_wrote_beside_empty_values_is_whole() -> None:
+    assert infer([lines("id,at,units", f"1,{T},5.0", f"2,{T},")]).columns[-1].type == "bigint"
