@@ -44,6 +44,7 @@ def source_text(dataset: str, files: Sequence[str], inferred: InferredSource, re
     lines += ["", "source:", f"  format: {read_as.format}"]
     lines += [f"  delimiter: {_flow(read_as.delimiter)}"] if read_as.format == "csv" and read_as.delimiter != "," else []
     lines += [f"  {name}: {_flow(value)}" for name in _WRITTEN if (value := getattr(read_as, name))]
+    lines += [f"  null_values: {_flow(list(inferred.null_words))}"] if inferred.null_words else []
     lines += [f"  joined: {_flow({name: list(parts) for name, parts in inferred.joined.items()})}"] if inferred.joined else []
     lines += [f"  formats: {_flow(dict(inferred.formats))}"] if inferred.formats else []
     lines += ["", "clocks:", f"  event: {_flow(inferred.event)}" if inferred.event else "  # event: the column of the event time"]

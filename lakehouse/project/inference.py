@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse.contracts.base import SYSTEM_COLUMNS
 from lakehouse.contracts.changes.marking import Changes
 from lakehouse.contracts.inputs import written_values
-from lakehouse.project import column_types, event_times, measures, periods
+from lakehouse.project import column_types, event_times, measures, null_words, periods
 from lakehouse.project.key_candidates import is_identifier, key_of
 from lakehouse.project.questions import InferenceError, InferredColumn, Question, Sample
 
@@ -52,6 +52,7 @@ class InferredSource:
     questions: Sequence[Question] = field(default_factory=list)
     formats: Mapping[str, str] = field(default_factory=dict)
     joined: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    null_words: Sequence[str] = ()
 
     @property
     def is_complete(self) -> bool:
@@ -82,6 +83,9 @@ def infer(samples: Sequence[Sample], answers: Mapping[str, str] | None = None, s
     doubts += ["a column has no name: it is left out"] if any(not name.strip() for name in samples[0].columns) else []
     doubts += [f"{sample.file}, {doubt}" for sample in samples for doubt in sample.doubts]
     answers = answers or {}
+    nulls = null_words.null_words(samples, answers)
+    samples = [null_words.without(sample, nulls.words) for sample in samples]
+    doubts += nulls.doubts
     columns, forms, more_doubts, questions = _columns(samples, shared, answers)
     doubts += more_doubts
     samples = [_read_by(sample, forms) for sample in samples]
@@ -117,7 +121,8 @@ def infer(samples: Sequence[Sample], answers: Mapping[str, str] | None = None, s
         order=key.order,
         formats=forms,
         joined=joined,
-        questions=[*questions, *(question for question in (clocks.question, key.question) if question)],
+        null_words=nulls.words,
+        questions=[*questions, *(question for question in (nulls.question, clocks.question, key.question) if question)],
     )
 
 
