@@ -122,4 +122,5 @@ def print_run(done: SingleRun, source: str) -> None:
         out.print("No number changed.")
         return
     newest = done.changes[0].version
-    out.print(f"\nIts history: lakehouse gold history {done.changes[0].metric} {newest.period}    The page: lakehouse serve")
+    out.print(f"\nIts history: lakehouse gold history {done.changes[0].metric} {newest.period}", soft_wrap=True)
+    out.print("The page: lakehouse serve")

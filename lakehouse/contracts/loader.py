@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from lakehouse.contracts import effect, sql_fit
+from lakehouse.contracts import advice, effect, sql_fit
 from lakehouse.contracts.derived import resolution
 from lakehouse.contracts.joins import fit as of_joins
 from lakehouse.contracts.late_events import late_event_rules
@@ -314,11 +314,13 @@ class CheckedFiles:
 
     :param contracts: those without a mistake, by file.
     :param notes: what could not be compared, because no contract beside it has what one names.
+    :param advice: what follows from keys that are left out.
     """
 
     contracts: Mapping[Path, Contract]
     mistakes: Sequence[str]
     notes: Sequence[str]
+    advice: Sequence[str]
 
 
 def check_files(files: Sequence[Path]) -> CheckedFiles:
@@ -354,7 +356,9 @@ def check_files(files: Sequence[Path]) -> CheckedFiles:
         if missing
     ]
     sound = {path: contract for path, contract in contracts.items() if not any(text.startswith(f"{path}:") for text in mistakes)}
-    return CheckedFiles(sound, mistakes, notes)
+    metrics = {path: contract for path, contract in sound.items() if isinstance(contract, MetricContract)}
+    follows = [f"{path}: {text}" for path, metric in metrics.items() for text in advice.on_metric(metric, catalog.sources)]
+    return CheckedFiles(sound, mistakes, notes, follows)
 
 
 def _elsewhere(contract: Contract, catalog: Catalog, broken: Collection[str]) -> list[str]:

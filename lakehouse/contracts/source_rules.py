@@ -112,6 +112,12 @@ class BoundedWatermark(TunableWatermark):
     """The greatest event time that has arrived, less the greatest lateness to be expected."""
 
     strategy: Literal["bounded"]
+    idle_timeout: timedelta | None = Field(
+        None,
+        gt=timedelta(0),
+        description="When nothing has arrived for this long, the watermark follows the clock, behind it by this time and "
+        "max_lateness; default: it stands until something arrives.",
+    )
 
 
 class PerKeyWatermark(TunableWatermark):

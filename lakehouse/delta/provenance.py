@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
+from lakehouse.contracts.source_rules import BoundedWatermark
 from lakehouse.delta import commit_log, table_io
 
 if TYPE_CHECKING:
@@ -85,6 +86,9 @@ def _without_in_sections(contract: SourceContract | MetricContract) -> dict[str,
     for section, name, default in _ADDED:
         if getattr(getattr(contract, section), name) == default:
             without.setdefault(section, {})[name] = True
+    watermark = contract.clocks.watermark  # type: ignore[union-attr]  # only a source is left
+    if isinstance(watermark, BoundedWatermark) and watermark.idle_timeout is None:
+        without.setdefault("clocks", {})["watermark"] = {"idle_timeout"}
     of_source = without.setdefault("source", {})
     of_source |= {name: True for name in ("envelope", "kafka") if getattr(contract.source, name) is None}
     if kafka := getattr(contract.source, "kafka", None):

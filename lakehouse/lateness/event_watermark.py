@@ -63,11 +63,13 @@ def steps(
 
     :param least_after: see :class:`~lakehouse.lateness.keyed_watermark_state.KeyedState`; it is needed for ``per_key`` only.
     """
-    watermark, taken, strategy_at = BEGINNING, [], in_force(strategy, decided)
+    taken: list[WatermarkStep] = []
+    watermark, strategy_at = BEGINNING, in_force(strategy, decided)
     arrived = [(entry.newest_arrival, entry.ingestion_id, entry) for entry in deliveries if entry.newest_arrival is not None]
     for at, _, entry in sorted(arrived, key=lambda one: one[:2]):
         least = least_after.get(entry.ingestion_id, NEVER)
-        watermark = max(watermark, _of_delivery(strategy_at(at), entry, at, least))
+        while_idle = _while_idle(strategy_at(at), taken, at)
+        watermark = max(watermark, while_idle, _of_delivery(strategy_at(at), entry, at, least))
         taken.append(WatermarkStep(entry, at, watermark))
     return taken
 
@@ -79,7 +81,15 @@ def by_steps(strategy: WatermarkStrategy, until_now: Sequence[WatermarkStep], no
     """
     if isinstance(strategy, ProcessingTimeWatermark):
         return now - strategy.delay
-    return until_now[-1].watermark if until_now else BEGINNING
+    return max(until_now[-1].watermark, _while_idle(strategy, until_now, now)) if until_now else BEGINNING
+
+
+def _while_idle(strategy: WatermarkStrategy, until_now: Sequence[WatermarkStep], now: datetime) -> datetime:
+    """Where the clock has moved the watermark of a source of which nothing has arrived for the idle timeout."""
+    if not isinstance(strategy, BoundedWatermark) or strategy.idle_timeout is None or not until_now:
+        return BEGINNING
+    is_idle = now - until_now[-1].arrived > strategy.idle_timeout and until_now[-1].watermark > BEGINNING
+    return now - strategy.idle_timeout - strategy.max_lateness if is_idle else BEGINNING
 
 
 def _of_delivery(strategy: WatermarkStrategy, delivery: Ingestion, arrived: datetime, least: int) -> datetime:
@@ -96,7 +106,8 @@ def _of_delivery(strategy: WatermarkStrategy, delivery: Ingestion, arrived: date
 def met_by_each(settings: Settings, contract: SourceContract, entries: Mapping[str, Ingestion]) -> dict[str, datetime]:
     """The watermark that the rows of each of some deliveries met when they came: the one by all that arrived before.
 
-    Under ``processing_time`` it is that of the time at which the delivery arrived. A delivery that an earlier release recorded,
+    Under ``processing_time`` it is that of the time at which the delivery arrived. A pause does not count against the rows that
+    end it. A delivery that an earlier release recorded,
     or that has no sound row, is left out.
 
     :param entries: every delivery that counts, by its id: what others arrived makes no difference.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from lakehouse.contracts.metric import Measure
 from lakehouse.contracts.published_columns import RESERVED
 from lakehouse.project import measures as measures_of
 from lakehouse.project.inference import field_names
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from lakehouse.project.inference import InferredSource
 
 _UNBOUNDED = 10_000
+_AFTER_CLOSE = "a final number stays; what changes it later is booked as an adjustment in the open day"
 #: Keys of ``source`` that ``samples`` finds out besides the format and the delimiter.
 _WRITTEN = ("skip_lines", "comment", "array")
 
@@ -51,6 +53,8 @@ def source_text(dataset: str, files: Sequence[str], inferred: InferredSource, re
     lines += [f"  arrival: {_flow(inferred.arrival)}"] if inferred.arrival else []
     lines += ["  timezone: UTC", "  naive_times: in_timezone"] if inferred.naive else []
     lines += [f"  start_date: {inferred.first_day}  # rows of earlier days are malformed"] if inferred.first_day else []
+    if inferred.days_to_wait is not None:
+        lines += [f"  watermark: {{strategy: bounded, max_lateness: P{inferred.days_to_wait}D}}"]
     lines += ["", "order:", f"  sequence: {_flow(inferred.order)}"] if inferred.order else []
     lines += ["", "changes:", f"  op: {_flow(inferred.op)}"] if inferred.op else []
     lines += ["", "model:", "  fields:"]
@@ -83,6 +87,8 @@ def metric_text(dataset: str, inferred: InferredSource) -> str:
         "measures:",
         *(f"  - {_flow(measure)}" for measure in measures),
     ]
+    if all(Measure.model_validate(measure).is_exact for measure in measures):
+        lines += ["publication:", f"  after_close: adjust  # {_AFTER_CLOSE}"]
     return "\n".join([*lines, ""])
 
 

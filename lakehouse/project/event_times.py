@@ -49,6 +49,8 @@ _NEVER_WORDS = (
 _DOUBTFUL, _NEVER = len(_EVENT_WORDS) + 1, len(_EVENT_WORDS) + 2
 #: The contract's first event day lies so many years before the sample's, and not after the product's own first day.
 _YEARS_BEFORE = 2
+#: How long a watermark waits where samples do not show it, and at most; and for what share of their rows, in percent.
+_DAYS_TO_WAIT, _MOST_DAYS, _CAUGHT = 3, 30, 99
 #: In so many records two columns have the same time because they are one, and not by accident.
 _ENOUGH = 20
 
@@ -148,6 +150,26 @@ def day_of(value: Any) -> date:
     if type_conversion.is_date_only(value):
         return type_conversion.to_date(value)
     return type_conversion.to_timestamp(value, _UTC).astimezone(timezone.utc).date()
+
+
+def days_to_wait(samples: Sequence[Sample], event: str, arrival: str | None) -> tuple[int, str]:
+    """How many days after an event its record may be expected, and the sentence that says where this is from.
+
+    :param event: the column of the event time. ``arrival`` is that of the arrival time.
+    """
+    records = [record for sample in samples for record in sample.records]
+    both = [(record.get(event), record.get(arrival)) for record in records] if arrival else []
+    lags = sorted(max((day_of(arrived) - day_of(happened)).days, 0) for happened, arrived in both if happened and arrived)
+    if not lags:
+        return _DAYS_TO_WAIT, (
+            f"a day is not final until something of {_DAYS_TO_WAIT} days later has arrived (clocks.watermark): the samples do "
+            "not show how late rows come"
+        )
+    days = min(max(lags[-(-len(lags) * _CAUGHT // 100) - 1] + 1, 1), _MOST_DAYS)
+    return days, (
+        f"a day is not final until something of {days} days later has arrived (clocks.watermark): {_CAUGHT} % of the rows in the "
+        "samples came within this time"
+    )
 
 
 def is_naive(value: Any) -> bool:

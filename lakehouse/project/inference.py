@@ -38,6 +38,7 @@ class InferredSource:
     :param order: the column with the version of a record. ``questions`` are open: their defaults are taken.
     :param formats: by column how its values are written, where they are not read as they are.
     :param joined: columns that are made of others.
+    :param days_to_wait: how late rows come, in days; None without an event time.
     """
 
     columns: Sequence[InferredColumn]
@@ -53,6 +54,7 @@ class InferredSource:
     formats: Mapping[str, str] = field(default_factory=dict)
     joined: Mapping[str, Sequence[str]] = field(default_factory=dict)
     null_words: Sequence[str] = ()
+    days_to_wait: int | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -109,12 +111,18 @@ def infer(samples: Sequence[Sample], answers: Mapping[str, str] | None = None, s
     naive = bool(event) and any(event_times.is_naive(value) for value in times)
     if naive:
         doubts.append("event times have no zone and are read as UTC: set clocks.timezone to theirs, such as Europe/Berlin")
+    arrival = key.arrival or (clocks.arrival.column if clocks.arrival else None)
+    days_to_wait = None
+    if event is not None:
+        days_to_wait, doubt = event_times.days_to_wait(samples, event.column, arrival)
+        doubts.append(doubt)
     return InferredSource(
         columns=columns,
         key=key.fields,
         op=op.column if op and key.fields else None,
         event=event.column if event else None,
-        arrival=key.arrival or (clocks.arrival.column if clocks.arrival else None),
+        arrival=arrival,
+        days_to_wait=days_to_wait,
         naive=naive,
         first_day=event_times.first_day(min(map(event_times.day_of, times), default=None)),
         doubts=doubts,

@@ -28,7 +28,7 @@ def test_a_row_that_silver_has_lost_is_published_by_nobody(tmp_path: Path) -> No
     assert "check failed: silver/orders equals_bronze failed for 2024-11-04: silver lacks 1 applied rows" in broken.stderr
     assert "Traceback" not in broken.stderr
     assert "2024-11-04" not in broken.stdout, "its number is held"
-    assert "orders_daily_v2024-11-05.r2  final: orders 2 -> 1" in broken.stdout, "the others go on"
+    assert "orders_daily_v2024-11-05.r2  live: orders 2 -> 1" in broken.stdout, "the others go on"
     days = ("--start-date", "2024-11-04", "--end-date", "2024-11-04")
     mended = lakehouse_command(tmp_path, "rebuild", "orders", *days, "--reason", "a row was lost")
     assert mended.returncode == 0, mended.stdout + mended.stderr

@@ -30,13 +30,11 @@ def test_the_example_of_a_new_project_runs_twice(tmp_path: Path) -> None:
     command(tmp_path, "init")
     first = command(tmp_path, "run", "contracts/orders.yaml", "samples/orders.csv").stdout
     assert "5 rows ingested." in first
-    assert "orders_daily_v2024-11-04.r1  final: orders 2 (new), amount 200.00 (new)  [initial]" in first
+    assert "orders_daily_v2024-11-04.r1  live: orders 2 (new), amount 200.00 (new)  [initial]" in first
     second = command(tmp_path, "run", "orders", "samples/orders_corrected.csv").stdout
     assert "3 rows ingested." in second
-    assert (
-        "orders_daily_v2024-11-04.r2  final: orders 2 -> 3 (+1, +50.00 %), amount 200.00 -> 262.00 (+62.00, +31.00 %)" in second
-    )
-    assert "orders_daily_v2024-11-05.r2  final: orders 2 -> 1" in second
+    assert "orders_daily_v2024-11-04.r2  live: orders 2 -> 3 (+1, +50.00 %), amount 200.00 -> 262.00 (+62.00, +31.00 %)" in second
+    assert "orders_daily_v2024-11-05.r2  live: orders 2 -> 1" in second
     assert "2024-11-06" not in second, "an unchanged day is not restated"
     again = command(tmp_path, "run", "orders", "samples/orders_corrected.csv").stdout
     assert "0 rows ingested; 1 known already." in again
@@ -75,6 +73,6 @@ def test_an_own_file_gets_a_contract_and_a_number(tmp_path: Path) -> None:
     command(tmp_path, "init")
     command(tmp_path, "infer", "sales.csv")
     first = command(tmp_path, "run", "contracts/sales.yaml", "sales.csv").stdout
-    assert "sales_daily_v2024-11-05.r1  final: records 2 (new), amount 3.5000 (new)" in first
+    assert "sales_daily_v2024-11-05.r1  live: records 2 (new), amount 3.5000 (new)" in first
     second = command(tmp_path, "run", "contracts/sales.yaml", "sales_corrected.csv").stdout
     assert "amount 3.5000 -> 4.0000" in second

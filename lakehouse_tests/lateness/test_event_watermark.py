@@ -95,6 +95,20 @@ def test_only_processing_time_follows_the_clock() -> None:
         assert by_steps(strategy, [], now) == (now - 7 * MINUTE if follows else BEGINNING)
 
 
+def test_while_nothing_arrives_a_bounded_watermark_follows_the_clock_behind_its_timeout() -> None:
+    hour = 60 * MINUTE
+    shop = BoundedWatermark(strategy="bounded", max_lateness=6 * hour, idle_timeout=12 * hour)
+    of_saturday = steps(shop, [delivery([(0, -10, False)])])
+    stands = NOON - 10 * MINUTE - 6 * hour
+    assert by_steps(shop, of_saturday, NOON + 12 * hour) == stands, "silence of less than the timeout moves nothing"
+    assert by_steps(shop, of_saturday, NOON + 36 * hour) == NOON + 18 * hour
+    of_monday = steps(shop, [delivery([(0, -10, False)]), delivery([(48 * 60, 47 * 60, False)], 1)])
+    assert [step.watermark for step in of_monday] == [stands, NOON + 41 * hour]
+    late = steps(shop, [delivery([(0, -10, False)]), delivery([(48 * 60, 0, False)], 1)])
+    assert late[-1].watermark == NOON + 30 * hour, "what comes after the pause does not take the watermark back"
+    assert by_steps(shop, [], NOON) == BEGINNING
+
+
 def test_a_delivery_without_a_sound_row_moves_nothing() -> None:
     assert steps(STRATEGIES[0], [delivery([])]) == []
 

@@ -35,3 +35,23 @@ def test_the_last_time_of_a_thing_is_a_state_and_asked_for() -> None:
 def test_times_in_other_languages_are_called_so() -> None:
     found = infer([lines("id,datum,valuta", "1,2024-11-04,2024-11-05", "2,2024-11-05,2024-11-09")])
     assert (found.event, found.questions) == ("datum", [])
+
+
+def waits(columns: str, *rows: str) -> tuple[int | None, str]:
+    found = infer([lines(columns, *rows)])
+    return found.days_to_wait, next(doubt for doubt in found.doubts if "clocks.watermark" in doubt)
+
+
+def test_the_watermark_waits_for_as_long_as_rows_of_the_samples_came_late() -> None:
+    rows = [f"{number},2024-11-04T10:00:00Z,2024-11-0{4 + number % 3}T10:00:00Z" for number in range(30)]
+    days, doubt = waits("id,sold_at,received_at", *rows)
+    assert days == 3, "two days and the rest of the day"
+    assert doubt.endswith("99 % of the rows in the samples came within this time")
+    assert waits("id,sold_at,received_at", "1,2024-01-01T10:00:00Z,2024-11-04T10:00:00Z")[0] == 30, "the most that it waits"
+    assert waits("id,sold_at,received_at", "1,2024-11-04T10:00:00Z,2024-11-04T09:00:00Z")[0] == 1
+
+
+def test_the_watermark_waits_three_days_where_the_samples_do_not_show_it() -> None:
+    days, doubt = waits("id,sold_at", "1,2024-11-04T10:00:00Z")
+    assert (days, doubt.split(": ")[-1]) == (3, "the samples do not show how late rows come")
+    assert infer([lines("id,name", "1,a")]).days_to_wait is None

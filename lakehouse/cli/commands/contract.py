@@ -46,7 +46,7 @@ def check(files: Annotated[list[Path], typer.Argument(help="Contract files (YAML
             out.print(f"{file}: training set {contract.name} {about}, {len(contract.features.names)} features")
         else:
             out.print(f"{file}: model {contract.name} of {contract.training_set}, trained by {contract.train}")
-    for note in checked.notes:
+    for note in (*checked.notes, *checked.advice):
         out.print(note, soft_wrap=True)
     if checked.mistakes:
         raise ContractError(checked.mistakes)
