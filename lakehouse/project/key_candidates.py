@@ -90,7 +90,8 @@ def _is_called_like_a_record(column: InferredColumn, subject: str) -> bool:
     if len(column.words) > 1:
         return False
     [word] = column.words
-    is_of_subject = any(
+    # A till in tills is a thing of which there may be many readings, such as sales; a sale in sales is the record itself.
+    is_of_subject = word not in _ENTITIES and any(
         of in (word, f"{word}s", f"{word}es", f"{word.removesuffix('y')}ies") for of in subject.lower().split("_")
     )
     if column.type == "string":

@@ -32,6 +32,7 @@ class AlertKind(str, Enum):
     STREAM_GAP = "stream_gap"
     STREAM_LAG = "stream_lag"
     SILENT_SOURCE = "silent_source"
+    WAITING_ROWS = "waiting_rows"
     OVERDUE_REVIEW = "overdue_review"
     WATERMARK_STALLED = "watermark_stalled"
     FAILED_RUN = "failed_run"
@@ -59,6 +60,7 @@ _TITLES = {
     AlertKind.STREAM_GAP: "messages were lost before they were read",
     AlertKind.STREAM_LAG: "messages wait for too long",
     AlertKind.SILENT_SOURCE: "nothing arrives any more",
+    AlertKind.WAITING_ROWS: "rows wait for a steward",
     AlertKind.OVERDUE_REVIEW: "rows wait too long for a steward",
     AlertKind.WATERMARK_STALLED: "the event-time watermark stands still",
     AlertKind.FAILED_RUN: "a run failed",

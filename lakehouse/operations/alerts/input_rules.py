@@ -16,7 +16,7 @@ from lakehouse.operations.alerts.alert import AlertKind
 from lakehouse.text import format_duration, format_moment, join_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import date, datetime
     from zoneinfo import ZoneInfo
 
@@ -121,6 +121,24 @@ def silent_source(
     )
     numbers = {"silent_seconds": pause.length.total_seconds(), "usual_seconds": pause.usual.total_seconds(), "days": pause.days}
     return about.alert(AlertKind.SILENT_SOURCE, pause.since, text, numbers)
+
+
+def waiting_rows(
+    about: AlertSubject, arrival_day: date, since: datetime, reasons: Mapping[str, int], review_by: datetime
+) -> Alert:
+    """The alert about rows of an arrival day that wait for a steward.
+
+    :param since: when the oldest of them began to wait.
+    :param reasons: how many rows wait, by why they do.
+    :param review_by: the earliest deadline.
+    """
+    rows, why = sum(reasons.values()), ", ".join(f"{reason}: {count:,}" for reason, count in sorted(reasons.items()))
+    noun, wait, count, them = ("row", "waits", "counts", "it") if rows == 1 else ("rows", "wait", "count", "them")
+    text = (
+        f"{about.subject}: {rows:,} {noun} of {arrival_day} {wait} for a steward ({why}), and {count} in no number until then. "
+        f"'lakehouse quarantine list {about.subject}' shows {them}; decide by {format_moment(review_by)}."
+    )
+    return about.alert(AlertKind.WAITING_ROWS, since, text, {"rows": rows, "reasons": dict(reasons)}, period=f"{arrival_day}")
 
 
 def overdue_review(about: AlertSubject, rows: int, since: datetime, advice: str) -> Alert:

@@ -6,6 +6,7 @@ They are read from what the ledger and the sensors have recorded, never from lan
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -125,9 +126,17 @@ def _silence(contract: SourceContract) -> Rhythm | None:
 
 
 def _reviews(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
-    path, columns = locations.quarantine(settings, contract.dataset), ["quarantine_since", "quarantine_review_by"]
+    path = locations.quarantine(settings, contract.dataset)
+    columns = ["arrival_date", "quarantine_reason", "quarantine_since", "quarantine_review_by"]
     where = {"quarantine_status": [QuarantineStatus.OPEN.value]}
     waiting, now = table_io.read(path, columns, where, settings.storage_options), settings.clock()
+    if waiting is not None:
+        for day, rows in sorted(table_io.split(waiting, "arrival_date").items()):
+            since, review_by = (
+                pc.min(rows[name].cast(pa.timestamp("us", "UTC"))).as_py()
+                for name in ("quarantine_since", "quarantine_review_by")
+            )
+            yield input_rules.waiting_rows(about, day, since, Counter(rows["quarantine_reason"].to_pylist()), review_by)
     judged = bronze_checks.reviews(contract.dataset, waiting, now)
     if waiting is not None and judged.explanation is not None:
         oldest = pc.min(waiting["quarantine_review_by"].cast(pa.timestamp("us", "UTC"))).as_py()

@@ -110,15 +110,35 @@ def test_silence_alerts_where_a_watermark_waits_for_arrivals_or_the_contract_ask
 def test_an_overdue_review_is_one_alert_per_source(settings: Settings) -> None:
     def wait(*deadlines: datetime) -> None:
         columns = {"quarantine_status": ["open"] * len(deadlines), "quarantine_since": [deadline - DAY for deadline in deadlines]}
+        columns |= {"arrival_date": [TODAY - DAY] * len(deadlines), "quarantine_reason": ["late", "late"][: len(deadlines)]}
         row_writer.append(locations.quarantine(settings, "events"), pa.table({**columns, "quarantine_review_by": [*deadlines]}))
 
     settings.now = at(TODAY, 12)
     wait(at(TODAY, 13))
-    assert of_source(settings, contract()) == {}
+    assert of_source(settings, contract()).keys() == {AlertKind.WAITING_ROWS}
     wait(at(TODAY, 11), at(TODAY, 9))
     alert = of_source(settings, contract())[AlertKind.OVERDUE_REVIEW]
     assert (alert.since, alert.numbers) == (at(TODAY, 9), {"overdue": 2})
     assert alert.text.startswith("events: 2 rows are past their review deadline, the oldest of them by 3 h: decide with")
+
+
+def test_rows_are_told_of_when_they_begin_to_wait(settings: Settings) -> None:
+    settings.now = at(TODAY, 12)
+    reasons, days = ["late", "late", "amount_is_positive", "late"], [TODAY, TODAY, TODAY, TODAY - DAY]
+    columns = {
+        "quarantine_status": ["open", "open", "open", "released"],
+        "quarantine_since": [at(TODAY, 9), at(TODAY, 8), at(TODAY, 10), at(TODAY - DAY, 1)],
+        "quarantine_review_by": [at(TODAY + 14 * DAY, 9), at(TODAY + 14 * DAY, 8), at(TODAY + 14 * DAY, 10), at(TODAY, 1)],
+    }
+    row_writer.append(
+        locations.quarantine(settings, "events"), pa.table({"arrival_date": days, "quarantine_reason": reasons, **columns})
+    )
+    [alert] = of_source(settings, contract()).values()
+    assert (alert.kind, alert.period, alert.since) == (AlertKind.WAITING_ROWS, f"{TODAY}", at(TODAY, 8))
+    assert alert.text == (
+        f"events: 3 rows of {TODAY} wait for a steward (amount_is_positive: 1, late: 2), and count in no number until then. "
+        "'lakehouse quarantine list events' shows them; decide by 2024-03-05 08:00 UTC."
+    )
 
 
 def test_a_watermark_that_stands_still_although_deliveries_arrive(settings: Settings) -> None:
