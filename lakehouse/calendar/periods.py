@@ -58,6 +58,12 @@ _NAMES = {
     Kind.FISCAL_QUARTER: re.compile(r"FY(\d{4})-Q([1-4])"),
     Kind.FISCAL_YEAR: re.compile(r"FY(\d{4})"),
 }
+_WRITTEN = re.compile(
+    r"(?P<year>(?:FY)?[0-9]{4})"
+    r"(?:[-/ ]?(?P<letter>[WQ])(?P<number>[0-9]{1,2})|[-/](?P<month>[0-9]{1,2})(?:[-/](?P<day>[0-9]{1,2}))?)?"
+)
+#: The texts that may mean a period, for URLs.
+PATTERN = "([Ff][Yy])?[0-9]{4}([-/ ]?[WwQq][0-9]{1,2}|[-/][0-9]{1,2}([-/][0-9]{1,2})?)?"
 KNOWN_NAMES = "2024-01-15, 2024-W03, 2024-01, 2024-Q1, FY2024-Q1, FY2024"
 
 
@@ -120,13 +126,24 @@ class Calendar:
         """The periods of a kind that contain some days, in order, each once."""
         return sorted({self.containing(day, kind) for day in days})
 
+    def read(self, text: str) -> Period:
+        """The period that a person means: its name, also as 2024-w3, 2024Q1, fy2024q1, 2024-1-5 or 2024/01/15.
+
+        :raises UnknownPeriodError: for a text that means no period. The message has the text as it is.
+        """
+        return self._named(_as_name(text), text)
+
     def parse(self, text: str) -> Period:
         """The period with a name.
 
         :raises UnknownPeriodError: for a text that names no period.
         """
+        return self._named(text.strip(), text)
+
+    def _named(self, name: str, text: str) -> Period:
+        """The period with a name, which was written as a text."""
         for kind, pattern in _NAMES.items():
-            match = pattern.fullmatch(text.strip())
+            match = pattern.fullmatch(name)
             if match:
                 try:
                     return self.containing(self._day_in(kind, [int(part) for part in match.groups()]), kind)
@@ -161,6 +178,17 @@ class Calendar:
             return date(year, (quarter - 1) * _QUARTER + 1, 1)
         year_start = _months_on(date(year, self.fiscal_start, 1), 0 if self.fiscal_start == 1 else -_MONTHS)
         return _months_on(year_start, (quarter - 1) * _QUARTER)
+
+
+def _as_name(text: str) -> str:
+    """The name that a person means who writes other letters or separators, or no leading zeros; else the text."""
+    match = _WRITTEN.fullmatch(text.strip().upper())
+    if match is None:
+        return text.strip()
+    year, letter, number, month, day = match.group("year", "letter", "number", "month", "day")
+    if letter:
+        return f"{year}-{letter}{number if letter == 'Q' else f'{number:0>2}'}"
+    return "-".join([year, *(f"{part:0>2}" for part in (month, day) if part)])
 
 
 def _months_on(first: date, months: int) -> date:

@@ -3,6 +3,8 @@
 A name is the local time at which a window starts, to the microsecond for a session (``2024-01-15T14:30:07.25``). On the day on
 which the clock goes back two windows may start at the same local time: their names end with the offset, as in
 ``2024-10-27T02+01:00``. How long windows are belongs to ``contracts.windows``.
+
+People write names in other ways, too: ``2024-01-15 14:00``, ``2024-01-15-14``, ``2024-01-15T14:00:00Z``.
 """
 
 from __future__ import annotations
@@ -18,9 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from zoneinfo import ZoneInfo
 
-#: The form of a name: a day, the time of day, and perhaps an offset.
-PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}(:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?)?([+-][0-9]{2}:[0-9]{2})?"
-_NAME = re.compile(PATTERN)
+#: The texts that may be a name: a day, the time of day, and perhaps an offset; for URLs, whose patterns cannot look ahead.
+PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt _-][0-9]{1,2}([:-]?[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?)?([Zz]|[+ -][0-9]{2}:[0-9]{2})?"
+#: The same in its parts; in a URL the plus sign of an offset may have become a blank.
+_NAME = re.compile(
+    r"(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})[Tt _-](?P<hour>[0-9]{1,2})"
+    r"(?:(?::|-(?![0-9]{2}:)|(?=[0-9]{2}))(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.](?P<fraction>[0-9]{1,6}))?)?)?"
+    r"(?P<offset>[Zz]|[+ -][0-9]{2}:[0-9]{2})?"
+)
 _SHOWN = 3
 
 
@@ -45,31 +52,35 @@ def name(start: datetime, zone: ZoneInfo) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text has the form of a window's name."""
+    """Whether a text has the form of a window's name, as people write it."""
     return _NAME.fullmatch(text.strip()) is not None
 
 
 def parse(text: str, step: timedelta, zone: ZoneInfo) -> tuple[date, datetime]:
-    """The day and the first moment of the window with a name; ``:00`` may stand for a whole hour.
+    """The day and the first moment of the window with a name; with an offset, of the window that starts at that moment.
 
-    :raises UnknownWindowError: for a text that names none.
+    :raises UnknownWindowError: for a text that names none. The message has the text as it is.
     """
-    match = _NAME.fullmatch(text.strip())
     try:
-        day = date.fromisoformat(text.strip()[:10]) if match else None
+        written = _written(text)
     except ValueError:
-        day = None
-    if day is None:
+        written = None
+    if written is None:
         msg = f"{text!r} is no window; windows are named as in 2024-01-15T14 or 2024-01-15T14:30"
         raise UnknownWindowError(msg)
-    named = {name(start, zone): start for start in starts(day, step, zone)}
-    wanted = re.sub(r"(T\d\d):00", r"\1", text.strip())
-    if wanted not in named:
-        alike = [known for known in named if known.startswith(wanted[:13])] or list(named)
+    day = written.date() if written.tzinfo is None else written.astimezone(zone).date()
+    known, local = list(starts(day, step, zone)), written.replace(tzinfo=None)
+    if written.tzinfo is not None:
+        named = [start for start in known if start == written]
+    else:
+        named = [start for start in known if start.astimezone(zone).replace(tzinfo=None) == local]
+    if len(named) != 1:
+        names = [name(start, zone) for start in known]
+        alike = [known_name for known_name in names if known_name.startswith(f"{local:%Y-%m-%dT%H}")] or names
         more = ", ..." if len(alike) > _SHOWN else ""
         msg = f"no window starts at {text}: there are {', '.join(alike[:_SHOWN])}{more}"
         raise UnknownWindowError(msg)
-    return day, named[wanted]
+    return day, named[0]
 
 
 def parse_moment(text: str, zone: ZoneInfo) -> tuple[date, datetime]:
@@ -77,27 +88,36 @@ def parse_moment(text: str, zone: ZoneInfo) -> tuple[date, datetime]:
 
     :raises UnknownWindowError: for a text that is no time, and for a local time that comes twice or never.
     """
-    match = _NAME.fullmatch(text.strip())
-    if match is None:
-        msg = f"{text!r} is no window; sessions are named by their first moment, as in 2024-01-15T14:30:07"
-        raise UnknownWindowError(msg)
-    text = text.strip()
-    fraction = (match[3] or "").removeprefix(".")
     try:
-        # Python 3.10 reads fractions of three or six digits only.
-        moment = datetime.fromisoformat(text.replace(f".{fraction}", f".{fraction:0<6}") if fraction else text)
+        moment = _written(text)
     except ValueError as problem:
         msg = f"{text!r} is no time: {problem}"
         raise UnknownWindowError(msg) from None
+    if moment is None:
+        msg = f"{text!r} is no window; sessions are named by their first moment, as in 2024-01-15T14:30:07"
+        raise UnknownWindowError(msg)
     if moment.tzinfo is None:
         local = moment.replace(tzinfo=zone)
         if _is_ambiguous(local):
             first, second = (local.replace(fold=fold).isoformat() for fold in (0, 1))
-            msg = f"on the day of a clock change {text} is not one moment: name it with an offset, {first} or {second}"
+            msg = f"on the day of a clock change {text.strip()} is not one moment: name it with an offset, {first} or {second}"
             raise UnknownWindowError(msg)
         moment = local
     start = moment.astimezone(timezone.utc)
     return start.astimezone(zone).date(), start
+
+
+def _written(text: str) -> datetime | None:
+    """The time that a name has, with its offset if it has one; None for another text.
+
+    :raises ValueError: for a time that there is not.
+    """
+    match = _NAME.fullmatch(text.strip())
+    if match is None:
+        return None
+    clock = f"{match['hour']:0>2}:{match['minute'] or '00'}:{match['second'] or '00'}.{match['fraction'] or '0':0<6}"
+    offset = (match["offset"] or "").replace(" ", "+").upper().replace("Z", "+00:00")
+    return datetime.fromisoformat(f"{match['day']}T{clock}{offset}")
 
 
 def _is_ambiguous(local: datetime) -> bool:

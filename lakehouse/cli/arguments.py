@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -76,11 +76,25 @@ def period_of(metric: MetricContract, text: str) -> Period:
 
     :raises typer.BadParameter: if it names none.
     """
+    period, window = period_or_window(metric, text)
+    if window is not None:
+        msg = f"{text!r} is no period: it is a window of {period.name}, and this is done for the whole day; name that"
+        raise typer.BadParameter(msg)
+    return period
+
+
+def period_or_window(metric: MetricContract, text: str) -> tuple[Period, datetime | None]:
+    """The period that a text names; of a window its day, and the first moment of the window.
+
+    :raises typer.BadParameter: if it names neither.
+    """
     from lakehouse.calendar.periods import UnknownPeriodError  # noqa: PLC0415
+    from lakehouse.calendar.windows import UnknownWindowError  # noqa: PLC0415
+    from lakehouse.contracts.series import read_period  # noqa: PLC0415
 
     try:
-        return metric.publication.calendar.parse(text)
-    except UnknownPeriodError as problem:
+        return read_period(metric, text)
+    except (UnknownPeriodError, UnknownWindowError) as problem:
         raise typer.BadParameter(str(problem)) from None
 
 
@@ -115,16 +129,9 @@ def about_window(metric: str, period: str) -> About:
     :raises typer.Exit: for a metric that no contract describes.
     :raises typer.BadParameter: for a text that names neither, or a period that the metric is not published for.
     """
-    from lakehouse.calendar import windows  # noqa: PLC0415
-
-    window = metric_named(metric)[2].event_window
-    if window is None or not windows.is_name(period):
-        return about(metric, period)
-    try:
-        day, start = window.start_of(period)
-    except windows.UnknownWindowError as problem:
-        raise typer.BadParameter(str(problem)) from None
-    return replace(about(metric, f"{day}"), window=start)
+    settings, catalog, contract = metric_named(metric)
+    wanted, window = period_or_window(contract, period)
+    return About(settings, catalog, series_of(settings, catalog, contract, wanted.kind), wanted, window)
 
 
 def asked_for(text: str) -> VersionSelector:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakehouse.calendar import periods, windows
 from lakehouse.calendar.days import reach_ahead, reach_back
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.checks import GoldChecks
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from datetime import date
+    from datetime import date, datetime
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.metric import MetricContract
@@ -81,6 +82,22 @@ class Series:
     def periods(self, days: Collection[date]) -> list[Period]:
         """The periods that contain some days, in order, each once."""
         return self.metric.publication.calendar.covering(days, self.kind)
+
+
+def read_period(metric: MetricContract, text: str) -> tuple[Period, datetime | None]:
+    """The period that a person means; of a window its day, and the first moment of the window.
+
+    :raises UnknownPeriodError: for a text that means no period.
+    :raises UnknownWindowError: for a window that the metric does not have.
+    """
+    calendar = metric.publication.calendar
+    if not windows.is_name(text):
+        return calendar.read(text), None
+    if metric.event_window is None:
+        msg = f"{text!r} is no period: {metric.name} has no windows of a day; periods are named as in {periods.KNOWN_NAMES}"
+        raise windows.UnknownWindowError(msg)
+    day, start = metric.event_window.start_of(text)
+    return calendar.containing(day, Kind.DAY), start
 
 
 def source_read(metric: MetricContract, contract: SourceContract) -> SourceContract:

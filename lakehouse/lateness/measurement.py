@@ -25,7 +25,7 @@ from lakehouse.json_texts import distinct_values
 from lakehouse.lateness.rules import propose, rows_within, tiers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lateness.rules import Proposal, TierLateness
@@ -61,6 +61,18 @@ class EventTypeLateness:
     def beyond(self, watermark: timedelta | None) -> int | None:
         """How many rows came later than a watermark; None without one."""
         return None if watermark is None else self.rows - rows_within(self.seconds, watermark)
+
+
+#: The dispositions of rows that count, or have counted, and of those that wait; all others do not count.
+ACCEPTED, WAITING = ("applied", "superseded", "duplicate"), ("quarantined",)
+
+
+def sums_of(dispositions: Mapping[str, int]) -> dict[str, int]:
+    """How many rows were accepted, wait for a steward, and were dropped or rejected; malformed rows are none of them."""
+    accepted = sum(dispositions.get(name, 0) for name in ACCEPTED)
+    waiting = sum(dispositions.get(name, 0) for name in WAITING)
+    others = sum(count for name, count in dispositions.items() if name not in {*ACCEPTED, *WAITING, "malformed"})
+    return {"accepted": accepted, "quarantined": waiting, "dropped": others}
 
 
 @dataclass(frozen=True)
@@ -129,6 +141,26 @@ def measure(settings: Settings, contract: SourceContract, first: date, last: dat
             seconds[kind].append(_seconds(part["lag"]).to_numpy())
     types = [EventTypeLateness(kind, _sorted(parts), late[kind]) for kind, parts in sorted(seconds.items())]
     return LatenessMeasurement(contract.dataset, first, last, types, unclocked, dispositions, skewed)
+
+
+def late_dispositions(settings: Settings, contract: SourceContract, first: date, last: date) -> Counter[str]:
+    """What became of the rows of some arrival days that came later than the contract expects, by disposition."""
+    where: table_io.Where = {"arrival_date": list(span(first, last))}
+    by, options, key = contract.event_type_column, settings.storage_options, ["ingestion_id", "line_number"]
+    columns = list(dict.fromkeys(["event_ts", "event_date", "arrival_ts", "malformed_reason", by, *key]))
+    late: list[pa.Table] = []
+    for piece in table_io.pieces(locations.bronze(settings, contract.dataset), columns, where, options):
+        rows = piece.filter(pc.is_null(piece["malformed_reason"]))
+        expected = _expected(pc.cast(rows[by], pa.string()).combine_chunks(), contract)
+        bounds = expected if isinstance(expected, int) else pa.chunked_array([expected])
+        late.append(rows.select(key).filter(are_late(sound_lags(rows, contract), bounds)))
+    counts = Counter[str]()
+    ids = pa.concat_tables(late) if late else None
+    dispositions = table_io.pieces(locations.dispositions(settings, contract.dataset), [*key, "disposition"], where, options)
+    for piece in dispositions if ids is not None else ():
+        of_late = piece.join(ids, key, join_type="left semi").group_by("disposition").aggregate([([], "count_all")])
+        counts.update({row["disposition"]: row["count_all"] for row in of_late.to_pylist()})
+    return counts
 
 
 def by_day(settings: Settings, contract: SourceContract, first: date, last: date) -> dict[date, Sequence[int]]:

@@ -172,3 +172,36 @@ def test_the_cron_expression_of_a_kind_names_the_days_on_which_its_periods_start
         and of_week in ("*", f"{day.isoweekday()}")
     )
     assert matches == (calendar.containing(day, kind).start == day)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        *(("2024-W03", "2024-W03"), ("2024-w3", "2024-W03"), ("2024W03", "2024-W03"), ("2024 w3", "2024-W03")),
+        *(
+            ("2024q1", "2024-Q1"),
+            ("2024-q1", "2024-Q1"),
+            ("fy2024", "FY2024"),
+            ("FY2024Q3", "FY2024-Q3"),
+            (" fy2024-q3 ", "FY2024-Q3"),
+        ),
+        *(("2024-1", "2024-01"), ("2024/1", "2024-01"), ("2024-1-5", "2024-01-05"), ("2024/01/15", "2024-01-15")),
+    ],
+)
+def test_a_period_as_a_person_writes_it(text: str, name: str) -> None:
+    assert Calendar(4).read(text) == Calendar(4).parse(name)
+
+
+@given(DAYS, STARTS, st.sampled_from(Kind))
+def test_a_name_means_the_period_that_has_it(day: date, starts: int, kind: Kind) -> None:
+    period = Calendar(starts).containing(day, kind)
+    assert Calendar(starts).read(period.name) == period
+    assert Calendar(starts).read(period.name.lower()) == period
+
+
+@pytest.mark.parametrize(
+    "text", ["2024-1-32", "2024-w60", "2024/13", "2024q5", "yesterday", "24-1-5", "202401", "2024", "FY2024-1"]
+)
+def test_a_text_that_means_no_period_is_shown_as_it_was_written(text: str) -> None:
+    with pytest.raises(UnknownPeriodError, match=f"^'{text}' is no period"):
+        Calendar().read(text)

@@ -65,6 +65,59 @@ def test_minutes_may_be_written_for_a_whole_hour() -> None:
     assert windows.parse("2024-01-15T14:00", HOUR, BERLIN) == windows.parse("2024-01-15T14", HOUR, BERLIN)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "2024-01-15T14",
+            "2024-01-15t14",
+            "2024-01-15 14",
+            "2024-01-15-14",
+            "2024-01-15_14",
+            "2024-01-15T14:00",
+            "2024-01-15 14:00",
+        ),
+        *(
+            "2024-01-15-14:00",
+            "2024-01-15-14-00",
+            "2024-01-15T1400",
+            "2024-01-15T14:00:00",
+            "2024-01-15T14:00:00.000",
+            " 2024-01-15T14 ",
+        ),
+        *("2024-01-15T13:00Z", "2024-01-15T13:00:00z", "2024-01-15T14+01:00", "2024-01-15 14:00+01:00", "2024-01-15T14:00 01:00"),
+        *("2024-01-15T08:00-05:00", "2024-01-15-08-05:00", "2024-01-16T00:00+11:00"),
+    ],
+)
+def test_a_window_as_a_person_writes_it(text: str) -> None:
+    assert windows.is_name(text)
+    found = (date(2024, 1, 15), datetime(2024, 1, 15, 13, tzinfo=timezone.utc))
+    assert windows.parse(text, HOUR, BERLIN) == found
+    assert windows.parse_moment(text, BERLIN) == found
+
+
+def test_an_hour_of_one_digit_and_its_minutes() -> None:
+    half_past = (date(2024, 1, 15), datetime(2024, 1, 15, 9, 30, tzinfo=timezone.utc))
+    for text in ("2024-01-15 9:30", "2024-01-15-9-30", "2024-01-15T0930", "2024-01-15-09:30"):
+        assert windows.parse(text, timedelta(minutes=30), ZoneInfo("UTC")) == half_past
+
+
+@pytest.mark.parametrize(
+    "text", ["2024-01-15", "2024-01-15T", "2024-01-15-", "2024-01-15-14-0", "2024-01-15.14", "2024-01", "2024-01-15-14-05-06"]
+)
+def test_a_text_that_is_no_window(text: str) -> None:
+    assert not windows.is_name(text)
+
+
+def test_a_window_that_there_is_not_is_named_as_it_was_written() -> None:
+    with pytest.raises(
+        UnknownWindowError, match=r"^no window starts at 2024-01-15-14-10: there are 2024-01-15T14, 2024-01-15T14:30$"
+    ):
+        windows.parse("2024-01-15-14-10", timedelta(minutes=30), BERLIN)
+    with pytest.raises(UnknownWindowError, match=r"^'2024-01-15 25:00' is no window"):
+        windows.parse("2024-01-15 25:00", HOUR, BERLIN)
+
+
 @given(
     start=st.timedeltas(timedelta(0), timedelta(days=3650)).map(lambda passed: datetime(2020, 1, 1, tzinfo=timezone.utc) + passed)
     | st.integers(0, 9000).map(lambda seconds: datetime(2024, 10, 27, tzinfo=timezone.utc) + timedelta(seconds=seconds)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,10 +15,13 @@ from lakehouse.cli.number_report import row_text, sides_text
 from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import date
 
+    from lakehouse.gold.numbers.comparison import Comparison
     from lakehouse.gold.numbers.history import PublishedVersion, SelectedVersion
+
+    _Render = Callable[[Comparison], str]
 
 app = typer.Typer(help="Published numbers: current and earlier ones, and the reasons for changes.", no_args_is_help=True)
 
@@ -59,22 +61,16 @@ def show(
 def _selected(of: arguments.About, version: str) -> SelectedVersion:
     """A version of the period, or of the window."""
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.gold.numbers import window_history  # noqa: PLC0415
     from lakehouse.gold.numbers.version_selector import UnknownVersionError  # noqa: PLC0415
 
     try:
-        answer = numbers_history.version(of.settings, of.series, of.period, arguments.asked_for(version))
+        return numbers_history.version(of.settings, of.series, of.period, arguments.asked_for(version), of.window)
     except UnknownVersionError as problem:
         held = _held_because(of)
         if held is None or held in f"{problem}":
             raise
         msg = f"{problem}; a number is held: {held}"
         raise UnknownVersionError(msg) from None
-    if of.window is None:
-        return answer
-    adjustments = [window_history.narrowed(one, of.window) for one in answer.adjustments]
-    narrowed = window_history.narrowed(answer.version, of.window)
-    return replace(answer, version=narrowed, adjustments=[one for one in adjustments if one.rows], adjusted={})
 
 
 def _print_number(of: arguments.About, answer: SelectedVersion, doubts: Sequence[str], nothing: str) -> None:
@@ -174,29 +170,48 @@ def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json:
 def compare(
     metric: arguments.Metric,
     period: arguments.PeriodOrWindow,
-    a: str,
-    b: str,
+    a: Annotated[str, typer.Argument(help="A version: first, r2, a time, live, ...")] = "first",
+    b: Annotated[str | None, typer.Argument(help="The other version; default: the final number with its adjustments.")] = None,
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Show two versions of a period, or of a window, side by side."""
+    """Show two versions of a period, or of a window, side by side; of a live metric also the numbers of the stream."""
+    _compare(arguments.about_window(metric, period), (a, b), as_json=as_json)
+
+
+def _compare(
+    of: arguments.About, names: tuple[str, str | None], *, as_json: bool, files: Sequence[tuple[Path | None, _Render]] = ()
+) -> None:
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
-    from lakehouse.gold.numbers import window_history  # noqa: PLC0415
+    from lakehouse.live import compared  # noqa: PLC0415
+
+    known = numbers_history.history(of.settings, of.series, [of.period.start]).get(of.period.start, [])
+    made = compared.compared(of.settings, of.series, of.period, of.window, known, names)
+    for side in made.sides:
+        if side.note:
+            errors.print(f"{side.wanted}: {side.note}", style="yellow", soft_wrap=True)
+    _report(made.comparison, files, as_json=as_json)
+
+
+def _report(comparison: Comparison, files: Sequence[tuple[Path | None, _Render]], *, as_json: bool) -> None:
+    """Print a comparison, or write it to files."""
     from lakehouse.reports import comparison_report  # noqa: PLC0415
 
-    of = arguments.about_window(metric, period)
-    sides = [numbers_history.version(of.settings, of.series, of.period, arguments.asked_for(text)).version for text in (a, b)]
-    known = numbers_history.history(of.settings, of.series, [of.period.start])
-    if of.window is not None:
-        sides = [window_history.narrowed(side, of.window) for side in sides]
-        known = {start: [window_history.narrowed(one, of.window) for one in versions] for start, versions in known.items()}
-    before, after = ({of.period.start: side} for side in sides)
-    found = numbers_history.comparison(of.series, before, after, (sides[0].name, sides[1].name), of.settings.clock(), known=known)
-    out.print(comparison_report.as_json(found) if as_json else comparison_report.as_terminal(found), soft_wrap=as_json)
+    written = [(file, render) for file, render in files if file is not None]
+    for file, render in written:
+        file.write_text(render(comparison), encoding="utf-8")
+        errors.print(f"written: {file}", style="dim", soft_wrap=True)
+    if as_json:
+        out.print(comparison_report.as_json(comparison), soft_wrap=True)
+    elif not written:
+        out.print(comparison_report.as_terminal(comparison))
 
 
 @app.command()
 def diff(
     metric: arguments.Metric,
+    period: Annotated[
+        str | None, typer.Argument(metavar="[PERIOD]", help="One period, or a window of a day; default: many, see --by.")
+    ] = None,
     from_version: Annotated[str, typer.Option("--from", help="first, final, a time, v1, ...")] = "first",
     to_version: Annotated[str, typer.Option("--to", help="The other version.")] = "latest",
     start_date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="The first day; default: all.")] = None,
@@ -206,13 +221,23 @@ def diff(
     html: Annotated[Path | None, typer.Option(help="Write the report as an HTML page.")] = None,
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Report how two versions of many periods differ."""
+    """Report how two versions of many periods differ, or of the one that is named.
+
+    Of one day, or a window of it, also the numbers of the stream: --from live.
+    """
     from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
     from lakehouse.calendar.periods import Kind  # noqa: PLC0415
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
     from lakehouse.gold.numbers import published_table  # noqa: PLC0415
     from lakehouse.reports import comparison_report  # noqa: PLC0415
 
+    files = ((markdown, comparison_report.as_markdown), (html, comparison_report.as_html))
+    if period is not None:
+        if start_date or end_date:
+            msg = f"{period} is the one period that is compared; leave --start-date and --end-date out, or the period"
+            raise typer.BadParameter(msg)
+        _compare(arguments.about_window(metric, period), (from_version, to_version), as_json=as_json, files=files)
+        return
     settings, catalog, contract = arguments.metric_named(metric)
     if by not in [kind.value for kind in Kind]:
         msg = f"--by is one of {', '.join(kind.value for kind in Kind)}"
@@ -228,14 +253,7 @@ def diff(
     history_ = numbers_history.history_between(settings, series, first, last)
     before, after = (numbers_history.versions(history_, one_side) for one_side in wanted)
     comparison = numbers_history.comparison(series, before, after, (from_version, to_version), settings.clock(), known=history_)
-    for file, text in ((markdown, comparison_report.as_markdown), (html, comparison_report.as_html)):
-        if file is not None:
-            file.write_text(text(comparison), encoding="utf-8")
-            errors.print(f"written: {file}", style="dim", soft_wrap=True)
-    if as_json:
-        out.print(comparison_report.as_json(comparison), soft_wrap=True)
-    elif markdown is None and html is None:
-        out.print(comparison_report.as_terminal(comparison))
+    _report(comparison, files, as_json=as_json)
 
 
 def _show_known(of: arguments.About, when: datetime, *, as_json: bool) -> None:

@@ -62,8 +62,16 @@ def _rows(settings: Settings, contract: MetricContract, day: datetime | None, wi
     where: dict[str, Any] = {"metric": [contract.name]} | ({"event_date": [day.date()]} if day else {})
     where |= {"counts": [False]} if dropped else {}
     rows = late_rows.read(settings, contract.source, where)
-    rows = rows if window is None else late_rows.in_window(rows, window)
+    rows = rows if window is None else late_rows.in_window(rows, _window_named(contract, window))
     return rows.sort_by([(name, "ascending") for name in ("arrival_ts", "ingestion_id", "line_number")])
+
+
+def _window_named(contract: MetricContract, text: str) -> str:
+    """The name of the window that a text means; of a metric of whole days, that of the day."""
+    from lakehouse.calendar import windows  # noqa: PLC0415
+
+    period, start = arguments.period_or_window(contract, text)
+    return period.name if start is None or contract.event_window is None else windows.name(start, contract.event_window.zone)
 
 
 def _print_counts(counts: LateCounts) -> None:

@@ -54,11 +54,14 @@ def report(
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Show the lateness of each event type and beyond each tier, the dispositions of all rows, and changes of the watermark."""
+    from lakehouse.lateness import measurement, watermark_log  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.lateness import rules as judging  # noqa: PLC0415
-    from lakehouse.lateness import watermark_log  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.lateness.tuning import advice  # noqa: PLC0415
 
     of = _measured(source, start_date, end_date)
     measured, before = of.measured, watermark_log.of(of.settings, source)
+    late = measurement.sums_of(measurement.late_dispositions(of.settings, of.contract, measured.first, measured.last))
+    recommended = advice.of_source(of.settings, of.contract, measured)
     if as_json:
         types = [
             {"event_type": entry.event_type, "rows": entry.rows, "on_time": entry.on_time, "max": entry.latest}
@@ -68,6 +71,8 @@ def report(
         fields = {"source": source, "first": measured.first, "last": measured.last, "types": types}
         fields |= {"without_event_time": measured.unclocked, "dispositions": dict(measured.dispositions)}
         fields |= {"skewed": measured.skewed, "tiers": tiers_as_json(of.contract, measured)}
+        fields |= {f"late_{name}": count for name, count in late.items()}
+        fields |= {"recommendations": [line.as_json() for line in recommended]}
         fields |= {
             f"by_{clock.value}_hour": hours_as_json(by_hour(of.settings, of.contract, measured, clock.value)) for clock in HourOf
         }
@@ -87,6 +92,10 @@ def report(
         out.print(f"  {counted(measured.skewed)} with an event ahead of its arrival left out", soft_wrap=True)
     became = ", ".join(f"{count:,} {name}" for name, count in sorted(measured.dispositions.items()))
     out.print(f"  dispositions: {became or 'nothing arrived'}", soft_wrap=True)
+    became_of_late = ", ".join(f"{count:,} {name}" for name, count in late.items() if count)
+    out.print(f"  of the late rows: {became_of_late or 'none'}", soft_wrap=True)
+    for line in recommended:
+        out.print(f"  {line.severity.value}: {line.about}: {line.text}", soft_wrap=True)
     for past in before:
         which = f" of {past.event_type}" if past.event_type else ""
         moved = f"{duration(past.seconds_before)} -> {duration(past.seconds)} from {past.since} on"

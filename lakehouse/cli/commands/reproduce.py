@@ -47,7 +47,7 @@ def reproduce(
     settings, catalog = deployment()
     try:
         series = _series(catalog, metric if name is None else name.series, period)
-        start = series.metric.publication.calendar.parse(period).start
+        start = series.metric.publication.calendar.read(period).start
         with errors.status("computing the number again"):
             found = tables.reproduce(settings, catalog, series, start, revision, lambda: LakeSpark().session(), adjustment)
     except (UnknownPeriodError, UnknownInputsError, ForgottenContractError, ReproduceError) as problem:
@@ -64,7 +64,7 @@ def _series(catalog: Catalog, name: str, period: str) -> Series:
     from lakehouse.calendar.periods import Calendar  # noqa: PLC0415
     from lakehouse.contracts.series import Series  # noqa: PLC0415
 
-    kind = Calendar().parse(period).kind
+    kind = Calendar().read(period).kind
     series_by_name: dict[str, Series] = {}
     for metric in sorted(catalog.metrics.values(), key=lambda metric: metric.dataset_version):
         for called in (metric.metric, metric.name):

@@ -17,6 +17,7 @@ from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.numbers.version_selector import (
     MissingVersionError,
+    SelectBy,
     UnknownVersionError,
     adjustments_of,
     choose,
@@ -43,6 +44,7 @@ class PublishedVersion:
 
     :param rows: its grain, measures and row_count.
     :param row: its published columns.
+    :param is_live: whether it is the number of the stream: one side of a comparison, and no version of what is published.
     """
 
     start: date
@@ -59,11 +61,12 @@ class PublishedVersion:
     restatement_reason: str | None
     rows: list[dict[str, Any]]
     row: Mapping[str, Any] = field(default_factory=dict)
+    is_live: bool = False
 
     @property
     def label(self) -> str:
         """Its name within the period, such as ``r3`` or ``r3.a1``."""
-        return lifecycle.label(self.revision, self.adjustment)
+        return self.name if self.is_live else lifecycle.label(self.revision, self.adjustment)
 
     @property
     def restates(self) -> bool:
@@ -147,21 +150,39 @@ def newest(settings: Settings, series: Series) -> dict[date, PublishedVersion]:
     return {start: versions[-1] for start, versions in versions_in(series, table).items()}
 
 
-def version(settings: Settings, series: Series, period: Period, selector: VersionSelector) -> SelectedVersion:
-    """Select a version of a period.
+def version(
+    settings: Settings, series: Series, period: Period, selector: VersionSelector, window: datetime | None = None
+) -> SelectedVersion:
+    """Select a version of a period, or of a window of a day.
 
+    :param window: the first moment of the window.
     :raises UnknownVersionError: if it does not exist; the message lists the existing versions.
     """
     versions = history(settings, series, [period.start]).get(period.start, [])
     if not versions and (failed := failed_numbers.failing(settings, series.name, [period.start])):
         msg = f"nothing of {series.name} has been published for {period.name}: {failed[period.start].explanation}"
         raise UnknownVersionError(msg)
+    return selected(series, period, versions, selector, window)
+
+
+def selected(
+    series: Series,
+    period: Period,
+    versions: Sequence[PublishedVersion],
+    selector: VersionSelector,
+    window: datetime | None = None,
+) -> SelectedVersion:
+    """Select among the versions of a period, oldest first, as :func:`version` does."""
+    if window is not None:
+        since_first = window_history.since_first(versions, window) if selector.by is SelectBy.FIRST else versions
+        versions = [window_history.narrowed(of_day, window) for of_day in since_first]
     try:
         chosen, note = select(versions, selector, series, period)
     except MissingVersionError as problem:
         msg = f"{problem}, and has {', '.join(version.label for version in versions)}"
         raise UnknownVersionError(msg) from None
-    adjustments = [] if chosen.adjustment is not None else adjustments_of(versions, chosen, selector)
+    of_chosen = [] if chosen.adjustment is not None else adjustments_of(versions, chosen, selector)
+    adjustments = [booked for booked in of_chosen if booked.rows]
     return SelectedVersion(chosen, note, adjustments, _adjusted(series, adjustments, versions))
 
 
@@ -207,8 +228,8 @@ def changes(
             after=new.get(key, {}).get(measure.name),
             before_version=before.label if before else None,
             after_version=after.label if after else None,
-            before_state=before.state.value if before else None,
-            after_state=after.state.value if after else None,
+            before_state=before.state.value if before and not before.is_live else None,
+            after_state=after.state.value if after and not after.is_live else None,
             reason=reason,
             rows=count,
         )
@@ -256,6 +277,8 @@ def _behind(
     """The reason why a number differs from an older one, and how many changed rows caused it."""
     if after is None or (before is not None and after.name == before.name):
         return None, None
+    if after.is_live or (before is not None and before.is_live):
+        return None, None  # the causes of such a difference are those of a reconciliation
     first = before.revision if before else 0
     passed = [one for one in known if min(first, after.revision) < one.revision <= max(first, after.revision)]
     restated = [one for one in passed or [after] if one.has_new_content]

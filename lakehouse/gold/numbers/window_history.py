@@ -63,6 +63,14 @@ def history(versions: Sequence[PublishedVersion], start: datetime) -> list[Publi
     return changes
 
 
+def since_first(versions: Sequence[PublishedVersion], start: datetime) -> Sequence[PublishedVersion]:
+    """The versions of a day from the first one that has a number of a window on; all of them if none has.
+
+    :param versions: of the day, in the order of publication.
+    """
+    return next((versions[place:] for place, one in enumerate(versions) if rows_of(one.rows, start)), versions)
+
+
 def last_changes(versions: Sequence[PublishedVersion]) -> dict[datetime, str]:
     """By first moment of a window, the label of the revision or adjustment of its day that changed its numbers last.
 

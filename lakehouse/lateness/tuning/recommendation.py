@@ -99,9 +99,7 @@ def recommend(settings: Settings, contract: SourceContract, current: timedelta) 
     terms = watermark.tuning
     first, last = measurement.window(newest, terms.days)
     measured = measurement.measure(settings, contract, first, last)
-    seconds = measurement.together(
-        entry for entry in measured.types if not terms.event_types or entry.event_type in terms.event_types
-    )
+    seconds = seconds_of(terms, measured)
     proposal = propose(seconds, current, terms)
     moved = step(current, proposal.watermark, terms.band) if proposal.moves and proposal.watermark is not None else None
     return Recommendation(
@@ -110,6 +108,13 @@ def recommend(settings: Settings, contract: SourceContract, current: timedelta) 
         proposal,
         moved,
         _trade_offs(settings, contract, watermark, seconds, (first, last), (current, proposal.watermark)),
+    )
+
+
+def seconds_of(terms: WatermarkTuning, measured: LatenessMeasurement) -> Sequence[int]:
+    """How late the rows were that tuning looks at, sorted."""
+    return measurement.together(
+        entry for entry in measured.types if not terms.event_types or entry.event_type in terms.event_types
     )
 
 

@@ -13,9 +13,11 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse.calendar.event_day import same_time_before
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.comparison import Sides
-from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector, adjustments_of, choose
+from lakehouse.gold.numbers.version_selector import SelectBy, UnknownVersionError, VersionSelector, choose
+from lakehouse.live.compared import MissingLiveNumberError, compared
 from lakehouse.reports.formatting import LABELS
 from lakehouse.serving.api import models
+from lakehouse.serving.api.live import numbers as live_numbers
 from lakehouse.serving.api.metrics import window
 from lakehouse.serving.http import parameters, responses
 from lakehouse.serving.http.parameters import Limit, MetricName, Moment, Offset, Parameters
@@ -24,18 +26,21 @@ from lakehouse.serving.http.problems import Problem
 if TYPE_CHECKING:
     from datetime import date
 
+    from lakehouse.calendar.periods import Period
     from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.live.compared import ComparedNumber, ComparedSide
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
-    from lakehouse.serving.http.snapshot import PeriodVersions, VersionSummary
+    from lakehouse.settings import Settings
 
 
 class ComparisonParameters(Parameters):
     """The two versions to compare."""
 
-    window: parameters.Window
-    version_a: parameters.Version = "first"
+    window: parameters.PeriodOrWindow
+    version_a: parameters.VersionOrLive = "first"
     version_b: Annotated[
-        parameters.Version | None, Field(description="Default: the final number, with the adjustments that were booked for it.")
+        parameters.VersionOrLive | None,
+        Field(description="Default: the final number, with the adjustments booked for it."),
     ] = None
     limit: Limit = 1000
     offset: Offset = 0
@@ -55,21 +60,25 @@ def routes(cache: PublishedCache) -> APIRouter:
     async def compare(request: Request, name: MetricName, wanted: Annotated[ComparisonParameters, Query()]) -> Response:
         """The difference per measure and row of the grain, absolute and in percent; percent is null if the base is 0.
 
-        By default the first number is compared with the final one, together with the adjustments that were booked for it.
+        By default the first number is compared with the final one, together with the adjustments that were booked for it. Of a
+        window of a day, its own numbers; of a live metric also the numbers of the stream, as `live`.
         """
         metric = cache.metric(name)
-        period = parameters.period_of(metric, wanted.window)
+        period, start = parameters.period_or_window(metric, wanted.window)
+        names = (wanted.version_a, wanted.version_b)
+        if live_numbers.LIVE in names:
+            live_numbers.check_live(metric)
+            live_numbers.check_kind(metric, period.kind)
         published = await cache.published(metric, period.kind)
         period_versions = published.versions_of(period)
-        texts = (wanted.version_a, wanted.version_b or SelectBy.FINAL.value)
-        summaries = [parameters.chosen(published, period, period_versions, parameters.version_of(text)) for text in texts]
-        if wanted.version_b is None:
-            summaries[1] = _with_adjustments(period_versions, *summaries[1])
-        versions = [await run_in_threadpool(period_versions.version, published.series, summary) for summary, _ in summaries]
-        compared = await run_in_threadpool(_compared, published, period_versions, versions, (wanted.offset, wanted.limit))
-        requested = zip(("version_a", "version_b"), texts, versions, summaries)
-        sides = {side: _side(text, version, note) for side, text, version, (_, note) in requested}
-        return responses.respond(request, window(published, period) | sides | compared)
+
+        def body() -> dict[str, Any]:
+            known = period_versions.versions(published.series)
+            made = _compared(cache.settings, published, period, start, known, names)
+            sides = {side: _side(one) for side, one in zip(("version_a", "version_b"), made.sides)}
+            return window(published, period, start) | sides | _changes(made, (wanted.offset, wanted.limit))
+
+        return responses.respond(request, await run_in_threadpool(body))
 
     @router.get("/{name}/at-this-time", response_model=models.AtThisTimeModel, summary="Yesterday as it was known at this time")
     async def at_this_time(request: Request, name: MetricName, wanted: Annotated[AtThisTimeParameters, Query()]) -> Response:
@@ -100,14 +109,6 @@ def routes(cache: PublishedCache) -> APIRouter:
     return router
 
 
-def _with_adjustments(
-    period_versions: PeriodVersions, summary: VersionSummary, note: str | None
-) -> tuple[VersionSummary, str | None]:
-    """The newest adjustment of a number, which stands for the number with all of them, and a note; the number without one."""
-    adjustments = adjustments_of(period_versions.summaries, summary)
-    return (adjustments[-1], f"{summary.label} with its adjustments") if adjustments else (summary, note)
-
-
 def _zoned(moment: datetime, zone: ZoneInfo) -> datetime:
     """:raises Problem: if the time is outside the calendar."""
     try:
@@ -116,43 +117,52 @@ def _zoned(moment: datetime, zone: ZoneInfo) -> datetime:
         raise Problem(400, "makes-no-sense", "that time is outside the calendar") from None
 
 
-def _side(text: str, version: PublishedVersion, note: str | None) -> dict[str, Any]:
+def _compared(
+    settings: Settings,
+    published: PublishedSeries,
+    period: Period,
+    start: datetime | None,
+    known: list[PublishedVersion],
+    names: tuple[str, str | None],
+) -> ComparedNumber:
+    """:raises Problem: for a version, or a number of the stream, that there is not."""
+    written = (parameters.with_plus(names[0]), names[1] and parameters.with_plus(names[1]))
+    try:
+        return compared(settings, published.series, period, start, known, written)
+    except UnknownVersionError as problem:
+        raise Problem(404, "unknown-version", f"{problem}") from None
+    except MissingLiveNumberError as problem:
+        raise Problem(404, "no-live-numbers", f"{problem}") from None
+
+
+def _side(side: ComparedSide) -> dict[str, Any]:
+    version = side.version
     return {
-        "asked": text,
+        "asked": side.wanted,
         "version_name": version.name,
         "version": version.label,
-        "state": version.state.value,
-        "label": LABELS[version.state.value],
+        "state": None if version.is_live else version.state.value,
+        "label": live_numbers.LABEL if version.is_live else LABELS[version.state.value],
         "computed_at": version.published_at,
-        "note": note,
+        "note": side.note,
     }
 
 
-def _compared(
-    published: PublishedSeries, period_versions: PeriodVersions, versions: list[PublishedVersion], page: tuple[int, int]
-) -> dict[str, Any]:
-    series, (before, after) = published.series, versions
-    first, last = sorted((before.revision, after.revision))
-    between = [
-        period_versions.version(series, summary) for summary in period_versions.summaries if first <= summary.revision <= last
-    ]
-    start, names = before.start, (before.name, after.name)
-    compared = numbers_history.comparison(
-        series, {start: before}, {start: after}, names, after.published_at, known={start: between}
-    )
-    offset, limit = page
+def _changes(made: ComparedNumber, page: tuple[int, int]) -> dict[str, Any]:
+    """A page of the differences, and what stands beside them."""
+    comparison, (offset, limit) = made.comparison, page
     changes = [
         {"grain": dict(change.grain), "measure": change.measure, **responses.sides(change.sides)}
-        for change in compared.changes[offset : offset + limit]
+        for change in comparison.changes[offset : offset + limit]
     ]
     more = offset + len(changes)
     return {
         "changes": changes,
-        "total": len(compared.changes),
-        "next_offset": more if more < len(compared.changes) else None,
-        "totals": responses.moves(compared.totals()),
-        "reason": next((change.reason for change in compared.changes), None),
-        "changed_rows": next((change.rows for change in compared.changes), None),
+        "total": len(comparison.changes),
+        "next_offset": more if more < len(comparison.changes) else None,
+        "totals": responses.moves(comparison.totals()),
+        "reason": next((change.reason for change in comparison.changes), None),
+        "changed_rows": next((change.rows for change in comparison.changes), None),
     }
 
 

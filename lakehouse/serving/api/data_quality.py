@@ -16,6 +16,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.delta import table_io
 from lakehouse.lateness import measurement
 from lakehouse.lateness import rules as judging
+from lakehouse.lateness.tuning import advice
 from lakehouse.lateness.tuning.report import percentiles_as_json, proposal_as_json
 from lakehouse.serving.api import quality_models
 from lakehouse.serving.api.metrics import window
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 #: The most arrival days of a request, and the most event types that are listed.
 _DAYS, _TYPES = 92, 50
-_ACCEPTED = ("applied", "superseded", "duplicate")
 _ANSWERS = 64
 
 
@@ -61,7 +61,14 @@ def routes(cache: PublishedCache) -> APIRouter:
     @lru_cache(_ANSWERS)
     def measured(source: str, start: date, end: date, _version: int) -> dict[str, Any]:
         contract = cache.source(source)
-        return _source(contract, measurement.measure(cache.settings, contract, start, end))
+        of_rows = measurement.measure(cache.settings, contract, start, end)
+        late = measurement.sums_of(measurement.late_dispositions(cache.settings, contract, start, end))
+        recommended = [one.as_json() for one in advice.of_source(cache.settings, contract, of_rows)]
+        return (
+            _source(contract, of_rows)
+            | {f"late_{name}": count for name, count in late.items()}
+            | {"recommendations": recommended}
+        )
 
     def source_lateness(source: str, start: date, end: date) -> dict[str, Any]:
         version = table_io.version(locations.dispositions(cache.settings, source), cache.settings.storage_options)
@@ -70,7 +77,8 @@ def routes(cache: PublishedCache) -> APIRouter:
     @router.get("/lateness", response_model=quality_models.LatenessModel, summary="How late rows arrived")
     async def late(request: Request, wanted: Annotated[LatenessParameters, Query()]) -> Response:
         """Measured on the rows that arrived from one day through another, 92 days at most: shares, percentiles per source and
-        event type, dispositions, and the proposed watermark with the shares of rows that others would have caught.
+        event type, dispositions, what became of the late rows, recommendations with their severity, and the proposed watermark
+        with the shares of rows that others would have caught.
         """
         start, end = parameters.span(wanted.start_date, wanted.end_date)
         if (end - start).days >= _DAYS:
@@ -105,7 +113,7 @@ def _source(contract: SourceContract, measured: LatenessMeasurement) -> dict[str
         "late_share": round(judging.late_share(late, rows), 6) if rows else None,
         "seconds": percentiles_as_json(measurement.together(measured.types)),
         "without_event_time": measured.unclocked,
-        "accepted": sum(dispositions[name] for name in _ACCEPTED),
+        "accepted": sum(dispositions[name] for name in measurement.ACCEPTED),
         "quarantined": dispositions["quarantined"],
         "dropped": dispositions["dropped"],
         "dispositions": dict(dispositions),

@@ -220,8 +220,8 @@ class SideModel(Shape):
     asked: str
     version_name: str
     version: str
-    state: State
-    label: Label
+    state: State | None = Field(description="Null for live numbers, which have none.")
+    label: Label | Literal["Live (stream)"]
     computed_at: datetime
     note: str | None
 

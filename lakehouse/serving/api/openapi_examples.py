@@ -153,6 +153,21 @@ ANSWERS: dict[str, Any] = {
                 "event_types_left_out": 0,
                 "skewed": 0,
                 "tiers": [_TIER | {"share": 0.1, "is_exceeded": True}],
+                "late_accepted": 1_196,
+                "late_quarantined": 10,
+                "late_dropped": 0,
+                "recommendations": [
+                    {
+                        "about": "lateness.tiers",
+                        "severity": "warn",
+                        "event_type": None,
+                        "tier": "daily numbers",
+                        "current_seconds": 86_400,
+                        "proposed_seconds": None,
+                        "text": "of the rows 10.00% (1,206) came later than 1 d, the tier that serves 'daily numbers'; the "
+                        "contract tolerates 5.00%; ask who delivers it, or give the tier another bound",
+                    }
+                ],
             }
         ],
     },

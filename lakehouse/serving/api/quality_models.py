@@ -77,6 +77,18 @@ class TierModel(Shape):
     is_exceeded: bool
 
 
+class AdviceModel(Shape):
+    """What the rows recommend about a bound of the contract."""
+
+    about: Literal["lateness.watermark", "clocks.watermark.max_lateness", "lateness.tiers"]
+    severity: Literal["info", "warn", "error"]
+    event_type: str | None = Field(description="The event type that the bound is for; null for that of the source.")
+    tier: str | None = Field(description="What the tier serves; null for another bound.")
+    current_seconds: int | None
+    proposed_seconds: int | None = Field(description="Null if no other bound is proposed.")
+    text: str
+
+
 class SourceLatenessModel(Shape):
     """The lateness of the rows of a source, and their dispositions."""
 
@@ -96,6 +108,10 @@ class SourceLatenessModel(Shape):
     event_types_left_out: int
     skewed: int = Field(description="Rows whose event lies ahead of their arrival; they are in no percentile and no share.")
     tiers: list[TierModel]
+    late_accepted: int = Field(description="Rows later than expected that are applied, superseded or duplicate.")
+    late_quarantined: int = Field(description="Rows later than expected that wait for a steward.")
+    late_dropped: int = Field(description="Rows later than expected that are dropped by policy or rejected.")
+    recommendations: list[AdviceModel] = Field(description="The gravest first; a bound that should stay is not listed.")
 
 
 class LatenessModel(Shape):

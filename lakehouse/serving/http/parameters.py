@@ -13,6 +13,7 @@ from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from lakehouse.calendar import periods, windows
+from lakehouse.contracts.series import read_period
 from lakehouse.gold.numbers import version_selector
 from lakehouse.gold.numbers.version_selector import MissingVersionError, UnknownVersionError, VersionSelector
 from lakehouse.serving.http.problems import Problem
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 NAME = "^[a-z][a-z0-9_]{0,99}$"
 WINDOW = "^([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{4}-W[0-9]{2}|[0-9]{4}-[0-9]{2}|(FY)?[0-9]{4}-Q[1-4]|FY[0-9]{4})$"
-#: A period, or the name of a window of a day; its plus sign may have been decoded as a space.
-PERIOD_OR_WINDOW = f"{WINDOW[:-2]}|{windows.PATTERN.replace('[+-]', '[+ -]')})$"
+#: A period, or the name of a window of a day, as people write them; a plus sign may have been decoded as a space.
+PERIOD_OR_WINDOW = f"^({periods.PATTERN}|{windows.PATTERN})$"
 _TIME = r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+ -][0-9]{2}:[0-9]{2})?)?"
 _NAMED = r"[a-z][a-z0-9_]{0,99}_v(FY)?[0-9]{4}[-0-9QW]{0,6}[.]r[0-9]{1,9}([.]a[0-9]{1,9})?"
 #: A day, or a time with or without a time zone.
@@ -35,7 +36,7 @@ VERSION = "^(latest|final|first|r?[0-9]{1,9}([.]a[0-9]{1,9})?|v[0-9]{1,9}|" + MO
 #: The same, or ``live``: the numbers of the speed layer, which are no versions of published numbers.
 VERSION_OR_LIVE = VERSION.replace("^(", "^(live|", 1)
 #: A plus sign in a URL is decoded as a space.
-_EATEN_PLUS = re.compile(r"(?<=\d) (?=\d\d:\d\d$)")
+_EATEN_PLUS = re.compile(r"(?P<time>[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?) (?P<offset>[0-9]{2}:[0-9]{2})$")
 #: The range of days; days outside it are moved to its nearest end.
 _FIRST, _LAST = date(1700, 1, 1), date(2300, 1, 1)
 
@@ -52,7 +53,7 @@ def _iso_moment(value: object) -> object:
     if isinstance(value, str) and not re.match("[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]", value):
         msg = "write a time as 2024-01-31T08:00:00Z"
         raise ValueError(msg)
-    return _EATEN_PLUS.sub("+", value) if isinstance(value, str) else value
+    return with_plus(value) if isinstance(value, str) else value
 
 
 def _yes_or_no(value: object) -> object:
@@ -78,7 +79,7 @@ PeriodOrWindow = Annotated[
     str,
     Field(
         description="A period, as 2024-01-15, 2024-W03, 2024-01, 2024-Q1, FY2024-Q1 or FY2024; or a window of a metric that has "
-        "some, by the local time at which it starts, as 2024-01-15T14.",
+        "some, by the local time at which it starts, as 2024-01-15T14, 2024-01-15-14 or 2024-01-15 14:00.",
         pattern=PERIOD_OR_WINDOW,
         examples=["2024-11-07"],
     ),
@@ -122,10 +123,7 @@ def period_of(metric: MetricContract, text: str) -> Period:
 
     :raises Problem: when there is no such period.
     """
-    try:
-        return metric.publication.calendar.parse(text)
-    except periods.UnknownPeriodError as problem:
-        raise Problem(404, "unknown-window", f"{problem}") from None
+    return period_or_window(metric, text)[0]
 
 
 def period_or_window(metric: MetricContract, text: str) -> tuple[Period, datetime | None]:
@@ -133,13 +131,10 @@ def period_or_window(metric: MetricContract, text: str) -> tuple[Period, datetim
 
     :raises Problem: when there is no such period or window.
     """
-    if metric.event_window is None or not windows.is_name(with_plus(text)):
-        return period_of(metric, text), None
     try:
-        day, start = metric.event_window.start_of(with_plus(text))
-    except windows.UnknownWindowError as problem:
+        return read_period(metric, text)
+    except (periods.UnknownPeriodError, windows.UnknownWindowError) as problem:
         raise Problem(404, "unknown-window", f"{problem}") from None
-    return metric.publication.calendar.parse(f"{day}"), start
 
 
 def version_of(text: str) -> VersionSelector:
@@ -155,7 +150,7 @@ def version_of(text: str) -> VersionSelector:
 
 def with_plus(text: str) -> str:
     """A time with the plus sign of its time zone, which a URL may have turned into a space."""
-    return _EATEN_PLUS.sub("+", text)
+    return _EATEN_PLUS.sub(r"\g<time>+\g<offset>", text)
 
 
 def chosen(

@@ -63,6 +63,7 @@ def test_how_late_rows_came(tmp_path: Path) -> None:
         assert (measured["on_time_share"], measured["late_share"]) == (0.32, 0.68)
         assert measured["dispositions"] == {"applied": 95, "duplicate": 1, "quarantined": 53, "dropped": 1}
         assert (measured["accepted"], measured["quarantined"], measured["dropped"]) == (96, 53, 1)
+        assert (measured["late_accepted"], measured["late_quarantined"], measured["late_dropped"]) == (48, 53, 1)
         inserts, corrections = measured["event_types"]
         assert (inserts["event_type"], inserts["on_time_share"], corrections["event_type"]) == ("insert", 0.24, "correct")
         hours = {name: seconds / 3600 for name, seconds in inserts["seconds"].items()}
@@ -259,3 +260,32 @@ def test_where_a_number_comes_from(tmp_path: Path) -> None:
         assert get_json(client, f"/lineage/total/{on(1)}", version="r1") == lineage | {"publication": None}
         assert get_json(client, f"/lineage/total/{on(1)}", 404, version="r2")["type"] == "urn:lakehouse:unknown-version"
         assert get_json(client, f"/lineage/total/{on(2)}", 404)["type"] == "urn:lakehouse:not-published"
+
+
+def test_recommendations_name_the_bound_and_how_much_it_matters(tmp_path: Path) -> None:
+    tiers = [{"within": "PT1H", "serves": "live", "tolerated": 0.99}, {"within": "P1D", "serves": "close", "tolerated": 0.1}]
+    clocks = {"event": "happened", "arrival": "came", "watermark": {"strategy": "bounded", "max_lateness": "PT90H"}}
+    source = contract(
+        lateness={**LATENESS, "tiers": tiers, "by": {"column": "change_op", "values": {"correct": {"watermark": "P30D"}}}},
+        clocks=clocks,
+    )
+    settings = lake_settings(tmp_path)
+    write_source_rows(settings, source, [*hundred(1), *hundred(1, "correct")[:50]])
+    with api_client(settings, catalog(metric(), source=source)) as client:
+        (of_all,) = get_json(client, "/data-quality/lateness", start_date=on(1), end_date=on(9))["sources"]
+        told = [(line["severity"], line["about"], line["event_type"], line["tier"]) for line in of_all["recommendations"]]
+        assert told == [
+            ("error", "lateness.watermark", None, None),
+            ("warn", "lateness.tiers", None, "close"),
+            ("info", "lateness.watermark", "correct", None),
+            ("info", "clocks.watermark.max_lateness", None, None),
+        ]
+        raised, tier, too_few, few_again = of_all["recommendations"]
+        assert (raised["current_seconds"], raised["proposed_seconds"]) == (48 * 3600, 99 * 3600)
+        assert "'lakehouse lateness apply events' applies it" in raised["text"]
+        assert tier["text"].startswith("of the rows 68.00% (102) came later than 1 d, the tier that serves 'close'")
+        assert "50 rows are too few" in too_few["text"]
+        assert (few_again["current_seconds"], few_again["proposed_seconds"]) == (90 * 3600, None)
+        (of_none,) = get_json(client, "/data-quality/lateness", start_date="2030-01-01", end_date="2030-01-02")["sources"]
+        assert {line["severity"] for line in of_none["recommendations"]} == {"info"}
+        assert (of_none["late_accepted"], of_none["late_quarantined"], of_none["late_dropped"]) == (0, 0, 0)

@@ -36,7 +36,8 @@ def test_a_day_shows_its_windows_and_adds_them_up_only_if_they_do_not_overlap(se
         [late] = get_json(client, "/metrics/hourly/history", window="2024-10-25T01:00", offset=1)["versions"]
         assert {name: (sides["before"], sides["after"]) for name, sides in late["moved"].items()} == {"total": (2, 12)}
         assert client.get("/metrics/hourly", params={"window": "2024-10-25T01:30"}).status_code == 404
-        assert client.get("/metrics/hourly/compare", params={"window": "2024-10-25T01"}).status_code == 422
+        compared = get_json(client, "/metrics/hourly/compare", window="2024-10-25-01")
+        assert compared["totals"]["total"] == {"before": 2, "after": 12, "difference": 10, "percent": 500.0}
         page = client.get("/page/metrics/hourly/2024-10-25/r2").text
         assert '<th scope="row">2024-10-25T01</th><td class="num">12</td>' in page
         story = client.get("/page/metrics/hourly/2024-10-25").text

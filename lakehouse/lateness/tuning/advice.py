@@ -1,0 +1,105 @@
+"""What the rows of some arrival days recommend about the bounds of a source, with how much it matters.
+
+One list for the API and the command line: the proposals for ``lateness.watermark`` and ``max_lateness``, and the tiers that more
+rows miss than they tolerate. How a watermark is proposed is defined in ``lateness.rules``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.lateness import measurement
+from lakehouse.lateness.rules import RecommendationSeverity, WatermarkVerdict, propose
+from lakehouse.lateness.tuning import recommendation
+from lakehouse.text import format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import timedelta
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.lateness.measurement import LatenessMeasurement
+    from lakehouse.lateness.rules import Proposal
+    from lakehouse.settings import Settings
+
+WATERMARK, MAX_LATENESS, TIERS = "lateness.watermark", "clocks.watermark.max_lateness", "lateness.tiers"
+_GRAVEST_FIRST = (RecommendationSeverity.ERROR, RecommendationSeverity.WARN, RecommendationSeverity.INFO)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One recommendation.
+
+    :param about: the key of the contract.
+    :param text: what the rows say, and what to do.
+    :param event_type: the one that the bound is for; None for that of the source.
+    :param tier: what the tier serves; None for another bound.
+    :param proposed: the bound that is proposed; None if none is.
+    """
+
+    about: str
+    severity: RecommendationSeverity
+    text: str
+    event_type: str | None = None
+    tier: str | None = None
+    current: timedelta | None = None
+    proposed: timedelta | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The recommendation with durations in seconds."""
+        return {
+            "about": self.about,
+            "severity": self.severity.value,
+            "event_type": self.event_type,
+            "tier": self.tier,
+            "current_seconds": None if self.current is None else int(self.current.total_seconds()),
+            "proposed_seconds": None if self.proposed is None else int(self.proposed.total_seconds()),
+            "text": self.text,
+        }
+
+
+def of_source(settings: Settings, contract: SourceContract, measured: LatenessMeasurement) -> list[Advice]:
+    """What the measured rows recommend, the gravest first; a bound that stays is not listed."""
+    found = [*_watermarks(contract, measured), *_max_lateness(settings, contract, measured), *_tiers(contract, measured)]
+    return sorted(
+        (one for one in found if one.severity is not RecommendationSeverity.NONE),
+        key=lambda one: _GRAVEST_FIRST.index(one.severity),
+    )
+
+
+def _watermarks(contract: SourceContract, measured: LatenessMeasurement) -> Iterator[Advice]:
+    for event_type, proposal in measurement.proposals(contract, measured).items():
+        option = f" --event-type {event_type}" if event_type else ""
+        text = _text(proposal, f"'lakehouse lateness apply {contract.dataset}{option}' applies it")
+        severity = proposal.severity(contract.lateness.tuning.catch)
+        yield Advice(WATERMARK, severity, text, event_type, None, proposal.current, _proposed(proposal))
+
+
+def _max_lateness(settings: Settings, contract: SourceContract, measured: LatenessMeasurement) -> Iterator[Advice]:
+    watermark = recommendation.tunable(contract)
+    if watermark is None:
+        return
+    terms, current = watermark.tuning, recommendation.state_of(settings, contract).in_force.max_lateness
+    proposal = propose(recommendation.seconds_of(terms, measured), current, terms)
+    text = _text(proposal, f"'lakehouse lateness tuning {contract.dataset}' shows the alternatives")
+    yield Advice(MAX_LATENESS, proposal.severity(terms.catch), text, None, None, current, _proposed(proposal))
+
+
+def _tiers(contract: SourceContract, measured: LatenessMeasurement) -> Iterator[Advice]:
+    for late in measurement.beyond_tiers(contract, measured):
+        if late.is_exceeded:
+            text = f"of the rows {late.text}; ask who delivers it, or give the tier another bound"
+            yield Advice(TIERS, RecommendationSeverity.WARN, text, None, late.tier.serves, late.tier.within)
+
+
+def _proposed(proposal: Proposal) -> timedelta | None:
+    return proposal.watermark if proposal.moves else None
+
+
+def _text(proposal: Proposal, way: str) -> str:
+    if proposal.verdict is WatermarkVerdict.TOO_FEW:
+        return proposal.because
+    if not proposal.moves:
+        return f"{proposal.because}; the bounds of the contract allow no other one"
+    return f"{format_duration(proposal.watermark)} is proposed: {proposal.because}; {way}"

@@ -1,0 +1,140 @@
+"""Two versions of one number, side by side: of a period, or of a window of a day.
+
+A side is a version of the books or, under the name ``live``, the number of the stream. The command line and the API ask here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakehouse.calendar.periods import Kind
+from lakehouse.errors import LakehouseError
+from lakehouse.gold.numbers import history, version_selector, window_history
+from lakehouse.gold.numbers.history import PublishedVersion
+from lakehouse.gold.numbers.lifecycle import RevisionReason, State
+from lakehouse.gold.numbers.version_selector import SelectBy
+from lakehouse.live import layers
+from lakehouse.live.layers import NumberLayer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from lakehouse.calendar.periods import Period
+    from lakehouse.contracts.series import Series
+    from lakehouse.gold.numbers.comparison import Comparison
+    from lakehouse.settings import Settings
+
+LIVE = NumberLayer.LIVE.value
+
+
+class MissingLiveNumberError(LakehouseError):
+    """A number of the stream that there is not. The message says why."""
+
+
+@dataclass(frozen=True)
+class ComparedSide:
+    """One side of a comparison.
+
+    :param wanted: the name of the version as it was written.
+    :param note: what a reader must know in addition.
+    """
+
+    wanted: str
+    version: PublishedVersion
+    note: str | None
+
+
+@dataclass(frozen=True)
+class ComparedNumber:
+    """Two versions of a number, and their difference."""
+
+    sides: tuple[ComparedSide, ComparedSide]
+    comparison: Comparison
+
+
+def compared(
+    settings: Settings,
+    series: Series,
+    period: Period,
+    window: datetime | None,
+    known: Sequence[PublishedVersion],
+    names: tuple[str, str | None],
+) -> ComparedNumber:
+    """Compare two versions of the number of a period, or of a window of it.
+
+    :param window: the first moment of the window.
+    :param known: every version of the period, oldest first.
+    :param names: of the two versions; the second is by default the final number with the adjustments that were booked for it.
+    :raises UnknownVersionError: for a version that there is not.
+    :raises MissingLiveNumberError: if the number of the stream is wanted and there is none.
+    """
+    first = _side(settings, series, period, window, known, names[0])
+    second = _side(settings, series, period, window, known, names[1])
+    of_window = [one if window is None else window_history.narrowed(one, window) for one in known]
+    start = period.start
+    comparison = history.comparison(
+        series,
+        {start: first.version},
+        {start: second.version},
+        (first.version.name, second.version.name),
+        settings.clock(),
+        known={start: of_window},
+    )
+    return ComparedNumber((first, second), comparison)
+
+
+def _side(
+    settings: Settings,
+    series: Series,
+    period: Period,
+    window: datetime | None,
+    known: Sequence[PublishedVersion],
+    wanted: str | None,
+) -> ComparedSide:
+    if wanted == LIVE:
+        return ComparedSide(LIVE, _live(settings, series, period, window), None)
+    text = wanted or SelectBy.FINAL.value
+    chosen = history.selected(series, period, known, version_selector.parse(text), window)
+    if wanted is None and chosen.adjustments:
+        return ComparedSide(text, chosen.adjustments[-1], f"{chosen.version.label} with its adjustments")
+    return ComparedSide(text, chosen.version, chosen.note)
+
+
+def _live(settings: Settings, series: Series, period: Period, window: datetime | None) -> PublishedVersion:
+    """The number of the stream as one side.
+
+    :raises MissingLiveNumberError: if there is none.
+    """
+    metric = series.metric
+    if metric.live is None:
+        msg = f"{metric.name} has no live numbers: its contract does not have 'live: true'"
+        raise MissingLiveNumberError(msg)
+    if period.kind is not Kind.DAY:
+        msg = f"live numbers are numbers of days and of their windows, and not of a {period.kind.value}"
+        raise MissingLiveNumberError(msg)
+    rows = layers.live_rows(settings, metric, [period.start])
+    if not rows:
+        msg = (
+            f"the stream of {metric.name} has no number of {period.name}: it has not read that day, or the day is closed and its "
+            "live numbers have expired"
+        )
+        raise MissingLiveNumberError(msg)
+    of_window = rows if window is None else window_history.rows_of(rows, window)
+    return PublishedVersion(
+        start=period.start,
+        period=period.name,
+        name=LIVE,
+        revision=0,
+        adjustment=None,
+        state=State.LIVE,
+        reason=RevisionReason.INITIAL,
+        is_latest=True,
+        published_at=max(row["updated_at"] for row in rows),
+        superseded_at=None,
+        restated_on=None,
+        restatement_reason=None,
+        rows=[{name: row[name] for name in series.content} for row in of_window],
+        is_live=True,
+    )
