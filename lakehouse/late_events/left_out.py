@@ -22,7 +22,7 @@ from lakehouse.late_events import classification
 from lakehouse.lateness import event_watermark
 from lakehouse.lateness.keyed_watermark import NEVER
 from lakehouse.lateness.measurement import microseconds
-from lakehouse.ledger import ingestions, key_log
+from lakehouse.ledger import hand_corrections, ingestions, key_log
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -71,10 +71,20 @@ class Deliveries:
 
 
 def deliveries(settings: Settings, contract: SourceContract, ids: Collection[str] | None = None) -> Deliveries:
-    """The deliveries of a source, of a set of inputs or all, with the watermark that each met."""
+    """The deliveries of a source, of a set of inputs or all, with the watermark that each met.
+
+    A correction that a person enters counts whenever it is entered: it meets none.
+    """
     entries = _ingested(settings, contract, ids)
     met = event_watermark.met_by_each(settings, contract, entries)
-    return Deliveries(entries, {name: _micros(moment) for name, moment in met.items() if moment > event_watermark.BEGINNING})
+    return Deliveries(
+        entries,
+        {
+            name: _micros(moment)
+            for name, moment in met.items()
+            if moment > event_watermark.BEGINNING and not hand_corrections.is_by_hand(entries[name].source_file)
+        },
+    )
 
 
 def watermark_after(settings: Settings, contract: SourceContract, ids: Collection[str]) -> int:

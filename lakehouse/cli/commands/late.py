@@ -1,4 +1,7 @@
-"""``lakehouse late``: the rows that came after their window, what became of them, and how many came on time."""
+"""``lakehouse late``: the rows that came after their window, what became of them, and how many came on time.
+
+With ``--live``: the rows that the stream of the metric has dropped.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,14 @@ def late(
     window: Annotated[str | None, typer.Option(help="Rows of this window, such as 2024-01-15T14.")] = None,
     *,
     dropped: Annotated[bool, typer.Option("--dropped", help="Only rows that do not count in the metric.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="The rows that the stream of a live metric has dropped as late.")] = False,
     limit: Annotated[int, typer.Option(help="Maximum number of rows, the newest arrivals.", min=1)] = _SHOWN,
     as_json: arguments.AsJson = False,
 ) -> None:
     """List the rows of a metric that came after their window, with lateness, action and windows, and count all rows."""
+    if live:
+        _late_for_stream(metric, date, window, limit, as_json=as_json)
+        return
     from lakehouse.late_events import counters  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, _, contract = arguments.metric_named(metric)
@@ -51,6 +58,33 @@ def late(
         return
     for row in newest.to_pylist():
         _print_row(row)
+    left = len(rows) - len(newest)
+    out.print(f"{counted(len(rows))}{f', {left:,} older ones not shown (--limit)' if left else ''}.")
+
+
+def _late_for_stream(metric: str, day: datetime | None, window: str | None, limit: int, *, as_json: bool) -> None:
+    """List the rows that the stream of a metric has dropped."""
+    from lakehouse.late_events import late_rows  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.live import dropped_rows  # noqa: PLC0415
+
+    settings, contract, source = arguments.live_metric_named(metric)
+    of_stream = dropped_rows.dropped(settings, contract, source, day.date() if day else None)
+    rows = of_stream.rows if window is None else late_rows.in_window(of_stream.rows, _window_named(contract, window))
+    newest = rows.slice(max(0, len(rows) - limit))
+    if as_json:
+        body = {"metric": contract.name, "layer": "live", "rows": of_stream.read, "dropped": len(of_stream.rows)}
+        body |= {"dropped_share": of_stream.share, "late_rows": len(rows), "shown": newest.to_pylist()}
+        out.print(json.dumps(body, default=_plain, ensure_ascii=False), soft_wrap=True)
+        return
+    read, late_for_it = counted(of_stream.read), f"{len(of_stream.rows):,} dropped as late, {of_stream.share:.2%}"
+    out.print(f"The stream of {contract.name} has read {read}: {late_for_it}.", style="bold", soft_wrap=True)
+    for row in newest.to_pylist():
+        out.print(f"{row['record_key']} at {moment(row['event_ts'])}", style="bold", soft_wrap=True)
+        late_by = duration(round(row["lateness_seconds"]))
+        arrived = f"arrived {moment(row['arrival_ts'])}, {late_by} late"
+        out.print(f"    {arrived}; the stream's watermark was at {moment(row['watermark'])}", soft_wrap=True)
+        ends = f"not counted in {', '.join(row['windows'])}"
+        out.print(f"    {ends}; {row['ingestion_id']} line {row['line_number']}", soft_wrap=True)
     left = len(rows) - len(newest)
     out.print(f"{counted(len(rows))}{f', {left:,} older ones not shown (--limit)' if left else ''}.")
 

@@ -34,6 +34,7 @@ class RowSet(IntEnum):
     DELETED = 8
     MOVED = 9
     CORRECTED = 10
+    LATE_EVENTS = 11
 
     @property
     def cause(self) -> str:

@@ -1,9 +1,10 @@
 """The measures of a day over each set of rows between what the stream has counted and what silver says, with Spark.
 
 The sets are those of ``causes.RowSet``. A row of Bronze enters the chain where the stream stands to it, and leaves it with its
-disposition (rule R4); the last set are the rows of silver themselves, so that whatever else they differ in from Bronze (parsed
-again, redacted) counts as corrected. A correction that takes a row to another window is a move; one under another key is a
-correction in both windows.
+disposition (rule R4); then come the rows of silver themselves, so that whatever else they differ in from Bronze (parsed again,
+redacted) counts as corrected. The last set are the rows that the metric counts: silver's without those that ``late_events``
+leaves out, and with the older ones that take their place. A correction that takes a row to another window is a move; one under
+another key is a correction in both windows.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from lakehouse.contracts.windows.event_window import WINDOW_START
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import account, verdicts
-from lakehouse.gold.restatement import metric_query
+from lakehouse.gold.restatement import lineage, metric_query
+from lakehouse.gold.rows_read import now
 from lakehouse.ledger import key_log
 from lakehouse.ledger.row_states import Disposition
 from lakehouse.live.query import counted_rows, late_rule
@@ -74,7 +76,10 @@ def measured(
         delivered = _with_leaving(delivered, dataframes.local(spark, leaving), present)
         present = _with_entering(present, dataframes.local(spark, corrected_keys), delivered)
         columns = [*dict.fromkeys([*metric.columns_read(delivered.columns), "event_date", *metric.grain]), _ENTERS, _LEAVES]
-        rows = delivered.select(*columns).unionByName(present.select(*columns)).where(F.col("event_date") == F.lit(day))
+        rows = delivered.select(*columns).unionByName(present.select(*columns))
+        if (counting := _counting(spark, settings, metric, [day])) is not None:
+            rows = rows.unionByName(counting.select(*columns))
+        rows = rows.where(F.col("event_date") == F.lit(day))
         in_sets = rows.withColumn(ROW_SET, F.explode(F.sequence(F.col(_ENTERS), F.col(_LEAVES) - 1)))
         with in_zone(spark, metric.zone):
             return dataframes.in_utc(metric_query.measured(in_sets, metric, [ROW_SET, "event_date", *metric.grain]).toArrow())
@@ -169,7 +174,7 @@ def _delivered(
 def _present(
     spark: SparkSession, settings: Settings, metric: MetricContract, contract: SourceContract, days: Collection[date]
 ) -> DataFrame:
-    """The rows of silver in each of their windows; they make the last set."""
+    """The rows of silver in each of their windows; they make the set before the last one."""
     path, kinds = locations.silver_read(settings, metric), dict(silver_columns(contract))
     columns = list(dict.fromkeys([*metric.columns_read(list(kinds)), "record_key", "change_op", "event_ts"]))
     if table_io.open_table(path, settings.storage_options) is None:
@@ -177,7 +182,17 @@ def _present(
     else:
         rows = dataframes.scan(spark, settings, path, columns, {"event_date": days})
     rows = counted_rows.in_windows(rows, metric)
-    return rows.withColumn(_LEAVES, F.lit(len(RowSet))).withColumn(_PLACE, _place(metric))
+    leaves = len(RowSet) if metric.late_source is None else int(RowSet.LATE_EVENTS)
+    return rows.withColumn(_LEAVES, F.lit(leaves)).withColumn(_PLACE, _place(metric))
+
+
+def _counting(spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date]) -> DataFrame | None:
+    """The rows that a metric with late events counts, in each of their windows; they make the last set. None without them."""
+    if metric.late_source is None:
+        return None
+    rows = now.silver_rows(spark, settings, metric, days, named=lineage.named_now(settings, metric, days))
+    rows = counted_rows.in_windows(rows, metric)
+    return rows.withColumn(_ENTERS, F.lit(int(RowSet.LATE_EVENTS))).withColumn(_LEAVES, F.lit(len(RowSet)))
 
 
 def _with_leaving(delivered: DataFrame, leaving: DataFrame, present: DataFrame) -> DataFrame:

@@ -18,6 +18,7 @@ from lakehouse.contracts.series import days_reached
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.ledger import hand_corrections
 from lakehouse.operations.corrections import correction_log, correction_record
 from lakehouse.operations.corrections.correction_log import (
     Correction,
@@ -146,7 +147,7 @@ def _enter(settings: Settings, contract: SourceContract, correction: Correction)
     proposal = correction.proposal
     values = correction_record.values_of(contract, proposal, last.recorded_at)
     with TemporaryDirectory() as folder:
-        file = Path(folder, f"correction-{proposal.correction_id}{correction_record.ending(contract)}")
+        file = Path(folder, hand_corrections.file_name(proposal.correction_id, correction_record.ending(contract)))
         file.write_bytes(correction_record.content_of(contract, values))
         [target] = deliver(settings, contract, [file], last.recorded_at.date())
     entered = _event(settings, correction, CorrectionEventKind.ENTERED, last.by, last.reason, target.name)

@@ -11,14 +11,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lakehouse.live import dropped_rows
+from lakehouse.live.query import run
 from lakehouse.live.reconciliation import log
 from lakehouse.live.reconciliation.causes import add_up
 from lakehouse.live.reconciliation.reconcile import reconcile
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.laws import law
-from lakehouse_tests.support.live_lake import QUARANTINED_FROM, LiveLake, StreamModel
+from lakehouse_tests.support.live_lake import LIVE, QUARANTINED_FROM, LiveLake, StreamModel
 from lakehouse_tests.support.reconciliation_model import Causes, History, causes_by_model
-from lakehouse_tests.support.windowed_lake import FIRST, ZONE, Event
+from lakehouse_tests.support.windowed_lake import BEGINS, FIRST, TUMBLING, ZONE, Event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,6 +86,10 @@ def test_each_difference_has_its_causes(settings: Settings, spark: Any) -> None:
     model = played(lake, HISTORY)
     entries = reconciled(lake, days_of(HISTORY))
     assert as_causes(entries) == causes_by_model(HISTORY, model)
+    listed = dropped_rows.dropped(settings, lake.hourly, lake.sources["orders"])
+    assert sorted(listed.rows["record_key"].to_pylist()) == sorted(event.key for event, _ in model.dropped)
+    assert listed.rows["windows"].to_pylist() == [["2024-10-25T00"]] * 2
+    assert listed.read == sum(event.op == "insert" for events, is_read in HISTORY if is_read for event in events)
     assert {cause for entry in entries for cause in entry.causes} == {
         *("not_read", "late_dropped", "duplicate", "quarantined", "deleted", "moved", "corrected")
     }
@@ -96,6 +103,22 @@ def test_each_difference_has_its_causes(settings: Settings, spark: Any) -> None:
         "moved": -3 - 13,
         "corrected": 6 - 5,
     }
+
+
+def test_rows_that_came_too_late_for_the_metric_are_a_cause_of_their_own(settings: Settings, spark: Any) -> None:
+    lake = LateLake(settings, spark, [late({**TUMBLING, **LIVE}, "recompute", 0)])
+    hourly = lake.metrics[0]
+    lake.deliver_at(0, Event("a", 5), Event("b", 30, 4), Event("push", 73))  # after it the watermark is at 01:03
+    lake.deliver_at(1, Event("beyond", 10, 60), Event("b", 31, 9, "correct"))
+    run.run(lake.session, settings, hourly, lake.sources["orders"], ends=True)
+    entries = reconcile(lake.session, settings, hourly, lake.sources["orders"], FIRST).entries
+    first = {entry.measure: entry for entry in entries if entry.window_start == BEGINS}
+    assert (first["total"].live, first["total"].books) == ("65", "5")
+    assert {name: int(value) for name, value in first["total"].causes_of_gap.items()} == {
+        "corrected": 9 - 4,
+        "late_events": -60 - (9 - 4),
+    }
+    assert {name: int(value) for name, value in first["row_count"].causes_of_gap.items()} == {"late_events": -1}
 
 
 _MINUTES = st.integers(0, 5).flatmap(lambda hour: st.sampled_from([24 * 60 - 180 + 60 * hour + minute for minute in (0, 17, 59)]))

@@ -1,0 +1,77 @@
+"""A correction that a person enters counts, however late its event is."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse.bronze.ingest import Ingest
+from lakehouse.contracts import Catalog
+from lakehouse.late_events import counters, follow, left_out
+from lakehouse.ledger import hand_corrections, ingestions
+from lakehouse.operations.corrections import correction_flow
+from lakehouse.operations.corrections.correction_log import Operation
+from lakehouse_tests.support.late_lake import LateLake, late
+from lakehouse_tests.support.numbers_without_spark import without_spark
+from lakehouse_tests.support.windowed_lake import BEGINS, FIRST, TUMBLING, Event
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+ON_TIME = [Event("a", 5), Event("b", 30), Event("push", 150)]  # after them the watermark is at 02:20
+
+
+def enter(lake: LateLake, key: str, at: int, amount: int) -> None:
+    catalog = Catalog(lake.sources, {metric.name: metric for metric in lake.metrics})
+    values = {"id": key, "amount": f"{amount}", "at": (BEGINS + timedelta(minutes=at)).isoformat(), "user": "u"}
+    correction_flow.propose(lake.settings, catalog, "orders", key, Operation.ENTER, values, "anna", "lost by the till")
+
+
+def test_a_record_that_a_person_enters_is_not_late(settings: Settings) -> None:
+    with without_spark():
+        hourly = late(TUMBLING, "recompute", 0)
+        lake = LateLake(settings, None, [hourly])
+        lake.classify_at(0, *ON_TIME)
+        lake.classify_at(1, Event("beyond", 10, 100))
+        enter(lake, "by hand", 20, 7)
+        contract = lake.sources["orders"]
+        Ingest(settings, contract, lake.session, "run").day(settings.clock().date())
+        follow.follow(settings, contract, [hourly])
+    counts = counters.of_metric(settings, hourly)
+    assert (counts.on_time, counts.late_accepted, counts.late_dropped) == (4, 0, 1)
+    ids = ingestions.completed(settings, "orders")
+    found = left_out.on_days(settings, hourly, contract, [FIRST], ids)
+    assert found is not None
+    assert found.keys.to_pylist() == ["beyond"]
+
+
+@pytest.mark.merge
+@pytest.mark.spark
+def test_the_number_of_a_closed_window_is_corrected_by_hand(settings: Settings, spark: Any) -> None:
+    hourly = late(TUMBLING, "recompute", 0)
+    lake = LateLake(settings, spark, [hourly])
+    lake.deliver_at(0, *ON_TIME)
+    lake.deliver_at(1, Event("beyond", 10, 100))
+    assert lake.numbers_of(hourly)[BEGINS] == (2, 2)
+    enter(lake, "by hand", 20, 7)
+    lake.arrives = settings.clock().date()
+    lake.update("orders")
+    lake.publish()
+    assert lake.numbers_of(hourly)[BEGINS] == (9, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("arrival_date=2024-01-04.correction-0123456789ab.csv", True),
+        ("2024-01-04/correction-0123456789ab.json", True),
+        ("correction-0123456789ab.csv", True),
+        ("arrival_date=2024-01-04.correction-of-november.csv", False),
+        ("arrival_date=2024-01-04.my-correction-0123456789ab.csv", False),
+        ("arrival_date=2024-01-04.csv", False),
+    ],
+)
+def test_a_correction_is_known_by_the_name_of_its_file(name: str, expected: bool) -> None:
+    assert hand_corrections.is_by_hand(name) == expected
