@@ -53,6 +53,10 @@ _YEARS_BEFORE = 2
 _DAYS_TO_WAIT, _MOST_DAYS, _CAUGHT = 3, 30, 99
 #: In so many records two columns have the same time because they are one, and not by accident.
 _ENOUGH = 20
+_TIMELESS = (
+    "no column is a date or a time: name the column of the event time under clocks.event, and how it is written under "
+    "source.formats; if the file has none, add its day as a column: sed '1s/$/,day/; 2,$s/$/,2024-11-05/' FILE > NEW"
+)
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ def clocks_of(samples: Sequence[Sample], columns: Sequence[InferredColumn], answ
     arrivals = [column for column in times if any(word in column.words for word in _ARRIVAL_WORDS)]
     events = sorted(times, key=_event_rank)
     if not events:
-        return Clocks(None, None, ["no column is a date or a time: name the column of the event time under clocks.event"])
+        return Clocks(None, None, [_TIMELESS])
     received = [column for column in arrivals if not any(word in column.words for word in _UPDATE_WORDS)]
     answer = answers.get("clocks.event")
     if answer is not None and all(column.column != answer for column in events):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _FIRST_LINES = {
 _NUMBER_OR_TIME = re.compile(r'"?[+-]?\.?\d[\d.,:/TZ -]*"?')
 #: So many records tell a line of units from a record, and so many are looked at.
 _ENOUGH, _LOOKED_AT = 4, 200
+_ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NO_VALUES = frozenset({"n/a", "na", "nan", "null", "none", "-", ".", "..", "x"})
 
 
@@ -52,22 +54,76 @@ def of_first_line(line: str) -> str | None:
     return sentence
 
 
-def of_json_line(line: str) -> str | None:
-    """The sentence about the first object of JSON lines; None for a plain record."""
+def of_json_array(text: str) -> str | None:
+    """The sentence about the beginning of a JSON array; None for one of objects."""
+    if re.match(r"\[\s*\[", text):
+        return (
+            "is a JSON array of lists, whose values have no names; write one object a line, with names of yours: "
+            "jq -c '.[] | {time: .[0], id: .[1]}' FILE > NEW"
+        )
+    return None
+
+
+def of_json_line(line: str, *, is_only: bool) -> str | None:
+    """The sentence about the first object of JSON lines; None for a plain record.
+
+    :param is_only: whether the file has no other line.
+    """
     try:
         record = json.loads(line)
     except ValueError:
-        return None
+        several = "is JSON over several lines; write one object a line: jq -c . FILE > NEW"
+        return None if line.rstrip().endswith("}") else several
     body = record.get("payload", record) if isinstance(record, dict) else record
     if isinstance(body, dict) and "op" in body and ("after" in body or "before" in body):
         return (
             "holds change events of Debezium, which these lines of a contract read; the fields are those in 'after', and "
             "docs/change_feeds.md has an example:\n  source: {format: json, envelope: debezium}"
         )
-    lists = [name for name, value in record.items() if isinstance(value, list)] if isinstance(record, dict) else []
-    if len(lists) == 1 and all(isinstance(item, dict) for item in record[lists[0]]) and record[lists[0]]:
-        return f"is one object with its records in {lists[0]!r}; write one object a line: jq -c '.{lists[0]}[]' FILE > NEW"
-    return None
+    path = _path_of_records(record) if is_only else None
+    if path is None:
+        return None
+    if path.count("[]") == 1 and path.count(".") == 1:
+        return f"is one object with its records in {path.strip('.[]')!r}; write one object a line: jq -c '{path}' FILE > NEW"
+    return (
+        f"is one object with its records deep inside; write one object a line: jq -c '{path}' FILE > NEW, and add what they need "
+        "of the objects around them, such as the name of the station"
+    )
+
+
+def _is_list_of_objects(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
+
+
+def _path_of_records(record: Any) -> str | None:
+    """The path to the most objects that have a time, or else to the most objects.
+
+    None if there are no lists of objects, or only the record itself has a time, as an order with its items.
+    """
+    found: Counter[str] = Counter()
+    with_times: Counter[str] = Counter()
+
+    def look(value: Any, path: str) -> None:
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                look(inner, f"{path}{_step(name)}")
+        elif _is_list_of_objects(value):
+            found[f"{path}[]"] += len(value)
+            with_times[f"{path}[]"] += sum(map(_has_time, value))
+            for item in value:
+                look(item, f"{path}[]")
+
+    look(record, "")
+    best = max(found, key=lambda path: (with_times[path], found[path]), default=None)
+    return None if isinstance(record, dict) and _has_time(record) and not with_times[best or ""] else best
+
+
+def _has_time(record: Mapping[str, Any]) -> bool:
+    return any(isinstance(text, str) and _ISO_DAY.match(text) for text in record.values())
+
+
+def _step(name: str) -> str:
+    return f".{name}" if re.fullmatch(r"[A-Za-z_]\w*", name) else f".[{json.dumps(name)}]"
 
 
 def of_fixed_width(line: str) -> str | None:

@@ -133,9 +133,12 @@ def _proposed(samples: Sequence[Sample], columns: Sequence[InferredColumn], even
     able = [column for column in able if not (column.type == "string" and _holds_numbers(samples, column))]
     named = sorted((column for column in able if is_identifier(column, subject)), key=lambda column: _rank(column, subject))
     entities = [column for column in able if _ENTITIES & set(column.words) or column in named]
-    labels = [column for column in able if column.type == "string" and column not in entities]
+    labels = [
+        column for column in able if column.type == "string" and column not in entities and not _PERIODS & set(column.words)
+    ]
     times = [[event]] if event is not None and not event.empty else []
-    times += [[column] for column in columns if not column.empty and column is not event and _PERIODS & set(column.words)]
+    periods = [column for column in columns if not column.empty and column is not event and _PERIODS & set(column.words)]
+    times += [*([event, column] for column in periods if times and event is not None), *([column] for column in periods)]
     stages: Sequence[Callable[[], Key | None]] = (
         lambda: _of_own(samples, named, event, subject),
         lambda: next(filter(None, (_change_log(samples, [name], columns, event, certain=False) for name in named)), None),

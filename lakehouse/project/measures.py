@@ -17,7 +17,8 @@ _PLACES = word_set(
 #: Words of quantities that are not added up: the sum of two temperatures is none.
 _MEANS = word_set(
     "temperature temp humidity pressure speed rate ratio percent percentage pct avg average mean median level stage discharge",
-    "flow height depth score age open high low close balance incidence index per unit",
+    "flow height depth score age open high low close balance incidence inzidenz index per unit",
+    "dewpoint dew visibility wind gust cloud wasserstand pegel temperatur",
 )
 #: Words of quantities that have fractions, also where the sample has none.
 _FRACTIONS = (_MEANS - {"open", "high", "low", "close", "per", "unit"}) | word_set(

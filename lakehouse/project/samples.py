@@ -46,12 +46,13 @@ def source_of(file: Path) -> Source:
         raise InferenceError(msg)
     text = beginning[0][1]
     if text.lstrip()[:1] == "[":
+        _refuse(file, foreign_formats.of_json_array("\n".join(line for _, line in beginning[:2])))
         return Source(format="json", array=True)
     if (format_line := re.fullmatch(r"sep=(.)\s*", text)) and format_line[1] in _DELIMITERS:
         return Source(format="csv", delimiter=format_line[1], skip_lines=1)
     if text.lstrip()[:1] == "{":
         _refuse(file, foreign_formats.of_first_line(text))
-        _refuse(file, foreign_formats.of_json_line(text))
+        _refuse(file, foreign_formats.of_json_line(text, is_only=len(beginning) == 1))
         return Source(format="json")
     delimiter, before = _layout([line for _, line in beginning])
     header_number, header = beginning[before]

@@ -24,6 +24,17 @@ if TYPE_CHECKING:
         (b"STATION     DATE       VALUE\nA1          2024-11-04   5\n", "columns of fixed width"),
         (b'{"op": "c", "before": null, "after": {"id": 1}}\n', "envelope: debezium"),
         (b'{"data": [{"id": 1}]}\n', "is one object with its records in 'data'"),
+        (
+            b'{"meta": {"at": 1}, "series": [{"site": "A", "values": [{"at": "2024-11-04", "v": 1}]}]}\n',
+            r"'.series\[\].values\[\]'",
+        ),
+        (
+            b'{"series": {"x y": [{"site": "A"}, {"site": "B"}]}, "notes": [{"a": 1}], "more": [{"a": 1}]}\n',
+            r'.series.\["x y"\]\[\]',
+        ),
+        (b'{"id": 1,\n "at": "2024-11-04"}\n', "JSON over several lines"),
+        (b'[[1730710800, "a", 5.5], [1730710801, "b", 6.5]]\n', "is a JSON array of lists"),
+        (b"[\n  [1730710800, 5.5],\n  [1730710801, 6.5]\n]\n", "is a JSON array of lists"),
         (b"1,2024-11-04,5.50\n", "has no header"),
         (b"Obj\x01rest", "is an Avro file"),
     ],
@@ -33,6 +44,14 @@ def test_a_format_that_is_not_read_is_named_with_a_way_out(content: bytes, words
     file.write_bytes(content)
     with pytest.raises(InferenceError, match=words):
         samples.source_of(file)
+
+
+def test_a_record_with_lists_among_other_records_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"id": 1, "a": {"b": [{"c": 1}]}}\n{"id": 2, "a": {"b": []}}\n')
+    assert samples.source_of(file).format == "json"
+    file.write_text('{"id": 1, "at": "2024-11-04T09:00:00Z", "items": [{"sku": "a"}, {"sku": "b"}]}\n')
+    assert samples.source_of(file).format == "json", "an order with its items"
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])

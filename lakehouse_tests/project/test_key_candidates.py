@@ -29,6 +29,7 @@ U = "2024-11-05T09:00:00Z"
         ("export", "ORDERID,customerid,at", [f"1,5,{T}", f"2,6,{T}"], ["orderid"]),
         ("export", "id_customer,at", [f"5,{T}", f"6,{T}"], ["id_customer", "at"]),
         ("spending", "card_number,at,amount", [f"4111,{T},1", f"4112,{T},2", f"4111,{U},3"], ["card_number", "at"]),
+        ("rivers", "site_no,date,time,flow", ["A,2024-11-04,09:00,1.5", "A,2024-11-04,10:00,1.5"], ["site_no", "date", "time"]),
         ("stock", "units,warehouse,day", ["kg,n,2024-11-04", "kg,s,2024-11-04"], ["warehouse", "day"]),
     ],
 )  # fmt: skip
