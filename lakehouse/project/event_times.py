@@ -60,7 +60,7 @@ _TIMELESS = (
 
 
 @dataclass(frozen=True)
-class Clocks:
+class InferredClocks:
     """The columns of event and arrival time, doubts about them, and the question where two fit alike."""
 
     event: InferredColumn | None
@@ -79,7 +79,7 @@ def is_time(column: InferredColumn) -> bool:
     return column.type in ("date", "timestamp")
 
 
-def clocks_of(samples: Sequence[Sample], columns: Sequence[InferredColumn], answers: Mapping[str, str]) -> Clocks:
+def clocks_of(samples: Sequence[Sample], columns: Sequence[InferredColumn], answers: Mapping[str, str]) -> InferredClocks:
     """The clocks of a source.
 
     :param answers: what a person answered, by what the questions are about; ``clocks.event`` is one of them.
@@ -88,7 +88,7 @@ def clocks_of(samples: Sequence[Sample], columns: Sequence[InferredColumn], answ
     arrivals = [column for column in times if any(word in column.words for word in _ARRIVAL_WORDS)]
     events = sorted(times, key=_event_rank)
     if not events:
-        return Clocks(None, None, [_TIMELESS])
+        return InferredClocks(None, None, [_TIMELESS])
     received = [column for column in arrivals if not any(word in column.words for word in _UPDATE_WORDS)]
     answer = answers.get("clocks.event")
     if answer is not None and all(column.column != answer for column in events):
@@ -117,7 +117,7 @@ def clocks_of(samples: Sequence[Sample], columns: Sequence[InferredColumn], answ
         doubts += [f"event time is taken from {event.column}; {others} could be it, too"] if others else []
     if arrival is None:
         doubts.append("no column has the time of arrival: the time of ingestion counts")
-    return Clocks(event, arrival, doubts, question)
+    return InferredClocks(event, arrival, doubts, question)
 
 
 def _event_rank(column: InferredColumn) -> tuple[bool, int, int]:
@@ -134,14 +134,14 @@ def _event_rank(column: InferredColumn) -> tuple[bool, int, int]:
     return column.empty > 0, len(_EVENT_WORDS), 0
 
 
-def _differ(samples: Sequence[Sample], one: InferredColumn, other: InferredColumn) -> bool:
+def _differ(samples: Sequence[Sample], column: InferredColumn, other: InferredColumn) -> bool:
     """Whether two columns of times differ in a record, or may: a date is compared with the day of a time."""
     if sum(len(sample.records) for sample in samples) < _ENOUGH:
         return True
-    by_day = "date" in (one.type, other.type)
+    by_day = "date" in (column.type, other.type)
     for sample in samples:
         for record in sample.records:
-            values = [record.get(one.column), record.get(other.column)]
+            values = [record.get(column.column), record.get(other.column)]
             if None in values:
                 return values != [None, None]
             if len({day_of(value) if by_day else type_conversion.to_timestamp(value, _UTC) for value in values}) > 1:

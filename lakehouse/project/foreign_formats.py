@@ -100,7 +100,7 @@ def _path_of_records(record: Any) -> str | None:
 
     None if there are no lists of objects, or only the record itself has a time, as an order with its items.
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     with_times: Counter[str] = Counter()
 
     def look(value: Any, path: str) -> None:
@@ -108,13 +108,13 @@ def _path_of_records(record: Any) -> str | None:
             for name, inner in value.items():
                 look(inner, f"{path}{_step(name)}")
         elif _is_list_of_objects(value):
-            found[f"{path}[]"] += len(value)
+            counts[f"{path}[]"] += len(value)
             with_times[f"{path}[]"] += sum(map(_has_time, value))
             for item in value:
                 look(item, f"{path}[]")
 
     look(record, "")
-    best = max(found, key=lambda path: (with_times[path], found[path]), default=None)
+    best = max(counts, key=lambda path: (with_times[path], counts[path]), default=None)
     return None if isinstance(record, dict) and _has_time(record) and not with_times[best or ""] else best
 
 

@@ -49,6 +49,11 @@ _PERIODS = word_set(
     "day date month week quarter year period hour time clock tag datum monat woche kalenderwoche jahr uhrzeit fecha mes jour mois"
 )
 _VERSIONS = ("version", "revision", "rev", "seq", "sequence", "lsn")
+#: Words of times that an entity has once.
+_CREATIONS = word_set(
+    "created registered opened joined started founded signup signed enrolled hired issued installed birth",
+    "updated modified changed update",
+)
 _UPDATES = ("updated", "modified", "changed", "update", "change")
 _NUMBER = re.compile(r"[^\w\s]*\s?\d[\d.,' ]*[^\w\s]*")
 _CODE = re.compile(r"\S*\d\S*")
@@ -87,7 +92,7 @@ def is_identifier(column: InferredColumn, subject: str = "") -> bool:
 
 def _is_called_like_a_record(column: InferredColumn, subject: str) -> bool:
     """Whether a column is called like one record of the dataset, as ``sale`` in sales; numbers may be its amount."""
-    if len(column.words) > 1:
+    if len(column.words) > 1 or column.words[0] in _ENTITIES:
         return False
     [word] = column.words
     # A till in tills is a thing of which there may be many readings, such as sales; a sale in sales is the record itself.
@@ -157,6 +162,10 @@ def _of_own(samples: Sequence[Sample], named: Sequence[InferredColumn], event: I
         return None
     alike = [name for name in unique if _rank(name, subject) == _rank(unique[0], subject)]
     key = _certain(samples, unique[:1])
+    has_readings = event is not None and not event.empty and not _CREATIONS & set(event.words)
+    if len(alike) == 1 and event is not None and has_readings and _ENTITIES & set(unique[0].words):
+        reading = [unique[0], event]  # a file about stations may have each once, or one reading of each
+        return Key([column.name for column in reading], key.doubt, question=_which([reading, unique[:1]]))
     return Key(key.fields, key.doubt, question=_which([[name] for name in alike])) if len(alike) > 1 else key
 
 

@@ -37,7 +37,7 @@ def null_words(samples: Sequence[Sample], answers: Mapping[str, str]) -> NullWor
 
     :param answers: what a person answered; ``null_values`` has the words with commas between, or ``none``.
     """
-    told: dict[str, list[str]] = {}
+    columns_of: dict[str, list[str]] = {}
     texts: set[str] = set()
     sentinels: set[str] = set()
     for column in dict.fromkeys(name for sample in samples for name in sample.columns):
@@ -51,26 +51,28 @@ def null_words(samples: Sequence[Sample], answers: Mapping[str, str]) -> NullWor
         of_column = [value for value in values if _is_sentinel(value, values)]
         sentinels |= {*of_column}
         for word in [*known, *of_column]:
-            told.setdefault(word, []).append(column)
+            columns_of.setdefault(word, []).append(column)
     answer = answers.get("null_values")
     if answer is not None:
         chosen = [] if answer == _NONE else [word.strip() for word in answer.split(",")]
-        unknown = next((word for word in chosen if word not in told), None)
+        unknown = next((word for word in chosen if word not in columns_of), None)
         if unknown is not None:
-            msg = f"null_values={answer}: {unknown} is not among the numbers of a column; there are {', '.join(told) or 'none'}"
+            msg = f"null_values={answer}: {unknown} is among no numbers; there are {', '.join(columns_of) or 'none'}"
             raise InferenceError(msg)
         return NullWords(chosen)
-    doubtful = [word for word in told if word in sentinels or word in texts]
+    doubtful = [word for word in columns_of if word in sentinels or word in texts]
     question = None
     if doubtful:
         in_texts = " (text columns have it, too)" if texts & {*doubtful} else ""
         options = {
-            ",".join(told): f"{', '.join(told)} mean 'no value' in every column{in_texts}",
+            ",".join(columns_of): f"{', '.join(columns_of)} mean 'no value' in every column{in_texts}",
             _NONE: "they are values: the numbers count, and columns with such words are text",
         }
         question = Question("null_values", f"Do {', '.join(doubtful)} mean 'no value'?", options)
-    doubts = [f"{word!r} means 'no value' (source.null_values), as in column {columns[0]}" for word, columns in told.items()]
-    return NullWords(list(told), doubts, question)
+    doubts = [
+        f"{word!r} means 'no value' (source.null_values), as in column {columns[0]}" for word, columns in columns_of.items()
+    ]
+    return NullWords(list(columns_of), doubts, question)
 
 
 def without(sample: Sample, words: Sequence[str]) -> Sample:

@@ -39,6 +39,21 @@ def test_a_column_that_is_called_like_the_record_is_its_key_and_a_measure_never_
     assert list(infer([lines(columns, *rows)], subject=subject).key) == key
 
 
+@pytest.mark.parametrize(
+    ("subject", "columns", "options"),
+    [
+        ("stations", "station_id,read_at", ["station_id,read_at", "station_id", "none"]),
+        ("stores", "store_id,day", ["store_id,day", "store_id", "none"]),
+        ("customers", "customer_id,created_at", []),
+        ("tills", "till,sold_at", []),
+    ],
+)
+def test_a_file_about_entities_may_have_a_reading_of_each(subject: str, columns: str, options: list[str]) -> None:
+    found = infer([lines(columns, f"A,{T}", f"B,{T}")], subject=subject)
+    assert [option for question in found.questions for option in question.options] == options
+    assert list(found.key) == (["customer_id"] if subject == "customers" else columns.split(","))
+
+
 def test_a_code_of_unknown_meaning_is_asked_for_before_place_and_time_are_taken() -> None:
     file = lines("belegcode,store,at", f"B-17,n,{T}", f"B-18,s,{T}")
     found = infer([lines("beleg,store,at", f"B-17,n,{T}", f"B-18,s,{T}")])

@@ -36,7 +36,7 @@ def test_a_word_that_is_a_value_of_a_text_is_asked_for() -> None:
     assert "text columns have it, too" in question.options["NA"]
     kept = infer([file], {"null_values": "none"})
     assert ([column.type for column in kept.columns][2:], list(kept.null_words)) == (["string", "string"], [])
-    with pytest.raises(InferenceError, match=r"null_values=x: x is not among the numbers of a column; there are NA"):
+    with pytest.raises(InferenceError, match=r"null_values=x: x is among no numbers; there are NA"):
         infer([file], {"null_values": "x"})
 
 
