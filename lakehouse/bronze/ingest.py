@@ -60,6 +60,7 @@ class Ingest:
 
     :param session: gives the Spark session; it is called only for large files, rules in SQL and new columns.
     :param expect: is told how many bytes of files will be ingested, before that.
+    :param backfill: the backfill plan that the run belongs to: its files bring history (see ``lateness.history``).
 
     ``notices`` says how new rows differ from older ones because the contract was changed.
     """
@@ -71,12 +72,13 @@ class Ingest:
         session: Callable[[], SparkSession],
         run_id: str,
         expect: Callable[[int], None] = lambda _: None,
+        backfill: str | None = None,
     ) -> None:
         self._settings = with_table_cache(settings)
         self._contract = contract
         self._source = contract.dataset
         self._session, self._expect = session, expect
-        self._run_id = run_id
+        self._run_id, self._backfill = run_id, backfill
         self.notices: list[str] = []
 
     @cached_property
@@ -292,6 +294,7 @@ class Ingest:
             recorded_at=self._settings.clock(),
             delivery=delivery,
             header=fingerprint.header,
+            backfill=self._backfill,
         )
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from lakehouse import locations, pieces
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse.lateness import measurement
+from lakehouse.lateness import history, measurement
 from lakehouse.lateness.rules import exceeds, late_share, tiers_of
 from lakehouse.ledger import applied_inputs, key_log
 from lakehouse.ledger.row_states import Disposition, QuarantineStatus
@@ -76,19 +76,24 @@ def check_rows(
 
 
 def _check_judgements(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
-    """The recorded judgement of the rows at their arrival: the rules that they fail, and how many came beyond the watermark."""
-    columns = ["arrival_date", "kind", "failed_rules", "beyond"]
+    """The recorded judgement of the rows at their arrival: the rules that they fail, and how many came beyond the watermark.
+
+    Rows that came as history are in neither count of the watermark.
+    """
+    columns = ["kind", "failed_rules", "beyond", *history.COLUMNS]
     path = locations.key_log(settings, contract.dataset)
     sound, beyond, failed = Counter[date](), Counter[date](), Counter[tuple[date, str]]()
+    measured, known_history = Counter[date](), history.of_source(settings, contract.dataset)
     for log in table_io.pieces(path, columns, {"arrival_date": list(days)}, settings.storage_options):
-        of_piece = judgement_counts(log)
-        sound, beyond, failed = sound + of_piece[0], beyond + of_piece[1], failed + of_piece[2]
+        in_all, _, of_rules = judgement_counts(log)
+        of_others, late_others, _ = judgement_counts(known_history.left_out(log))
+        sound, failed, measured, beyond = sound + in_all, failed + of_rules, measured + of_others, beyond + late_others
     bound = contract.lateness.alert_above
     outcomes = []
     for day in sorted(days):
-        share = late_share(beyond[day], sound[day])
-        numbers = {"rows": sound[day], "beyond_watermark": beyond[day], "share": round(share, 6)}
-        tolerated = bound is None or not exceeds(beyond[day], sound[day], bound)
+        share = late_share(beyond[day], measured[day])
+        numbers = {"rows": measured[day], "beyond_watermark": beyond[day], "share": round(share, 6)}
+        tolerated = bound is None or not exceeds(beyond[day], measured[day], bound)
         why = None if tolerated else f"{share:.2%} of the rows came beyond the watermark; the contract tolerates {bound:.2%}"
         outcomes.append(CheckResult("lateness_tolerated", day, tolerated, numbers, why, warns=True))
         for name, rule in contract.quality.named_rules.items():

@@ -1,6 +1,7 @@
 """The arrival curve of a source, by event day and age, from which ``completeness`` estimates.
 
 It is read from the key log. A row counts at the first arrival of its key on its day: a correction makes a day no more complete.
+The rows of a backfill plan, and event days before the source was followed, came as ``history``: they are left out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.event_day import end_of_day
 from lakehouse.delta import table_io
+from lakehouse.lateness import history
 from lakehouse.lateness.completeness import Ages, Arrivals
 
 if TYPE_CHECKING:
@@ -37,7 +39,11 @@ def version(settings: Settings, source: str) -> int:
 
 def read(settings: Settings, contract: SourceContract) -> Arrivals | None:
     """The arrival curve of the newest event days; None where nothing has arrived."""
-    claims = table_io.read(locations.key_log(settings, contract.dataset), _COLUMNS, None, settings.storage_options)
+    known = history.of_source(settings, contract.dataset)
+    columns = [*_COLUMNS, *(["ingestion_id"] if len(known.planned) else [])]
+    claims = table_io.read(locations.key_log(settings, contract.dataset), columns, None, settings.storage_options)
+    if claims is not None and len(known.planned):
+        claims = claims.filter(pc.invert(pc.is_in(claims["ingestion_id"], value_set=known.planned)))
     if claims is None or not len(claims):
         return None
     first, newest = pc.min(claims["arrival_date"]).as_py(), pc.max(claims["arrival_ts"]).as_py()

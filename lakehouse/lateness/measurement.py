@@ -1,7 +1,7 @@
 """The lateness of a source's rows, measured on Bronze by event type, with their dispositions.
 
-Ranges are of arrival days, whose rows never change. This is the Arrow side of ``rules``, which defines what is late, and of
-``calendar.event_day``, which defines the lateness of a row.
+Ranges are of arrival days, whose rows never change. Rows that came as ``history`` are not measured. This is the Arrow side of
+``rules``, which defines what is late, and of ``calendar.event_day``, which defines the lateness of a row.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from lakehouse.calendar.days import span
 from lakehouse.calendar.event_day import end_of_day
 from lakehouse.delta import data_files, table_io
 from lakehouse.json_texts import distinct_values
+from lakehouse.lateness import history
 from lakehouse.lateness.rules import propose, rows_within, tiers_of
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _SECOND = 1_000_000
+#: The columns by which the lateness of a row is measured.
+_CLOCKS = ("event_ts", "event_date", "arrival_ts", "malformed_reason")
 Seconds = NDArray[np.int64]
 
 
@@ -81,6 +84,7 @@ class LatenessMeasurement:
 
     :param unclocked: how many sound rows have no event time.
     :param skewed: how many have an event ahead of its arrival; they are in no percentile and no share.
+    :param historical: how many came as history, see ``history``; of all these counts they are in ``dispositions`` only.
     """
 
     source: str
@@ -90,6 +94,7 @@ class LatenessMeasurement:
     unclocked: int = 0
     dispositions: Counter[str] = field(default_factory=Counter)
     skewed: int = 0
+    historical: int = 0
 
     @property
     def rows(self) -> int:
@@ -120,17 +125,23 @@ def newest_arrival(settings: Settings, source: str, until: date = date.max) -> d
 
 
 def measure(settings: Settings, contract: SourceContract, first: date, last: date) -> LatenessMeasurement:
-    """The rows that arrived from one day through another; read in pieces, of which only the lateness is kept."""
+    """The rows that arrived from one day through another; read in pieces, of which only the lateness is kept.
+
+    Rows that came as history are counted, and left out of everything else.
+    """
     where: table_io.Where = {"arrival_date": list(span(first, last))}
     by, options = contract.event_type_column, settings.storage_options
-    columns = list(dict.fromkeys(["event_ts", "event_date", "arrival_ts", "malformed_reason", by]))
+    columns = list(dict.fromkeys([*_CLOCKS, *history.COLUMNS, by]))
     seconds, late, dispositions = defaultdict[str, list[Seconds]](list), Counter[str](), Counter[str]()
-    unclocked = skewed = 0
+    unclocked = skewed = historical = 0
+    known_history = history.of_source(settings, contract.dataset)
     for piece in table_io.pieces(locations.dispositions(settings, contract.dataset), ["disposition"], where, options):
         for row in piece.group_by("disposition").aggregate([([], "count_all")]).to_pylist():
             dispositions[row["disposition"]] += row["count_all"]
     for piece in table_io.pieces(locations.bronze(settings, contract.dataset), columns, where, options):
-        rows = piece.filter(pc.is_null(piece["malformed_reason"]))
+        sound = piece.filter(pc.is_null(piece["malformed_reason"]))
+        rows = known_history.left_out(sound)
+        historical += len(sound) - len(rows)
         every_lag = lags(rows, contract)
         lag = without_skewed(rows, every_lag)
         unclocked, skewed = unclocked + every_lag.null_count, skewed + lag.null_count - every_lag.null_count
@@ -140,7 +151,7 @@ def measure(settings: Settings, contract: SourceContract, first: date, last: dat
             late[kind] += pc.sum(are_late(part["lag"], expected)).as_py() or 0
             seconds[kind].append(_seconds(part["lag"]).to_numpy())
     types = [EventTypeLateness(kind, _sorted(parts), late[kind]) for kind, parts in sorted(seconds.items())]
-    return LatenessMeasurement(contract.dataset, first, last, types, unclocked, dispositions, skewed)
+    return LatenessMeasurement(contract.dataset, first, last, types, unclocked, dispositions, skewed, historical)
 
 
 def late_dispositions(settings: Settings, contract: SourceContract, first: date, last: date) -> Counter[str]:
@@ -188,12 +199,14 @@ def by_hour(
 def _grouped(
     settings: Settings, contract: SourceContract, days: Iterable[date], group: Callable[[pa.Table], pa.ChunkedArray]
 ) -> dict[Any, Sequence[int]]:
-    """How late the rows of some arrival days were in begun seconds, sorted, by a group; rows without one are left out."""
-    columns = ["event_ts", "event_date", "arrival_ts", "arrival_date", "malformed_reason"]
+    """How late the rows of some arrival days were in begun seconds, sorted, by a group; rows without one, and history, are left
+    out.
+    """
+    columns, known_history = list(dict.fromkeys([*_CLOCKS, *history.COLUMNS])), history.of_source(settings, contract.dataset)
     where: table_io.Where = {"arrival_date": list(days)}
     seconds = defaultdict[Any, list[Seconds]](list)
     for piece in table_io.pieces(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options):
-        rows = piece.filter(pc.is_null(piece["malformed_reason"]))
+        rows = known_history.left_out(piece.filter(pc.is_null(piece["malformed_reason"])))
         lag = pa.table({"group": group(rows), "seconds": _seconds(sound_lags(rows, contract))})
         judged = lag.filter(pc.and_(pc.is_valid(lag["seconds"]), pc.is_valid(lag["group"])))
         for key, part in table_io.split(judged, "group").items():

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.delta_rs_internals import listed_files
-from lakehouse.lateness import measurement
+from lakehouse.lateness import history, measurement
 from lakehouse.lateness.rules import ArrivalCount, LagPercentile, nearest_rank
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ class RecentArrivals:
 
 
 def newest(settings: Settings, contract: SourceContract, days: int) -> RecentArrivals | None:
-    """The arrivals of the last ``days + 1`` days up to the newest one; rows that arrive after the clock's time are left out.
+    """The arrivals of the last ``days + 1`` days up to the newest one; rows that arrive after the clock's time, and those that
+    came as history, are left out.
 
     None if there are none.
     """
@@ -81,12 +82,13 @@ def newest(settings: Settings, contract: SourceContract, days: int) -> RecentArr
     now = settings.clock()
     if table is None:
         return None
-    columns = ["arrival_date", "arrival_ts", "event_ts", "event_date", "malformed_reason"]
+    columns = ["arrival_ts", "event_ts", "malformed_reason", *history.COLUMNS]
     columns += [contract.lateness.by.column] if contract.lateness.by else []
     rows = table_io.read_version(table, list(dict.fromkeys(columns)), {"arrival_date": _arrival_days(table, now, days)})
     arrived = rows["arrival_ts"].cast(_TIME)
-    sound = pc.and_(pc.is_null(rows["malformed_reason"]), pc.less_equal(arrived, _scalar(now)))
-    rows, arrived = rows.filter(sound), arrived.filter(sound)
+    rows = rows.filter(pc.and_(pc.is_null(rows["malformed_reason"]), pc.less_equal(arrived, _scalar(now))))
+    rows = history.of_source(settings, contract.dataset).left_out(rows)
+    arrived = rows["arrival_ts"].cast(_TIME)
     through = pc.max(arrived).as_py()
     if through is None:
         return None

@@ -30,7 +30,7 @@ class Ingestion:
     ``newest_arrival`` and ``newest_event`` are the greatest times of its sound rows, an event counted at the latest when it
     arrived; ``newest_marker`` is that of its rows which the contract's watermark takes for markers; ``skewed`` counts the rows
     whose event lies ahead of their arrival. ``header`` is the header line of a CSV file, without which its raw records cannot be
-    read again. They are empty in entries of earlier releases.
+    read again. They are empty in entries of earlier releases. ``backfill`` is the plan that brought the file, None for none.
     """
 
     source: str
@@ -54,6 +54,7 @@ class Ingestion:
     skewed: int = field(default=0, kw_only=True)
     delivery: str | None = field(default=None, kw_only=True)
     header: str | None = field(default=None, kw_only=True)
+    backfill: str | None = field(default=None, kw_only=True)
 
     @property
     def input_id(self) -> str:

@@ -14,8 +14,9 @@ import pyarrow as pa
 from lakehouse import locations, pieces
 from lakehouse.delta import change_feed, commit_log, lost_commits, table_io
 from lakehouse.delta.table_cache import with_table_cache
+from lakehouse.lateness import history
 from lakehouse.ledger import ingestions, redactions
-from lakehouse.silver import audit_log, first_load
+from lakehouse.silver import audit_log
 from lakehouse.silver.audit_overlay import erasure
 from lakehouse.silver.audit_rows import AuditedCommit, audit_rows, needed_columns
 
@@ -48,11 +49,11 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
     if done >= newest:
         return 0
     known = redactions.all_of(settings, source)  # read after the table: it contains all redactions that the commits list
-    history = {commit["version"]: commit for commit in commit_log.history(table, done)}
-    lost = newest - done - len(history)
+    commits = {commit["version"]: commit for commit in commit_log.history(table, done)}
+    lost = newest - done - len(commits)
     firsts = _first_arrivals(settings, source)
     written, marked = 0, done
-    for version, commit in sorted(history.items()):
+    for version, commit in sorted(commits.items()):
         cause = audit_log.cause(settings, source, commit_log.commit_metadata(commit), known)
         audited = AuditedCommit(contract, metrics, cause, known, version, settings.clock(), firsts)
         try:
@@ -91,4 +92,4 @@ def _first_arrivals(settings: Settings, source: str) -> pa.Table:
         if rows
     }
     days, arrivals = ([pair[place] for pair in brought] for place in range(2))
-    return first_load.first_arrivals(pa.table([days, arrivals], schema=first_load.FIRST_ARRIVALS))
+    return history.first_arrivals(pa.table([days, arrivals], schema=history.FIRST_ARRIVALS))

@@ -1,6 +1,6 @@
 """The rows of the audit: a function from the change feed of a commit to silver to the table that ``audit_log`` stores.
 
-A change of an existing key is always audited, a new key only if it is late. Rows that came as history (``first_load``) are
+A change of an existing key is always audited, a new key only if it is late. Rows that came as history (``lateness.history``) are
 counted by file and event day instead. Values are JSON of the changed fields, or of the whole row if it was inserted or removed.
 """
 
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from lakehouse.contracts.series import Series, days_reached
 from lakehouse.delta.change_feed import NO_CONTENT
 from lakehouse.json_texts import json_text, json_texts
+from lakehouse.lateness.history import are_first_load
 from lakehouse.lateness.measurement import judged
 from lakehouse.silver import audit_log, first_load
 from lakehouse.silver.row_changes import differ, row_changes, starts
@@ -46,7 +47,7 @@ class AuditedCommit:
     """What the audit rows of a commit depend on besides its change feed.
 
     :param redacted: all redactions of the source; their fields are masked.
-    :param firsts: the arrival day that first brought each event day of the source, see ``first_load.first_arrivals``.
+    :param firsts: the arrival day that first brought each event day of the source, see ``lateness.history.first_arrivals``.
     """
 
     contract: SourceContract
@@ -128,7 +129,7 @@ def _are_history(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> pa
     rows = pa.table({name: _newest(feed[name], changes) for name in names})
     by_hand = pc.is_in(rows["record_key"].combine_chunks(), pa.array(list(commit.cause.of_keys), pa.string()))
     is_inserted = pc.is_null(changes["before"]).combine_chunks()
-    counted = first_load.are_history(rows, commit.firsts)
+    counted = are_first_load(rows, commit.firsts)
     if commit.cause.backfill is not None:
         counted = pc.or_(counted, pc.invert(judged(rows, commit.contract)[1]))
     return pc.and_(pc.and_(is_inserted, counted), pc.invert(by_hand))

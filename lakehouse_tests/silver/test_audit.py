@@ -64,7 +64,7 @@ def update(lake: Lake, days: Iterable[date]) -> None:
 
 
 def followed(lake: Lake) -> Lake:
-    """Bring a first row on its own day, so that no later row comes as history (see ``silver.first_load``)."""
+    """Bring a first row on its own day, so that no later row comes as history (see ``lateness.history``)."""
     arrive(lake, date(2024, 1, 1), row(FOLLOWED, 0, "01-01T10:00", "01-01T10:00"))
     return lake
 

@@ -77,13 +77,20 @@ def numbers_with_weeks(settings: Settings, **contract_keys: Any) -> ScriptedNumb
 
 
 def write_source_rows(
-    settings: Settings, source: SourceContract, rows: list[SourceRow], dispositions: Mapping[str, str] | None = None
+    settings: Settings,
+    source: SourceContract,
+    rows: list[SourceRow],
+    dispositions: Mapping[str, str] | None = None,
+    file: str = "file1",
 ) -> None:
-    """Rows of a source as an ingestion leaves them in Bronze, in the key log, and in the account."""
+    """Rows of a source as an ingestion leaves them in Bronze, in the key log, and in the account.
+
+    :param file: the id of their ingestion.
+    """
     kinds = {"admitted": "applied", "quarantined": "quarantined", "dropped": "dropped", "rejected": "rejected"}
     bronze_rows, claims, account = [], [], []
     for line, (key, event, arrival, kind, standing) in enumerate(rows):
-        place = {"arrival_date": arrival.date(), "ingestion_id": "file1", "line_number": line, "record_key": key}
+        place = {"arrival_date": arrival.date(), "ingestion_id": file, "line_number": line, "record_key": key}
         named = place | {"event_date": event.date(), "arrival_ts": arrival, "source_file": "one.csv"}
         bronze_rows.append(named | {"event_ts": event, "change_op": kind, "source_system": "shop", "id": key})
         judged = {"standing": standing, "beyond": standing != "admitted", "kind": kind, "source_sequence": 0}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lakehouse_tests.support.reference_model import Record
 
 
-#: All event days are from then on, so that no row comes as history (see ``silver.first_load``).
+#: All event days are from then on, so that no row comes as history (see ``lateness.history``).
 ARRIVAL = date(2024, 1, 1)
 
 

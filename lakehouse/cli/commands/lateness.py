@@ -70,7 +70,7 @@ def report(
         ]
         fields = {"source": source, "first": measured.first, "last": measured.last, "types": types}
         fields |= {"without_event_time": measured.unclocked, "dispositions": dict(measured.dispositions)}
-        fields |= {"skewed": measured.skewed, "tiers": tiers_as_json(of.contract, measured)}
+        fields |= {"skewed": measured.skewed, "history": measured.historical, "tiers": tiers_as_json(of.contract, measured)}
         fields |= {f"late_{name}": count for name, count in late.items()}
         fields |= {"recommendations": [line.as_json() for line in recommended]}
         fields |= {
@@ -90,6 +90,8 @@ def report(
         print_hours(found_hours, hours.value, of.contract.clocks.timezone)
     if measured.skewed:
         out.print(f"  {counted(measured.skewed)} with an event ahead of its arrival left out", soft_wrap=True)
+    if measured.historical:
+        out.print(f"  {counted(measured.historical)} that came as history left out", soft_wrap=True)
     became = ", ".join(f"{count:,} {name}" for name, count in sorted(measured.dispositions.items()))
     out.print(f"  dispositions: {became or 'nothing arrived'}", soft_wrap=True)
     became_of_late = ", ".join(f"{count:,} {name}" for name, count in late.items() if count)

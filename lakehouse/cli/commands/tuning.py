@@ -123,6 +123,8 @@ def _print_advice(state: TuningState, advice: Recommendation) -> None:
         out.print(f"    {kind}: {counted(len(seconds))}; {spans}, max {duration(int(seconds[-1]))}", soft_wrap=True)
     if measured.skewed:
         out.print(f"    {counted(measured.skewed)} with an event ahead of its arrival left out", soft_wrap=True)
+    if measured.historical:
+        out.print(f"    {counted(measured.historical)} that came as history left out", soft_wrap=True)
     table = data_table()
     table.add_column("max_lateness", no_wrap=True)
     shares = [f"{line.share:.2%}" for line in advice.trade_offs]

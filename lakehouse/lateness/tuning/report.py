@@ -70,6 +70,7 @@ def recommendation_as_json(advice: Recommendation, catch: float) -> dict[str, An
         "last": measured.last,
         "rows": measured.rows,
         "skewed": measured.skewed,
+        "history": measured.historical,
         "without_event_time": measured.unclocked,
         "seconds": percentiles_as_json(measurement.together(measured.types)),
         "event_types": [

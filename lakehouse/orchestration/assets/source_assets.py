@@ -84,7 +84,8 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
             if kafka and config.files is None:
                 reports = stream_runs.taken(context, lake, contract, kafka, spark.session)
             else:
-                ingest = Ingest(lake, contract, spark.session, context.run.run_id, spark.expect)
+                backfill = backfill_tags.plan_of(context.run.tags)
+                ingest = Ingest(lake, contract, spark.session, context.run.run_id, spark.expect, backfill)
                 reports = ingest.days(days, config.files)
                 for notice in ingest.notices:
                     context.log.warning("%s", notice)

@@ -68,6 +68,11 @@ def is_planned_run(tags: Mapping[str, str]) -> bool:
     return PLAN_TAG in tags
 
 
+def plan_of(tags: Mapping[str, str]) -> str | None:
+    """The id of the backfill plan that a run belongs to; None for other runs, and for those that promote a stage."""
+    return None if is_of_stage(tags) else tags.get(PLAN_TAG)
+
+
 def commit_metadata(tags: Mapping[str, str]) -> dict[str, str]:
     """What silver's commits record of the plan that a run belongs to; empty for other runs."""
     named = {"backfill": PLAN_TAG, "reason": REASON_TAG, "by": _RUNNER_TAG}

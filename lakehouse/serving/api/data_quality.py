@@ -121,6 +121,7 @@ def _source(contract: SourceContract, measured: LatenessMeasurement) -> dict[str
         "event_types": [_type(contract, of_type, measured.next_day) for of_type in measured.largest_first[:_TYPES]],
         "event_types_left_out": max(len(measured.types) - _TYPES, 0),
         "skewed": measured.skewed,
+        "history": measured.historical,
         "tiers": [
             {
                 "within_seconds": late.tier.within,

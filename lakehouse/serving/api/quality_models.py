@@ -107,6 +107,7 @@ class SourceLatenessModel(Shape):
     event_types: list[TypeLatenessModel] = Field(description="The event types with the most rows.")
     event_types_left_out: int
     skewed: int = Field(description="Rows whose event lies ahead of their arrival; they are in no percentile and no share.")
+    history: int = Field(description="Rows of a first load or a backfill plan; they are in 'dispositions' and nowhere else.")
     tiers: list[TierModel]
     late_accepted: int = Field(description="Rows later than expected that are applied, superseded or duplicate.")
     late_quarantined: int = Field(description="Rows later than expected that wait for a steward.")

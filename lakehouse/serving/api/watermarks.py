@@ -57,6 +57,7 @@ class MaxLatenessAdviceModel(Shape):
     last: date
     rows: int
     skewed: int
+    history: int = Field(description="Rows of a first load or a backfill plan, which are left out.")
     without_event_time: int
     seconds: QuantilesModel | None
     event_types: list[TypeQuantilesModel]

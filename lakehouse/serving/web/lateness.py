@@ -76,6 +76,7 @@ def _by_type(contract: SourceContract, measured: LatenessMeasurement) -> dict[st
         "late": measured.late,
         "beyond": judging.late_share(sum(beyond), measured.rows) if beyond else None,
         "unclocked": measured.unclocked,
+        "historical": measured.historical,
         "contract": contract.lateness,
         "types": types,
         "dispositions": measured.dispositions.most_common(),

@@ -1,0 +1,114 @@
+"""Which rows of a source came as history: they say nothing about how late its rows usually arrive.
+
+A source is *followed* from its first arrival day on. Event days before that day are its history: the arrival day that first
+brings such an event day loads it, in one commit or in many. A row that another arrival day brings to it is late, as is every late
+row of a day since. The rows of a file that a backfill plan brought are history as well. Both follow from the data's own days and
+from the ledger (R5), so that any grouping of runs and a replay decide the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.ledger import ingestions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import date
+
+    from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.settings import Settings
+
+#: The arrival day that first brought each event day of a source.
+FIRST_ARRIVALS = pa.schema([("event_date", pa.date32()), ("arrival_date", pa.date32())])
+#: The columns by which :meth:`SourceHistory.of` tells rows.
+COLUMNS = ("event_date", "arrival_date", "ingestion_id")
+
+
+def first_arrivals(claims: pa.Table) -> pa.Table:
+    """The arrival day that first brought each event day, :data:`FIRST_ARRIVALS`.
+
+    :param claims: of the key log, with ``event_date`` and ``arrival_date``: all of a source, or the result of this function for
+        some and those that came since.
+    """
+    dated = claims.filter(pc.is_valid(claims["event_date"]))
+    firsts = dated.group_by("event_date").aggregate([("arrival_date", "min")])
+    return firsts.rename_columns({"arrival_date_min": "arrival_date"}).select(FIRST_ARRIVALS.names).cast(FIRST_ARRIVALS)
+
+
+def are_first_load(rows: pa.Table, firsts: pa.Table, followed_since: date | None = None) -> pa.Array:
+    """Whether each row came with the first load of its event day; never NULL.
+
+    :param rows: with ``event_date`` and ``arrival_date``.
+    :param firsts: see :func:`first_arrivals`; of all event days of the source before it was followed.
+    :param followed_since: its first arrival day; by default the least of ``firsts``, which are then of all its event days.
+    """
+    since = pc.min(firsts["arrival_date"]) if followed_since is None else pa.scalar(followed_since, pa.date32())
+    of_day = firsts["arrival_date"].take(pc.index_in(rows["event_date"], firsts["event_date"].combine_chunks()))
+    is_first = pc.equal(rows["arrival_date"], of_day)
+    return pc.fill_null(pc.and_(pc.less(rows["event_date"], since), is_first), False).combine_chunks()
+
+
+def followed_since(entries: Iterable[Ingestion]) -> date | None:
+    """The first arrival day of a source; None before it. A backfill plan may bring files of any earlier arrival day."""
+    return min((entry.arrival_date for entry in entries if entry.status == "ingested" and entry.backfill is None), default=None)
+
+
+@dataclass(frozen=True)
+class SourceHistory:
+    """What the ledger says of the history of a source.
+
+    :param since: see :func:`followed_since`.
+    :param planned: the ingestions that a backfill plan brought.
+    """
+
+    settings: Settings
+    source: str
+    since: date | None
+    planned: pa.Array
+
+    def of(self, rows: pa.Table) -> pa.Array:
+        """Whether each row of Bronze, or of the key log, is history; never NULL.
+
+        :param rows: with :data:`COLUMNS`.
+        """
+        planned = pc.fill_null(pc.is_in(rows["ingestion_id"], value_set=self.planned), False)
+        if self.since is None:
+            return planned
+        before = pc.fill_null(pc.less(rows["event_date"], pa.scalar(self.since, pa.date32())), False)
+        # The key log is read only where the answer depends on it: the rows of a source that runs are seldom that old.
+        if not pc.any(pc.and_not(before, planned)).as_py():
+            return planned
+        return pc.or_(planned, are_first_load(rows, self._firsts, self.since))
+
+    def left_out(self, rows: pa.Table) -> pa.Table:
+        """The rows without those that are history."""
+        return rows.filter(pc.invert(self.of(rows)))
+
+    @cached_property
+    def _firsts(self) -> pa.Table:
+        """The arrival day that first brought each event day, by all sound rows, whether they were admitted or not."""
+        table = table_io.open_table(locations.key_log(self.settings, self.source), self.settings.storage_options)
+        if table is None:
+            return FIRST_ARRIVALS.empty_table()
+        question = table_io.question(table.table_uri, COLUMNS[:2], None, "first arrivals")
+        return table_io.answer(
+            table,
+            question,
+            lambda: first_arrivals(table_io.distinct_of_version(table, COLUMNS[:2])),
+            self.settings.storage_options,
+        )
+
+
+def of_source(settings: Settings, source: str) -> SourceHistory:
+    """What is history of a source, by its recorded deliveries."""
+    entries = ingestions.ingested(ingestions.all_of(settings, source)).values()
+    planned = pa.array([entry.ingestion_id for entry in entries if entry.backfill is not None], pa.string())
+    return SourceHistory(settings, source, followed_since(entries), planned)

@@ -1,0 +1,155 @@
+"""History is not late: what a first load or a backfill plan brings is in no measurement, alert or proposal. No Spark."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import date, datetime, timedelta, timezone
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse.dispositions import checks
+from lakehouse.lateness import arrival_curve, history, measurement
+from lakehouse.lateness.rules import is_late
+from lakehouse.lateness.tuning import tune
+from lakehouse.lateness.tuning.recommendation import recommend
+from lakehouse.ledger import ingestions
+from lakehouse.ledger.ingestions import Ingestion
+from lakehouse.operations.alerts import signals
+from lakehouse.settings import Settings
+from lakehouse_tests.support.api_client import write_source_rows
+from lakehouse_tests.support.arrivals import append_claims
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.laws import law
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakehouse.contracts.source import SourceContract
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+FEBRUARY = [date(2024, 2, day) for day in range(1, 9)]
+TUNED: dict[str, Any] = {
+    "clocks": {
+        "event": "event_time",
+        "arrival": "arrived_at",
+        "watermark": {"strategy": "bounded", "max_lateness": "PT1H", "tuning": {"rows": 100, "auto": True, "at_least": "PT30M"}},
+    },
+    "lateness": {"watermark": "P1D", "alert_above": 0.01, "beyond": "quarantine"},
+    "owner": "anna",
+}
+#: A row's event day, its arrival day, and its file.
+Arrival = tuple[date, date, str]
+
+
+def arrive(
+    settings: Settings, source: SourceContract, file: str, day: date, lags: Sequence[timedelta], backfill: str | None = None
+) -> None:
+    """A file that arrives at 23:00 of a day, one row for each lag: in all tables of the source."""
+    arrived = datetime(day.year, day.month, day.day, 23, tzinfo=timezone.utc)
+    watermark = source.lateness.watermark
+    standings = ["quarantined" if is_late(lag, watermark) else "admitted" for lag in lags]
+    rows = [
+        (f"{file}:{line}", arrived - lag, arrived, "insert", standing)
+        for line, (lag, standing) in enumerate(zip(lags, standings))
+    ]
+    write_source_rows(settings, source, rows, file=file)
+    entry = Ingestion(
+        *(source.dataset, file, f"hash of {file}", day, f"{file}.csv", 1, None, "ingested", "run", arrived),
+        rows=len(lags),
+        newest_arrival=arrived,
+        newest_event=arrived - min(lags),
+        backfill=backfill,
+    )
+    ingestions.record(settings, entry)
+
+
+def lake(folder: Any, now: date = FEBRUARY[-1]) -> Settings:
+    return Settings(
+        root=f"{folder}/lake", landing=f"{folder}", now=datetime(now.year, now.month, now.day, 23, 30, tzinfo=timezone.utc)
+    )
+
+
+def history_by_row(rows: Sequence[Arrival], planned: set[str]) -> list[bool]:
+    """The model of ``SourceHistory.of``."""
+    firsts: dict[date, date] = defaultdict(lambda: date.max)
+    for event, arrival, _ in rows:
+        firsts[event] = min(arrival, firsts[event])
+    since = min((arrival for _, arrival, file in rows if file not in planned), default=date.min)
+    return [file in planned or (event < since and arrival == firsts[event]) for event, arrival, file in rows]
+
+
+@law(200, in_each_run=8)
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), min_size=1, max_size=12),
+    planned=st.sets(st.integers(0, 7), max_size=3),
+)
+def test_what_is_history_follows_from_the_ledger_and_the_days_of_the_rows(rows: list[tuple[int, int]], planned: set[int]) -> None:
+    """One file an arrival day; some of them a backfill plan brought."""
+    arrivals = [(FEBRUARY[min(days)], FEBRUARY[days[1]], f"of {days[1]}") for days in rows]
+    names = {f"of {number}" for number in planned}
+    with TemporaryDirectory() as folder:
+        settings = lake(folder)
+        claims = [dict(zip(history.COLUMNS, row), record_key=f"{line}", line_number=line) for line, row in enumerate(arrivals)]
+        append_claims(settings, "events", claims)
+        entries = [
+            Ingestion(
+                *("events", file, f"hash of {file}", day, f"{file}.csv", 1, None, "ingested", "run", lake(folder).clock()),
+                backfill="bf-1" if file in names else None,
+            )
+            for day, file in {(arrival, file) for _, arrival, file in arrivals}
+        ]
+        ingestions.record(settings, *entries)
+        table = pa.table(dict(zip(history.COLUMNS, map(list, zip(*arrivals)))))
+        assert history.of_source(settings, "events").of(table).to_pylist() == history_by_row(arrivals, names)
+
+
+def test_five_years_that_come_first_move_no_percentile_no_proposal_and_no_alert(tmp_path: Any) -> None:
+    """The first file brings five years; then come ordinary days."""
+    settings, source = lake(tmp_path), contract(**TUNED)
+    years = [number * DAY for number in range(1, 1826)]
+    arrive(settings, source, "export", FEBRUARY[0], [timedelta(0), *years])
+    assert list(signals.of_source(settings, source)) == []
+    first = measurement.measure(settings, source, FEBRUARY[0], FEBRUARY[0])
+    assert (first.rows, first.late, first.historical) == (1, 0, 1825)
+    for day in FEBRUARY[1:]:
+        arrive(settings, source, f"of {day}", day, [timedelta(0)] * 80)
+    assert list(signals.of_source(settings, source)) == []
+    measured = measurement.measure(settings, source, FEBRUARY[0], FEBRUARY[-1])
+    assert max(measurement.together(measured.types)) == 0
+    assert measurement.proposals(source, measured)[None].needed == timedelta(minutes=1)
+    advice = recommend(settings, source, HOUR)
+    assert advice is not None
+    assert advice.proposal.watermark == timedelta(minutes=30), "the least that the contract allows"
+    assert tune.apply_daily(settings, source).startswith("events: 1 h -> 45 min"), "not longer: that would delay every close"
+    assert sum(map(len, measurement.by_day(settings, source, *FEBRUARY[:: len(FEBRUARY) - 1]).values())) == measured.rows
+    [tolerated] = [
+        one
+        for one in checks.check_rows(settings, source, {FEBRUARY[0]: 1826}, [FEBRUARY[0]])
+        if one.check == "lateness_tolerated"
+    ]
+    assert (tolerated.passed, tolerated.numbers["rows"], tolerated.numbers["beyond_watermark"]) == (True, 1, 0)
+
+
+def test_what_a_backfill_plan_brings_to_a_running_source_is_left_out_and_a_late_row_is_not(tmp_path: Any) -> None:
+    settings, source = lake(tmp_path), contract(**TUNED, alerts={"lag": {"days": 4, "needs_rows": 10}})
+    for day in FEBRUARY[:-1]:
+        arrive(settings, source, f"of {day}", day, [HOUR / 2] * 100)
+    before = recommend(settings, source, HOUR)
+    curve = arrival_curve.read(settings, source)
+    arrive(settings, source, "acquired", FEBRUARY[-2], [number * DAY for number in range(2, 500)], backfill="bf-1")
+    assert list(signals.of_source(settings, source)) == []
+    after = recommend(settings, source, HOUR)
+    assert before is not None
+    assert after is not None
+    assert after.proposal == before.proposal
+    assert (after.measured.rows, after.measured.historical) == (before.measured.rows, 498)
+    known = arrival_curve.read(settings, source)
+    assert curve is not None
+    assert known is not None
+    assert (known.first, known.days) == (curve.first, curve.days)
+    arrive(settings, source, "a till that was offline", FEBRUARY[-1], [number * DAY for number in range(2, 7)] * 2)
+    assert "lag" in {alert.kind.value for alert in signals.of_source(settings, source)}
