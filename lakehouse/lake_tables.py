@@ -17,7 +17,7 @@ _LAYERS = ("bronze", "silver", "gold", "live", "scores", "ops")
 _KEYS = "_keys"
 #: Layer and suffix of the tables that every source has, besides silver.
 _SOURCE_TABLES = (
-    *(("bronze", suffix) for suffix in ("", "_decisions", "_redactions", "_readings")),
+    *(("bronze", suffix) for suffix in ("", "_decisions", "_admissions", "_redactions", "_readings")),
     ("silver", "_quarantine"),
     *(("ops", suffix) for suffix in (_KEYS, "_dispositions", "_overruled")),
 )

@@ -29,6 +29,11 @@ def decisions(settings: Settings, source: str) -> str:
     return settings.table("bronze", f"{source}_decisions")
 
 
+def history_admissions(settings: Settings, source: str) -> str:
+    """The files whose rows a backfill's runner has admitted as history."""
+    return settings.table("bronze", f"{source}_admissions")
+
+
 def redactions(settings: Settings, source: str) -> str:
     """The values of a source that were redacted."""
     return settings.table("bronze", f"{source}_redactions")

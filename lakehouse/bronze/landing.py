@@ -30,6 +30,7 @@ from lakehouse.bronze.file_formats import (
     read_records,
     unzipped,
 )
+from lakehouse.ledger import input_ids
 from lakehouse.object_store import S3
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ class Fingerprint:
 
     @property
     def ingestion_id(self) -> str:
-        """The id of the content in the tables: 64 bits of its hash."""
-        return self.content_hash[:16]
+        """The id of the content in the tables."""
+        return input_ids.of_content(self.content_hash)
 
 
 def landing_files(settings: Settings, contract: SourceContract) -> tuple[list[LandingFile], list[str]]:

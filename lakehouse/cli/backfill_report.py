@@ -30,7 +30,7 @@ _SHOWN = 20
 
 def print_plan(plan: BackfillPlan, cost: Cost) -> None:
     """Print everything that the plan would do, in order."""
-    kind = "arrival days" if plan.metric is None else "event days"
+    kind = f"{plan.clock if plan.metric is None else 'event'} days"
     out.print(
         f"{plan.plan_id}: backfill of {plan.target}, {kind} {plan.first_day} to {plan.last_day}", style="bold", soft_wrap=True
     )
@@ -123,6 +123,16 @@ def _files(plan: BackfillPlan) -> None:
     rows, size = sum(file.rows for file in new), sum(file.bytes for file in new)
     known = len(plan.files) - len(new)
     _say(f"{len(new):,} new files with {counted(rows)} ({size / 1e6:,.1f} MB); {known:,} are in Bronze already")
+    if not plan.beyond_watermark:
+        return
+    files = sum(1 for file in plan.files if file.beyond)
+    where = f"{files:,} {'file' if files == 1 else 'files'}"
+    beyond = f"{counted(plan.beyond_watermark)} of {where} came later after the event than the watermark allows"
+    if plan.admit_history:
+        _say(f"{beyond}: {plan.runner_id} admits them as history")
+    else:
+        told = f"  {beyond}, which holds or drops them; to admit them as history, plan again with --admit-history"
+        out.print(told, style="yellow", soft_wrap=True)
 
 
 def _wave(plan: BackfillPlan, table: str, waves: Sequence[Wave]) -> None:

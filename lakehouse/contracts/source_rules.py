@@ -256,6 +256,12 @@ class Lateness(Strict):
         """The watermark for rows that arrive on a day."""
         return next((one.watermark for one in reversed(self.changes) if one.since <= arrival_day), self.watermark)
 
+    @property
+    def has_watermark(self) -> bool:
+        """Whether rows of any event type and arrival day have a watermark."""
+        own = self.by.values.values() if self.by else ()
+        return any(bounds.watermark is not None or bounds.changes for bounds in (self, *own))
+
     def as_of(self, event_type: str | None, arrival_day: date) -> Lateness:
         """The bounds of one event type for rows that arrive on a day."""
         own = self.of_type(event_type)

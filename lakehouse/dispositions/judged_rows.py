@@ -41,12 +41,13 @@ def failure_column(rule: str) -> str:
     return f"fails_{rule}"
 
 
-def judged(contract: SourceContract, rows: pa.Table) -> pa.Table:
+def judged(contract: SourceContract, rows: pa.Table, history: pa.Array | None = None) -> pa.Table:
     """Rows as the key log expects them: columns ``BRONZE_COLUMNS`` and ``JUDGED``, in the order of the rows, and those of
     ``lateness.measurement.clocked``.
 
     :param rows: :func:`columns_to_judge`, and a :func:`failure_column` for each row rule that some of them fail. Malformed
         rows are not judged: they make no claim, and are given as admitted.
+    :param history: the ingestions whose rows a person has admitted as history: they come beyond no watermark.
     """
     rules = [name for name in contract.quality.named_rules if failure_column(name) in rows.column_names]
     sound = pc.is_null(rows["malformed_reason"])
@@ -55,7 +56,8 @@ def judged(contract: SourceContract, rows: pa.Table) -> pa.Table:
     watermarks = [None if one.watermark is None else microseconds(one.watermark) for one in bounds]
     late: pa.ChunkedArray = pa.chunked_array([pa.nulls(len(rows), pa.int64())])
     if any(watermark is not None for watermark in watermarks):
-        late = pc.if_else(sound, lags(rows, contract), pa.scalar(None, pa.int64()))
+        held_against = sound if history is None else pc.and_not(sound, pc.is_in(rows["ingestion_id"], value_set=history))
+        late = pc.if_else(held_against, lags(rows, contract), pa.scalar(None, pa.int64()))
     beyond = are_late(late, pa.array(watermarks, pa.int64()).take(pa.array(bounds_of_row)))
     shown = np.where(numpy_of(beyond), _shown_seconds(numpy_of(pc.fill_null(late, 0)) // _SECOND), -1)
     case_of_row = groups(pa.array(bounds_of_row), pa.array(shown), *failures)

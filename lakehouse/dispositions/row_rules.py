@@ -19,6 +19,7 @@ from lakehouse.dispositions.judged_rows import failure_column
 from lakehouse.dispositions.readings import frames, in_force
 from lakehouse.dispositions.row_groups import positions
 from lakehouse.errors import LakehouseError
+from lakehouse.ledger import history_admissions
 from lakehouse.spark import dataframes
 from lakehouse.spark.session import in_zone, without_ansi
 
@@ -53,9 +54,10 @@ def judged(settings: Settings, contract: SourceContract, session: Callable[[], S
         msg = f"bronze/{contract.dataset} is gone from {settings.root} in the middle of a run"
         raise RuntimeError(msg)
     failed = failing(settings, contract, session(), where) if contract.quality.named_rules else None
+    history = _admitted_history(settings, contract)
 
     def judge(rows: pa.Table) -> pa.Table:
-        return judged_rows.judged(contract, rows if failed is None else _with_failures(rows, failed))
+        return judged_rows.judged(contract, rows if failed is None else _with_failures(rows, failed), history)
 
     columns = judged_rows.columns_to_judge(contract)
     yield from pieces.mapped(judge, in_force.pieces(settings, contract.dataset, columns, where))
@@ -73,11 +75,18 @@ def judged_reading(
         with without_ansi(session()), in_zone(session(), contract.clocks.timezone):
             failed = _failing(contract, dataframes.scan(session(), settings, path, columns, where), where)
 
+    history = _admitted_history(settings, contract)
+
     def judge(rows: pa.Table) -> pa.Table:
-        return judged_rows.judged(contract, rows if failed is None else _with_failures(rows, failed))
+        return judged_rows.judged(contract, rows if failed is None else _with_failures(rows, failed), history)
 
     read = table_io.pieces(path, judged_rows.columns_to_judge(contract), where, of.storage_options)
     yield from pieces.mapped(judge, read)
+
+
+def _admitted_history(settings: Settings, contract: SourceContract) -> pa.Array | None:
+    """The ingestions that a person has admitted as history; None where no row has a watermark."""
+    return history_admissions.admitted(settings, contract.dataset) if contract.lateness.has_watermark else None
 
 
 def _with_failures(rows: pa.Table, failed: pa.Table) -> pa.Table:

@@ -36,6 +36,11 @@ class InputKind(str, Enum):
         return input_id.startswith(self.prefix)
 
 
+def of_content(content_hash: str) -> str:
+    """The id of a file's content in the tables: 64 bits of its hash."""
+    return content_hash[:16]
+
+
 def is_manual_input(input_id: str) -> bool:
     """Whether an id is that of a decision, a redaction or a rebuild request, and not of a delivered file."""
     return any(kind.is_kind_of(input_id) for kind in InputKind)

@@ -103,6 +103,11 @@ class Cause:
             return reason if plan else None
         return f"{plan if plan.startswith('stage ') else f'backfill {plan}'} by {by}: {reason}"
 
+    @property
+    def runner(self) -> str | None:
+        """Who ran the backfill, or promoted the stage, that made the commit; None for other commits."""
+        return None if self.backfill is None else self.why.get("by")
+
     @cached_property
     def of_keys(self) -> dict[str, Ruling]:
         """How the changes of keys are recorded about which people decided."""

@@ -150,7 +150,7 @@ def _loads(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> pa.Table
             "action_type": "backfill",
             "new_value": first_load.value_of(load["source_file"], load["rows"], load["late"]),
             "reason": first_load.reason_of(load["source_file"], load["rows"], commit.cause.backfill),
-            "actor": system,
+            "actor": commit.cause.runner or system,
             "arrival_ts": load["arrival_ts"],
             "impacted_kpis": commit.impacted([load["event_date"]]),
             **{name: value.as_py() for name, value in commit.same.items()},

@@ -55,7 +55,7 @@ def _same(ruling: Ruling, count: int) -> pa.Table:
 
 
 def _by_row(rows: pa.Table, days: pa.Table, contract: SourceContract, cause: Cause) -> pa.Table:
-    """The rulings on what arrivals caused; with a backfill, its plan is part of each reason."""
+    """The rulings on what arrivals caused; with a backfill, its plan is part of each reason, and its runner the actor."""
     backfill = cause.backfill
     lag, late = judged(rows, contract)
     before, after = days["before"], days["after"]
@@ -70,7 +70,8 @@ def _by_row(rows: pa.Table, days: pa.Table, contract: SourceContract, cause: Cau
         again = pa.array([f"delivered again on {day}, and counts again" for day in cause.redelivered.values()], pa.string())
         which = pc.index_in(rows["ingestion_id"].combine_chunks(), value_set=pa.array(list(cause.redelivered), pa.string()))
         reason = pc.coalesce(again.take(which), reason)
-    by = pc.if_else(is_corrected, pc.coalesce(_filled(rows["corrected_by"]), rows["source_system"]), rows["source_system"])
+    sent_by = rows["source_system"] if cause.runner is None else pa.repeat(pa.scalar(cause.runner), len(rows))
+    by = pc.if_else(is_corrected, pc.coalesce(_filled(rows["corrected_by"]), sent_by), sent_by)
     action = pc.if_else(is_inserted, "late_merge", "correction")
     audited = pc.or_(pc.invert(is_inserted), late)
     reason = pc.if_else(is_withdrawn, "withdrawn", reason)

@@ -144,7 +144,17 @@ def test_sixty_real_days_killed_twenty_times_end_as_unkilled(tmp_path: Path) -> 
         home = tmp_path / name
         (home / "dagster_home").mkdir(parents=True)
         variables = {"LAKEHOUSE_LANDING": str(BATCHES), "DAGSTER_HOME": str(home / "dagster_home"), **FIXED}
-        wanted = ["--start-date", "2018-01-01", "--end-date", "2018-03-01", "--wave-size", "20", "--reason", "history", "--json"]
+        wanted = [
+            "--arrival-from",
+            "2018-01-01",
+            "--arrival-through",
+            "2018-03-01",
+            "--wave-size",
+            "20",
+            "--reason",
+            "history",
+            "--json",
+        ]
         done = lakehouse_command(home, "backfill", "plan", "earthquakes", *wanted, **variables)
         assert done.returncode == 0, done.stderr
         plan_id = json.loads(done.stdout)["plan_id"]
@@ -184,7 +194,7 @@ def deliver(root: Path) -> None:
 
 
 def planned(folder: Path, **environment: str) -> dict[str, Any]:
-    wanted = ["--start-date", ARRIVALS[0], "--end-date", ARRIVALS[1], "--reason", "to be sure", "--json"]
+    wanted = ["--arrival-from", ARRIVALS[0], "--arrival-through", ARRIVALS[1], "--reason", "to be sure", "--json"]
     done = lakehouse_command(folder, "backfill", "plan", "sales", *wanted, **environment)
     assert done.returncode == 0, done.stderr
     plan: dict[str, Any] = json.loads(done.stdout)

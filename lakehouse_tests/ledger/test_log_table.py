@@ -26,6 +26,7 @@ from lakehouse.ledger import (
     decisions,
     failed_checks,
     failed_numbers,
+    history_admissions,
     ingestions,
     publications,
     rebuild_requests,
@@ -57,7 +58,7 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
 
 
 def _logs(settings: Settings) -> list[LogTable[Any]]:
-    of_a_source = [module.log(settings, "events") for module in (decisions, redactions)]
+    of_a_source = [module.log(settings, "events") for module in (decisions, history_admissions, redactions)]
     of_all = [
         module.log(settings)
         for module in (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog
-    from lakehouse.operations.backfills.plan import BackfillPlan, Layer
+    from lakehouse.operations.backfills.plan import BackfillPlan, Clock, Layer
     from lakehouse.orchestration.execution.backfill_waves import Layers
     from lakehouse.settings import Settings
 
@@ -29,10 +29,21 @@ PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="The plan's id, the 
 @app.command("plan")
 def plan_(
     target: Annotated[str, typer.Argument(metavar="SOURCE_OR_METRIC", help="A source's dataset, or a metric.")],
-    start_date: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="First arrival day (source) or event day (metric).")],
-    end_date: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="Last day.")],
     reason: Annotated[str, typer.Option(help="Why; recorded in the audit and with restated numbers.")],
-    runner_id: Annotated[str, typer.Option(help="Who requests it; default: the user's name.")] = "",
+    start_date: Annotated[
+        datetime | None, typer.Option("--start-date", "--from", formats=["%Y-%m-%d"], help="The first event day.")
+    ] = None,
+    end_date: Annotated[
+        datetime | None, typer.Option("--end-date", "--through", formats=["%Y-%m-%d"], help="The last event day.")
+    ] = None,
+    arrival_from: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="For a source, in place of event days: the first arrival day.")
+    ] = None,
+    arrival_through: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The last arrival day.")] = None,
+    admit_history: Annotated[  # noqa: FBT002
+        bool, typer.Option("--admit-history", help="Admit the rows that the watermark would hold: your decision, with --reason.")
+    ] = False,
+    runner_id: Annotated[str, typer.Option("--runner-id", "--by", help="Who requests it; default: the user's name.")] = "",
     max_parallel: Annotated[
         int, typer.Option(min=1, help="How many runs may be requested at the same time, with a webserver.")
     ] = 2,
@@ -54,9 +65,7 @@ def plan_(
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
     """Print and store a plan: files, partitions of each layer, numbers that would be restated, and the estimated duration."""
-    if end_date < start_date:
-        msg = "--end-date is before --start-date"
-        raise typer.BadParameter(msg)
+    first, last, clock = _days(start_date, end_date, arrival_from, arrival_through)
     if not reason.strip():
         msg = "--reason is empty: enter why the backfill is needed"
         raise typer.BadParameter(msg)
@@ -68,8 +77,10 @@ def plan_(
     settings, catalog = deployment()
     wish = planner.BackfillRequest(
         target=target,
-        first_day=start_date.date(),
-        last_day=end_date.date(),
+        first_day=first,
+        last_day=last,
+        clock=clock,
+        admit_history=admit_history,
         reason=reason,
         runner_id=runner_id or getpass.getuser(),
         max_parallel=max_parallel,
@@ -97,6 +108,28 @@ def plan_(
 
     with local_instance() as instance:
         print_plan(made, estimate(instance, made.waves))
+
+
+def _days(
+    start: datetime | None, end: datetime | None, arrival_from: datetime | None, arrival_through: datetime | None
+) -> tuple[date, date, Clock]:
+    """The first and the last day, and which days of rows they are.
+
+    :raises typer.BadParameter: unless there is one range of days, of event days or of arrival days.
+    """
+    by_arrival = arrival_from is not None or arrival_through is not None
+    if by_arrival and (start is not None or end is not None):
+        msg = "the days are event days (--start-date, --end-date) or arrival days (--arrival-from, --arrival-through), not both"
+        raise typer.BadParameter(msg)
+    names = ("--arrival-from", "--arrival-through") if by_arrival else ("--start-date", "--end-date")
+    first, last = (arrival_from, arrival_through) if by_arrival else (start, end)
+    if first is None or last is None:
+        msg = f"a plan needs the first and the last day: {names[0]} and {names[1]}"
+        raise typer.BadParameter(msg)
+    if last < first:
+        msg = f"{names[1]} is before {names[0]}"
+        raise typer.BadParameter(msg)
+    return first.date(), last.date(), "arrival" if by_arrival else "event"
 
 
 @app.command("run")

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lakehouse.ledger import input_ids
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 Order = Literal["ascending", "descending"]
 WriteMode = Literal["merge", "overwrite"]
+#: Which days of its rows a range of days selects files by.
+Clock = Literal["event", "arrival"]
 #: How many times the earlier share of quarantined rows makes a spike, and how many rows are needed to rule out chance.
 _SPIKE, _SPIKE_NEEDS_ROWS = 2.0, 20
 
@@ -55,6 +59,12 @@ class PlannedFile(_Plain):
     rows: int
     sha256: str
     known: bool = Field(description="Whether Bronze had its content when the plan was made, or an earlier planned file has it.")
+    beyond: int = Field(0, description="Its rows that the contract's watermark holds or drops.")
+
+    @property
+    def ingestion_id(self) -> str:
+        """The id of its content in the tables."""
+        return input_ids.of_content(self.sha256)
 
 
 class Wave(_Plain):
@@ -71,8 +81,8 @@ class Wave(_Plain):
 class BackfillPlan(_Plain):
     """Everything that was known and requested when the backfill was planned.
 
-    ``first_day`` and ``last_day`` are arrival days for files and event days for silver and gold. ``contracts`` are the
-    versions of the source's contract and of those of its metrics, by name.
+    ``first_day`` and ``last_day`` are event days for silver and gold; for the files of a source they are days by its ``clock``.
+    ``contracts`` are the versions of the source's contract and of those of its metrics, by name.
     """
 
     plan_id: str
@@ -81,6 +91,9 @@ class BackfillPlan(_Plain):
     metric: str | None = Field(None, description="The series that is computed again; None if the target is a source.")
     first_day: date
     last_day: date
+    clock: Clock = Field(
+        "arrival", description="Whether files are chosen by the event days of their rows, or by their arrival days."
+    )
     reason: str
     runner_id: str
     max_parallel: int = Field(2, ge=1)
@@ -89,6 +102,7 @@ class BackfillPlan(_Plain):
     wave_size: int = Field(100, ge=1)
     where: str | None = Field(None, description="The condition on fields that limits the backfill to an entity.")
     rows_of_entity: int = Field(0, description="Its rows: of a source those that are judged again, of a metric those in silver.")
+    admit_history: bool = Field(False, description="Whether the runner admits the rows that the watermark holds.")
     retries: int = Field(2, ge=0, description="How many times a wave that fails is run again.")
     code_version: str
     contracts: dict[str, str]
@@ -102,6 +116,11 @@ class BackfillPlan(_Plain):
     def new_files(self) -> list[PlannedFile]:
         """The files whose content Bronze did not have when the plan was made."""
         return [file for file in self.files if not file.known]
+
+    @property
+    def beyond_watermark(self) -> int:
+        """How many rows of its files the contract's watermark holds or drops."""
+        return sum(file.beyond for file in self.files)
 
     @property
     def arrival_days(self) -> list[date]:

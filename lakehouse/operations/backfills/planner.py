@@ -23,7 +23,7 @@ from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.impact import affected_periods
 from lakehouse.ledger import applied_inputs, ingestions, key_log
-from lakehouse.operations.backfills import entity_scope, planned_files, planned_numbers
+from lakehouse.operations.backfills import entity_scope, held_history, planned_files, planned_numbers
 from lakehouse.operations.backfills import plan as backfill_plan
 from lakehouse.operations.backfills.plan import BackfillPlan, Layer, PlannedFile, Wave
 from lakehouse.operations.backfills.waves import are_independent_arrivals, cut_into_waves
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from lakehouse.bronze.manifests import ManifestEntry
-    from lakehouse.bronze.preview import Preview
     from lakehouse.contracts import Catalog, SourceContract
-    from lakehouse.operations.backfills.plan import Order, WriteMode
+    from lakehouse.operations.backfills.plan import Clock, Order, WriteMode
+    from lakehouse.operations.backfills.planned_files import CurrentFiles
     from lakehouse.settings import Settings
 
 
@@ -45,7 +45,11 @@ class PlanProblemError(LakehouseError):
 
 @dataclass(frozen=True)
 class BackfillRequest:
-    """A request to compute a range of days again."""
+    """A request to compute a range of days again.
+
+    :param clock: whether the days of a source are event days, or the arrival days of files.
+    :param admit_history: whether rows that the watermark would hold are admitted, as a decision of ``runner_id``.
+    """
 
     target: str
     first_day: date
@@ -60,6 +64,8 @@ class BackfillRequest:
     where: str | None = None
     dataset_version: int | None = None
     promised: Sequence[ManifestEntry] = ()
+    clock: Clock = "arrival"
+    admit_history: bool = False
 
 
 def plan(
@@ -88,6 +94,8 @@ def plan(
         metric=scope.metric,
         first_day=request.first_day,
         last_day=request.last_day,
+        clock=request.clock if scope.metric is None else "event",
+        admit_history=request.admit_history,
         reason=f"{request.reason} (only {request.where})" if request.where else request.reason,
         runner_id=request.runner_id,
         max_parallel=request.max_parallel,
@@ -127,18 +135,29 @@ def _of_source(settings: Settings, catalog: Catalog, request: BackfillRequest, p
         raise PlanProblemError(msg)
     if request.where is not None:
         return _of_entity(settings, catalog, contract, request)
-    files, previews, problems = planned_files.current_files(settings, contract, request.first_day, request.last_day, progress)
-    _check_manifest(request.promised, files, problems)
-    days = _silver_days(settings, contract, request, previews)
-    waves = [*_bronze_waves(settings, contract, request, files), *_silver_waves(settings, request, days)]
+    found = planned_files.current_files(
+        settings,
+        contract,
+        request.first_day,
+        request.last_day,
+        request.clock,
+        admit_history=request.admit_history,
+        progress=progress,
+    )
+    _check_manifest(request.promised, found.planned, found.problems)
+    days = _silver_days(settings, contract, request, found)
+    waves = [*_bronze_waves(settings, contract, request, found.planned), *_silver_waves(settings, request, days)]
     numbers, consumers = planned_numbers.behind_source(settings, catalog, request.target, days)
-    return _Scope(request.target, None, files, [*waves, *numbers], consumers, problems)
+    return _Scope(request.target, None, found.planned, [*waves, *numbers], consumers, found.problems)
 
 
 def _of_entity(settings: Settings, catalog: Catalog, contract: SourceContract, request: BackfillRequest) -> _Scope:
     """The rows of an entity in a source, and the event days on which it has rows; files in landing are left to other runs."""
-    if request.write_mode != "overwrite" or request.promised:
-        msg = "--where judges rows again that Bronze has: it needs '--write-mode overwrite', and takes no --manifest"
+    if request.write_mode != "overwrite" or request.promised or request.admit_history:
+        msg = (
+            "--where judges rows again that Bronze has: it needs '--write-mode overwrite', and takes no --manifest and no "
+            "--admit-history"
+        )
         raise PlanProblemError(msg)
     wanted = entity_scope.parse(contract, request.where or "")
     entity = entity_scope.of_source(settings, contract, wanted, request.first_day, request.last_day)
@@ -153,6 +172,9 @@ def _of_metric(settings: Settings, catalog: Catalog, request: BackfillRequest) -
     if name not in catalog.metrics:
         known = ", ".join(sorted([*catalog.sources, *catalog.metrics])) or "none"
         msg = f"no contract has 'dataset: {request.target}' or a metric called {name}; known are {known}"
+        raise PlanProblemError(msg)
+    if request.admit_history:
+        msg = f"--admit-history admits rows of files, and {request.target} is a metric: plan a backfill of its source"
         raise PlanProblemError(msg)
     if request.promised:
         msg = f"a manifest lists files, and {request.target} is a metric: plan a backfill of its source"
@@ -184,15 +206,17 @@ def _of_metric(settings: Settings, catalog: Catalog, request: BackfillRequest) -
     return _Scope(metric.source, name, (), [*waves, *rollups], metric.consumers, (), rows_of_entity)
 
 
-def _silver_days(
-    settings: Settings, contract: SourceContract, request: BackfillRequest, previews: dict[str, Preview]
-) -> set[date]:
-    """The event days that silver would update: those that new files touch, pending days and, to overwrite, the whole range."""
+def _silver_days(settings: Settings, contract: SourceContract, request: BackfillRequest, found: CurrentFiles) -> set[date]:
+    """The event days that silver would update: those that new files touch, those with rows in Bronze that are admitted as
+    history, pending days and, to overwrite, the whole range.
+    """
     source = contract.dataset
     days = set(applied_inputs.pending(settings, source))
-    if previews:  # all at once: each look-up reads the key log
-        touched = {day for preview in previews.values() for day in preview.rows}
-        keys = pc.unique(pa.chunked_array([preview.keys for preview in previews.values()]))
+    held = held_history.of_files(settings, source, found.in_bronze if request.admit_history else ())
+    if found.previews or len(held):  # all at once: each look-up reads the key log
+        touched = {day for preview in found.previews.values() for day in preview.rows} | set(held["event_date"].to_pylist())
+        of_files = [preview.keys for preview in found.previews.values()]
+        keys = pc.unique(pa.chunked_array([*of_files, *held["record_key"].chunks], pa.string()))
         days |= claims.affected_event_days(settings, contract, touched, keys)
     if request.write_mode == "overwrite":
         existing = key_log.days(settings, source) | published_table.partitions(

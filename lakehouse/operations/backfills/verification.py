@@ -87,9 +87,9 @@ def series_of(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> list[
 
 
 def touched(settings: Settings, plan: BackfillPlan) -> list[date]:
-    """The event days that the plan's files touch and, if it overwrites, those of its range that silver has."""
+    """The event days that the plan's files touch and, if it judges rows of Bronze again, those that it has planned for silver."""
     days = {day for entry in _ingested(settings, plan) for day in entry.touched_days}
-    if plan.write_mode == "overwrite":
+    if plan.write_mode == "overwrite" or plan.admit_history:
         days |= {day for wave in plan.waves if wave.table.startswith("silver/") for day in wave.partitions}
     return sorted(days)
 

@@ -55,7 +55,7 @@ class DamagedTable:
 
     @property
     def _source(self) -> bool:
-        return not self.table.name.endswith(("_decisions", "_redactions", "_readings"))
+        return not self.table.name.endswith(("_decisions", "_admissions", "_redactions", "_readings"))
 
 
 def find(settings: Settings, catalog: Catalog) -> list[DamagedTable]:

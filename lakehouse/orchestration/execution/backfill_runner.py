@@ -11,10 +11,11 @@ from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING
 
 import dagster as dg
+import pyarrow.compute as pc
 
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.ledger import applied_inputs, ingestions, rebuild_requests
-from lakehouse.operations.backfills import entity_scope, planner
+from lakehouse.ledger import applied_inputs, history_admissions, ingestions, rebuild_requests
+from lakehouse.operations.backfills import entity_scope, held_history, planner
 from lakehouse.operations.backfills import log as backfill_log
 from lakehouse.operations.backfills import verification as backfill_verification
 from lakehouse.operations.backfills.log import BackfillEvent
@@ -32,6 +33,7 @@ from lakehouse.silver import rebuild as silver_rebuild
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from lakehouse.operations.backfills.verification import BackfillVerification
     from lakehouse.orchestration.execution.backfill_waves import Layers
     from lakehouse.settings import Settings
+    from lakehouse.silver.rebuild import PlannedRebuild
 
 
 class Backfill:
@@ -102,7 +105,11 @@ class Backfill:
     def _through_the_layers(self) -> None:
         plan = self._plan
         if plan.metric is None:
+            if plan.admit_history:
+                self._record_admissions()
             self._bronze()
+            if plan.admit_history:
+                self._judge_history_again()
             self._silver()
         failed = []
         for publish in (self._gold_behind_silver if plan.metric is None else self._gold_of_the_range, self._rollups):
@@ -112,6 +119,21 @@ class Backfill:
                 failed.append(problem)
         if failed:
             raise together(failed)
+
+    def _record_admissions(self) -> None:
+        """Record that the runner admits the rows of the plan's files, before Bronze judges them."""
+        plan = self._plan
+        ids = {file.ingestion_id for file in plan.files}
+        history_admissions.record(self._settings, plan.source, plan.plan_id, ids, plan.runner_id, plan.reason)
+
+    def _judge_history_again(self) -> None:
+        """Ask for the rows of the plan's files that Bronze had, and that the watermark has held."""
+        settings, plan = self._settings, self._plan
+        held = held_history.of_files(settings, plan.source, {file.ingestion_id for file in plan.files})
+        days = pc.unique(held["event_date"].drop_null()).to_pylist()
+        if days:
+            self._waves.stop_if_cancelled()
+            self._rebuild(min(days), max(days), pc.unique(held["record_key"]))
 
     def _bronze(self) -> None:
         key, _, _ = keys_of(self._plan.source)
@@ -133,17 +155,7 @@ class Backfill:
             if plan.where is not None:
                 wanted = entity_scope.parse(contract, plan.where)
                 keys = entity_scope.of_source(settings, contract, wanted, plan.first_day, plan.last_day).keys
-            made_again = silver_rebuild.plan_rebuild(
-                settings,
-                contract,
-                self._session,
-                plan.first_day,
-                plan.last_day,
-                reason=self._request_reason,
-                runner_id=plan.runner_id,
-                operation=rebuild_requests.BACKFILL,
-                keys=keys,
-            )
+            made_again = self._rebuild(plan.first_day, plan.last_day, keys)
             self._waves.record(
                 "asked", "asked", {"days": len(made_again.days), "judged_otherwise": made_again.rows_judged_otherwise}
             )
@@ -151,6 +163,20 @@ class Backfill:
             for part in cut_into_waves(found, plan.order, plan.wave_size):
                 waiting = self._pending_in_silver()
                 self._waves.run(Layer.SILVER, silver_key, part, [day for day in part if day in waiting])
+
+    def _rebuild(self, first: date, last: date, keys: pa.Array | None) -> PlannedRebuild:
+        """Request that event days are rebuilt, for the plan's reason; see ``silver.rebuild.plan_rebuild``."""
+        return silver_rebuild.plan_rebuild(
+            self._settings,
+            self._catalog.sources[self._plan.source],
+            self._session,
+            first,
+            last,
+            reason=self._request_reason,
+            runner_id=self._plan.runner_id,
+            operation=rebuild_requests.BACKFILL,
+            keys=keys,
+        )
 
     @property
     def _request_reason(self) -> str:

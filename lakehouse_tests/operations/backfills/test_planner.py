@@ -145,3 +145,46 @@ def test_rows_of_an_entity_in_several_sources_are_refused(settings: Settings) ->
     )
     with pytest.raises(PlanProblemError, match="revenue reads several sources, and 'where' chooses rows of one"):
         planner.plan(settings, lake.catalog, wish, NOW)
+
+
+def test_the_days_of_a_plan_are_event_days_and_choose_the_arrival_days_that_bring_them(settings: Settings) -> None:
+    deliver_sales(settings, FIRST_DAY, "s1@2024-11-01", "s2@2024-11-04")
+    deliver_sales(settings, SECOND_DAY, "s3@2024-11-06")
+    deliver_sales(settings, date(2024, 11, 9), "s4@2024-11-08")
+    of_november = BackfillRequest(
+        target="sales", first_day=date(2024, 11, 1), last_day=date(2024, 11, 3), reason="why", runner_id="anna", clock="event"
+    )
+    made = planner.plan(settings, CATALOG, of_november, NOW)
+    assert [file.arrival_date for file in made.files] == [FIRST_DAY], "the file also brings the 4th: it is ingested as a whole"
+    assert (made.clock, made.notes) == ("event", ())
+    longer = planner.plan(settings, CATALOG, replace(of_november, last_day=date(2024, 11, 8)), NOW)
+    assert [file.arrival_date for file in longer.files] == [FIRST_DAY, SECOND_DAY, date(2024, 11, 9)]
+    of_arrival = replace(of_november, first_day=date(2024, 11, 9), last_day=date(2024, 11, 9))
+    [note] = planner.plan(settings, CATALOG, of_arrival, NOW).notes
+    assert "1 new files arrived on these days: --arrival-from and --arrival-through select them" in note
+    assert planner.plan(settings, CATALOG, replace(of_arrival, clock="arrival"), NOW).new_files[0].arrival_date.day == 9
+
+
+def test_a_plan_says_how_many_rows_the_watermark_holds_and_what_admitting_them_changes(settings: Settings) -> None:
+    """Sales that arrive more than seven days after the event wait for a steward."""
+    later = date(2024, 11, 20)
+    deliver_sales(settings, FIRST_DAY, "s4@2024-11-04")
+    deliver_sales(settings, later, "s1@2024-11-19", "s2@2024-11-02", "s3@2024-11-03")
+    wish = BackfillRequest(target="sales", first_day=FIRST_DAY, last_day=later, reason="why", runner_id="anna")
+    made = planner.plan(settings, CATALOG, wish, NOW)
+    assert ([file.beyond for file in made.files], made.beyond_watermark, made.admit_history) == ([0, 2], 2, False)
+    assert [file.rows for file in made.files] == [1, 3]
+    admitted = planner.plan(settings, CATALOG, replace(wish, admit_history=True), NOW)
+    assert (admitted.beyond_watermark, admitted.admit_history) == (2, True)
+
+    def silver_days(of: BackfillPlan) -> set[date]:
+        return {day for wave in of.waves if wave.layer is Layer.SILVER for day in wave.partitions}
+
+    assert silver_days(admitted) - silver_days(made) == {date(2024, 11, 2), date(2024, 11, 3)}
+
+
+def test_history_is_admitted_in_plans_of_files_only(settings: Settings) -> None:
+    with pytest.raises(PlanProblemError, match="--admit-history admits rows of files, and revenue is a metric"):
+        plan(settings, "revenue", admit_history=True)
+    with pytest.raises(PlanProblemError, match="takes no --manifest and no --admit-history"):
+        plan(settings, where="store = 'north'", write_mode="overwrite", admit_history=True)

@@ -1,0 +1,48 @@
+"""``bronze/<source>_admissions``: the files whose rows no watermark holds, because a person has admitted them as history.
+
+An admission is input, as a steward's decision is: it is recorded before the rows of the file are judged, and holds whenever they
+are judged again. It concerns lateness only; row rules apply.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakehouse import locations
+from lakehouse.ledger.log_table import LogTable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime
+
+    import pyarrow as pa
+
+    from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class HistoryAdmission:
+    """The decision of a backfill's runner to admit the rows of a file, however late they came."""
+
+    ingestion_id: str
+    plan_id: str
+    by: str
+    reason: str
+    decided_at: datetime
+
+
+def log(settings: Settings, source: str) -> LogTable[HistoryAdmission]:
+    """The table of a source."""
+    return LogTable(HistoryAdmission, settings, locations.history_admissions(settings, source))
+
+
+def record(settings: Settings, source: str, plan_id: str, ids: Collection[str], by: str, reason: str) -> None:
+    """Append the admissions of a plan, in one commit and once."""
+    admissions = [HistoryAdmission(ingestion_id, plan_id, by, reason, settings.clock()) for ingestion_id in sorted(set(ids))]
+    log(settings, source).append(admissions, app_id=f"admission:{plan_id}")
+
+
+def admitted(settings: Settings, source: str) -> pa.Array:
+    """The ids of the ingestions that are admitted."""
+    return log(settings, source).select(["ingestion_id"])["ingestion_id"].combine_chunks()

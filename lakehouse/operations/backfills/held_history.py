@@ -1,0 +1,39 @@
+"""The rows of some files that the contract's watermark holds: they wait in quarantine or were dropped, and nobody has decided.
+
+This module only reads. A backfill that admits history has them judged again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.dispositions import claims
+from lakehouse.ledger import decisions
+from lakehouse.ledger.row_states import QuarantineReason
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from lakehouse.settings import Settings
+
+_COLUMNS = ["ingestion_id", "line_number", "record_key", "event_date"]
+
+
+def of_files(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:
+    """The claims of these rows: ``ingestion_id``, ``line_number``, ``record_key``, ``event_date``.
+
+    :param ids: the ingestions of the files.
+    """
+    where = {"ingestion_id": ids, "reason": [QuarantineReason.BEYOND_WATERMARK.value]}
+    path, options = locations.key_log(settings, source), settings.storage_options
+    held = table_io.read(path, [*_COLUMNS, "kind"], where, options) if ids else None
+    if held is None or not len(held):
+        return pa.table({name: pa.array([], pa.string()) for name in _COLUMNS})
+    held = held.filter(pc.not_equal(held["kind"], "retire")).drop_columns(["kind"])
+    undecided = pc.is_null(claims.with_decisions(held, decisions.in_force(settings, source))["steward"])
+    return held.filter(undecided)
