@@ -5,7 +5,6 @@ This module only reads landing and the log of ingestions. ``planner`` plans the 
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -19,6 +18,8 @@ from lakehouse.operations.backfills.plan import PlannedFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import date
+
+    import pyarrow as pa
 
     from lakehouse.bronze.landing import LandingFile
     from lakehouse.bronze.preview import Preview
@@ -102,12 +103,15 @@ def current_files(
                 rows = rows_of[fingerprint.ingestion_id] = sum(content.rows.values()) + sum(content.out.values())
                 planned.append(_planned(file, rows, fingerprint.content_hash, known=False, beyond=content.beyond))
         progress(number, len(ready_files))
+    held = held_history.of_files(settings, contract.dataset, {file.ingestion_id for file in planned if file.known})
     if clock == "event":
+        for row in held.group_by(["ingestion_id", "event_date"]).aggregate([]).to_pylist():
+            days_of[row["ingestion_id"]] = {*days_of.get(row["ingestion_id"], ()), row["event_date"]}
         problems += _unplaced(previews, planned, days_of, first, last)
         chosen = {file.arrival_date for file in planned if _within(days_of.get(file.ingestion_id, ()), first, last)}
         planned = [file for file in planned if file.arrival_date in chosen]
         previews = {file.file: previews[file.file] for file in planned if file.file in previews}
-    return CurrentFiles(_with_held(settings, contract, planned), previews, problems)
+    return CurrentFiles(_with_held(planned, held), previews, problems)
 
 
 def _within(days: Iterable[date], first: date, last: date) -> bool:
@@ -133,10 +137,10 @@ def _unplaced(
         )
 
 
-def _with_held(settings: Settings, contract: SourceContract, planned: Sequence[PlannedFile]) -> list[PlannedFile]:
+def _with_held(planned: Sequence[PlannedFile], held: pa.Table) -> list[PlannedFile]:
     """The files, those in Bronze with the number of their rows that the watermark holds."""
-    held = held_history.of_files(settings, contract.dataset, {file.ingestion_id for file in planned if file.known})
-    counts = Counter(held["ingestion_id"].to_pylist())
+    counted = held.group_by("ingestion_id").aggregate([([], "count_all")])
+    counts = dict(zip(counted["ingestion_id"].to_pylist(), counted["count_all"].to_pylist()))
     return [file.model_copy(update={"beyond": counts.pop(file.ingestion_id, 0)}) if file.known else file for file in planned]
 
 

@@ -135,7 +135,7 @@ def _of_source(settings: Settings, catalog: Catalog, request: BackfillRequest, p
         raise PlanProblemError(msg)
     if request.where is not None:
         return _of_entity(settings, catalog, contract, request)
-    found = planned_files.current_files(
+    files = planned_files.current_files(
         settings,
         contract,
         request.first_day,
@@ -144,11 +144,11 @@ def _of_source(settings: Settings, catalog: Catalog, request: BackfillRequest, p
         admit_history=request.admit_history,
         progress=progress,
     )
-    _check_manifest(request.promised, found.planned, found.problems)
-    days = _silver_days(settings, contract, request, found)
-    waves = [*_bronze_waves(settings, contract, request, found.planned), *_silver_waves(settings, request, days)]
+    _check_manifest(request.promised, files.planned, files.problems)
+    days = _silver_days(settings, contract, request, files)
+    waves = [*_bronze_waves(settings, contract, request, files.planned), *_silver_waves(settings, request, days)]
     numbers, consumers = planned_numbers.behind_source(settings, catalog, request.target, days)
-    return _Scope(request.target, None, found.planned, [*waves, *numbers], consumers, found.problems)
+    return _Scope(request.target, None, files.planned, [*waves, *numbers], consumers, files.problems)
 
 
 def _of_entity(settings: Settings, catalog: Catalog, contract: SourceContract, request: BackfillRequest) -> _Scope:
@@ -206,16 +206,16 @@ def _of_metric(settings: Settings, catalog: Catalog, request: BackfillRequest) -
     return _Scope(metric.source, name, (), [*waves, *rollups], metric.consumers, (), rows_of_entity)
 
 
-def _silver_days(settings: Settings, contract: SourceContract, request: BackfillRequest, found: CurrentFiles) -> set[date]:
+def _silver_days(settings: Settings, contract: SourceContract, request: BackfillRequest, files: CurrentFiles) -> set[date]:
     """The event days that silver would update: those that new files touch, those with rows in Bronze that are admitted as
     history, pending days and, to overwrite, the whole range.
     """
     source = contract.dataset
     days = set(applied_inputs.pending(settings, source))
-    held = held_history.of_files(settings, source, found.in_bronze if request.admit_history else ())
-    if found.previews or len(held):  # all at once: each look-up reads the key log
-        touched = {day for preview in found.previews.values() for day in preview.rows} | set(held["event_date"].to_pylist())
-        of_files = [preview.keys for preview in found.previews.values()]
+    held = held_history.of_files(settings, source, files.in_bronze if request.admit_history else ())
+    if files.previews or len(held):  # all at once: each look-up reads the key log
+        touched = {day for preview in files.previews.values() for day in preview.rows} | set(held["event_date"].to_pylist())
+        of_files = [preview.keys for preview in files.previews.values()]
         keys = pc.unique(pa.chunked_array([*of_files, *held["record_key"].chunks], pa.string()))
         days |= claims.affected_event_days(settings, contract, touched, keys)
     if request.write_mode == "overwrite":
