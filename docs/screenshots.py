@@ -1,7 +1,7 @@
 """Take the pictures in ``docs/images`` from a running Dagster webserver, with Debian's Chromium.
 
 Show it something first: ``lakehouse demo``, ``dagster dev``, and with it running a backfill, such as
-``lakehouse backfill plan sales --start-date 2024-11-05 --end-date 2024-11-18 --write-mode overwrite --reason docs`` and
+``lakehouse backfill plan sales --arrival-from 2024-11-05 --arrival-through 2024-11-18 --write-mode overwrite --reason docs`` and
 ``lakehouse backfill run newest``.
 
 python docs/screenshots.py [http://127.0.0.1:3000]

@@ -1,8 +1,9 @@
 """``ops/watermark_keys``: what the strategy ``per_key`` knows of a source, one row per source, replaced by one commit.
 
-It follows from Bronze alone, is brought up to date at the end of each ingestion, and computed from all of Bronze again where that
-is needed: when a delivery is older than the newest row that is known, when the contract names another key or timeout, and when
-the table is gone. The rule is in ``keyed_watermark``.
+It follows from Bronze and the ledger, is brought up to date at the end of each ingestion, and computed from all of Bronze again
+where that is needed: when a delivery is older than the newest row that is known, when the contract names another key or timeout,
+and when the table is gone. What a backfill plan brought is ``history``: its keys hold no watermark. The rule is in
+``keyed_watermark``.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def advance(settings: Settings, contract: SourceContract) -> bool:
     entries = {
         name: entry
         for name, entry in ingestions.ingested(ingestions.all_of(settings, contract.dataset)).items()
-        if entry.newest_arrival is not None
+        if _is_followed(entry)
     }
     table = row_writer.open_or_create(locations.watermark_keys(settings), _SCHEMA, settings.storage_options, ["source"])
     before = _state_of(table_io.read_version(table, _SCHEMA.names, _of_terms(contract.dataset, strategy)))
@@ -103,7 +104,7 @@ def least_after(
 
     :param entries: the deliveries that count, by their ids.
     """
-    counting = {name: entry for name, entry in entries.items() if entry.newest_arrival is not None}
+    counting = {name: entry for name, entry in entries.items() if _is_followed(entry)}
     known = of(settings, contract.dataset, strategy).least_after
     if known.keys() == counting.keys() or not counting:
         return known if counting else {}
@@ -112,6 +113,11 @@ def least_after(
     _, least = keyed_watermark.followed_by(NOTHING, rows, microseconds(strategy.idle_timeout), ends)
     at_end = dict(zip(ends, least))
     return {name: at_end[arrived] for name, arrived in arrivals.items()}
+
+
+def _is_followed(entry: Ingestion) -> bool:
+    """Whether the keys of a delivery count: it has sound rows, and no backfill plan brought it."""
+    return entry.newest_arrival is not None and entry.backfill is None
 
 
 def _touches(settings: Settings, contract: SourceContract, key: str, entries: Collection[Ingestion]) -> pa.Table:

@@ -99,3 +99,13 @@ def test_under_another_timeout_it_is_computed_again_with_the_next_ingestion(sett
     state = event_watermark.of_source(settings, other)
     assert state is not None
     assert (state.watermark, state.held_by) == (at(17), ["a"])
+
+
+def test_the_keys_that_a_backfill_plan_brings_hold_no_watermark(settings: Settings) -> None:
+    ingest(settings, SOURCE, date(2024, 1, 2), line("a", "2024-01-02T08:00:00Z", at(9)))
+    deliver(settings, SOURCE, date(2024, 1, 3), line("b", "2024-01-01T08:00:00Z", at(9, 3)), backfill="bf-1")
+    ingest(settings, SOURCE, date(2024, 1, 4), line("a", "2024-01-03T10:00:00Z", at(10, 3)))
+    assert (watermark(settings).watermark, watermark(settings).held_by) == (at(9, 3), ["a"])
+    shutil.rmtree(locations.watermark_keys(settings))
+    assert keyed_watermark_state.advance(settings, SOURCE)
+    assert (watermark(settings).watermark, watermark(settings).held_by) == (at(9, 3), ["a"])

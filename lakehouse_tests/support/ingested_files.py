@@ -39,11 +39,11 @@ def source_with(watermark: dict[str, Any]) -> SourceContract:
     return contract(clocks=CLOCKS | {"watermark": watermark})
 
 
-def deliver(settings: Settings, source: SourceContract, day: date, *lines: str) -> DayReport:
-    """Ingest the file of an arrival day, whatever becomes of it."""
+def deliver(settings: Settings, source: SourceContract, day: date, *lines: str, backfill: str | None = None) -> DayReport:
+    """Ingest the file of an arrival day, whatever becomes of it; as a run of a backfill plan, if one is named."""
     Path(f"{settings.landing}").mkdir(parents=True, exist_ok=True)
     Path(f"{settings.landing}", f"arrival_date={day}.csv").write_bytes(csv_file(lines))
-    return Ingest(settings, source, _no_session, "run").day(day)
+    return Ingest(settings, source, _no_session, "run", backfill=backfill).day(day)
 
 
 def deliver_text(settings: Settings, source: SourceContract, day: date, text: str) -> DayReport:

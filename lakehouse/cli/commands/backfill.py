@@ -75,6 +75,9 @@ def plan_(
     from lakehouse.operations.backfills import planner  # noqa: PLC0415
 
     settings, catalog = deployment()
+    if clock == "arrival" and (where is not None or target not in catalog.sources):
+        msg = "--arrival-from and --arrival-through choose files of a source; here give event days: --start-date, --end-date"
+        raise typer.BadParameter(msg)
     wish = planner.BackfillRequest(
         target=target,
         first_day=first,
