@@ -20,7 +20,7 @@ from lakehouse.lateness.keyed_watermark_state import KeyedState
 from lakehouse.lateness.measurement import microseconds
 from lakehouse.lateness.tuning import decisions
 from lakehouse.lateness.tuning.history import in_force
-from lakehouse.ledger import ingestions
+from lakehouse.ledger import history_admissions, ingestions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -107,8 +107,8 @@ def met_by_each(settings: Settings, contract: SourceContract, entries: Mapping[s
     """The watermark that the rows of each of some deliveries met when they came: the one by all that arrived before.
 
     Under ``processing_time`` it is that of the time at which the delivery arrived. A pause does not count against the rows that
-    end it. A delivery that an earlier release recorded,
-    or that has no sound row, is left out.
+    end it. A delivery that an earlier release recorded, that has no sound row, or whose rows a backfill brought and admitted as
+    history, is left out.
 
     :param entries: every delivery that counts, by its id: what others arrived makes no difference.
     """
@@ -116,6 +116,11 @@ def met_by_each(settings: Settings, contract: SourceContract, entries: Mapping[s
     for step in of_deliveries(settings, contract, entries):
         met[step.delivery.ingestion_id] = step.watermark if by_clock else before
         before = step.watermark
+    plans = {name: entry.backfill for name, entry in entries.items() if entry.backfill is not None}
+    # Of a file that came before the admission the rows stay late: numbers with other inputs were computed so (R10).
+    for admission in history_admissions.log(settings, contract.dataset).read() if plans else ():
+        if plans.get(admission.ingestion_id) == admission.plan_id:
+            met.pop(admission.ingestion_id, None)
     return met
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakehouse import locations, pieces
 from lakehouse.delta import change_feed, commit_log, lost_commits, table_io
 from lakehouse.delta.table_cache import with_table_cache
-from lakehouse.lateness import history
+from lakehouse.lateness import history as lateness_history
 from lakehouse.ledger import ingestions, redactions
 from lakehouse.silver import audit_log
 from lakehouse.silver.audit_overlay import erasure
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -51,11 +52,12 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
     known = redactions.all_of(settings, source)  # read after the table: it contains all redactions that the commits list
     commits = {commit["version"]: commit for commit in commit_log.history(table, done)}
     lost = newest - done - len(commits)
-    firsts = _first_arrivals(settings, source)
+    entries = ingestions.ingested(ingestions.all_of(settings, source)).values()
+    firsts, since = _first_arrivals(entries), lateness_history.followed_since(entries)
     written, marked = 0, done
     for version, commit in sorted(commits.items()):
         cause = audit_log.cause(settings, source, commit_log.commit_metadata(commit), known)
-        audited = AuditedCommit(contract, metrics, cause, known, version, settings.clock(), firsts)
+        audited = AuditedCommit(contract, metrics, cause, known, version, settings.clock(), firsts, since)
         try:
             rows = pa.concat_tables(
                 audit_rows(part, audited) for part in pieces.counted("changes audited", _parts(table, contract, version))
@@ -83,13 +85,10 @@ def _parts(table: DeltaTable, contract: SourceContract, version: int) -> Iterato
     return change_feed.parts_of_feed(table, version, version, columns)
 
 
-def _first_arrivals(settings: Settings, source: str) -> pa.Table:
+def _first_arrivals(entries: Collection[Ingestion]) -> pa.Table:
     """The arrival day that first brought each event day, from the ledger: all rows in silver are of recorded ingestions."""
     brought = {
-        (day, entry.arrival_date)
-        for entry in ingestions.ingested(ingestions.all_of(settings, source)).values()
-        for day, rows in zip(entry.touched_days, entry.touched_rows)
-        if rows
+        (day, entry.arrival_date) for entry in entries for day, rows in zip(entry.touched_days, entry.touched_rows) if rows
     }
     days, arrivals = ([pair[place] for pair in brought] for place in range(2))
-    return history.first_arrivals(pa.table([days, arrivals], schema=history.FIRST_ARRIVALS))
+    return lateness_history.first_arrivals(pa.table([days, arrivals], schema=lateness_history.FIRST_ARRIVALS))

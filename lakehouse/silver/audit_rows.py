@@ -48,6 +48,7 @@ class AuditedCommit:
 
     :param redacted: all redactions of the source; their fields are masked.
     :param firsts: the arrival day that first brought each event day of the source, see ``lateness.history.first_arrivals``.
+    :param followed_since: its first arrival day, see ``lateness.history.followed_since``.
     """
 
     contract: SourceContract
@@ -57,6 +58,7 @@ class AuditedCommit:
     silver_version: int
     audited_at: datetime
     firsts: pa.Table
+    followed_since: date | None = None
 
     @cached_property
     def hidden(self) -> dict[str, pa.Array]:
@@ -129,7 +131,7 @@ def _are_history(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> pa
     rows = pa.table({name: _newest(feed[name], changes) for name in names})
     by_hand = pc.is_in(rows["record_key"].combine_chunks(), pa.array(list(commit.cause.of_keys), pa.string()))
     is_inserted = pc.is_null(changes["before"]).combine_chunks()
-    counted = are_first_load(rows, commit.firsts)
+    counted = are_first_load(rows, commit.firsts, commit.followed_since)
     if commit.cause.backfill is not None:
         counted = pc.or_(counted, pc.invert(judged(rows, commit.contract)[1]))
     return pc.and_(pc.and_(is_inserted, counted), pc.invert(by_hand))

@@ -1,0 +1,42 @@
+"""Late events of a backfill: rows that its runner admits as history are on time in every metric. No Spark."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakehouse.bronze.ingest import Ingest
+from lakehouse.late_events import follow, late_rows
+from lakehouse.ledger import history_admissions, input_ids
+from lakehouse_tests.support.late_lake import LateLake, late
+from lakehouse_tests.support.numbers_without_spark import without_spark
+from lakehouse_tests.support.windowed_lake import ARRIVES, TUMBLING, Event
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+
+def late_keys(settings: Settings) -> set[str]:
+    return set(late_rows.read(settings, "orders")["record_key"].to_pylist())
+
+
+def test_what_a_backfill_admits_is_on_time_and_what_came_before_the_admission_stays_late(settings: Settings) -> None:
+    def brought(lake: LateLake, arrived: int, event: Event, plan: str, *, admits: bool) -> None:
+        lake.land_at(arrived, event)
+        content = Path(str(settings.landing), f"orders.arrival_date={ARRIVES}.{lake.delivered}.csv").read_bytes()
+        ids = {input_ids.of_content(hashlib.sha256(content).hexdigest())}
+        if admits:
+            history_admissions.record(settings, "orders", plan, ids, "bob", "the harbour shop was bought")
+        Ingest(settings, lake.sources["orders"], lake.session, "run", backfill=plan).day(lake.arrives)
+        follow.follow(settings, lake.sources["orders"], lake.metrics)
+        if not admits:
+            history_admissions.record(settings, "orders", f"{plan} again", ids, "bob", "the harbour shop was bought")
+
+    with without_spark():
+        lake = LateLake(settings, None, [late(TUMBLING, "side_output")])
+        lake.classify_at(0, Event("first", 30), Event("newest", 200))
+        lake.classify_at(1, Event("straggler", 31))
+        brought(lake, 2, Event("not admitted", 32), "bf-1", admits=False)
+        brought(lake, 3, Event("admitted", 33), "bf-2", admits=True)
+        assert late_keys(settings) == {"straggler", "not admitted"}
