@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Annotated, Literal
@@ -238,7 +239,8 @@ class Lateness(Strict):
         """The tiers with a tolerated share, each by the name of its check: ``tier_daily_close`` for ``daily close``."""
         named: dict[str, Tier] = {}
         for number, tier in enumerate(self.tiers, start=1):
-            name = "_".join([TIER_CHECK, *re.findall(r"[a-z0-9]+", tier.serves.lower())])
+            letters = unicodedata.normalize("NFKD", tier.serves).encode("ascii", "ignore").decode().lower()
+            name = "_".join([TIER_CHECK, *re.findall(r"[a-z0-9]+", letters)])
             if tier.tolerated is not None:
                 named[name if name not in {TIER_CHECK, *named} else f"{name}_{number}"] = tier
         return named

@@ -67,6 +67,9 @@ def test_a_share_that_is_exactly_tolerated_passes(settings: Settings) -> None:
 
 
 def test_checks_of_tiers_have_names_of_their_own() -> None:
-    tiers = [{"within": f"PT{hours}H", "serves": serves, "tolerated": 0} for hours, serves in enumerate(["a b", "A-B", "Ωμ"], 1)]
+    tiers = [
+        {"within": f"PT{hours}H", "serves": serves, "tolerated": 0}
+        for hours, serves in enumerate(["a b", "A-B", "Ωμ", "Büro 1"], 1)
+    ]
     names = [name for name in bronze_check_names(contract(lateness={"tiers": tiers})) if name.startswith("tier")]
-    assert names == ["tier_a_b", "tier_a_b_2", "tier_3"]
+    assert names == ["tier_a_b", "tier_a_b_2", "tier_3", "tier_buro_1"]

@@ -197,3 +197,11 @@ def test_a_window_that_there_is_not_is_named_as_it_was_typed(run: Any) -> None:
     assert "'2024-01-01-09' is no period: it is a window of 2024-01-01" in " ".join(
         run("close", "hourly", "2024-01-01-09", "--by", "anna", "--reason", "test", code=2).output.split()
     )
+
+
+def test_a_period_without_a_number_is_answered_with_the_nearest_ones(run: Any, client: TestClient) -> None:
+    nearest = "nothing of hourly has been published for 2024-01-05; the nearest that is published: 2024-01-01"
+    assert get_json(client, "/metrics/hourly", 404, window="2024-01-05")["detail"] == nearest
+    assert f"{run('show', 'hourly', '2024-01-05', code=1).exception}" == nearest
+    typed = f"{run('history', 'hourly', '2024-01-05-09', code=1).exception}"
+    assert typed == nearest.replace("2024-01-05", "2024-01-05-09", 1)

@@ -127,9 +127,10 @@ def _waits_for(of: arguments.About) -> list[str]:
 @app.command()
 def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
     """Show every revision of a period or of a window: what changed, by how much, why, and how many rows caused it."""
+    from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
-    from lakehouse.gold.numbers import window_history  # noqa: PLC0415
-    from lakehouse.gold.numbers.version_selector import UnknownVersionError  # noqa: PLC0415
+    from lakehouse.gold.numbers import published_table, window_history  # noqa: PLC0415
+    from lakehouse.gold.numbers.version_selector import UnknownVersionError, nothing_published  # noqa: PLC0415
     from lakehouse.gold.publication import attribute_changes  # noqa: PLC0415
 
     of = arguments.about_window(metric, period)
@@ -137,7 +138,8 @@ def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json:
     if of.window is not None:
         known = window_history.history(known, of.window)
     if not known:
-        msg = f"nothing of {of.series.name} has been published for {period}"
+        starts = published_table.partitions(of.settings, locations.gold(of.settings, of.series), of.series.by)
+        msg = nothing_published(of.series, period, of.period.start, starts)
         raise UnknownVersionError(f"{msg}: {held}" if (held := _held_because(of)) else msg)
     for version, moved in zip(known, numbers_history.moved(of.series, known)):
         because = attribute_changes.because(of.settings, of.series, version)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers import lifecycle, window_history
+from lakehouse.gold.numbers import lifecycle, published_table, window_history
 from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Number, Sides, added
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA
@@ -21,6 +21,7 @@ from lakehouse.gold.numbers.version_selector import (
     UnknownVersionError,
     adjustments_of,
     choose,
+    nothing_published,
     select,
 )
 from lakehouse.ledger import failed_numbers
@@ -162,6 +163,9 @@ def version(
     if not versions and (failed := failed_numbers.failing(settings, series.name, [period.start])):
         msg = f"nothing of {series.name} has been published for {period.name}: {failed[period.start].explanation}"
         raise UnknownVersionError(msg)
+    if not versions and selector.series is None:
+        starts = published_table.partitions(settings, locations.gold(settings, series), series.by)
+        raise UnknownVersionError(nothing_published(series, period.name, period.start, starts))
     return selected(series, period, versions, selector, window)
 
 

@@ -228,6 +228,20 @@ def select(
     return selected
 
 
+def nothing_published(series: Series, text: str, start: date, known: Iterable[date]) -> str:
+    """That a period has no number, with the published periods that are nearest to it.
+
+    :param text: the period as it was written.
+    :param start: its first day.
+    :param known: the first days of the published periods.
+    """
+    starts = sorted(known)
+    near = [max((one for one in starts if one < start), default=None), min((one for one in starts if one > start), default=None)]
+    names = [series.period(one).name for one in near if one is not None]
+    nearest = f"; the nearest that {'are' if len(names) > 1 else 'is'} published: {', '.join(names)}" if names else ""
+    return f"nothing of {series.name} has been published for {text}{nearest}"
+
+
 def choose(known: Sequence[_Version], selector: VersionSelector) -> tuple[_Version, str | None] | None:
     """Select a version among those of one period, oldest first.
 

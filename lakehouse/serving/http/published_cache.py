@@ -69,8 +69,12 @@ class PublishedSeries:
         """
         versions = self.numbers.periods.get(period.start)
         if versions is None:
-            why = f": {self.uncomputed[period.start]}" if period.start in self.uncomputed else ""
-            raise Problem(404, "not-published", f"nothing of {self.series.name} has been published for {period.name}{why}")
+            if period.start in self.uncomputed:
+                why = self.uncomputed[period.start]
+                detail = f"nothing of {self.series.name} has been published for {period.name}: {why}"
+            else:
+                detail = version_selector.nothing_published(self.series, period.name, period.start, self.numbers.starts)
+            raise Problem(404, "not-published", detail)
         return versions
 
 
