@@ -21,6 +21,7 @@ from lakehouse.lateness import history
 from lakehouse.lateness.completeness import Ages, Arrivals
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
@@ -32,9 +33,10 @@ _HOUR = 3600
 _COLUMNS = ["record_key", "kind", "event_date", "arrival_ts", "arrival_date", "standing"]
 
 
-def version(settings: Settings, source: str) -> int:
-    """The version of the key log; equal versions give equal curves."""
-    return table_io.version(locations.key_log(settings, source), settings.storage_options)
+def version(settings: Settings, source: str) -> Hashable:
+    """What the curve depends on, the key log and what is history; equal versions give equal curves."""
+    claims = table_io.version(locations.key_log(settings, source), settings.storage_options)
+    return claims, history.of_source(settings, source).state
 
 
 def read(settings: Settings, contract: SourceContract) -> Arrivals | None:

@@ -20,7 +20,7 @@ from lakehouse.delta import table_io
 from lakehouse.ledger import ingestions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable
     from datetime import date
 
     from lakehouse.ledger.ingestions import Ingestion
@@ -73,6 +73,11 @@ class SourceHistory:
     source: str
     since: date | None
     planned: pa.Array
+
+    @property
+    def state(self) -> Hashable:
+        """What the answers of :meth:`of` depend on, beside the rows of the key log."""
+        return self.since, len(self.planned)
 
     def of(self, rows: pa.Table) -> pa.Array:
         """Whether each row of Bronze, or of the key log, is history; never NULL.

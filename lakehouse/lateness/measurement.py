@@ -26,7 +26,7 @@ from lakehouse.lateness import history
 from lakehouse.lateness.rules import propose, rows_within, tiers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lateness.rules import Proposal, TierLateness
@@ -124,6 +124,15 @@ def newest_arrival(settings: Settings, source: str, until: date = date.max) -> d
     return max((day for day in days if day <= until), default=None)
 
 
+def version(settings: Settings, source: str) -> Hashable:
+    """What measurements of a source depend on; equal versions give equal measurements.
+
+    The ledger, which says what is history, follows the dispositions.
+    """
+    dispositions = table_io.version(locations.dispositions(settings, source), settings.storage_options)
+    return dispositions, history.of_source(settings, source).state
+
+
 def measure(settings: Settings, contract: SourceContract, first: date, last: date) -> LatenessMeasurement:
     """The rows that arrived from one day through another; read in pieces, of which only the lateness is kept.
 
@@ -155,13 +164,14 @@ def measure(settings: Settings, contract: SourceContract, first: date, last: dat
 
 
 def late_dispositions(settings: Settings, contract: SourceContract, first: date, last: date) -> Counter[str]:
-    """What became of the rows of some arrival days that came later than the contract expects, by disposition."""
+    """What became of the rows of some arrival days that came later than the contract expects, by disposition; history aside."""
     where: table_io.Where = {"arrival_date": list(span(first, last))}
     by, options, key = contract.event_type_column, settings.storage_options, ["ingestion_id", "line_number"]
-    columns = list(dict.fromkeys(["event_ts", "event_date", "arrival_ts", "malformed_reason", by, *key]))
+    columns = list(dict.fromkeys([*_CLOCKS, *history.COLUMNS, by, *key]))
+    known_history = history.of_source(settings, contract.dataset)
     late: list[pa.Table] = []
     for piece in table_io.pieces(locations.bronze(settings, contract.dataset), columns, where, options):
-        rows = piece.filter(pc.is_null(piece["malformed_reason"]))
+        rows = known_history.left_out(piece.filter(pc.is_null(piece["malformed_reason"])))
         expected = _expected(pc.cast(rows[by], pa.string()).combine_chunks(), contract)
         bounds = expected if isinstance(expected, int) else pa.chunked_array([expected])
         late.append(rows.select(key).filter(are_late(sound_lags(rows, contract), bounds)))

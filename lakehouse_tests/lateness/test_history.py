@@ -120,6 +120,7 @@ def test_five_years_that_come_first_move_no_percentile_no_proposal_and_no_alert(
     assert list(signals.of_source(settings, source)) == []
     measured = measurement.measure(settings, source, FEBRUARY[0], FEBRUARY[-1])
     assert max(measurement.together(measured.types)) == 0
+    assert not measurement.late_dispositions(settings, source, FEBRUARY[0], FEBRUARY[-1])
     assert measurement.proposals(source, measured)[None].needed == timedelta(minutes=1)
     advice = recommend(settings, source, HOUR)
     assert advice is not None
@@ -139,7 +140,7 @@ def test_what_a_backfill_plan_brings_to_a_running_source_is_left_out_and_a_late_
     for day in FEBRUARY[:-1]:
         arrive(settings, source, f"of {day}", day, [HOUR / 2] * 100)
     before = recommend(settings, source, HOUR)
-    curve = arrival_curve.read(settings, source)
+    curve, version = arrival_curve.read(settings, source), measurement.version(settings, source.dataset)
     arrive(settings, source, "acquired", FEBRUARY[-2], [number * DAY for number in range(2, 500)], backfill="bf-1")
     assert list(signals.of_source(settings, source)) == []
     after = recommend(settings, source, HOUR)
@@ -147,9 +148,12 @@ def test_what_a_backfill_plan_brings_to_a_running_source_is_left_out_and_a_late_
     assert after is not None
     assert after.proposal == before.proposal
     assert (after.measured.rows, after.measured.historical) == (before.measured.rows, 498)
+    assert measurement.version(settings, source.dataset) != version
     known = arrival_curve.read(settings, source)
     assert curve is not None
     assert known is not None
     assert (known.first, known.days) == (curve.first, curve.days)
     arrive(settings, source, "a till that was offline", FEBRUARY[-1], [number * DAY for number in range(2, 7)] * 2)
+    late = measurement.late_dispositions(settings, source, FEBRUARY[0], FEBRUARY[-1])
+    assert sum(late.values()) == measurement.measure(settings, source, FEBRUARY[0], FEBRUARY[-1]).late == 10
     assert "lag" in {alert.kind.value for alert in signals.of_source(settings, source)}

@@ -11,9 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from lakehouse import locations
 from lakehouse.calendar.periods import Kind
-from lakehouse.delta import table_io
 from lakehouse.lateness import measurement
 from lakehouse.lateness import rules as judging
 from lakehouse.lateness.tuning import advice
@@ -25,6 +23,8 @@ from lakehouse.serving.http.parameters import Day, Limit, Offset, Parameters
 from lakehouse.serving.http.problems import Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from lakehouse.contracts import SourceContract
     from lakehouse.lateness.measurement import EventTypeLateness, LatenessMeasurement
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
@@ -59,7 +59,7 @@ def routes(cache: PublishedCache) -> APIRouter:
     router = APIRouter(prefix="/data-quality", tags=["data quality"])
 
     @lru_cache(_ANSWERS)
-    def measured(source: str, start: date, end: date, _version: int) -> dict[str, Any]:
+    def measured(source: str, start: date, end: date, _version: Hashable) -> dict[str, Any]:
         contract = cache.source(source)
         of_rows = measurement.measure(cache.settings, contract, start, end)
         late = measurement.sums_of(measurement.late_dispositions(cache.settings, contract, start, end))
@@ -71,8 +71,7 @@ def routes(cache: PublishedCache) -> APIRouter:
         )
 
     def source_lateness(source: str, start: date, end: date) -> dict[str, Any]:
-        version = table_io.version(locations.dispositions(cache.settings, source), cache.settings.storage_options)
-        return measured(source, start, end, version)
+        return measured(source, start, end, measurement.version(cache.settings, source))
 
     @router.get("/lateness", response_model=quality_models.LatenessModel, summary="How late rows arrived")
     async def late(request: Request, wanted: Annotated[LatenessParameters, Query()]) -> Response:

@@ -29,7 +29,7 @@ from lakehouse.serving.http.problems import Problem
 from lakehouse.serving.http.refreshing import RefreshedValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Hashable, Iterable, Mapping
     from datetime import datetime
 
     from lakehouse.calendar.periods import Period
@@ -81,7 +81,7 @@ class PublishedSeries:
 class _ArrivalHistory:
     """How rows arrived, as of a version of the key log, with the estimates that were made from it."""
 
-    def __init__(self, version: int, arrivals: Arrivals | None) -> None:
+    def __init__(self, version: Hashable, arrivals: Arrivals | None) -> None:
         self.version, self.arrivals = version, arrivals
         self.estimate = lru_cache(_ESTIMATES)(partial(_estimate, arrivals))
 

@@ -10,8 +10,6 @@ from fastapi import Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.lateness import measurement
 from lakehouse.lateness import rules as judging
 from lakehouse.serving.http import parameters
@@ -21,6 +19,8 @@ from lakehouse.serving.web.page import PREFIX, respond
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from fastapi import APIRouter
 
     from lakehouse.contracts import SourceContract
@@ -44,7 +44,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
     """Add the page."""
 
     @lru_cache(_KEPT)
-    def measured(source: str, first: date, last: date, _version: int) -> dict[str, Any]:
+    def measured(source: str, first: date, last: date, _version: Hashable) -> dict[str, Any]:
         contract = cache.source(source)
         rows = measurement.measure(cache.settings, contract, first, last)
         return _by_type(contract, rows) | _trend(measurement.by_day(cache.settings, contract, first, last))
@@ -60,7 +60,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
             return about | {"found": None, "first": None, "last": None}
         _, through = parameters.span(wanted.through or last, wanted.through or last)
         first, last = measurement.window(through, wanted.days)
-        version = table_io.version(locations.dispositions(cache.settings, source), cache.settings.storage_options)
+        version = measurement.version(cache.settings, source)
         return about | {"found": measured(source, first, last, version), "first": first, "last": last}
 
     @router.get(PREFIX + "/lateness")
