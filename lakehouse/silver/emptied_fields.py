@@ -51,14 +51,14 @@ def check(settings: Settings, contract: SourceContract, table: DeltaTable | None
     """
     if not contract.changes.corrected_field:
         return []
-    found: dict[date, list[Emptied]] = defaultdict(list)
-    for one in [] if table is None else emptied(settings, contract, table, days):
-        found[one.day].append(one)
+    by_day: dict[date, list[Emptied]] = defaultdict(list)
+    for correction in [] if table is None else emptied(settings, contract, table, days):
+        by_day[correction.day].append(correction)
     outcomes = []
     for day in sorted(days):
-        here, why = found.get(day, []), None
+        here, why = by_day.get(day, []), None
         if here:
-            named = join_limited([f"{one.key}: {', '.join(one.fields)}" for one in here], _SHOWN)
+            named = join_limited([f"{correction.key}: {', '.join(correction.fields)}" for correction in here], _SHOWN)
             why = (
                 f"corrections empty fields that they do not name ({named}), and a correction replaces the whole record: have the "
                 f"sender send it whole, or do so by 'lakehouse correct {contract.dataset}'; "
@@ -85,7 +85,7 @@ def emptied(settings: Settings, contract: SourceContract, table: DeltaTable, day
     before = _records(settings, contract, {key for row, _ in suspects for key in _keys(row)}, names)
     result = []
     for row, empty in suspects:
-        earlier = [one for key in _keys(row) for one in before[key] if _place(one) < _place(row)]
+        earlier = [record for key in _keys(row) for record in before[key] if _place(record) < _place(row)]
         earlier.sort(key=_place, reverse=True)
         had = tuple(name for name in empty if _had_value(contract, earlier, name))
         if had:

@@ -104,7 +104,8 @@ def test_the_severity_of_every_check_can_be_set() -> None:
         "freshness": {"max_age": "PT1H"},
         "quality": {"row_rules": [{"name": "small", "sql": "amount < 9"}], "row_count": {"min": 1}, "nulls": {"amount": 0}},
     }
-    of_source = contract(**everything)
+    changes = {"op": "op", "corrects_event_id": "corrects", "corrected_field": "field"}
+    of_source = contract(**everything, changes=changes)
     named = {
         *bronze_checks.bronze_check_names(of_source),
         *silver_checks.silver_check_names(of_source),

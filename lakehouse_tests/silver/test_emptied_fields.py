@@ -39,7 +39,7 @@ def arrive(settings: Settings, number: int, *records: str) -> None:
     silver_update.update(settings, SOURCE, lambda: pytest.fail("few rows need no Spark"), waiting, f"run {number}")
 
 
-def found(settings: Settings) -> list[tuple[str, tuple[str, ...]]]:
+def emptied(settings: Settings) -> list[tuple[str, tuple[str, ...]]]:
     table = table_io.open_table(locations.silver(settings, "events"))
     assert table is not None
     return [(one.key, one.fields) for one in emptied_fields.emptied(settings, SOURCE, table, [DAY])]
@@ -70,7 +70,7 @@ def test_a_correction_that_empties_what_it_does_not_name_is_found(
     arrive(settings, 0, INSERT)
     for number, record in enumerate(records, start=1):
         arrive(settings, number, record)
-    assert found(settings) == expected
+    assert emptied(settings) == expected
 
 
 def test_the_check_holds_the_numbers_of_the_day_until_the_record_comes_whole(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def aggregated(rows: DataFrame, by: Collection[str], measures: Mapping[str, str]
     :param count: the name of the column for the number of rows.
     """
     sums = {name: list(_sums(tokens_of(text))) for name, text in measures.items()}
-    arguments = list(dict.fromkeys(one.argument for of_measure in sums.values() for one in of_measure))
+    arguments = list(dict.fromkeys(call.argument for of_measure in sums.values() for call in of_measure))
     kinds = rows.select(*(F.expr(text).alias(f"c{place}") for place, text in enumerate(arguments))).dtypes if arguments else []
     doubles = {text: f"_double_{place}" for place, (text, (_, kind)) in enumerate(zip(arguments, kinds)) if _is_double(kind)}
     if doubles:
@@ -130,14 +130,14 @@ def _rewritten(text: str, doubles: Mapping[str, str]) -> str:
     """
     tokens = tokens_of(text)
     done, place = list[str](), 0
-    for one in _sums(tokens):
-        if one.argument in doubles:
-            column = doubles[one.argument]
-            total = _total(column, one.condition)
-            if one.is_average:
-                total = f"({total} / nullif(count({column}){one.condition}, 0))"
-            done += [*tokens[place : one.begin], total]
-            place = one.end
+    for call in _sums(tokens):
+        if call.argument in doubles:
+            column = doubles[call.argument]
+            total = _total(column, call.condition)
+            if call.is_average:
+                total = f"({total} / nullif(count({column}){call.condition}, 0))"
+            done += [*tokens[place : call.begin], total]
+            place = call.end
     return "".join([*done, *tokens[place:]])
 
 

@@ -96,13 +96,13 @@ def add_up(rollup: Series, days: pa.Table, booked: pa.Table | None) -> pa.Table:
     rows = rows if rollup.grain else rows.append_column("_all", pa.repeat(0, len(rows)))
     sums = rows.group_by(by).aggregate([(name, "list" if name in doubles else "sum") for name in names])
     sums = sums.sort_by([(name, "ascending") for name in by])
-    found = {name: sums[name] for name in rollup.grain}
+    columns_of_sum = {name: sums[name] for name in rollup.grain}
     for name in rollup.numbers:
         if name in doubles:
-            found[name] = pa.array([exact_sums.added(values.values) for values in sums[f"{name}_list"]], types[name])
+            columns_of_sum[name] = pa.array([exact_sums.added(values.values) for values in sums[f"{name}_list"]], types[name])
         else:
-            found[name] = sums[f"{name}_sum"].cast(types[name]) if name in names else pa.nulls(len(sums), types[name])
-    return pa.table(found)
+            columns_of_sum[name] = sums[f"{name}_sum"].cast(types[name]) if name in names else pa.nulls(len(sums), types[name])
+    return pa.table(columns_of_sum)
 
 
 def _from_silver(
