@@ -25,6 +25,8 @@ _FRACTION = re.compile(r"[.eE]")
 _WIDEST = 38
 #: A decimal has room for so many digits before the point, and for so many decimals; the next file may have more than the sample.
 _WHOLE, _SCALE, _MORE_WHOLE, _MORE_SCALE = 16, 4, 6, 2
+#: A column with so many numbers for each other value may be one of numbers, with broken values.
+_NUMBERS_PER_MISFIT = 20
 #: So many significant digits has a number that a program wrote as the nearest double, and that no person typed.
 _DIGITS_OF_DOUBLES = 16
 _THOUSANDS_OR_DECIMALS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
@@ -69,6 +71,12 @@ def _of_words(values: Sequence[Any]) -> str | None:
     if words and len(words) < (len(values) + 1) // 2:
         return f"is a number in most records, but not {words[0]!r}: it may be a word for 'no value' (source.null_values)"
     return None
+
+
+def misfits(values: Sequence[Any]) -> list[Any]:
+    """The few values that are no numbers in a column of numbers; empty if there are none, or so many that it is a text."""
+    words = [value for value in values if not _all_convert([value], "double")]
+    return words if len(words) * _NUMBERS_PER_MISFIT <= len(values) else []
 
 
 def has_two_readings(values: Sequence[Any]) -> bool:

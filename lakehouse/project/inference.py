@@ -106,6 +106,7 @@ def infer(samples: Sequence[Sample], answers: Mapping[str, str] | None = None, s
     if op is not None and key.fields:  # without a key there is nothing that a record could change
         columns.remove(op)
         doubts.append(f"column {op.column} says whether a record is new, corrects or withdraws one (changes.op)")
+    doubts += measures.doubts_about_totals(samples, columns)
     event, doubts = clocks.event, [*doubts, *clocks.doubts]
     times = [record[event.column] for sample in samples for record in sample.records if record.get(event.column)] if event else []
     naive = bool(event) and any(event_times.is_naive(value) for value in times)
@@ -167,6 +168,11 @@ def _columns(
         elif column_types.has_two_readings(present):
             question = None if answer else _question_of_points(name, present[0])
             kind = "string" if answer == "text" else kind
+        elif kind == "string" and not is_identifier(column) and (few := column_types.misfits(present)):
+            question = None if answer else _question_of_misfits(name, few)
+            if answer == "number":
+                present = [value for value in present if value not in few]
+                kind, doubt = column_types.type_of(present)[0], f"records with values such as {few[0]!r} are malformed"
         column = replace(column, type=kind)
         if kind == "bigint" and (measures.has_fractions(column) or _may_have_fractions(column, present)):
             column = replace(column, type=column_types.with_fractions(present) or kind)
@@ -188,6 +194,15 @@ def _question_of_points(name: str, value: Any) -> Question:
         "text": f"{value} has a point for thousands: it stays text until it is sent without",
     }
     return Question(f"column {name}", f"How are numbers such as {value} in {name} read?", options)
+
+
+def _question_of_misfits(name: str, few: Sequence[Any]) -> Question:
+    """The question what a few values are that are no numbers, in a column of numbers."""
+    options = {
+        "text": f"{name} stays text, and is in no measure",
+        "number": f"{name} is a number; records such as that with {few[0]!r} are malformed ({len(few):,} in the samples)",
+    }
+    return Question(f"column {name}", f"{name} has numbers, but {few[0]!r}: how is it read?", options)
 
 
 def _form_of(

@@ -92,11 +92,11 @@ def is_identifier(column: InferredColumn, subject: str = "") -> bool:
 
 def _is_called_like_a_record(column: InferredColumn, subject: str) -> bool:
     """Whether a column is called like one record of the dataset, as ``sale`` in sales; numbers may be its amount."""
+    # A till in tills is a thing of which there may be many readings, such as sales; a sale in sales is the record itself.
     if len(column.words) > 1 or column.words[0] in _ENTITIES:
         return False
     [word] = column.words
-    # A till in tills is a thing of which there may be many readings, such as sales; a sale in sales is the record itself.
-    is_of_subject = word not in _ENTITIES and any(
+    is_of_subject = any(
         of in (word, f"{word}s", f"{word}es", f"{word.removesuffix('y')}ies") for of in subject.lower().split("_")
     )
     if column.type == "string":

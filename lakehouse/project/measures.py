@@ -8,7 +8,9 @@ from lakehouse.project.key_candidates import is_identifier
 from lakehouse.project.questions import word_set
 
 if TYPE_CHECKING:
-    from lakehouse.project.questions import InferredColumn
+    from collections.abc import Sequence
+
+    from lakehouse.project.questions import InferredColumn, Sample
 
 #: Words of columns whose numbers say where or when, so that neither their sum nor their mean means anything.
 _PLACES = word_set(
@@ -23,6 +25,23 @@ _MEANS = word_set(
 #: Words of quantities that have fractions, also where the sample has none.
 _FRACTIONS = (_MEANS - {"open", "high", "low", "close", "per", "unit"}) | word_set(
     "amount price cost fee tax salary revenue mm kwh mwh rainfall precipitation weight betrag preis"
+)
+#: Values of records that add up others, in lower case.
+_TOTALS = frozenset(
+    [
+        "total",
+        "totals",
+        "grand total",
+        "all",
+        "overall",
+        "sum",
+        "all ages",
+        "gesamt",
+        "insgesamt",
+        "bundesweit",
+        "national",
+        "tous",
+    ]
 )
 #: A mean has so many more decimals than its column, as Spark computes it.
 _DECIMALS_OF_MEANS, _MOST_DECIMALS = 4, 18
@@ -45,6 +64,21 @@ def of_column(column: InferredColumn) -> dict[str, Any] | None:
     if column.type == "double":
         return _measure(column.name, "double", is_mean=is_mean, additive=False)
     return _measure(column.name, "long", is_mean=False, additive=True) if column.type == "bigint" else None
+
+
+def doubts_about_totals(samples: Sequence[Sample], columns: Sequence[InferredColumn]) -> list[str]:
+    """Sentences about columns with values such as 'Total', whose records would count twice in sums."""
+    doubts = []
+    for column in columns:
+        if column.type == "string":
+            values = {f"{record.get(column.column)}" for sample in samples for record in sample.records}
+            total = next((value for value in sorted(values) if value.strip().lower() in _TOTALS), None)
+            if total is not None and len(values) > 1:
+                doubts.append(
+                    f"column {column.column} has {total!r} among its values: if such records add up the others, leave them out "
+                    f"of sums, as in sum(x) FILTER (WHERE {column.name} <> '{total}')"
+                )
+    return doubts
 
 
 def _measure(name: str, kind: str, *, is_mean: bool, additive: bool) -> dict[str, Any]:

@@ -61,3 +61,24 @@ def test_whole_numbers_have_room_for_fractions_where_the_next_file_may_have_some
 
 def test_a_count_that_pandas_wrote_beside_empty_values_is_whole() -> None:
     assert infer([lines("id,at,units", f"1,{T},5.0", f"2,{T},")]).columns[-1].type == "bigint"
+
+
+def test_records_that_add_up_others_are_told() -> None:
+    file = lines("day,region,cases", "2024-11-04,north,5", "2024-11-04,south,6", "2024-11-04,Total,11")
+    [doubt] = [doubt for doubt in infer([file]).doubts if "'Total'" in doubt]
+    assert doubt.endswith("leave them out of sums, as in sum(x) FILTER (WHERE region <> 'Total')")
+    every = lines("day,region,cases", "2024-11-04,Total,5", "2024-11-05,Total,6")
+    assert not any("'Total'" in doubt for doubt in infer([every]).doubts), "there are no others"
+
+
+def test_a_broken_number_among_many_is_asked_for() -> None:
+    file = lines("id,at,amount", *(f"{number},{T},{number}.50" for number in range(30)), f"31,{T},5.5.5")
+    [question] = infer([file]).questions
+    assert (question.about, list(question.options)) == ("column amount", ["text", "number"])
+    assert "records such as that with '5.5.5' are malformed (1 in the samples)" in question.options["number"]
+    kinds = {answer: infer([file], {"column amount": answer}).columns[-1].type for answer in question.options}
+    assert kinds == {"text": "string", "number": "decimal(20,4)"}
+    few = lines("id,at,amount", f"1,{T},1.50", f"2,{T},closed")
+    assert infer([few]).questions == [], "a text"
+    codes = lines("id,at", *(f"{number},{T}" for number in range(30)), f"48  43,{T}")
+    assert infer([codes]).questions == [], "an identifier is a text where one is"
