@@ -114,7 +114,8 @@ def versions(impact: Impact) -> list[str]:
 @pytest.fixture(name="deployment")
 def _deployment(settings, spark) -> ImpactDeployment:
     """Two days, of which the first is closed: the 1st of February is a Thursday."""
-    deployment = ImpactDeployment(settings, spark)
+    clocks = {"event": "event_time", "arrival": "arrived_at", "max_ahead": "P3D"}  # a file is looked at before its records arrive
+    deployment = ImpactDeployment(settings, spark, clocks=clocks)
     deployment.deliver(1, "a,1,1,insert", "b,2,1,insert")
     deployment.deliver(2, "c,3,2,insert", "b,5,1,correct")
     deployment.at(3)
@@ -210,6 +211,7 @@ def test_what_silver_has_not_taken_in_yet_waits(deployment) -> None:
 def test_rows_beyond_the_watermark_touch_nothing(settings, spark, tmp_path) -> None:
     deployment = ImpactDeployment(settings, spark, lateness={"watermark": "P7D", "beyond": "quarantine"})
     deployment.deliver(1, "a,1,1,insert")
+    deployment.at(20)
     (tmp_path / "late.csv").write_bytes(content(20, "b,1,2,insert", "c,1,19,insert"))
     found = deployment.file(f"{tmp_path / 'late.csv'}")
     assert (found.days, found.out) == (february(19), {"quarantined": 1})
