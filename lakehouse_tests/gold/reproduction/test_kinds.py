@@ -128,6 +128,7 @@ def test_what_was_known_at_a_time_is_reproduced_whether_or_not_it_was_published(
         "a,9,2024-02-01T06:00:00Z,2024-02-03T12:00:00Z,correct,,red",  # of the same file, a day later
         "c,4,2024-02-01T06:00:00Z,2024-02-20T12:00:00Z,insert,,red",  # waits
     ]
+    reproducible.at(20)  # the file of an earlier day is read when its last record has arrived
     reproducible.lake.deliver(date(2024, 2, 2), csv_file(lines))
     reproducible.lake.ingest(date(2024, 2, 2))
     reproducible.at(21)
