@@ -34,4 +34,5 @@ def on_metric(metric: MetricContract, sources: Mapping[str, SourceContract]) -> 
     for number, measure in enumerate(metric.measures):
         summed = {name for name in doubles if re.search(rf"\bsum\s*\(\s*{re.escape(name)}\b", measure.sql, re.IGNORECASE)}
         for name in sorted(summed):
-            yield f"measures[{number}].sql: {name} is a double; use decimals for money: 0.1 + 0.2 is 0.30000000000000004"
+            why = "a double holds 16 digits, and has no adjustments"
+            yield f"measures[{number}].sql: {name} is a double; use decimals for money: {why}"

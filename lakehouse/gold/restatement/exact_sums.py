@@ -2,8 +2,9 @@
 
 A double is cut into whole multiples of eight powers of two. The multiples are added as integers, which is exact, and the totals
 give the double next to the exact sum. Every group of rows therefore has one sum, whatever else is in the table and however Spark
-divides the rows. Decimals and integers are exact in Spark itself. What an expression means is not decided here: only the text
-of ``sum``, ``avg`` and their relatives is replaced where they are over doubles.
+divides the rows; where a number of 15 digits is its neighbour, that is the sum, as its parts are written. Decimals and integers
+are exact in Spark itself. What an expression means is not decided here: only the text of ``sum``, ``avg`` and their relatives is
+replaced where they are over doubles.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _CERTAIN_DIGITS = 12
 _WIDTH = 26
 #: The exponents of the parts, the greatest first.
 _EXPONENTS = tuple(range(3 * _WIDTH, -5 * _WIDTH, -_WIDTH))
+#: A little more than the distance of a double from the next one, relative to its size.
+_STEP = 2.3e-16
 #: Doubles of at least this size, infinities and NaN are added as they are.
 _TOO_LARGE = 2.0 ** (_EXPONENTS[0] + _WIDTH)
 
@@ -80,9 +83,15 @@ def added(values: pa.ChunkedArray | pa.Array) -> float | None:
     if not known:
         return None
     try:
-        return math.fsum(known)
+        return _shortest(math.fsum(known))
     except (OverflowError, ValueError):  # beyond the greatest double, or infinities of both signs
         return float(sum(known))
+
+
+def _shortest(total: float) -> float:
+    """The number of 15 digits that is the neighbour of a double, else the double: 12.5 + 9.9 + 101.7 is 124.1."""
+    short = float(f"{total:.14e}")
+    return short if abs(short - total) <= abs(total) * _STEP else total
 
 
 class _Sum(NamedTuple):
@@ -171,7 +180,10 @@ def _total(column: str, condition: str) -> str:
     add = f"(b, part) -> struct(b.sum + part AS sum, b.error + ({error}) AS error)"
     added_up = f"aggregate(array({pairs}), struct(0D AS sum, 0D AS error), {add}, b -> b.sum + b.error)"
     rest = f"sum({column}_rest){condition}"
-    return f"(aggregate(array({', '.join(reversed(totals))}), {begin}, {step}, a -> {added_up}) + {rest})"
+    total = f"aggregate(array({', '.join(reversed(totals))}), {begin}, {step}, a -> {added_up}) + {rest}"
+    short = "TRY_CAST(format_string('%.14e', r) AS DOUBLE)"
+    shortest = f"CASE WHEN abs({short} - r) <= abs(r) * {_STEP!r}D THEN {short} ELSE r END"
+    return f"element_at(transform(array({total}), r -> {shortest}), 1)"
 
 
 def _parts(column: str) -> list[str]:
