@@ -11,17 +11,22 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.delta import table_io
+from lakehouse.delta.columns import ORDER
+from lakehouse.dispositions import deliveries
 from lakehouse.dispositions.readings import in_force
-from lakehouse.ledger import key_log
+from lakehouse.dispositions.row_groups import sortable
+from lakehouse.ledger import key_log, redactions
+from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.quality.check_result import CheckResult
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import date
 
     from deltalake import DeltaTable
@@ -32,7 +37,8 @@ if TYPE_CHECKING:
 WHOLE_CORRECTION = "whole_correction"
 DESCRIPTION = "No correction empties a field that it does not name in its column for corrected fields."
 _SHOWN = 3
-_ORDER = ("source_sequence", "arrival_ts", "arrival_date", "line_number")
+#: What says where a record stands among those of its key, and which row of Bronze it is; see ``deliveries.ordered``.
+_PLACED_BY = ["source_sequence", "source_order", "arrival_ts", "ingestion_id", "line_number"]
 _SEPARATORS = re.compile(r"[\s,;|]+")
 
 
@@ -70,45 +76,49 @@ def check(settings: Settings, contract: SourceContract, table: DeltaTable | None
 
 def emptied(settings: Settings, contract: SourceContract, table: DeltaTable, days: Collection[date]) -> list[Emptied]:
     """The corrections that live on the days and empty fields that they do not name."""
-    names = {spec.name: spec for spec in contract.model.fields if spec.name not in contract.primary_key}
-    columns = ["event_date", "record_key", "corrects_key", "is_correction", "ingestion_id", "corrected_field", *_ORDER]
-    living = table_io.read_version(table, list(dict.fromkeys([*columns, *names])), {"event_date": list(days)})
-    living = living.filter(pc.and_(living["is_correction"], pc.is_valid(living["corrected_field"])))
+    names = [spec.name for spec in contract.model.fields if spec.name not in contract.primary_key]
+    columns = ["event_date", "record_key", "corrects_key", "ingestion_id", "line_number", "corrected_field", *names]
+    living = table_io.read_version(table, columns, {"event_date": list(days), "is_correction": [True]})
+    hidden = redactions.keys_by_field(settings, contract.dataset)
     suspects = []
-    for row in living.to_pylist():
+    for row in living.filter(pc.is_valid(living["corrected_field"])).to_pylist():
         named = _named(contract, row["corrected_field"])
-        empty = [name for name in names if row[name] is None and name not in named]
+        shown = [name for name in names if row["record_key"] not in hidden.get(name, ())]
+        empty = [name for name in shown if row[name] is None and name not in named]
         if named and empty:
             suspects.append((row, empty))
     if not suspects:
         return []
-    before = _records(settings, contract, {key for row, _ in suspects for key in _keys(row)}, names)
+    records = _records(settings, contract, {key for row, _ in suspects for key in _keys(row)}, names)
+    place_of = {row_id_of(record): place for place, record in enumerate(records)}
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, record in enumerate(records):
+        places[record["record_key"]].append(place)
     result = []
     for row, empty in suspects:
-        earlier = [record for key in _keys(row) for record in before[key] if _place(record) < _place(row)]
-        earlier.sort(key=_place, reverse=True)
+        before = (place for key in _keys(row) for place in places[key] if place < place_of[row_id_of(row)])
+        earlier = [records[place] for place in sorted(before, reverse=True)]
         had = tuple(name for name in empty if _had_value(contract, earlier, name))
         if had:
             result.append(Emptied(row["record_key"], row["event_date"], had))
     return result
 
 
-def _records(
-    settings: Settings, contract: SourceContract, keys: Collection[str], names: Collection[str]
-) -> Mapping[str, list[dict[str, Any]]]:
-    """The records of some keys in Bronze that give values, by key."""
+def _records(settings: Settings, contract: SourceContract, keys: Collection[str], names: Collection[str]) -> list[dict[str, Any]]:
+    """The records of some keys in Bronze that give values, in the total order of R2."""
     source, wanted = contract.dataset, pa.array(sorted(keys), pa.string())
     where = {"arrival_date": sorted(key_log.arrival_days_of(settings, source, wanted)), "record_key": wanted}
-    columns = ["record_key", "change_op", "is_correction", "corrected_field", "malformed_reason", *_ORDER, *names]
-    records: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    rows = in_force.read(settings, source, list(dict.fromkeys(columns)), where)
-    for row in [] if rows is None else rows.to_pylist():
-        if row["malformed_reason"] is None and row["change_op"] != "delete":
-            records[row["record_key"]].append(row)
-    return records
+    columns = ["record_key", "change_op", "is_correction", "corrected_field", "malformed_reason", *_PLACED_BY, *names]
+    rows = in_force.read(settings, source, columns, where)
+    if rows is None:
+        return []
+    rows = rows.filter(pc.and_(pc.is_null(rows["malformed_reason"]), pc.not_equal(rows["change_op"], "delete")))
+    rows = deliveries.ordered(rows, deliveries.of(settings, contract))
+    in_order: pa.Table = rows.take(pa.array(np.lexsort([sortable(rows[name]) for name in reversed(ORDER)])))
+    return list(in_order.to_pylist())
 
 
-def _had_value(contract: SourceContract, earlier: list[dict[str, Any]], name: str) -> bool:
+def _had_value(contract: SourceContract, earlier: Sequence[Mapping[str, Any]], name: str) -> bool:
     """Whether a field had a value, by earlier records from the newest on; one that emptied it by name, or was whole, decides."""
     for record in earlier:
         if record[name] is not None:
@@ -126,7 +136,3 @@ def _named(contract: SourceContract, text: str | None) -> set[str]:
 
 def _keys(row: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(key for key in (row["record_key"], row["corrects_key"]) if key is not None))
-
-
-def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in _ORDER)

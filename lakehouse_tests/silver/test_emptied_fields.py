@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.ledger import applied_inputs
+from lakehouse.ledger import applied_inputs, redactions
+from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver import checks, emptied_fields
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support.ingested_files import deliver_text
@@ -71,6 +72,14 @@ def test_a_correction_that_empties_what_it_does_not_name_is_found(
     for number, record in enumerate(records, start=1):
         arrive(settings, number, record)
     assert emptied(settings) == expected
+
+
+def test_a_redacted_field_is_not_emptied_by_the_correction(tmp_path: Path) -> None:
+    settings = lake_settings(tmp_path)
+    arrive(settings, 0, INSERT, "b,5,north,insert,,")
+    redactions.record(settings, "events", Redaction("a", ["shop"], "dpo", "asked", datetime(2024, 2, 2, tzinfo=timezone.utc)))
+    arrive(settings, 1, "a,7,north,correct,,amount", "b,7,,correct,,amount")
+    assert emptied(settings) == [("b", ("shop",))]
 
 
 def test_the_check_holds_the_numbers_of_the_day_until_the_record_comes_whole(tmp_path: Path) -> None:
