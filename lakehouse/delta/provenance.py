@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
-from lakehouse.contracts.source_rules import BoundedWatermark
 from lakehouse.delta import commit_log, table_io
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ _ADDED: tuple[tuple[str, str, Any], ...] = (
     ("source", "comment", ""),
     ("source", "array", False),
     ("clocks", "repeated_hour", None),
+    ("clocks", "watermark.idle_timeout", None),
     ("materialization", "repeated_content", "counts"),
     ("materialization", "delivery", None),
 )
@@ -84,11 +84,10 @@ def _without_in_sections(contract: SourceContract | MetricContract) -> dict[str,
         return {"publication": {"approvals": True, **needs}}
     without: dict[str, dict[str, Any]] = {"quality": {"malformed": True}}
     for section, name, default in _ADDED:
-        if getattr(getattr(contract, section), name) == default:
-            without.setdefault(section, {})[name] = True
-    watermark = contract.clocks.watermark  # type: ignore[union-attr]  # only a source is left
-    if isinstance(watermark, BoundedWatermark) and watermark.idle_timeout is None:
-        without.setdefault("clocks", {})["watermark"] = {"idle_timeout"}
+        key, _, within = name.partition(".")
+        value = getattr(getattr(contract, section), key)
+        if (getattr(value, within, default) if within else value) == default:
+            without.setdefault(section, {})[key] = {within} if within else True
     of_source = without.setdefault("source", {})
     of_source |= {name: True for name in ("envelope", "kafka") if getattr(contract.source, name) is None}
     if kafka := getattr(contract.source, "kafka", None):

@@ -85,8 +85,10 @@ def _check_judgements(settings: Settings, contract: SourceContract, days: Collec
     sound, beyond, failed = Counter[date](), Counter[date](), Counter[tuple[date, str]]()
     measured, known_history = Counter[date](), history.of_source(settings, contract.dataset)
     for log in table_io.pieces(path, columns, {"arrival_date": list(days)}, settings.storage_options):
-        in_all, _, of_rules = judgement_counts(log)
-        of_others, late_others, _ = judgement_counts(known_history.left_out(log))
+        in_all, late_in_all, of_rules = judgement_counts(log)
+        others = known_history.left_out(log)
+        unchanged = len(others) == len(log)
+        of_others, late_others, _ = (in_all, late_in_all, of_rules) if unchanged else judgement_counts(others)
         sound, failed, measured, beyond = sound + in_all, failed + of_rules, measured + of_others, beyond + late_others
     bound = contract.lateness.alert_above
     outcomes = []

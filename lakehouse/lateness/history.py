@@ -114,6 +114,11 @@ class SourceHistory:
 
 def of_source(settings: Settings, source: str) -> SourceHistory:
     """What is history of a source, by its recorded deliveries."""
-    entries = ingestions.ingested(ingestions.all_of(settings, source)).values()
-    planned = pa.array([entry.ingestion_id for entry in entries if entry.backfill is not None], pa.string())
-    return SourceHistory(settings, source, followed_since(entries), planned)
+
+    def compute() -> tuple[date | None, pa.Array]:
+        entries = ingestions.ingested(ingestions.all_of(settings, source)).values()
+        planned = pa.array([entry.ingestion_id for entry in entries if entry.backfill is not None], pa.string())
+        return followed_since(entries), planned
+
+    # A server asks at each look for news; it is computed once for each version of the ledger.
+    return SourceHistory(settings, source, *ingestions.log(settings).derived("history", compute, {"source": [source]}))

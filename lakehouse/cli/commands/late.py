@@ -57,7 +57,8 @@ def late(
         out.print("  no late rows", soft_wrap=True)
         return
     for row in newest.to_pylist():
-        _print_row(row)
+        ended = f"{', '.join(row['windows'])} ended {moment(row['window_end'])}"
+        _print_row(row, f"{_where(row)}: {row['reason']}, {row['action']}", "the watermark", ended)
     left = len(rows) - len(newest)
     out.print(f"{counted(len(rows))}{f', {left:,} older ones not shown (--limit)' if left else ''}.")
 
@@ -79,12 +80,7 @@ def _late_for_stream(metric: str, day: datetime | None, window: str | None, limi
     read, late_for_it = counted(of_stream.read), f"{len(of_stream.rows):,} dropped as late, {of_stream.share:.2%}"
     out.print(f"The stream of {contract.name} has read {read}: {late_for_it}.", style="bold", soft_wrap=True)
     for row in newest.to_pylist():
-        out.print(f"{row['record_key']} at {moment(row['event_ts'])}", style="bold", soft_wrap=True)
-        late_by = duration(round(row["lateness_seconds"]))
-        arrived = f"arrived {moment(row['arrival_ts'])}, {late_by} late"
-        out.print(f"    {arrived}; the stream's watermark was at {moment(row['watermark'])}", soft_wrap=True)
-        ends = f"not counted in {', '.join(row['windows'])}"
-        out.print(f"    {ends}; {row['ingestion_id']} line {row['line_number']}", soft_wrap=True)
+        _print_row(row, _where(row), "the stream's watermark", f"not counted in {', '.join(row['windows'])}")
     left = len(rows) - len(newest)
     out.print(f"{counted(len(rows))}{f', {left:,} older ones not shown (--limit)' if left else ''}.")
 
@@ -119,15 +115,19 @@ def _print_counts(counts: LateCounts) -> None:
     out.print(table)
 
 
-def _print_row(row: dict[str, Any]) -> None:
-    """Print a row in three lines, never truncated."""
-    where = f"{row['record_key']} at {moment(row['event_ts']) if row['event_ts'] else row['event_date']}"
-    out.print(f"{where}: {row['reason']}, {row['action']}", style="bold", soft_wrap=True)
-    late_by = duration(round(row["lateness_seconds"]))
-    arrived = f"arrived {moment(row['arrival_ts'])}, {late_by} late"
-    out.print(f"    {arrived}; the watermark was at {moment(row['watermark'])}", soft_wrap=True)
-    ends = f"{', '.join(row['windows'])} ended {moment(row['window_end'])}"
-    out.print(f"    {ends}; {row['ingestion_id']} line {row['line_number']}", soft_wrap=True)
+def _where(row: dict[str, Any]) -> str:
+    return f"{row['record_key']} at {moment(row['event_ts']) if row['event_ts'] else row['event_date']}"
+
+
+def _print_row(row: dict[str, Any], about: str, watermark: str, windows: str) -> None:
+    """Print a row in three lines, never truncated.
+
+    :param watermark: which one it met. ``windows`` says what became of it in its windows.
+    """
+    out.print(about, style="bold", soft_wrap=True)
+    arrived = f"arrived {moment(row['arrival_ts'])}, {duration(round(row['lateness_seconds']))} late"
+    out.print(f"    {arrived}; {watermark} was at {moment(row['watermark'])}", soft_wrap=True)
+    out.print(f"    {windows}; {row['ingestion_id']} line {row['line_number']}", soft_wrap=True)
 
 
 def _plain(value: Any) -> str:

@@ -83,7 +83,7 @@ def read_back(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, 
     for draft, number in drafts:
         rows = candidates_by_start.get(draft.start)
         proposed = set() if rows is None else {*zip(rows["content"].to_pylist(), rows["revision"].to_pylist())}
-        if rows is None or proposed != {(content_of(draft.rows, dict(proposed)), number)}:
+        if rows is None or proposed != {(content_of(draft.rows, {content for content, _ in proposed}), number)}:
             msg = f"another run is publishing {series.name} for {draft.start}; run it again later"
             raise CommitFailedError(msg)
     return {start: rows.select(series.content) for start, rows in candidates_by_start.items()}

@@ -50,8 +50,7 @@ def aggregated(rows: DataFrame, by: Collection[str], measures: Mapping[str, str]
     :param measures: by name, expressions with aggregates in Spark SQL.
     :param count: the name of the column for the number of rows.
     """
-    sums = {name: list(_sums(tokens_of(text))) for name, text in measures.items()}
-    arguments = list(dict.fromkeys(call.argument for of_measure in sums.values() for call in of_measure))
+    arguments = list(dict.fromkeys(call.argument for text in measures.values() for call in _sums(tokens_of(text))))
     kinds = rows.select(*(F.expr(text).alias(f"c{place}") for place, text in enumerate(arguments))).dtypes if arguments else []
     doubles = {text: f"_double_{place}" for place, (text, (_, kind)) in enumerate(zip(arguments, kinds)) if _is_double(kind)}
     if doubles:
