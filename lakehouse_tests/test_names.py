@@ -23,6 +23,9 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 def long_lived_names(code: str) -> set[str]:
     """The forbidden names of definitions, and those that are bound in a scope and used more than five lines later."""
     tree = ast.parse(code)
+    words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    if not NO_NAMES & words:  # an argument or an exception that is never used lives nowhere
+        return {node.name for node in ast.walk(tree) if isinstance(node, SCOPES) and node.name in NO_NAMES}
     names = {node.name for node in ast.walk(tree) if isinstance(node, SCOPES) and node.name in NO_NAMES}
     for scope in (tree, *(node for node in ast.walk(tree) if isinstance(node, SCOPES))):
         first: dict[str, int] = {}

@@ -22,7 +22,7 @@ def test_damaged_files_give_the_rows_of_the_exact_reader(file_format: str, block
     source = contract(source={"landing": "arrival_date={arrival_date}*", "start_date": "2024-01-01", "format": file_format})
     damaged = [item for item in malformations() if item.format == file_format]
     assert len(damaged) > 1_000
-    for item in some(damaged[::every], 200):
+    for item in some(damaged[::every], 100):
         tried.count("examples")
         assert_same(source, item.content, block_bytes)
 

@@ -24,6 +24,7 @@ from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import metric
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 #: Requests per operation and kind of data, where not many are asked for.
@@ -128,9 +129,14 @@ def test_every_one_of_many_answers_is_as_documented(tmp_path: Path) -> None:
     assert statuses[200] > MANY / 10, statuses
 
 
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The OpenAPI document: it takes half a second to make."""
+    return app.create(lake_settings(tmp_path_factory.mktemp("documented")), catalog(metric())).openapi()
+
+
 @pytest.mark.parametrize("path", sorted(examples_of.ANSWERS))
-def test_examples_are_as_documented(tmp_path: Path, path: str) -> None:
-    document = app.create(lake_settings(tmp_path), catalog(metric())).openapi()
+def test_examples_are_as_documented(document: Any, path: str) -> None:
     (operation,) = document["paths"][path].values()
     told = operation["responses"]["200"]["content"]["application/json"]
     schema = {**told["schema"], "components": document["components"]}
@@ -141,14 +147,19 @@ def test_examples_are_as_documented(tmp_path: Path, path: str) -> None:
         assert list(jsonschema_rs.validator_for(schema).iter_errors(example)) == []
 
 
-def test_every_answer_has_an_example(tmp_path: Path) -> None:
-    paths = app.create(lake_settings(tmp_path), catalog(metric())).openapi()["paths"]
-    assert sorted(paths) == sorted(examples_of.ANSWERS)
+def test_every_answer_has_an_example(document: Any) -> None:
+    assert sorted(document["paths"]) == sorted(examples_of.ANSWERS)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that only answers."""
+    with running_server(tmp_path_factory.mktemp("running")) as (url, _):
+        yield url
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
-def test_other_methods_are_refused(tmp_path: Path, method: str) -> None:
-    with running_server(tmp_path) as (url, _):
-        answer = requests.request(method, f"{url}/metrics", timeout=10)
-        assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
-        assert answer.json()["type"] == "urn:lakehouse:no-such-method"
+def test_other_methods_are_refused(address: str, method: str) -> None:
+    answer = requests.request(method, f"{address}/metrics", timeout=10)
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
+    assert answer.json()["type"] == "urn:lakehouse:no-such-method"
