@@ -332,9 +332,12 @@ def _json_integer(text: str) -> int:
 def _json_number(text: str) -> Decimal:
     _check_length(text)
     try:
-        return Decimal(text)
+        number = Decimal(text)
     except InvalidOperation:
         raise ValueError(f"the number {text[:60]} is out of range") from None
+    # 1.0855505414859518e+16 has as many digits as its exponent says: without a point it would pass for an integer, which a double
+    # of this size is not for certain.
+    return number if number.as_tuple().exponent else Decimal(f"{number}.0")
 
 
 def _check_length(text: str) -> None:

@@ -122,9 +122,9 @@ def written_forms(values: Sequence[Any], *, called_a_time: bool) -> dict[str, An
     if not texts:
         return {}
     forms = _forms_of_numbers(texts) if not _all_convert(texts, "double") else []
-    if called_a_time and all(value.isdigit() for value in texts):
-        forms = [form for form, pattern in _DIGITS_OF_TIMES.items() if all(re.fullmatch(pattern, value) for value in texts)]
-    if not forms and not _all_convert(texts, "timestamp"):
+    if called_a_time:
+        forms += [form for form, pattern in _DIGITS_OF_TIMES.items() if all(re.fullmatch(pattern, value) for value in texts)]
+    if not forms and _MAY_BE_A_TIME.fullmatch(texts[0]) and not _all_convert(texts, "timestamp"):
         forms = [*_TIMES]
     readings: dict[tuple[Any, ...], str] = {}
     for form in forms:
@@ -134,6 +134,11 @@ def written_forms(values: Sequence[Any], *, called_a_time: bool) -> dict[str, An
         except written_values.NotWrittenSoError:
             continue
     return {form: reading[0] for reading, form in readings.items()}
+
+
+def are_days_of_excel(values: Sequence[Any]) -> bool:
+    """Whether all values of a column, which is called a time, may be the numbers by which Excel counts days."""
+    return bool(values) and all(_DAYS_OF_EXCEL.fullmatch(f"{value}".strip()) for value in values)
 
 
 def _forms_of_numbers(texts: Sequence[str]) -> list[str]:
@@ -153,10 +158,15 @@ _UNREAD: Sequence[tuple[re.Pattern[str], str]] = (
     ),
     (re.compile(r"[+-]?[\d.,]+ ?%"), "has numbers with a percent sign: leave the sign out"),
 )
-_SIGNED = re.compile(r"[(+-]* ?([$€£¥]?) ?[+-]?\d[\d.,' ]*[KMBkmb]? ?([$€£¥]?)\)?")
+_SIGNED = re.compile(
+    r"[(+\u2212-]*[ \u00a0]?([$€£¥]?)[ \u00a0]?[+\u2212-]?\d[\d.,'\u2019 \u00a0\u202f]*[KMBkmb]?[ \u00a0\u202f]?([$€£¥]?)-?\)?"
+)
 #: The marks of thousands and of decimals.
 _MARKS = ((",", "."), (".", ","), (" ", ","), ("'", "."), ("", ","), ("", "."))
-_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+_CLOCKS = (
+    *("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", " %I:%M%p", " %H.%M.%S", " %I.%M.%S.%f %p"),
+    *(" %H:%M:%S,%f", " %H:%M:%S.%f", " %H:%M:%S GMT", " %H:%M:%S %z", ", %H:%M", ", %H:%M:%S", ", %I:%M:%S %p"),
+)
 _DAYS = (
     "%Y-%m-%d",
     "%d/%m/%Y",
@@ -166,6 +176,7 @@ _DAYS = (
     "%d.%m.%Y",
     "%d.%m.%y",
     "%Y/%m/%d",
+    "%Y.%m.%d",
     "%d-%m-%Y",
     "%d-%b-%y",
     "%d-%b-%Y",
@@ -174,13 +185,26 @@ _DAYS_IN_WORDS = ("%d %b %Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y", "%b %d %Y", 
 _TIMES = (
     *(f"{day}{clock}" for day in (*_DAYS, *_DAYS_IN_WORDS) for clock in _CLOCKS),
     *(f"{clock.strip()} {day}" for day in _DAYS_IN_WORDS for clock in _CLOCKS if clock),
-    *("%Y%m%dT%H%M%S", "%Y%m%dT%H%M%SZ", "%Y%m%d %H%M%S"),
+    *("%Y%m%dT%H%M%S", "%Y%m%dT%H%M%S%z", "%Y%m%d %H%M%S"),
+    # Headers of mail and HTTP, C's ctime, logs of web servers, Go.
+    *("%a, %d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y", "%d/%b/%Y:%H:%M:%S %z"),
+    *("%Y-%m-%d %H:%M:%S %z UTC", "%Y年%m月%d日"),
 )
+#: Digits with at most a few letters and marks: other texts are not compared with each pattern, which takes long.
+_MAY_BE_A_TIME = re.compile(r"(?=(?:\D*\d){3})[\w :.,/+()-]{6,40}")
 #: Months, weeks and years, each read as its first day.
 _PERIODS = ("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y", "%b %Y", "%B %Y", "%b-%y", "%b-%Y", "%Y-%b", "%G-W%V", "%GW%V")
 _DIGITS_OF_PERIODS = {"%Y%m": r"(1[6-9]|20)\d{2}(0[1-9]|1[0-2])", "%Y": r"(1[6-9]|20)\d{2}"}
 #: Whole numbers that are times where their column is called one.
-_DIGITS_OF_TIMES = {"%Y%m%d": r"(19|20)\d{6}", "epoch_seconds": r"1\d{9}", "epoch_milliseconds": r"1\d{12}"}
+_DIGITS_OF_TIMES = {
+    "%Y%m%d": r"(19|20)\d{6}",
+    "epoch_seconds": r"1\d{9}(\.\d{1,6})?",
+    "epoch_milliseconds": r"1\d{12}(\.\d{1,3})?",
+    "epoch_microseconds": r"1\d{15}",
+    "epoch_nanoseconds": r"1\d{15}000",
+}
+#: Days since the end of 1899 as Excel counts them, from 1982 to 2064.
+_DAYS_OF_EXCEL = re.compile(r"[3-5]\d{4}(\.\d+)?")
 
 
 def _has_cents(value: Any) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _UTC = ZoneInfo("UTC")
 _ANY_TIME = (
-    *("timestamp", "datetime", "time", "date", "day", "at", "ts"),
+    *("timestamp", "datetime", "time", "date", "day", "at", "ts", "when"),
     *("datum", "zeit", "tag", "fecha", "hora", "dia", "jour", "heure", "giorno"),
 )
 #: Words in the names of columns with the time of an event: the event's own, its record's, any time, and what comes after it.
@@ -39,6 +39,12 @@ _ARRIVAL_WORDS = (
     *("extracted", "downloaded", "crawled"),
 )
 _UPDATE_WORDS = ("updated", "modified", "changed", "update")
+#: A number of a column that is called so may be a time: "ordered" is, and the value or the number of an "order" is not.
+_MOMENT_WORDS = {
+    *_ANY_TIME,
+    *("sold", "paid", "sent", "start"),
+    *(word for words in (*_EVENT_WORDS, _ARRIVAL_WORDS) for word in words if word.endswith("ed")),
+}
 #: Words of a state, which the next event changes: a time of the thing, and not of a record.
 _STATE_WORDS = ("last", "latest", "recent", "previous")
 _NEVER_WORDS = (
@@ -70,8 +76,8 @@ class InferredClocks:
 
 
 def is_called_a_time(column: InferredColumn) -> bool:
-    """Whether whole numbers of a column may be times, by its name."""
-    return any(word in column.words for words in (*_EVENT_WORDS, _ARRIVAL_WORDS) for word in words)
+    """Whether numbers of a column may be times, by its name."""
+    return not _MOMENT_WORDS.isdisjoint(column.words)
 
 
 def is_time(column: InferredColumn) -> bool:

@@ -160,7 +160,10 @@ def _columns(
         kind, doubt = column_types.type_of(present)
         column = InferredColumn(field_name, name, kind, len(values) - len(present))
         question, answer = None, answers.get(f"column {name}")
-        if form := _form_of(column, present, answers):
+        called_a_time = event_times.is_called_a_time(column) and not is_identifier(column)
+        if called_a_time and column_types.are_days_of_excel(present):
+            doubt = f"has days as Excel counts them ({present[0]}): have the column formatted as yyyy-mm-dd and saved again"
+        elif form := _form_of(column, present, answers, called_a_time=called_a_time):
             forms[name], of_form, question = form
             doubts.append(f"column {name}: {of_form}")
             present = list(map(written_values.reader(forms[name]), present))
@@ -206,11 +209,10 @@ def _question_of_misfits(name: str, few: Sequence[Any]) -> Question:
 
 
 def _form_of(
-    column: InferredColumn, present: Sequence[Any], answers: Mapping[str, str]
+    column: InferredColumn, present: Sequence[Any], answers: Mapping[str, str], *, called_a_time: bool
 ) -> tuple[str, str, Question | None] | None:
     """How the values of a column are written, with a doubt and what has to be asked; None where they are read as they are."""
-    called_a_time = event_times.is_called_a_time(column)
-    if column.type != "string" and not (column.type == "bigint" and called_a_time):
+    if column.type != "string" and not (column.type.startswith(("bigint", "decimal", "double")) and called_a_time):
         return None
     readings = column_types.written_forms(present, called_a_time=called_a_time)
     if not readings:

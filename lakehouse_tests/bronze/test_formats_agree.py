@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse.bronze.delivery_reader import exact_rows, rows_by_columns
@@ -109,6 +109,7 @@ def test_integers(number: int, kind: str) -> None:
     st.floats(width=64) | st.floats(width=32) | st.sampled_from([1001.0, -0.0, 0.1, 1e16, 2.0**53 + 2, 1e-7]),
     st.sampled_from(NUMBER_TYPES),
 )
+@example(1.0855505414859518e16, "bigint")  # as many digits as its exponent says
 def test_floats_as_python_pandas_and_polars_write_them(number: float, kind: str) -> None:
     everywhere(kind, repr(number), json.dumps(number), [parquet_file(pa.array([number], pa.float64())), *texts(repr(number))])
 

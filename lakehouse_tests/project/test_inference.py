@@ -250,6 +250,23 @@ def test_what_is_not_read_is_told_with_how_to_write_it(value: str, words: str) -
         ("4.11.2024 09:30", "%d.%m.%Y %H:%M", "timestamp"),
         ("2014-7-1", "%Y-%m-%d", "date"),
         ("12:55:39  5 Feb 2020", "%H:%M:%S %d %b %Y", "timestamp"),
+        ("3.00-", "1,234.56", "decimal(20,4)"),
+        ("\u22123,50", "1.234,56", "decimal(20,4)"),
+        ("1\u00a0234,50", "1 234,56", "decimal(20,4)"),
+        ("1\u202f234,50 €", "1 234,56 €", "decimal(20,4)"),
+        ("1\u2019234.50", "1'234.56", "decimal(20,4)"),
+        ("Fri, 01 Nov 2024 10:00:00 GMT", "%a, %d %b %Y %H:%M:%S GMT", "timestamp"),
+        ("Fri, 01 Nov 2024 10:00:00 +0100", "%a, %d %b %Y %H:%M:%S %z", "timestamp"),
+        ("Fri Nov  1 10:00:00 2024", "%a %b %d %H:%M:%S %Y", "timestamp"),
+        ("01/Nov/2024:10:00:00 +0000", "%d/%b/%Y:%H:%M:%S %z", "timestamp"),
+        ("2024-11-01 10:00:00,123", "%Y-%m-%d %H:%M:%S,%f", "timestamp"),
+        ("2024-11-01 10:00:00 +0000 UTC", "%Y-%m-%d %H:%M:%S %z UTC", "timestamp"),
+        ("20241101T100000Z", "%Y%m%dT%H%M%S%z", "timestamp"),
+        ("2024.11.01 10:00", "%Y.%m.%d %H:%M", "timestamp"),
+        ("11/13/2024, 10:00:00 AM", "%m/%d/%Y, %I:%M:%S %p", "timestamp"),
+        ("Nov  1 2024 10:00AM", "%b %d %Y %I:%M%p", "timestamp"),
+        ("01-NOV-24 10.00.00.000000 AM", "%d-%b-%y %I.%M.%S.%f %p", "timestamp"),
+        ("2024年11月1日", "%Y年%m月%d日", "date"),
     ],
 )
 def test_values_that_are_written_otherwise_get_a_format(value: str, form: str, kind: str) -> None:
@@ -284,12 +301,28 @@ def test_a_value_further_on_decides_what_the_first_leaves_open() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "form"), [("20241104", "%Y%m%d"), ("1730714400", "epoch_seconds"), ("1730714400000", "epoch_milliseconds")]
+    ("value", "form"),
+    [
+        ("20241104", "%Y%m%d"),
+        ("1730714400", "epoch_seconds"),
+        ("1730714400.125", "epoch_seconds"),
+        ("1730714400000", "epoch_milliseconds"),
+        ("1730714400000123", "epoch_microseconds"),
+        ("1730714400000123000", "epoch_nanoseconds"),
+    ],
 )
-def test_whole_numbers_of_a_column_that_is_called_a_time_are_times(value: str, form: str) -> None:
+def test_numbers_of_a_column_that_is_called_a_time_are_times(value: str, form: str) -> None:
     inferred = infer([lines("id,created_at", f"1,{value}")])
     assert (inferred.event, inferred.formats) == ("created_at", {"created_at": form})
-    assert infer([lines("id,at,units", f"1,{T},{value}")]).formats == {}
+    for name in ("units", "order_id", "sale_value", "order"):
+        assert infer([lines(f"id,at,{name}", f"1,{T},{value}")]).formats == {}
+
+
+def test_days_as_excel_counts_them_are_no_event_time() -> None:
+    inferred = infer([lines("id,date,amount", "1,45600,2.50", "2,45601,3.50")])
+    assert inferred.event is None
+    assert any(doubt.startswith("column date: has days as Excel counts them (45600)") for doubt in inferred.doubts)
+    assert not any("Excel" in doubt for doubt in infer([lines("id,at,sale_value", f"1,{T},45600")]).doubts)
 
 
 def test_late_data_of_earlier_years_has_a_day() -> None:

@@ -7,12 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.bronze.delivery_reader import exact_rows
 from lakehouse.bronze.file_formats import FileProblem, numbered_lines, unzipped
+from lakehouse.bronze.type_conversion import null_numbers
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions.readings.table import RECEIVED
@@ -49,6 +51,15 @@ def column_of(rows: pa.Table, item: pa.Field) -> Any:
 
 def shown(rows: pa.Table) -> list[str]:
     return [repr(row) for row in rows.to_pylist()]
+
+
+def has_decimals_as_text(source: SourceContract, content: bytes) -> bool:
+    """Whether a Parquet file has decimals that are read as text, or compared with a word for null (docs/rereading.md)."""
+    if source.source.format != "parquet":
+        return False
+    schema = pq.read_schema(io.BytesIO(content))
+    decimals = {name for name in source.columns_read if name in schema.names and pa.types.is_decimal(schema.field(name).type)}
+    return bool(decimals) and (bool(null_numbers(source.source.nulls)) or not decimals <= source.number_columns)
 
 
 @pytest.mark.merge
@@ -106,7 +117,7 @@ def test_reading_again_is_the_same_as_reading_the_file_under_the_new_contract(
 ) -> None:
     former, now, content = case
     before, expected = outcome(exact_rows, former, content), outcome(exact_rows, now, content)
-    if isinstance(before, str) or not len(before):
+    if isinstance(before, str) or not len(before) or has_decimals_as_text(now, content):
         return
     if isinstance(expected, str):
         with pytest.raises(FileProblem, match=r"cannot be read under this contract"):

@@ -84,7 +84,8 @@ def _doubtful(batch: pa.RecordBatch, contract: SourceContract) -> np.ndarray:
                 doubtful |= ~np.isfinite(sizes)
         elif pa.types.is_decimal(column.type) and name not in contract.number_columns:
             sizes = np.abs(pc.fill_null(pc.cast(column, pa.float64()), 0).to_numpy(zero_copy_only=False))
-            doubtful |= sizes >= _GREATEST
+            has_exponent = pc.fill_null(pc.match_substring(pc.cast(column, pa.string()), "E"), False)  # 0E-9
+            doubtful |= (sizes >= _GREATEST) | np.asarray(has_exponent)
     return doubtful
 
 

@@ -16,12 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-#: Words for a count since the beginning of 1970 (UTC), with the unit.
-EPOCHS = {"epoch_seconds": timedelta(seconds=1), "epoch_milliseconds": timedelta(milliseconds=1)}
+#: Words for a count since the beginning of 1970 (UTC), with the unit in microseconds.
+EPOCHS = {
+    "epoch_seconds": Decimal(1_000_000),
+    "epoch_milliseconds": Decimal(1_000),
+    "epoch_microseconds": Decimal(1),
+    "epoch_nanoseconds": Decimal("0.001"),
+}
 #: 1234.56 or 1234 as a sender writes it: signs of a currency around it, and K for thousands (then also M and B).
 _EXAMPLE = re.compile(r"(?P<before>[^\d(+-]*?)1(?P<group>[.,' ]?)234(?:(?P<point>[.,])56)?(?P<magnitude>K?)(?P<after>[^\d)]*)")
 _MAGNITUDES = {"": 0, "K": 3, "M": 6, "B": 9}
 _BLANKS = "[ \u00a0\u202f]"
+_APOSTROPHES = "['\u2019]"
+#: At the end of a pattern these words say that its times are in UTC, whatever the zone of the others.
+_IN_UTC = re.compile(r"(?:(?<=[\sSMf])Z|\bUTC|\bGMT)$")
 #: The directives of a whole day, in any order.
 _DAY = r"(?=.*%[YyGcx])(?=.*%[mbBhjUWVcx])(?=.*%[dejaAuwcx])"
 _DIRECTIVES_OF_A_TIME = re.compile(r"%[HIMSfpXcsz]")
@@ -60,7 +68,9 @@ def reader(form: str) -> Callable[[Any], Any]:
         except ValueError:
             msg = f"{form!r} is no pattern of a time: use {SHAPES}"
             raise ValueError(msg) from None
-        return partial(_by_pattern, form=form, first_day=first_day, has_time=bool(_DIRECTIVES_OF_A_TIME.search(form)))
+        has_time = bool(_DIRECTIVES_OF_A_TIME.search(form))
+        zone = timezone.utc if has_time and "%z" not in form and _IN_UTC.search(form) else None
+        return partial(_by_pattern, form=form, first_day=first_day, has_time=has_time, zone=zone)
     example = _EXAMPLE.fullmatch(form)
     if example is None or (example["group"] and example["group"] == example["point"]):
         msg = f"{form!r} is no format: use {SHAPES}"
@@ -88,11 +98,11 @@ def is_of_numbers(form: str) -> bool:
     return form not in EPOCHS and "%" not in form
 
 
-def _since_1970(value: Any, *, form: str, unit: timedelta) -> str:
+def _since_1970(value: Any, *, form: str, unit: Decimal) -> str:
     text = f"{Decimal(str(value)):f}" if _is_number(value) else f"{value}".strip()
     if not re.fullmatch(r"-?[0-9]+(?:\.[0-9]+)?", text):
         raise _refused(value, form)
-    microseconds = Decimal(text) * (unit // timedelta(microseconds=1))
+    microseconds = Decimal(text) * unit
     try:
         if microseconds % 1:
             raise _refused(value, form)
@@ -105,7 +115,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def _by_pattern(value: Any, *, form: str, first_day: tuple[str, str], has_time: bool) -> Any:
+def _by_pattern(value: Any, *, form: str, first_day: tuple[str, str], has_time: bool, zone: timezone | None) -> Any:
     if _is_number(value) and value == value // 1:
         value = f"{int(value)}"
     if not isinstance(value, str):
@@ -120,6 +130,8 @@ def _by_pattern(value: Any, *, form: str, first_day: tuple[str, str], has_time: 
         is_so = False
     if not is_so:
         raise _refused(value, form)
+    if zone is not None:
+        moment = moment.replace(tzinfo=zone)
     return moment.isoformat() if has_time else moment.date().isoformat()
 
 
@@ -135,7 +147,7 @@ def _comparable(text: str, form: str) -> str:
 def _by_example(value: Any, *, form: str, expression: re.Pattern[str]) -> Any:
     if not isinstance(value, str):
         return value
-    match = expression.fullmatch(value.strip())
+    match = expression.fullmatch(value.strip().replace("\u2212", "-"))  # a minus as word processors write it
     signs = [] if match is None else [match[name] for name in ("opened", "plus", "inner", "behind") if match[name]]
     if match is None or len(signs) > 1:
         raise _refused(value, form)
@@ -148,7 +160,7 @@ def _by_example(value: Any, *, form: str, expression: re.Pattern[str]) -> Any:
 
 def _number(example: re.Match[str]) -> re.Pattern[str]:
     """The expression of numbers that are written as in an example; a negative one has a minus or stands in parentheses."""
-    group = _BLANKS if example["group"] == " " else re.escape(example["group"])
+    group = {" ": _BLANKS, "'": _APOSTROPHES}.get(example["group"], re.escape(example["group"]))
     whole = rf"[0-9]{{1,3}}(?:{group}[0-9]{{3}})+|[0-9]+" if group else r"[0-9]+"
     fraction = rf"(?:{re.escape(example['point'])}(?P<fraction>[0-9]+))?" if example["point"] else "(?P<fraction>(?!))?"
     magnitude = "(?P<magnitude>[KMBkmb]?)" if example["magnitude"] else "(?P<magnitude>)"

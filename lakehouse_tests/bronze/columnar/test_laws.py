@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import io
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +30,18 @@ def test_damaged_files_give_the_rows_of_the_exact_reader(file_format: str, block
     for item in some(damaged[::every], 100):
         tried.count("examples")
         assert_same(source, item.content, block_bytes)
+
+
+@pytest.mark.parametrize("number", ["0", "0.000000001", "-1.000000001", "12"])
+def test_a_decimal_with_many_decimals_is_the_same_text(number: str) -> None:
+    """Python writes 0E-9 for a zero with nine decimals."""
+    landing = {"landing": "arrival_date={arrival_date}*", "start_date": "2024-01-01", "format": "parquet"}
+    source = contract(source=landing, changes={"is_correction": "fix", "corrected_by": "who", "correction_reason": "why"})
+    values = {name: pa.array(["2024-01-02T10:00:00Z"]) for name in source.columns_read if name not in ("why", "fix")}
+    values |= {"id": pa.array(["k"]), "amount": pa.array([1]), "fix": pa.array([True])}
+    values |= {"why": pa.array([Decimal(number)], pa.decimal128(38, 9))}
+    pq.write_table(pa.table(values), file := io.BytesIO())
+    assert_same(source, file.getvalue(), 2**21)
 
 
 @law(240, in_each_run=60)
