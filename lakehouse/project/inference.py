@@ -98,6 +98,8 @@ def infer(samples: Sequence[Sample], answers: Mapping[str, str] | None = None, s
         forms[period.column] = period.form
         doubts.append(period.doubt)
         joined = {period.column: period.parts} if period.parts else {}
+    if not any(map(event_times.is_time, columns)) and (doubt := periods.doubt_about_headers(columns)):
+        doubts.append(doubt)
     clocks = event_times.clocks_of(samples, columns, answers)
     parts = {part for of in joined.values() for part in of}
     able = [column for column in columns if column is not op and column.column not in parts]

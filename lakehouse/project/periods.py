@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lakehouse.bronze import type_conversion
 from lakehouse.contracts.inputs import written_values
 from lakehouse.project import column_types
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     from lakehouse.project.questions import InferredColumn, Sample
 
+#: So many columns that are called like days or periods are no accident.
+_SEVERAL = 3
 _YEARS = frozenset({"year", "yr", "yyyy", "jahr", "annee", "ano", "anno", "anio"})
 _MONTHS = frozenset({"month", "mon", "monat", "mois", "mes", "mese"})
 _WEEKS = frozenset({"week", "wk", "kw", "woche", "kalenderwoche", "semaine", "semana"})
@@ -42,6 +45,24 @@ class PeriodColumn:
     form: str
     doubt: str
     parts: Sequence[str] = ()
+
+
+def doubt_about_headers(columns: Sequence[InferredColumn]) -> str | None:
+    """The sentence about columns that are called like days or periods and hold the values of one each; None without them."""
+    wide = [column.column for column in columns if _is_a_period(column.column)]
+    if len(wide) < _SEVERAL:
+        return None
+    others = ", ".join(f'\\"{column.column}\\"' for column in columns if column.column not in wide)
+    every = f"* EXCLUDE ({others})" if others else "*"
+    query = f"COPY (UNPIVOT 'FILE' ON COLUMNS({every}) INTO NAME day VALUE amount) TO 'NEW' (HEADER)"
+    return (
+        f"columns {wide[0]} to {wide[-1]} hold the values of a day or a period each, and a contract reads one record for each: "
+        f'duckdb -c "{query}"'
+    )
+
+
+def _is_a_period(name: str) -> bool:
+    return type_conversion.is_date_only(name) or column_types.period_form([name], called_a_time=True) is not None
 
 
 def event_days(samples: Sequence[Sample], columns: Sequence[InferredColumn]) -> PeriodColumn | None:

@@ -11,6 +11,23 @@ from lakehouse_tests.support.sample_files import lines
 
 
 @pytest.mark.parametrize(
+    ("columns", "row", "others"),
+    [
+        ("region,2024-11-01,2024-11-02,2024-11-03", "north,1,2,3", '(* EXCLUDE (\\"region\\"))'),
+        ("Country Name,2019,2020,2021", "Chad,1,2,3", '(* EXCLUDE (\\"Country Name\\"))'),
+        ("2024-01,2024-02,2024-03", "1,2,3", "(*)"),
+    ],
+)
+def test_columns_that_are_days_or_periods_are_named_with_the_way_to_turn_them(columns: str, row: str, others: str) -> None:
+    *_, first, _, last = columns.split(",")
+    [doubt] = [doubt for doubt in infer([lines(columns, row)]).doubts if "UNPIVOT" in doubt]
+    assert doubt.startswith(f"columns {first} to {last} hold the values of a day or a period each")
+    assert others in doubt
+    with_event_time = infer([lines(f"at,{columns}", f"2024-11-05,{row}")])
+    assert not any("UNPIVOT" in doubt for doubt in with_event_time.doubts)
+
+
+@pytest.mark.parametrize(
     ("columns", "row", "form", "first"),
     [
         ("month,cases", "2024-11,7", "%Y-%m", "2024-11-01"),
