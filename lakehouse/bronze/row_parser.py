@@ -119,7 +119,8 @@ class RowParser:
         present = self._present(values if unfolded is None else unfolded.row)
         change = self._change(present) if unfolded is None else self._change_in_envelope(present, unfolded)
         whole = change["change_op"] != "delete" and not change.get("key_ends")
-        fields = self._typed_fields(present, whole=whole)
+        is_partial = self._contract.has_partial_corrections and change["is_correction"]
+        fields = self._typed_fields(present, whole=whole and not is_partial)
         if self._contract.is_dimension:
             clocks = self._clocks_of_change(present, received_at, whole=whole)
             key = change_key([fields[name] for name in self._contract.primary_key], clocks["event_ts"])
@@ -168,7 +169,7 @@ class RowParser:
         }
 
     def _typed_fields(self, present: dict[str, Any], *, whole: bool) -> dict[str, Any]:
-        """:param whole: whether every required field must have a value; a delete needs only its key."""
+        """:param whole: whether every required field must have a value; a delete and a partial correction need only their key."""
         typed: dict[str, Any] = {}
         for spec, convert in self._fields:
             value = present.get(spec.in_file)

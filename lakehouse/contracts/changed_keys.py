@@ -102,6 +102,7 @@ OF_SOURCE: Mapping[str, KeyEffect] = _DESCRIPTIONS | {
     "changes.corrected_by": KeyEffect.READING,
     "changes.correction_reason": KeyEffect.READING,
     "changes.corrected_field": KeyEffect.READING,
+    "changes.corrections": KeyEffect.CHOICE,
     "order.sequence": KeyEffect.IDENTITY,
     "dimension.untracked": KeyEffect.CHOICE,
     "dimension.valid_to": KeyEffect.READING,

@@ -107,6 +107,11 @@ OF_SOURCE = (
         lambda it: it.changes.corrected_field is not None,
         "is about 'changes.corrected_field', which is not set; set it, or leave the key out",
     ),
+    Requirement(
+        "quality.severity.whole_correction",
+        lambda it: not it.has_partial_corrections,
+        "is about corrections that replace the whole record, and 'changes.corrections' is 'partial'; leave the key out",
+    ),
     *(
         Requirement(
             f"quality.severity.{name}",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from lakehouse.contracts import advice, effect, sql_fit
+from lakehouse.contracts.changes import partial_corrections
 from lakehouse.contracts.derived import resolution
 from lakehouse.contracts.joins import fit as of_joins
 from lakehouse.contracts.late_events import late_event_rules
@@ -408,6 +409,7 @@ def _misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> I
         yield from of_joins.misfits(metric, sources)
         yield from of_windows.misfits(metric, sources)
     yield from late_event_rules.misfits(metric, sources)
+    yield from partial_corrections.misfits(metric, sources)
 
 
 def _sources_named(metric: MetricContract) -> list[str]:

@@ -17,7 +17,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from lakehouse.contracts.alerts import SourceAlerts
 from lakehouse.contracts.base import SYSTEM_COLUMNS, Documented, Name, SparkType, Strict
-from lakehouse.contracts.changes import dimension, envelope
+from lakehouse.contracts.changes import dimension, envelope, partial_corrections
 from lakehouse.contracts.changes.dimension import Dimension, Kind
 from lakehouse.contracts.changes.envelope import ENVELOPE_COLUMNS
 from lakehouse.contracts.changes.marking import Changes
@@ -253,7 +253,8 @@ class SourceContract(Documented):
                 raise ValueError(msg)
 
     def _check_sections(self) -> None:
-        mistake = next(chain(dimension.mistakes(self), envelope.mistakes(self), section.mistakes(self)), None)
+        of_sections = (dimension, envelope, partial_corrections, section)
+        mistake = next(chain.from_iterable(part.mistakes(self) for part in of_sections), None)
         if mistake:
             raise ValueError(mistake)
 
@@ -269,6 +270,11 @@ class SourceContract(Documented):
     def by_sequence(self) -> bool:
         """Whether the source orders the changes of a key itself."""
         return bool(self.order.sequence or self.source.envelope)
+
+    @property
+    def has_partial_corrections(self) -> bool:
+        """Whether the empty fields of a correction keep the values of the record that it corrects."""
+        return self.changes.corrections == "partial"
 
     @property
     def is_dimension(self) -> bool:

@@ -34,6 +34,7 @@ _ADDED: tuple[tuple[str, str, Any], ...] = (
     ("clocks", "watermark.idle_timeout", None),
     ("materialization", "repeated_content", "counts"),
     ("materialization", "delivery", None),
+    ("changes", "corrections", "whole"),
 )
 
 

@@ -149,6 +149,12 @@ class MergePolicy(ReprocessPolicy):
     reaches_days_of_keys = True
 
 
+class PartialMergePolicy(MergePolicy):
+    """The same where corrections are partial: an older record may change the row of a newer one, so that days are rebuilt."""
+
+    merges_pending = False
+
+
 class AppendPolicy(ReprocessPolicy):
     """Every admitted row lives. The newest row of each key is kept beside them, by the rules of :class:`MergePolicy`."""
 
@@ -212,7 +218,8 @@ POLICIES: Mapping[ReprocessPolicyName, type[ReprocessPolicy]] = {
 
 def policy_of(contract: SourceContract) -> ReprocessPolicy:
     """The reprocess policy of a silver table, with its contract's settings for keys and files."""
-    return POLICIES[contract.reprocess_policy](
+    policy = PartialMergePolicy if contract.has_partial_corrections else POLICIES[contract.reprocess_policy]
+    return policy(
         by_sequence=contract.by_sequence,
         one_event=contract.synthetic_key is not None,
         max_shrink=contract.materialization.max_shrink,

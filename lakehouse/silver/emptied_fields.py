@@ -2,12 +2,12 @@
 
 A correction replaces the whole record. Where a source says which field was corrected (``changes.corrected_field``), fields that
 are empty in the correction, that it does not name, and that had a value before, were most likely not sent. The check finds them
-from what lives in silver and the earlier records in Bronze; nothing is filled in here.
+from what lives in silver and the earlier records in Bronze; nothing is filled in here. Under ``changes.corrections: partial``
+they are filled (``dispositions.readings.completed``), and nothing is checked.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +19,7 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER
 from lakehouse.dispositions import deliveries
 from lakehouse.dispositions.readings import in_force
+from lakehouse.dispositions.readings.completed import named
 from lakehouse.dispositions.row_groups import sortable
 from lakehouse.ledger import key_log, redactions
 from lakehouse.ledger.row_ids import row_id_of
@@ -39,7 +40,6 @@ DESCRIPTION = "No correction empties a field that it does not name in its column
 _SHOWN = 3
 #: What says where a record stands among those of its key, and which row of Bronze it is; see ``deliveries.ordered``.
 _PLACED_BY = ["source_sequence", "source_order", "arrival_ts", "ingestion_id", "line_number"]
-_SEPARATORS = re.compile(r"[\s,;|]+")
 
 
 class Emptied(NamedTuple):
@@ -55,7 +55,7 @@ def check(settings: Settings, contract: SourceContract, table: DeltaTable | None
 
     :param table: silver.
     """
-    if not contract.changes.corrected_field:
+    if not contract.changes.corrected_field or contract.has_partial_corrections:
         return []
     by_day: dict[date, list[Emptied]] = defaultdict(list)
     for correction in [] if table is None else emptied(settings, contract, table, days):
@@ -64,9 +64,9 @@ def check(settings: Settings, contract: SourceContract, table: DeltaTable | None
     for day in sorted(days):
         here, why = by_day.get(day, []), None
         if here:
-            named = join_limited([f"{correction.key}: {', '.join(correction.fields)}" for correction in here], _SHOWN)
+            listed = join_limited([f"{correction.key}: {', '.join(correction.fields)}" for correction in here], _SHOWN)
             why = (
-                f"corrections empty fields that they do not name ({named}), and a correction replaces the whole record: have the "
+                f"corrections empty fields that they do not name ({listed}), and a correction replaces the whole record: have the "
                 f"sender send it whole, or do so by 'lakehouse correct {contract.dataset}'; "
                 f"'quality.severity: {{{WHOLE_CORRECTION}: warn}}' lets them count as they are"
             )
@@ -82,10 +82,10 @@ def emptied(settings: Settings, contract: SourceContract, table: DeltaTable, day
     hidden = redactions.keys_by_field(settings, contract.dataset)
     suspects = []
     for row in living.filter(pc.is_valid(living["corrected_field"])).to_pylist():
-        named = _named(contract, row["corrected_field"])
+        by_name = named(contract, row["corrected_field"])
         shown = [name for name in names if row["record_key"] not in hidden.get(name, ())]
-        empty = [name for name in shown if row[name] is None and name not in named]
-        if named and empty:
+        empty = [name for name in shown if row[name] is None and name not in by_name]
+        if by_name and empty:
             suspects.append((row, empty))
     if not suspects:
         return []
@@ -123,15 +123,9 @@ def _had_value(contract: SourceContract, earlier: Sequence[Mapping[str, Any]], n
     for record in earlier:
         if record[name] is not None:
             return True
-        if not record["is_correction"] or name in _named(contract, record["corrected_field"]):
+        if not record["is_correction"] or name in named(contract, record["corrected_field"]):
             return False
     return False
-
-
-def _named(contract: SourceContract, text: str | None) -> set[str]:
-    """The fields that a correction names, by the names of the contract or of the file; words that are no fields are left out."""
-    words = {word.lower() for word in _SEPARATORS.split(text or "")} | {(text or "").strip().lower()}
-    return {spec.name for spec in contract.model.fields if words & {spec.name.lower(), spec.in_file.lower()}}
 
 
 def _keys(row: Mapping[str, Any]) -> list[str]:

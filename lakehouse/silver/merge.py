@@ -87,8 +87,13 @@ def state(
     # delta-rs has added to the key log since.
     chosen = claims.choices(settings, contract, days, ids, until, staged=staged)
     living = _living(spark, contract, counting, days, chosen).localCheckpoint()
-    arrivals = {row[0] for row in living.select("arrival_date").distinct().collect()}
+    of_keys = living
+    if contract.has_partial_corrections:
+        of_keys = counting.where("kind <> 'retire'").join(living.select("record_key"), "record_key", "left_semi")
+    arrivals = {row[0] for row in of_keys.select("arrival_date").distinct().collect()}
     rows = frames.sound_rows(spark, settings, contract, {"arrival_date": arrivals}, ids, staged)
+    if contract.has_partial_corrections:
+        rows = frames.completed(contract, of_keys, rows)
     # With the event day, in case a reading of the rows is just being applied: their claims may be others already.
     return rows.join(living.select(*_CLAIM_ROW), _CLAIM_ROW, "left_semi")
 

@@ -64,7 +64,8 @@ class RowBuilder:
         whole = pc.not_equal(change["change_op"], "delete")
         if self._contract.is_dimension:
             whole = pc.and_not(whole, change["key_ends"])
-        fields = self._fields(columns, whole)
+        is_partial = pc.and_(change["is_correction"], self._contract.has_partial_corrections)
+        fields = self._fields(columns, pc.and_not(whole, is_partial))
         clocks = self._clocks_of_change(columns, whole) if self._contract.is_dimension else self._clocks(columns, whole)
         row = {**self._constant, "line_number": line_numbers, "raw_payload": raw, **fields, **clocks, **change}
         key = self._keys(fields, clocks)
@@ -116,7 +117,7 @@ class RowBuilder:
         return record_keys([columns.typed(column, kind)]).values
 
     def _fields(self, columns: _Columns, whole: pa.BooleanArray) -> dict[str, pa.Array]:
-        """:param whole: whether every required field must have a value; a delete needs only its key."""
+        """:param whole: whether every required field must have a value; a delete and a partial correction need only their key."""
         fields = {}
         for spec in self._contract.model.fields:
             values = columns.typed(spec.in_file, spec.type)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field, model_validator
 
 from lakehouse.contracts.base import Strict
@@ -28,6 +30,9 @@ class Changes(Strict):
     corrected_by: str | None = Field(None, description="Column that names who corrected.")
     correction_reason: str | None = Field(None, description="Column with the reason of a correction.")
     corrected_field: str | None = Field(None, description="Column that names what was corrected.")
+    corrections: Literal["whole", "partial"] = Field(
+        "whole", description="Whether a correction has all fields, or only those that it changes: the empty ones keep their values."
+    )
 
     @model_validator(mode="after")
     def _one_meaning(self) -> Changes:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.delta.columns import bronze_columns, silver_columns
+from lakehouse.delta.columns import ORDER, bronze_columns, silver_columns
+from lakehouse.dispositions.readings import completed as completed_rows
 from lakehouse.dispositions.readings import in_force
 from lakehouse.dispositions.readings import table as readings_table
 from lakehouse.dispositions.readings.table import NUMBER, READING_ID, RECEIVED, ROW_ID
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.table_io import Where
     from lakehouse.settings import Settings
+
+#: Of the total order, what a claim has and a row has not.
+_ORDER_OF_CLAIMS = ("ordered_at", "delivery")
 
 
 def rows(
@@ -108,6 +113,24 @@ def _with_staged(
         return live.unionByName(dataframes.scan(spark, staged, locations.bronze(staged, source), columns, {"ingestion_id": new}))
     added = dataframes.scan(spark, staged, path, columns, {})
     return live.join(added.select(*ROW_ID), list(ROW_ID), "left_anti").select(*columns).unionByName(added)
+
+
+def completed(contract: SourceContract, claims: DataFrame, rows: DataFrame) -> DataFrame:
+    """Rows with the empty fields of partial corrections filled; see ``readings.completed``."""
+    place = claims.select("record_key", *ROW_ID, *(F.col(name).alias(f"_{name}") for name in _ORDER_OF_CLAIMS))
+    joined = rows.join(place, ["record_key", *ROW_ID])
+    in_order = Window.partitionBy("record_key").orderBy(*(f"_{name}" if name in _ORDER_OF_CLAIMS else name for name in ORDER))
+    before = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    follows_delete = F.coalesce(F.lag("change_op").over(in_order) == "delete", F.lit(False))
+    joined = joined.withColumn("_begins", ~F.coalesce("is_correction", F.lit(False)) | follows_delete)
+    text = F.lower(F.trim("corrected_field"))
+    words = F.array_append(F.split(text, completed_rows.SEPARATORS), text)
+    columns = {}
+    for spec in completed_rows.fields(contract):
+        is_named = F.coalesce(F.arrays_overlap(words, F.array(*map(F.lit, sorted(completed_rows.names_of(spec))))), F.lit(False))
+        gives = F.col("_begins") | F.col(spec.name).isNotNull() | is_named
+        columns[spec.name] = F.last(F.when(gives, F.struct(spec.name)), ignorenulls=True).over(before).getField(spec.name)
+    return joined.withColumns(columns).select(*rows.columns)
 
 
 def redacted(spark: SparkSession, rows: DataFrame, keys_by_field: Mapping[str, Collection[str]]) -> DataFrame:

@@ -16,7 +16,7 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import claims, contests, deliveries, judgement_history
-from lakehouse.dispositions.readings import claimed_rows
+from lakehouse.dispositions.readings import claimed_rows, completed
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.row_groups import numpy_of, positions
 from lakehouse.ledger import decisions, ingestions, key_log
@@ -78,7 +78,15 @@ def computed(
     living = _living(contract, admitted, days, claims.choices(settings, contract, days, ids, until))
     if len(living) > at_most:
         return None
-    rows = claimed_rows.read(settings, contract, pc.unique(living["arrival_date"]), living, ids)
+    if contract.has_partial_corrections:
+        its_records = pc.and_(
+            pc.is_in(admitted["record_key"], value_set=pc.unique(living["record_key"])), pc.not_equal(admitted["kind"], "retire")
+        )
+        of_keys = admitted.filter(its_records)
+        rows = claimed_rows.read(settings, contract, pc.unique(of_keys["arrival_date"]), of_keys, ids)
+        rows = completed.completed(contract, of_keys, rows)
+    else:
+        rows = claimed_rows.read(settings, contract, pc.unique(living["arrival_date"]), living, ids)
     # With the event day, in case a reading of the rows is just being applied: their claims may be others already.
     same_day = pc.equal(rows["event_date"], living["event_date"].take(positions(rows, living)))
     return rows.filter(pc.fill_null(same_day, False)).cast(arrow_schema(silver_columns(contract)))

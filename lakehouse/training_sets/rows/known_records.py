@@ -79,13 +79,19 @@ def events(
     """
     record = F.struct("known_from", *ORDER, "ingestion_id", "event_date", "arrival_date")
     aggregates = [*admitted_claims.greatest_claims(), F.min(F.when(_has_row(), record)).alias("_first")]
-    per_key = claims(spark, settings, contract, inputs, keys).groupBy("record_key").agg(*aggregates)
+    every = claims(spark, settings, contract, inputs, keys)
+    per_key = every.groupBy("record_key").agg(*aggregates)
     won = per_key.withColumn("_won", admitted_claims.winner(by_sequence=contract.by_sequence))
     living = won.where(_has_row("_won.kind"))
     chosen = living.select("record_key", "_first.*" if reading == "as_known" else "_won.*").where(_within(first, until))
     chosen = chosen.select("record_key", "arrival_date", *_ROW_ID).localCheckpoint()
-    arrivals = {row[0] for row in chosen.select("arrival_date").distinct().collect()}
+    of_keys, fills = chosen, contract.has_partial_corrections and reading == "as_corrected"
+    if fills:
+        of_keys = every.where("kind <> 'retire'").join(chosen.select("record_key"), "record_key", "left_semi")
+    arrivals = {row[0] for row in of_keys.select("arrival_date").distinct().collect()}
     rows = frames.sound_rows(spark, settings, contract, {"arrival_date": arrivals}, inputs.ids)
+    if fills:
+        rows = frames.completed(contract, of_keys, rows)
     return rows.join(chosen.select("record_key", *_ROW_ID), ["record_key", *_ROW_ID], "left_semi")
 
 
