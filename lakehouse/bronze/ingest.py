@@ -51,6 +51,11 @@ class DayReport:
     held: list[Ingestion] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
 
+    @property
+    def delivered(self) -> list[Ingestion]:
+        """The files that count as of the day: new ones, and those that were delivered again."""
+        return [*self.ingested, *(entry for entry in self.redelivered if entry.counts_again)]
+
 
 _LOG = logging.getLogger(__name__)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.cli.console import counted, errors, out
-from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -91,12 +90,9 @@ def _print_replaced(done: SingleRun) -> None:
     if len(replaced.rows) > _SHOWN:
         out.print(f"and {len(replaced.rows) - _SHOWN:,} more event days", highlight=False)
     if replaced.absent:
-        named = join_limited([f"{day}" for day in replaced.absent], _SHOWN)
-        out.print(
-            f"absent from the files, although days before and after came: {named}; they stay as they were",
-            style="yellow",
-            soft_wrap=True,
-        )
+        from lakehouse.silver import replaced_days  # noqa: PLC0415 (Arrow loads in a second)
+
+        out.print(replaced_days.absent_text(replaced.absent), style="yellow", soft_wrap=True)
     if replaced.untouched:
         out.print(
             f"{replaced.untouched:,} other event {'day' if replaced.untouched == 1 else 'days'}: untouched", highlight=False

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse.calendar import day_conditions
 from lakehouse.delta import commit_log
 from lakehouse.delta.columns import PROVENANCE
 
@@ -240,8 +241,7 @@ def key_changes_on(table: DeltaTable, days: Collection[date], first: int, last: 
 
 
 def _on(days: Collection[date]) -> str:
-    listed = ", ".join(f"DATE '{day}'" for day in sorted(days))
-    return f"event_date IN ({listed})"
+    return day_conditions.among("event_date", days)
 
 
 def _sides(feed: pa.Table) -> pa.Table:

@@ -6,14 +6,16 @@ Appends and upserts of rows are in ``row_writer``.
 from __future__ import annotations
 
 import json
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from lakehouse.calendar import day_conditions
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from datetime import date
 
 #: The properties of every table but leases, which are short.
 PROPERTIES = {
@@ -68,7 +70,10 @@ def replace(
     :raises CommitFailedError: when another writer has changed one of the partitions since ``table`` was opened.
     """
     (column,) = table.metadata().partition_columns
-    predicate = f"{column} IN ({', '.join(repr(value) for value in sorted(f'{value}' for value in partitions))})"
+    if all(isinstance(value, date) for value in partitions):
+        predicate = day_conditions.among(column, partitions, "'{}'")
+    else:
+        predicate = f"{column} IN ({', '.join(repr(value) for value in sorted(f'{value}' for value in partitions))})"
     properties = commit_properties(why, transaction)
     if not len(rows):
         return bool(table.delete(predicate, commit_properties=properties)["num_removed_files"])

@@ -18,6 +18,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, WriterPropertie
 from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from lakehouse.calendar import day_conditions
 from lakehouse.delta import leases, partition_writer
 from lakehouse.delta.delta_rs_internals import listed_files
 from lakehouse.delta.table_io import open_snapshot, open_table
@@ -146,8 +147,7 @@ def replace(
     :param app_id: the Delta transaction that the commit records, with version 1.
     :raises CommitFailedError: when another writer has changed rows of these days since then.
     """
-    days = ", ".join(f"date '{value}'" for value in sorted(values))
-    predicate = f"{column} IN ({days})"
+    predicate = day_conditions.among(column, values)
     why = CommitProperties(app_transactions=[Transaction(app_id, 1)])
 
     def write(data: Any, schema: pa.Schema) -> None:

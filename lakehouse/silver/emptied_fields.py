@@ -66,8 +66,9 @@ def check(settings: Settings, contract: SourceContract, table: DeltaTable | None
         if here:
             listed = join_limited([f"{correction.key}: {', '.join(correction.fields)}" for correction in here], _SHOWN)
             why = (
-                f"corrections empty fields that they do not name ({listed}), and a correction replaces the whole record: have the "
-                f"sender send it whole, or do so by 'lakehouse correct {contract.dataset}'; "
+                f"corrections empty fields that they do not name ({listed}), and a correction replaces the whole record: have "
+                f"the sender send it whole, or do so by 'lakehouse correct {contract.dataset}'; 'changes.corrections: partial' "
+                "keeps the other fields where corrections carry only what they change; "
                 f"'quality.severity: {{{WHOLE_CORRECTION}: warn}}' lets them count as they are"
             )
         outcomes.append(CheckResult(WHOLE_CORRECTION, day, not here, {"corrections": len(here)}, why))

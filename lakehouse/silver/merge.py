@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
+from lakehouse.calendar import day_conditions
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import silver_columns
 from lakehouse.dispositions import claims, deliveries
@@ -268,7 +269,7 @@ def clauses(table: DeltaTable, contract: SourceContract, days: Collection[date])
     columns = [name for name, _ in silver_columns(contract)]
     another = "(" + " OR ".join(f"s._{name} <> t.{name}" for name in ROW_ID) + ")"
     return MergeClauses(
-        on=f"t.event_date IN ({spark_commits.day_literals(days)}) AND t.event_date = s._day AND t.record_key = s.record_key",
+        on=f"{day_conditions.among('t.event_date', days)} AND t.event_date = s._day AND t.record_key = s.record_key",
         delete=f"{another} AND NOT s._lives",
         update=f"{another} AND s._present",
         insert="s._lives AND s._present",
@@ -285,4 +286,4 @@ def _lives(days: Collection[date]) -> Column:
 def on_days(days: Collection[date]) -> Column:
     """Whether a row lies on one of the days."""
     # As text: to build a Column from objects takes several calls to the JVM for each day.
-    return F.expr(f"coalesce(event_date IN ({spark_commits.day_literals(days)}), false)")
+    return F.expr(f"coalesce({day_conditions.among('event_date', days)}, false)")

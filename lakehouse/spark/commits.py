@@ -18,6 +18,7 @@ from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from lakehouse.calendar import day_conditions
 from lakehouse.delta import commit_log, partition_writer, table_io
 from lakehouse.delta.columns import arrow_schema, ddl
 from lakehouse.delta.row_writer import COMPRESSED, in_one_commit
@@ -193,7 +194,8 @@ def append_rows_alone(
 
 def replace_days(frame: DataFrame, settings: Settings, path: str, days: Collection[date], metadata: Mapping[str, Any]) -> None:
     """Replace the content of event days in one commit; a day for which ``frame`` has no rows becomes empty."""
-    options = {"replaceWhere": f"event_date IN ({day_literals(days)})", "userMetadata": json.dumps(metadata, default=str)}
+    replaced = day_conditions.among("event_date", days)
+    options = {"replaceWhere": replaced, "userMetadata": json.dumps(metadata, default=str)}
     what = f"replacement of {len(days)} days of {path}"
     with commit_lease.held(settings, path), stages.watched(frame.sparkSession, what):
         frame.write.format("delta").mode("overwrite").options(**options).save(path)
@@ -250,11 +252,6 @@ def merge_rows(
     merging = merging.when_matched_update(values | dict.fromkeys(clauses.emptied, "NULL"), predicate=clauses.update)
     with commit_lease.held(settings, path):
         merging.when_not_matched_insert(values, predicate=clauses.insert).execute()
-
-
-def day_literals(days: Collection[date]) -> str:
-    """Days as SQL literals: Delta skips the files of other days only for literals."""
-    return ", ".join(f"DATE'{day.isoformat()}'" for day in sorted(days))
 
 
 @contextmanager

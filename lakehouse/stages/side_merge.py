@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.calendar import day_conditions
 from lakehouse.delta import change_feed, partition_writer, table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import claims, deliveries
@@ -66,7 +67,7 @@ def merge(
     changed = {day for day in pc.unique(feed["event_date"]).to_pylist() if day is not None}
     others = set(days) - changed
     if others:
-        table.delete(f"event_date IN ({spark_commits.day_literals(others)})")
+        table.delete(day_conditions.among("event_date", others))
     on_changed = pc.is_in(live["event_date"], value_set=pa.array(sorted(changed), pa.date32()))
     return changed, live.filter(on_changed), table_io.read_version(table, columns)
 

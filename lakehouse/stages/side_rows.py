@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
+from lakehouse.calendar import day_conditions
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import content_columns, silver_columns
 from lakehouse.dispositions import claims
@@ -165,4 +166,4 @@ def _samples(keys: list[str], before: list[dict[str, Any]], after: list[dict[str
 
 
 def _on(days: Collection[date]) -> str:
-    return f"event_date IN ({spark_commits.day_literals(days)})" if days else "false"
+    return day_conditions.among("event_date", days) if days else "false"

@@ -86,6 +86,8 @@ def with_progress(run: Replay, days: Sequence[date], *, as_json: bool = False) -
         TextColumn("left"),
         TimeRemainingColumn(),
     )
+    from lakehouse.silver.replaced_days import absent_text  # noqa: PLC0415 (Arrow loads in a second)
+
     results = []
     with Progress(*columns, console=errors, disable=not errors.is_terminal) as bar:
         task = bar.add_task(f"{days[0]}", total=len(days))
@@ -98,6 +100,8 @@ def with_progress(run: Replay, days: Sequence[date], *, as_json: bool = False) -
                 results.append(result)
                 for message in result.held:
                     errors.print(f"held: {message}", style="yellow", soft_wrap=True)
+                if result.absent:
+                    errors.print(f"{result.arrival_date}: {absent_text(result.absent)}", style="yellow", soft_wrap=True)
                 if as_json:
                     out.print(json.dumps(result.as_json(), default=str), soft_wrap=True)
             bar.advance(task)

@@ -31,7 +31,8 @@ class Changes(Strict):
     correction_reason: str | None = Field(None, description="Column with the reason of a correction.")
     corrected_field: str | None = Field(None, description="Column that names what was corrected.")
     corrections: Literal["whole", "partial"] = Field(
-        "whole", description="Whether a correction has all fields, or only those that it changes: the empty ones keep their values."
+        "whole",
+        description="Whether a correction has all fields, or only those that it changes; the others keep their values.",
     )
 
     @model_validator(mode="after")

@@ -44,5 +44,5 @@ def misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> It
     if metric.live is not None and partial:
         yield (
             ("live",),
-            f"a stream has no earlier records that would fill the partial corrections of {partial[0]} ('{_KEY}'); leave the key out",
+            f"a stream has no earlier records to fill the partial corrections of {partial[0]} from ('{_KEY}'); leave the key out",
         )

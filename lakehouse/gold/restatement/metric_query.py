@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse.calendar import day_conditions
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
 from lakehouse.gold.restatement import exact_sums, lineage
 from lakehouse.gold.rows_read import now, tables, windows
-from lakehouse.spark import commits as spark_commits
 from lakehouse.spark import dataframes, stages
 from lakehouse.spark.session import in_zone, sized_for
 
@@ -48,7 +48,7 @@ def compute(
     if metric.trailing_days > 1:
         covered = F.explode(F.sequence("event_date", F.date_add("event_date", metric.trailing_days - 1)))
         rows = rows.withColumn("_day", covered).drop("event_date").withColumnRenamed("_day", "event_date")
-    wanted = rows.where(f"event_date IN ({spark_commits.day_literals(days)})")
+    wanted = rows.where(day_conditions.among("event_date", days))
     return measured(wanted, metric, ["event_date", *metric.grain])
 
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse.calendar import day_conditions
 from lakehouse.late_events import left_out
 from lakehouse.silver import merge as silver_merge
-from lakehouse.spark import commits as spark_commits
 from lakehouse.spark import dataframes
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def rows(
         late = left_out.on_days(settings, metric, contract, days, ids)
         if late is None:
             continue
-        is_concerned = F.expr(f"event_date IN ({spark_commits.day_literals(late.days)})")
+        is_concerned = F.expr(day_conditions.among("event_date", late.days))
         keys = F.broadcast(dataframes.local(spark, pa.table({"record_key": late.keys})))
         others = held.where(is_concerned).join(keys, "record_key", "left_anti").select(*columns)
         held = held.where(~is_concerned).unionByName(others)

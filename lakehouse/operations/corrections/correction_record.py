@@ -90,6 +90,13 @@ def check(contract: SourceContract, event: CorrectionEvent) -> dict[str, Any]:
     :returns: the typed row.
     :raises CorrectionError: if it would be malformed, or has another key.
     """
+    emptied = sorted(name for name, value in event.values.items() if value is None)
+    if emptied and contract.has_partial_corrections and not contract.changes.corrected_field:
+        msg = (
+            f"a correction of {event.source} cannot empty {', '.join(emptied)}: its corrections are partial, so that an empty "
+            "field keeps its value; name a column under 'changes.corrected_field', which says what is emptied"
+        )
+        raise CorrectionError(msg)
     values = values_of(contract, event, event.recorded_at)
     empty = contract.source.word_for_null
     delivery = DeliveredFile("correction", "correction", event.recorded_at.date(), event.recorded_at)

@@ -21,6 +21,7 @@ from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.quality.check_result import CheckResult
 from lakehouse.settings import Settings
 from lakehouse.silver import checks as silver_checks
+from lakehouse.silver import replaced_days
 from lakehouse.silver.update import SilverUpdate, update
 from lakehouse.text import join_limited
 
@@ -89,7 +90,10 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
                 reports = ingest.days(days, config.files)
                 for notice in ingest.notices:
                     context.log.warning("%s", notice)
-        for report in reports.values():
+        absent = replaced_days.absent_from(lake, contract, [report.delivered for report in reports.values()])
+        for (day, report), lacking in zip(reports.items(), absent):
+            if lacking:
+                context.log.warning("%s: %s", day, replaced_days.absent_text(lacking))
             for entry in report.held:
                 context.log.error("held: %s", entry.message)
             for left in report.waiting:
@@ -97,7 +101,7 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
         if not backfill_tags.is_planned_run(context.run.tags):  # a planned backfill updates silver itself
             # Also days of files that an earlier, killed run ingested but did not announce.
             run_events.materialized(context, arrivals_key, _touched(lake, source, {*days, *reports}))
-        metadata = {day: _bronze_metadata(report) for day, report in reports.items()}
+        metadata = {day: _bronze_metadata(report, lacking) for (day, report), lacking in zip(reports.items(), absent)}
         if others := metadata.keys() - {*days}:  # of a topic: days that the run was not for
             run_events.materialized(context, key, {day: metadata[day] for day in others})
             run_events.checked(context, key, _bronze_outcomes(lake, contract, others))
@@ -153,7 +157,7 @@ def _uri_of_intervals(settings: Settings, contract: SourceContract) -> dict[str,
     return {"intervals": locations.intervals(settings, contract.dataset)} if contract.is_dimension else {}
 
 
-def _bronze_metadata(report: DayReport) -> dict[str, Any]:
+def _bronze_metadata(report: DayReport, absent: Collection[date] = ()) -> dict[str, Any]:
     return {
         "files_ingested": len(report.ingested),
         "files_known_already": len(report.redelivered),
@@ -162,6 +166,7 @@ def _bronze_metadata(report: DayReport) -> dict[str, Any]:
         "dagster/row_count": sum(entry.rows for entry in report.ingested),
         "malformed_rows": sum(entry.malformed for entry in report.ingested),
         "event_days_touched": len({day for entry in report.ingested for day in entry.touched_days}),
+        **({"event_days_absent": replaced_days.absent_text(absent)} if absent else {}),
     }
 
 

@@ -22,9 +22,10 @@ from lakehouse.ledger import ingestions, unread_rows
 from lakehouse.orchestration.execution.catch_up import catch_up, close_due
 from lakehouse.orchestration.execution.in_process import InProcess
 from lakehouse.settings import SimulatedClock
+from lakehouse.silver import replaced_days
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
     from datetime import date
 
     from lakehouse.contracts import Catalog, SourceContract
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class DayResult:
     """The result of one arrival day. ``restated`` are the days written per metric, ``causes`` the keys changed in silver;
-    ``unread_reason`` is why its first malformed row is malformed.
+    ``unread_reason`` is why its first malformed row is malformed. ``absent`` are the event days that a re-sent range lacks.
     """
 
     arrival_date: date
@@ -47,12 +48,13 @@ class DayResult:
     causes: dict[str, dict[str, int]] = field(default_factory=dict)
     seconds: float = 0.0
     unread_reason: str | None = None
+    absent: list[date] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """The result in JSON types."""
         plain = asdict(self)
         plain["arrival_date"] = self.arrival_date.isoformat()
-        plain["touched"] = [day.isoformat() for day in self.touched]
+        plain |= {name: [day.isoformat() for day in getattr(self, name)] for name in ("touched", "absent")}
         plain["restated"] = {metric: [day.isoformat() for day in days] for metric, days in self.restated.items()}
         return plain
 
@@ -109,16 +111,29 @@ class Replay:
     def _take(self, day: date) -> DayResult:
         """Process one arrival day through the layers."""
         start = perf_counter()
+        before = ingestions.inputs(ingestions.all_of(self._settings, self._source)).keys()
+        held = replaced_days.rows_by_day(self._settings, self._source)
         if self._has_unseen_files(day):
             self._layers.run(dg.AssetKey(["bronze", self._source]), [day])
         after = catch_up(self._settings, self._catalog, self._source, self._layers)
         return replace(
             self._recorded(day),
+            absent=self._absent(day, before, held),
             touched=after.silver_days,
             restated=after.restated,
             causes=after.causes,
             seconds=round(perf_counter() - start, 3),
         )
+
+    def _absent(self, day: date, before: Collection[str], held: Mapping[date, int]) -> list[date]:
+        """The event days that the files of an arrival day lack.
+
+        :param before: the inputs that were known before; ``held`` are the rows that silver had.
+        """
+        known = ingestions.inputs(ingestions.all_of(self._settings, self._source))
+        entries = [entry for name, entry in known.items() if name not in before and entry.arrival_date == day]
+        replaced = replaced_days.replaced_by(self._contract, entries, held, held)
+        return [] if replaced is None else [*replaced.absent]
 
     def _recorded(self, day: date) -> DayResult:
         """The ingestions of an arrival day, from the ledger."""

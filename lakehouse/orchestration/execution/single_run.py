@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from lakehouse import locations
-from lakehouse.delta import data_files, table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.gold.numbers import history, served_version
@@ -21,6 +19,7 @@ from lakehouse.ledger.row_states import QuarantineReason
 from lakehouse.orchestration.execution.catch_up import catch_up
 from lakehouse.orchestration.execution.in_process import InProcess, local_instance
 from lakehouse.project import delivery
+from lakehouse.silver import replaced_days
 from lakehouse.stewardship import quarantine
 
 if TYPE_CHECKING:
@@ -65,22 +64,8 @@ class SingleRun:
     again: int = 0
     changes: Sequence[NumberChange] = field(default_factory=list)
     unread_reason: str | None = None
-    replaced: Replaced | None = None
+    replaced: replaced_days.Replaced | None = None
     failed_checks: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Replaced:
-    """What became of the event days of silver, where a delivery is the whole truth for its days or for the table.
-
-    :param rows: per event day in the files how many rows silver had, and has.
-    :param untouched: on how many other event days silver has rows.
-    :param absent: those of them that lie between the event days in the files, and keep their rows.
-    """
-
-    rows: Mapping[date, tuple[int, int]]
-    untouched: int
-    absent: Sequence[date] = ()
 
 
 def run_files(settings: Settings, catalog: Catalog, source: str, files: Sequence[Path]) -> SingleRun:
@@ -102,7 +87,7 @@ def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: 
     :raises RunFailedError: if a run fails; completed work is kept, and the next call continues from there.
     """
     before = ingestions.inputs(ingestions.all_of(settings, source)).keys()
-    held_before = _rows_by_day(settings, source)
+    held_before = replaced_days.rows_by_day(settings, source)
     layers.run(dg.AssetKey(["bronze", source]), [day])
     after = catch_up(settings, catalog, source, layers)
     entries = [entry for entry in ingestions.all_of(settings, source) if entry.arrival_date == day]
@@ -119,31 +104,13 @@ def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: 
         held=[*(entry.message or entry.source_file for entry in held), *_too_small(settings, catalog.sources[source], entries)],
         left=len(names - recorded - held_names),
         again=len({entry.source_file for entry in again} & names),
-        replaced=replaced_by(catalog.sources[source], [*new, *again], held_before, _rows_by_day(settings, source)),
+        replaced=replaced_days.replaced_by(
+            catalog.sources[source], [*new, *again], held_before, replaced_days.rows_by_day(settings, source)
+        ),
         changes=[change for metric, days in after.restated.items() for change in _changes(settings, catalog, metric, days)],
         failed_checks=[*layers.failed_checks.values()],
         unread_reason=unread_rows.first_reason(settings, source, [entry.ingestion_id for entry in new if entry.malformed]),
     )
-
-
-def _rows_by_day(settings: Settings, source: str) -> dict[date, int]:
-    table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
-    return {} if table is None else data_files.rows_by_partition(table)
-
-
-def replaced_by(
-    contract: SourceContract, entries: Sequence[Ingestion], before: Mapping[date, int], after: Mapping[date, int]
-) -> Replaced | None:
-    """What a delivery replaced, from the rows of silver by event day before and after it; None under ``merge`` and ``append``."""
-    policy = policy_of(contract)
-    if not policy.chooses_deliveries:
-        return None
-    days = sorted({day for entry in entries for day in entry.touched_days})
-    if policy.chooses_for_table and days:
-        days = sorted({*days, *before, *after})
-    rows = {day: (before.get(day, 0), after.get(day, 0)) for day in days}
-    others = sorted(day for day, count in after.items() if count and day not in rows)
-    return Replaced(rows, len(others), tuple(day for day in others if days and days[0] < day < days[-1]))
 
 
 def _too_small(settings: Settings, contract: SourceContract, entries: Sequence[Ingestion]) -> list[str]:

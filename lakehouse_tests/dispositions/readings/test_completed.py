@@ -1,4 +1,4 @@
-"""The empty fields of partial corrections, against a plain model: first the rule, then rows of files that arrived in any order."""
+"""The empty fields of partial corrections, against a plain model: the rule, and rows of files that arrived in any order."""
 
 from __future__ import annotations
 
@@ -130,7 +130,10 @@ def _values(record: Sent) -> tuple[Any, ...]:
             "needs 'reprocess_policy: merge'",
         ),
         (
-            {"changes": {"corrections": "partial"}, "source": {"envelope": "debezium", "format": "json", "start_date": "2024-01-01"}},
+            {
+                "changes": {"corrections": "partial"},
+                "source": {"envelope": "debezium", "format": "json", "start_date": "2024-01-01"},
+            },
             "records of a change feed are whole",
         ),
     ],

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 from lakehouse.cli import number_report
 from lakehouse.contracts.source import SourceContract
 from lakehouse.ledger.ingestions import Ingestion
-from lakehouse.orchestration.execution.single_run import Replaced, SingleRun, replaced_by
+from lakehouse.orchestration.execution.single_run import SingleRun
+from lakehouse.silver import replaced_days
+from lakehouse.silver.replaced_days import Replaced, replaced_by
+from lakehouse_tests.support.lake_settings import lake_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     import pytest
 
@@ -32,7 +36,7 @@ def source(policy: str) -> SourceContract:
     )
 
 
-def file(*days: date) -> Ingestion:
+def file(*days: date, rows: Sequence[int] = ()) -> Ingestion:
     return Ingestion(
         "flow",
         "1",
@@ -42,6 +46,7 @@ def file(*days: date) -> Ingestion:
         1,
         None,
         touched_days=[*days],
+        touched_rows=[*rows],
         status="ingested",
         run_id="r",
         recorded_at=RECORDED,
@@ -78,3 +83,10 @@ def test_an_absent_day_is_named(capsys: pytest.CaptureFixture[str]) -> None:
         "absent from the files, although days before and after came: 2024-11-04; they stay as they were"
         in capsys.readouterr().out
     )
+
+
+def test_days_that_silver_does_not_have_yet_are_absent_from_a_later_delivery(tmp_path: Path) -> None:
+    settings, contract = lake_settings(tmp_path), source("overwrite_partition_safe")
+    first, week = file(DAYS[0], DAYS[1], DAYS[2], rows=[1, 1, 1]), file(DAYS[0], DAYS[2], rows=[1, 1])
+    assert replaced_days.absent_from(settings, contract, [[first], [week], []]) == [[], [DAYS[1]], []]
+    assert replaced_days.absent_from(settings, source("merge"), [[first], [week]]) == [[], []]

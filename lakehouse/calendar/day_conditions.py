@@ -1,0 +1,60 @@
+"""Conditions in SQL on a column of days, for any number of days: a list of 40,000 literals is more than engines can parse."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+from lakehouse.calendar.days import span
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+#: So many days are listed. delta-rs makes a chain of comparisons of a list, and one of 40,000 overflows its stack.
+LISTED = 5_000
+#: From so many consecutive days on, a range is shorter than a list.
+_RUN = 3
+
+
+def among(column: str, days: Collection[date], literal: str = "DATE'{}'") -> str:
+    """The condition that a column holds one of some days; Delta skips the files of other days for it.
+
+    Few days are listed. Of many, consecutive days are written as ranges.
+
+    :param literal: how a day is written.
+    """
+    in_order = sorted(set(days))
+    if len(in_order) <= LISTED:
+        return _listed(column, in_order, literal)
+    ranges, single = [], list[date]()
+    for first, last in _runs(in_order):
+        if (last - first).days + 1 < _RUN:
+            single += span(first, last)
+        else:
+            ranges.append(f"{column} BETWEEN {literal.format(first)} AND {literal.format(last)}")
+    lists = [_listed(column, single[start : start + LISTED], literal) for start in range(0, len(single), LISTED)]
+    return _any_of([*ranges, *lists])
+
+
+def _listed(column: str, days: Sequence[date], literal: str) -> str:
+    return f"{column} IN ({', '.join(map(literal.format, days))})"
+
+
+def _runs(days: Sequence[date]) -> list[tuple[date, date]]:
+    """The first and the last day of each run of consecutive days."""
+    runs = [(days[0], days[0])]
+    for day in days[1:]:
+        first, last = runs[-1]
+        if day - last == timedelta(days=1):
+            runs[-1] = first, day
+        else:
+            runs.append((day, day))
+    return runs
+
+
+def _any_of(conditions: Sequence[str]) -> str:
+    """Conditions as a balanced tree: parsers descend once for each level."""
+    if len(conditions) == 1:
+        return conditions[0]
+    middle = len(conditions) // 2
+    return f"({_any_of(conditions[:middle])} OR {_any_of(conditions[middle:])})"
