@@ -122,10 +122,11 @@ def written_forms(values: Sequence[Any], *, called_a_time: bool) -> dict[str, An
     if not texts:
         return {}
     forms = _forms_of_numbers(texts) if not _all_convert(texts, "double") else []
-    if called_a_time:
-        forms += [form for form, pattern in _DIGITS_OF_TIMES.items() if all(re.fullmatch(pattern, value) for value in texts)]
-    if not forms and _MAY_BE_A_TIME.fullmatch(texts[0]) and not _all_convert(texts, "timestamp"):
-        forms = [*_TIMES]
+    digits = [form for form, pattern in _DIGITS_OF_TIMES.items() if all(re.fullmatch(pattern, value) for value in texts)]
+    if called_a_time and digits:
+        forms += digits
+    elif _MAY_BE_A_TIME.fullmatch(texts[0]) and not _all_convert(texts, "timestamp"):
+        forms += _TIMES  # 05.11.2024 has the marks of a number, too
     readings: dict[tuple[Any, ...], str] = {}
     for form in forms:
         read = written_values.reader(form)
@@ -151,10 +152,15 @@ def _forms_of_numbers(texts: Sequence[str]) -> list[str]:
     return [f"{before}1{group}234{point}56{short}{' ' if after else ''}{after}" for group, point in _MARKS]
 
 
+_CURRENCIES = "EUR|USD|GBP|CHF|JPY|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|TRY|BRL|MXN|ZAR|SGD|HKD|KRW"
 _UNREAD: Sequence[tuple[re.Pattern[str], str]] = (
     (
         re.compile(r"\d{4}[- ]?Q[1-4]|Q[1-4][- ]?\d{4}"),
         "has quarters: write the first day of each, such as 2024-10-01, to have it as event time",
+    ),
+    (
+        re.compile(rf"({_CURRENCIES}) ?[+-]?\d[\d.,' ]*|[+-]?\d[\d.,' ]* ?({_CURRENCIES})"),
+        "has numbers with the code of a currency: have the code sent in a column of its own",
     ),
     (re.compile(r"[+-]?[\d.,]+ ?%"), "has numbers with a percent sign: leave the sign out"),
 )

@@ -81,7 +81,7 @@ def without(sample: Sample, words: Sequence[str]) -> Sample:
         return sample
     known = {*words}
     records = [
-        {name: None if isinstance(value, str) and value.strip() in known else value for name, value in record.items()}
+        {name: None if not isinstance(value, bool) and f"{value}".strip() in known else value for name, value in record.items()}
         for record in sample.records
     ]
     return replace(sample, records=records)

@@ -84,8 +84,14 @@ def _layout(lines: Sequence[str]) -> tuple[str, int]:
     usual = {delimiter: Counter(count for count in of if count).most_common(1) or [(0, 0)] for delimiter, of in counts.items()}
     delimiter = max(_DELIMITERS, key=lambda each: usual[each][0][::-1])
     [(fields, _)] = usual[delimiter]
-    header = next((place for place, count in enumerate(counts[delimiter]) if count == fields), 0)
-    is_title = all(count * 2 <= fields for count in counts[delimiter][:header]) and not foreign_formats.has_numbers(lines[header])
+    # A spreadsheet pads the lines of a title with delimiters.
+    filled = [sum(bool(cell.strip()) for cell in line.split(delimiter)) for line in lines]
+    header = next(
+        (place for place, count in enumerate(counts[delimiter]) if count == fields and filled[place] * 2 > fields + 1), 0
+    )
+    is_title = not foreign_formats.has_numbers(lines[header]) and all(
+        count * 2 <= fields or filled[place] * 2 <= fields + 1 for place, count in enumerate(counts[delimiter][:header])
+    )
     return delimiter, header if is_title and header + 1 < len(lines) else 0
 
 

@@ -30,8 +30,8 @@ ALWAYS = {
         clocks.max_ahead
         clocks.watermark changes.op changes.retract_words changes.is_correction changes.corrects_event_id changes.corrected_by
         changes.correction_reason changes.corrected_field changes.corrections order dimension lateness.expected lateness.tiers
-        lateness.watermark lateness.changes lateness.tuning lateness.beyond lateness.review_within lateness.by freshness rolling_backfill
-        alerts.failed_checks alerts.lag alerts.silent_source alerts.stream_lag materialization.strategy
+        lateness.watermark lateness.changes lateness.tuning lateness.beyond lateness.review_within lateness.by freshness
+        rolling_backfill alerts.failed_checks alerts.lag alerts.silent_source alerts.stream_lag materialization.strategy
         materialization.partition_by materialization.reprocess_policy materialization.target_path materialization.format
         owner description version info tags""",
     MetricContract: """metric source sources deduplicate_by joins derived_from inputs grain measures rows window late_events live

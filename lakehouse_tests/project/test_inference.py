@@ -248,6 +248,10 @@ def test_what_is_not_read_is_told_with_how_to_write_it(value: str, words: str) -
         ("04-Nov-24 10:00:00", "%d-%b-%y %H:%M:%S", "timestamp"),
         ("Jan 1 2000", "%b %d %Y", "date"),
         ("4.11.2024 09:30", "%d.%m.%Y %H:%M", "timestamp"),
+        ("4.11.2024", "%d.%m.%Y", "date"),
+        ("05.11.24", "%d.%m.%y", "date"),
+        ("2024.11.05", "%Y.%m.%d", "date"),
+        ("1.234.567", "1.234,56", "bigint"),
         ("2014-7-1", "%Y-%m-%d", "date"),
         ("12:55:39  5 Feb 2020", "%H:%M:%S %d %b %Y", "timestamp"),
         ("3.00-", "1,234.56", "decimal(20,4)"),
@@ -328,3 +332,12 @@ def test_days_as_excel_counts_them_are_no_event_time() -> None:
 def test_late_data_of_earlier_years_has_a_day() -> None:
     assert infer([lines("id,at", "1,2025-01-02T09:00:00Z")]).first_day == date(2020, 1, 1)
     assert infer([lines("id,at", "1,1999-05-02T09:00:00Z")]).first_day == date(1997, 1, 1)
+
+
+def test_amounts_with_the_code_of_a_currency_are_told() -> None:
+    at = "2024-11-04T09:00:00Z"
+    found = infer([lines("id,at,amount,place", f"1,{at},5.50 EUR,ABC 12", f"2,{at},USD 7,ABC 13")])
+    assert [column.type for column in found.columns[2:]] == ["string", "string"]
+    assert [doubt for doubt in found.doubts if "currency" in doubt] == [
+        "column amount: has numbers with the code of a currency: have the code sent in a column of its own ('5.50 EUR')"
+    ]

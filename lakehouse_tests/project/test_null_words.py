@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from lakehouse.project import contract_text
+from lakehouse.project import contract_text, samples
 from lakehouse.project.inference import InferredSource, infer
 from lakehouse.project.questions import InferenceError
 from lakehouse.project.samples import Source
 from lakehouse_tests.support.sample_files import lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 T = "2024-11-04T09:00:00Z"
 
@@ -27,6 +35,15 @@ def test_a_word_among_numbers_means_no_value(word: str) -> None:
     assert f"{word!r} means 'no value' (source.null_values), as in column mm" in found.doubts
     text = contract_text.source_text("a", ["a.csv"], found, Source())
     assert "null_values: [" in text
+
+
+def test_what_is_no_number_in_a_typed_format_means_no_value(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    at = [datetime(2024, 11, 4, hour, tzinfo=timezone.utc) for hour in range(4)]
+    pq.write_table(pa.table({"id": [1, 2, 3, 4], "at": at, "mm": [1.5, float("nan"), 2.25, None]}), file)
+    found = infer([samples.read(file, samples.source_of(file))])
+    assert (list(found.null_words), found.questions) == (["nan"], [])
+    assert (found.columns[-1].type, found.columns[-1].empty) == ("decimal(20,4)", 2)
 
 
 def test_a_word_that_is_a_value_of_a_text_is_asked_for() -> None:

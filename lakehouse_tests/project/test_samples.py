@@ -20,6 +20,13 @@ if TYPE_CHECKING:
         ("Means of states, made on: 20241104\nid;at;mm;\n1;2024-11-04;2.5;\n2;2024-11-05;3.5;\n", ";", 1, ["id", "at", "mm", ""]),
         ("Report\n\nAll shops\nid,at,amount\n1,2024-11-04,2.5\n2,2024-11-05,3.5\n", ",", 3, ["id", "at", "amount"]),
         ("# by us\nTitle\nid,at,amount\n# again\n1,2024-11-04,2.5\n", ",", 2, ["id", "at", "amount"]),
+        (
+            "Bank of X;;\nExported 2024-11-05;;\nno;at;amount\n1;2024-11-04;2,5\n2;2024-11-05;3,5\n",
+            ";",
+            2,
+            ["no", "at", "amount"],
+        ),
+        (",,,\nid,at,,note\n1,2024-11-04,,a\n2,2024-11-05,,b\n", ",", 1, ["id", "at", "", "note"]),
         ("id;at;amount\n1;2024-11-04;2,5\n2;2024-11-05;3,5\n", ";", 0, ["id", "at", "amount"]),
         ("id\tat\tnote\n1\t2024-11-04\ta, b, c, d\n2\t2024-11-05\te, f, g, h\n", "\t", 0, ["id", "at", "note"]),
         ('id,at,note\n1,2024-11-04,"a; b; c; d"\n2,2024-11-05,"e; f; g; h"\n', ",", 0, ["id", "at", "note"]),
