@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakehouse.cli.console import catalog_with, confirmed, counted, data_table, number_column, out
+from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import date
 
     from pyspark.sql import SparkSession
 
@@ -35,12 +37,14 @@ def rebuild(
     ] = None,
     runner_id: Annotated[str, typer.Option(help="Who requests it; default: the user's name.")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Confirm that the table is replaced (overwrite_all).")] = False,  # noqa: FBT002
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the days that would change.")] = False,  # noqa: FBT002
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the days and numbers that would change.")] = False,  # noqa: FBT002
 ) -> None:
     """Evaluate the rows of these event days again and rebuild Silver; unchanged days cause no restatement."""
     from lakehouse.cli.catch_up import restate  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.cli.number_report import print_unread  # noqa: PLC0415
     from lakehouse.delta import provenance  # noqa: PLC0415
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
+    from lakehouse.gold.restatement import preview  # noqa: PLC0415
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
     from lakehouse.silver import rebuild as silver_rebuild  # noqa: PLC0415
     from lakehouse.silver import rebuild_preview  # noqa: PLC0415
@@ -55,10 +59,12 @@ def rebuild(
         return LakeSpark().session()
 
     if dry_run:
-        previewed = rebuild_preview.preview(
-            session(), settings, contract, *(None if day is None else day.date() for day in (start_date, end_date))
-        )
+        first, last = (None if day is None else day.date() for day in (start_date, end_date))
+        previewed = rebuild_preview.preview(session(), settings, contract, first, last)
         _print_preview(contract, previewed, [metric.name for metric in catalog.metrics_following(source)])
+        for metric in catalog.metrics_of(source):
+            daily = served_version.daily(settings, catalog, metric)
+            _print_numbers(metric.name, preview.differing_days(settings, daily, session, first, last))
         return
     if start_date is None or end_date is None or reason is None:
         raise typer.BadParameter("pass --start-date, --end-date and --reason; only --dry-run works without them")
@@ -85,6 +91,19 @@ def rebuild(
     out.print(f"contract: {planned.before['contract'] or 'unknown'} before, {now['contract']} now", soft_wrap=True)
     print_unread(settings, contract, planned.days)
     restate(settings, catalog, source)
+
+
+def _print_numbers(metric: str, days: Sequence[date]) -> None:
+    """Print which published numbers would come out otherwise from the rows of now."""
+    if days:
+        many = "number" if len(days) == 1 else "numbers"
+        named = join_limited([f"{day}" for day in days], _SHOWN)
+        out.print(
+            f"{metric}: {len(days):,} published {many} would come out otherwise from the rows that silver has now: {named}. "
+            "They stay as they are until their day is computed again.",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _print_preview(contract: SourceContract, previewed: RebuildPreview, metrics: Sequence[str]) -> None:

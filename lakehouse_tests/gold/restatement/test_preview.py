@@ -1,0 +1,46 @@
+"""The published numbers that would come out otherwise are named, and nothing is published."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.series import Series
+from lakehouse.gold.numbers import history
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement import preview
+from lakehouse.gold.restatement.pending import find_pending
+from lakehouse_tests.support.lake import Lake, contract
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+
+def series(sql: str) -> Series:
+    measures = [{"name": "evening", "sql": sql, "type": "long"}]
+    return Series(MetricContract.model_validate({"metric": "m", "source": "events", "measures": measures}))
+
+
+def test_days_whose_measure_sees_other_hours_are_named(settings: Settings, spark: SparkSession) -> None:
+    lake = Lake(settings, contract(), spark)
+    hours = {6: 10, 7: 17, 8: 20}
+    lines = [f"k{day},1,2024-05-{day:02}T{hour}:00:00Z,2024-05-09T08:00:00Z,insert,,0" for day, hour in hours.items()]
+    lake.deliver(date(2024, 5, 9), "\n".join(("id,amount,event_time,arrived_at,op,corrects,seq", *lines)).encode())
+    lake.ingest(date(2024, 5, 9))
+    lake.update()
+    before = series("count(*) filter (where hour(event_ts) >= 18)")
+    pending = find_pending(settings, before)
+    restatement_days.restate(settings, lake.contract, before, lambda: spark, pending.starts, Run("run"), pending)
+    assert preview.differing_days(settings, before, lambda: spark) == []
+    now = series("count(*) filter (where hour(event_ts) + 2 >= 18)")  # as in a zone two hours ahead
+    assert preview.differing_days(settings, now, lambda: spark) == [date(2024, 5, 7)]
+    assert preview.differing_days(settings, now, lambda: spark, date(2024, 5, 8)) == []
+    assert [one.row["revision"] for one in history.newest(settings, before).values()] == [1, 1, 1]
