@@ -40,7 +40,7 @@ def test_a_condition_holds_for_the_days_that_it_is_made_of(numbers: set[int], li
 
 def test_a_table_with_more_days_than_can_be_listed(tmp_path: Path) -> None:
     every = [FIRST + timedelta(days=number) for number in range(56_000)]
-    weekdays = [day for day in every if day.weekday() < 5]
+    weekdays = [day for day in every[:14_000] if day.weekday() < 5]
     for days, left in ((every, []), (weekdays, [day for day in every[:14] if day not in weekdays])):
         path = str(tmp_path / f"{len(days)}")
         write_deltalake(path, pa.table({"day": pa.array(every[:14], pa.date32()), "row": [*range(14)]}), partition_by=["day"])
