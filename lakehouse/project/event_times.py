@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lakehouse.project.questions import InferredColumn, Sample
 
 _UTC = ZoneInfo("UTC")
+#: From so many event days on, a first run is long: it takes about so many seconds for each (``docs/scale.md``).
+_MANY_DAYS, _SECONDS_OF_A_DAY = 5_000, 0.075
 _ANY_TIME = (
     *("timestamp", "datetime", "time", "date", "day", "at", "ts", "when"),
     *("datum", "zeit", "tag", "fecha", "hora", "dia", "jour", "heure", "giorno"),
@@ -191,6 +193,21 @@ def is_naive(value: Any) -> bool:
     except ValueError:
         return True
     return False
+
+
+def doubts_about_many_days(count: int) -> list[str]:
+    """What many event days mean for a first run, in a sentence; none for few days.
+
+    :param count: the event days of the samples.
+    """
+    if count < _MANY_DAYS:
+        return []
+    minutes = round(count * _SECONDS_OF_A_DAY / 60)
+    text = (
+        f"the samples have {count:,} event days, each with numbers, checks and a history of its own: the first run takes about "
+        f"{minutes:,} minutes for so many; it may be stopped and run again"
+    )
+    return [text]
 
 
 def first_day(first: date | None) -> date | None:

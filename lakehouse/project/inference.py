@@ -114,6 +114,8 @@ def infer(samples: Sequence[Sample], answers: Mapping[str, str] | None = None, s
     naive = bool(event) and any(event_times.is_naive(value) for value in times)
     if naive:
         doubts.append("event times have no zone and are read as UTC: set clocks.timezone to theirs, such as Europe/Berlin")
+    days = {event_times.day_of(value) for value in times}
+    doubts += event_times.doubts_about_many_days(len(days))
     arrival = key.arrival or (clocks.arrival.column if clocks.arrival else None)
     days_to_wait = None
     if event is not None:
@@ -127,7 +129,7 @@ def infer(samples: Sequence[Sample], answers: Mapping[str, str] | None = None, s
         arrival=arrival,
         days_to_wait=days_to_wait,
         naive=naive,
-        first_day=event_times.first_day(min(map(event_times.day_of, times), default=None)),
+        first_day=event_times.first_day(min(days, default=None)),
         doubts=doubts,
         order=key.order,
         formats=forms,

@@ -7,6 +7,7 @@ as Parquet.
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from lakehouse.calendar import day_conditions
 from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
@@ -85,7 +87,8 @@ def scan(spark: SparkSession, settings: Settings, path: str, columns: Sequence[s
     is_plain = table.protocol().min_reader_version == 1  # else the files do not tell all
     frame = _of_files(spark, path, table, files) if is_listed_here and is_plain else spark.read.format("delta").load(path)
     for column, values in where.items():
-        frame = frame.where(F.col(column).isin(sorted(values)))
+        are_many = len(values) > day_conditions.LISTED and all(type(value) is date for value in values)
+        frame = frame.where(day_conditions.among(column, values) if are_many else F.col(column).isin(sorted(values)))
     held = {item.name for item in table.schema().fields}
     return frame.select(*(F.col(name) if name in held else F.lit(None).alias(name) for name in columns))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -341,3 +341,10 @@ def test_amounts_with_the_code_of_a_currency_are_told() -> None:
     assert [doubt for doubt in found.doubts if "currency" in doubt] == [
         "column amount: has numbers with the code of a currency: have the code sent in a column of its own ('5.50 EUR')"
     ]
+
+
+@pytest.mark.parametrize(("count", "told"), [(4_999, []), (6_000, ["the samples have 6,000 event days"])])
+def test_many_event_days_are_told(count: int, told: list[str]) -> None:
+    first = date(2001, 1, 1)
+    found = infer([lines("id,day,level", *(f"{number},{first + timedelta(days=number)},1.5" for number in range(count)))])
+    assert [doubt[:33] for doubt in found.doubts if "event days" in doubt] == told

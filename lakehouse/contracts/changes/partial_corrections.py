@@ -41,6 +41,11 @@ def mistakes(contract: SourceContract) -> Iterator[str]:
 def misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> Iterator[tuple[tuple[int | str, ...], str]]:
     """What does not fit between a metric and sources with partial corrections: where in the metric's file, and what to do."""
     partial = [entry.source for entry in metric.read if entry.source in sources and sources[entry.source].has_partial_corrections]
+    if metric.late_events is not None and partial:
+        yield (
+            ("late_events",),
+            f"a row of {partial[0]} that came too late may have filled a partial correction ('{_KEY}'); leave the key out",
+        )
     if metric.live is not None and partial:
         yield (
             ("live",),

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from lakehouse.contracts.changes import partial_corrections
+from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions.readings import completed, living_rows
 from lakehouse_tests.support.ingested_files import deliver_text
@@ -141,3 +143,12 @@ def _values(record: Sent) -> tuple[Any, ...]:
 def test_what_cannot_be_combined_is_refused(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
         contract(**changes)
+
+
+def test_a_metric_that_cannot_follow_partial_corrections_is_refused() -> None:
+    plain = {"metric": "m", "source": "events", "measures": [{"name": "n", "sql": "count(*)", "type": "long"}]}
+    metric = MetricContract.model_validate({**plain, "live": True, "window": {"size": "PT1H"}, "late_events": {}})
+    refused = {where for where, _ in partial_corrections.misfits(metric, {"events": SOURCE})}
+    assert refused == {("live",), ("late_events",)}
+    assert not [*partial_corrections.misfits(metric, {"events": contract()})]
+    assert not [*partial_corrections.misfits(MetricContract.model_validate(plain), {"events": SOURCE})]
