@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING
 
+from lakehouse.bronze.ingest import DayReport
 from lakehouse.cli import number_report
 from lakehouse.contracts.source import SourceContract
 from lakehouse.ledger.ingestions import Ingestion
@@ -90,3 +92,9 @@ def test_days_that_silver_does_not_have_yet_are_absent_from_a_later_delivery(tmp
     first, week = file(DAYS[0], DAYS[1], DAYS[2], rows=[1, 1, 1]), file(DAYS[0], DAYS[2], rows=[1, 1])
     assert replaced_days.absent_from(settings, contract, [[first], [week], []]) == [[], [DAYS[1]], []]
     assert replaced_days.absent_from(settings, source("merge"), [[first], [week]]) == [[], []]
+
+
+def test_files_of_a_day_that_count_again_are_delivered_with_it_and_files_found_again_are_not() -> None:
+    new, again, found_again = file(DAYS[0]), replace(file(DAYS[1]), status="redelivered"), replace(file(), status="redelivered")
+    report = DayReport(ingested=[new], redelivered=[again, found_again])
+    assert report.delivered == [new, again]
