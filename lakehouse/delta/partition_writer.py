@@ -70,8 +70,9 @@ def replace(
     :raises CommitFailedError: when another writer has changed one of the partitions since ``table`` was opened.
     """
     (column,) = table.metadata().partition_columns
-    if all(isinstance(value, date) for value in partitions):
-        predicate = day_conditions.among(column, partitions, "'{}'")
+    days = [value for value in partitions if isinstance(value, date)]
+    if len(days) == len(partitions):
+        predicate = day_conditions.among(column, days, "'{}'")
     else:
         predicate = f"{column} IN ({', '.join(repr(value) for value in sorted(f'{value}' for value in partitions))})"
     properties = commit_properties(why, transaction)
