@@ -74,6 +74,18 @@ def _spark_type(value: str) -> str:
     raise ValueError(msg)
 
 
+def is_only_wider(before: str, after: str) -> bool:
+    """Whether a type has all values of another one, each with the same text, and more: int to bigint, decimals with more digits.
+
+    Decimals keep their places after the point: else keys and digests, which are made of texts, would be others.
+    """
+    of_decimals = _DECIMAL.fullmatch(before), _DECIMAL.fullmatch(after)
+    if all(of_decimals):
+        (digits, places), (more_digits, same_places) = (tuple(map(int, each.groups())) for each in of_decimals if each)
+        return places == same_places and digits < more_digits
+    return (before, after) == ("int", "bigint")
+
+
 Name = Annotated[str, AfterValidator(_lower_name)]
 SparkType = Annotated[str, AfterValidator(_spark_type)]
 

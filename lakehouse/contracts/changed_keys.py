@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lakehouse.contracts.base import is_only_wider
 from lakehouse.contracts.source import SourceContract
 
 if TYPE_CHECKING:
@@ -150,6 +151,9 @@ OF_METRIC: Mapping[str, KeyEffect] = _DESCRIPTIONS | {
     "materiality": _NOTHING,
 }
 
+#: The effect of a type that only becomes wider: a field reads values that were too large for it, a measure stays what it is.
+_OF_WIDER_TYPES: Mapping[str, KeyEffect] = {"model.fields.type": KeyEffect.READING, "measures.type": _NOTHING}
+
 #: What tells the entries of a list from each other, if they are mappings.
 _NAMES = ("name", "dimension", "source")
 
@@ -182,6 +186,8 @@ def compare(before: SourceContract | MetricContract, after: SourceContract | Met
         path, old, new = (then.get(key) or now[key]).path, then.get(key), now.get(key)
         if old != new and not key.startswith(whole):
             effect = KeyEffect.IDENTITY if key in identity else effect_of(path, effects)
+            if old and new and path in _OF_WIDER_TYPES and is_only_wider(old.value, new.value):
+                effect = _OF_WIDER_TYPES[path]
             changes.append(ChangedKey(key, old and old.value, new and new.value, effect))
     severity = list(KeyEffect)
     return sorted((each for each in changes if each.effect is not _NOTHING), key=lambda each: severity.index(each.effect))

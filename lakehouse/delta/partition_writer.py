@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from lakehouse.calendar import day_conditions
+from lakehouse.delta import wider_types
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -67,7 +69,8 @@ def replace(
     :param partitions: values of the column that the table is partitioned by, days or names; all rows lie in them.
     :param transaction: the Delta transaction, by id and version, that the commit records.
     :returns: whether there was anything to commit.
-    :raises CommitFailedError: when another writer has changed one of the partitions since ``table`` was opened.
+    :raises CommitFailedError: when another writer has changed one of the partitions since ``table`` was opened, and once
+        columns of the table have got the wider types of the rows: what the rows were computed from has to be read again.
     """
     (column,) = table.metadata().partition_columns
     days = [value for value in partitions if isinstance(value, date)]
@@ -78,6 +81,9 @@ def replace(
     properties = commit_properties(why, transaction)
     if not len(rows):
         return bool(table.delete(predicate, commit_properties=properties)["num_removed_files"])
+    if wider_types.widen(table, rows.schema):
+        msg = f"columns of {table.table_uri} have become wider"
+        raise CommitFailedError(msg)
     existing = {item.name for item in table.schema().fields}
     mode: dict[str, Any] = {} if set(rows.column_names) == existing else {"schema_mode": "merge"}
     write_deltalake(table, rows, mode="overwrite", predicate=predicate, commit_properties=properties, **mode)

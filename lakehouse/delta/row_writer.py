@@ -19,7 +19,7 @@ from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse.calendar import day_conditions
-from lakehouse.delta import leases, partition_writer
+from lakehouse.delta import leases, partition_writer, wider_types
 from lakehouse.delta.delta_rs_internals import listed_files
 from lakehouse.delta.table_io import open_snapshot, open_table
 
@@ -51,12 +51,14 @@ def open_or_create(
 ) -> DeltaTable:
     """The table at its newest version, created without rows if it does not exist.
 
+    :param schema: where it has wider types than the table, the table gets them.
     :param properties: besides those of every table; also given to a table of an earlier release that lacks them.
     """
     table = open_table(path, options)
     if table is None:
         return partition_writer.create(path, schema, partition_by, options, properties=properties)
     partition_writer.set_properties(table, properties or {})
+    wider_types.widen(table, schema)
     return table
 
 

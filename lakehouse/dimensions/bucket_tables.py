@@ -50,8 +50,8 @@ class BucketTable(NamedTuple):
 
     def opened(self) -> DeltaTable:
         """The table at its newest version, with the columns of the contract; created if it does not exist."""
-        spark_commits.table_of(self.settings, self.path, self.columns, "bucket", self.properties)
         missing = spark_commits.missing_columns(self.settings, self.path, self.columns)
+        spark_commits.table_of(self.settings, self.path, self.columns, "bucket", self.properties)
         table = self._snapshot()
         if missing:
             with commit_lease.held(self.settings, self.path):

@@ -143,8 +143,8 @@ def _explained(series: Series, start: date, measure: Measure | None, problem: Ex
     of = f" (measure {measure.name}: {measure.sql} as {measure.type})" if measure else ""
     return (
         f"{series.name} of {series.period(start).name} cannot be computed{of}: {reason(problem)}. Correct the rows, or the "
-        f"measure in the contract of {series.metric.name} (another type needs a new dataset_version); "
-        "the next run then publishes the number"
+        f"measure in the contract of {series.metric.name} (a decimal may have more digits; another type needs "
+        "a new dataset_version); the next run then publishes the number"
     )
 
 

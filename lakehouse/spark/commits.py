@@ -19,7 +19,7 @@ from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse.calendar import day_conditions
-from lakehouse.delta import commit_log, partition_writer, table_io
+from lakehouse.delta import commit_log, partition_writer, table_io, wider_types
 from lakehouse.delta.columns import arrow_schema, ddl
 from lakehouse.delta.row_writer import COMPRESSED, in_one_commit
 from lakehouse.errors import LakehouseError
@@ -88,7 +88,7 @@ class MergeClauses(NamedTuple):
 
 
 def table_of(settings: Settings, path: str, columns: Columns, partition_by: str, properties: Mapping[str, str]) -> DeltaTable:
-    """The table at its newest version, created if it does not exist.
+    """The table at its newest version, created if it does not exist; columns get the wider types of the contract.
 
     :param properties: of a new table, and given to one of an earlier release that lacks them.
     """
@@ -101,7 +101,25 @@ def table_of(settings: Settings, path: str, columns: Columns, partition_by: str,
     if lacking:
         with commit_lease.held(settings, path):
             table.alter.set_table_properties(dict(lacking))
+    return _widened(settings, path, columns, table)
+
+
+def _widened(settings: Settings, path: str, columns: Columns, table: DeltaTable) -> DeltaTable:
+    """A table whose columns have the wider types of a contract."""
+    if not _other_types(table, columns):
+        return table
+    with commit_lease.held(settings, path):
+        newest = table_io.open_snapshot(path, settings.storage_options)
+        if newest is not None and wider_types.widen(newest, arrow_schema(columns)):
+            return newest
     return table
+
+
+def _other_types(table: DeltaTable, columns: Columns) -> list[tuple[str, pa.DataType, pa.DataType]]:
+    """The columns of a table that have another type in a contract: name, type there, type here."""
+    actual = {item.name: item.type for item in pa.schema(table.schema().to_arrow())}
+    wanted = ((item.name, actual.get(item.name, item.type), item.type) for item in arrow_schema(columns))
+    return [(name, before, now) for name, before, now in wanted if before != now]
 
 
 class SchemaChangeError(LakehouseError):
@@ -109,12 +127,17 @@ class SchemaChangeError(LakehouseError):
 
 
 def add_missing_columns(spark: Callable[[], SparkSession], settings: Settings, path: str, columns: Columns) -> None:
-    """Add the columns of a contract that a table lacks. Columns that the contract no longer has stay, and stay empty.
+    """Add the columns of a contract that a table lacks, and give others their wider types.
+
+    Columns that the contract no longer has stay, and stay empty.
 
     :param spark: called only when there is a column to add.
-    :raises SchemaChangeError: when a column has another type.
+    :raises SchemaChangeError: when a column has another type that is not only wider.
     """
     new = missing_columns(settings, path, columns)
+    table = table_io.open_table(path, settings.storage_options)
+    if table is not None:
+        _widened(settings, path, columns, table)
     if new:
         with commit_lease.held(settings, path):
             spark().sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS ({ddl(new)})")
@@ -123,21 +146,21 @@ def add_missing_columns(spark: Callable[[], SparkSession], settings: Settings, p
 def missing_columns(settings: Settings, path: str, columns: Columns) -> Columns:
     """The columns of a contract that a table lacks; none if there is no table.
 
-    :raises SchemaChangeError: when a column has another type.
+    :raises SchemaChangeError: when a column has another type that is not only wider.
     """
     table = table_io.open_table(path, settings.storage_options)
     if table is None:
         return ()
-    actual = {item.name: item.type for item in pa.schema(table.schema().to_arrow())}
-    wanted = arrow_schema(columns)
-    changed = [(item.name, actual[item.name], item.type) for item in wanted if actual.get(item.name, item.type) != item.type]
+    changed = [(name, before, now) for name, before, now in _other_types(table, columns) if not wider_types.is_wider(before, now)]
     if changed:
         types = ", ".join(f"{name} is {before} in the table and {now} in the contract" for name, before, now in changed)
         msg = (
-            f"{types}: a column keeps its type, because older files cannot be read as another one; give the field another name "
-            "(with 'column:' it reads the same column of the file), or set the old type again"
+            f"{types}: a type may only become wider (int to bigint, a decimal with more digits before the point), because older "
+            "files cannot be read as another one; give the field another name (with 'column:' it reads the same column of the "
+            "file), or set the old type again"
         )
         raise SchemaChangeError(msg)
+    actual = {item.name for item in table.schema().fields}
     return tuple((name, kind) for name, kind in columns if name not in actual)
 
 

@@ -133,6 +133,23 @@ def test_a_field_that_is_added_or_removed_is_one_change() -> None:
 
 
 @pytest.mark.parametrize(
+    ("field", "kind", "effect"),
+    [
+        (1, "bigint", KeyEffect.READING),
+        (2, "decimal(14,2)", KeyEffect.READING),
+        (1, "string", None),
+        (2, "decimal(14,4)", None),
+        (2, "decimal(10,2)", None),
+    ],
+)
+def test_a_field_with_a_wider_type_reads_values_that_were_too_large(field: int, kind: str, effect: KeyEffect | None) -> None:
+    fields = [*SOURCE["model"]["fields"]]
+    fields[field] = fields[field] | {"type": kind}
+    effects = [one.effect for one in compare(source(), source(model={"fields": fields}))]
+    assert effects == ([effect] if effect else []), "other types are compared with those of the tables"
+
+
+@pytest.mark.parametrize(
     ("keys", "key"),
     [
         ({"measures": [METRIC["measures"][0] | {"sql": "sum(amount * 2)"}, METRIC["measures"][1]]}, "measures.amount.sql"),
@@ -153,6 +170,7 @@ def test_what_a_number_means_is_named(keys: dict[str, Any], key: str) -> None:
     [
         {"measures": [METRIC["measures"][0] | {"sql": " sum(amount) "}, METRIC["measures"][1]]},
         {"measures": list(reversed(METRIC["measures"]))},
+        {"measures": [METRIC["measures"][0] | {"type": "decimal(38,2)"}, METRIC["measures"][1]]},
         {"consumers": ["board"]},
         {"publication": {"final_after": 9, "rollups": ["week"]}},
         {"checks": {"row_count": {"min": 1}}},

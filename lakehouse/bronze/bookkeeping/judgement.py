@@ -16,6 +16,7 @@ from lakehouse import locations, pieces
 from lakehouse.delta.columns import bronze_columns
 from lakehouse.dispositions import account_tables, claims, row_rules
 from lakehouse.dispositions.readings import in_force
+from lakehouse.dispositions.readings import table as readings_table
 from lakehouse.ledger import key_log, unread_rows
 from lakehouse.spark import commits as spark_commits
 
@@ -80,9 +81,12 @@ def _record_unread(settings: Settings, contract: SourceContract, files: Sequence
 
 def schema_problem(settings: Settings, contract: SourceContract, session: Callable[[], SparkSession]) -> str | None:
     """Why Bronze cannot take rows of the contract as it is now; columns that are new in it are added."""
-    columns = bronze_columns(contract)
+    source = contract.dataset
     try:
-        spark_commits.add_missing_columns(session, settings, locations.bronze(settings, contract.dataset), columns)
+        spark_commits.add_missing_columns(session, settings, locations.bronze(settings, source), bronze_columns(contract))
+        spark_commits.add_missing_columns(
+            session, settings, locations.readings(settings, source), readings_table.columns(contract)
+        )
     except spark_commits.SchemaChangeError as problem:
         return str(problem)
     return None

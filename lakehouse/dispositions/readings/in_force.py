@@ -86,7 +86,7 @@ def read(
         return table_io.read(path, columns, where, options)
     if table_io.open_table(path, options) is None:
         return None
-    return pa.concat_tables(pieces(settings, source, columns, where, ids), promote_options="default")
+    return pa.concat_tables(pieces(settings, source, columns, where, ids), promote_options="permissive")
 
 
 def pieces(
@@ -119,7 +119,7 @@ def every_reading(settings: Settings, source: str, columns: Sequence[str], where
     options = settings.storage_options
     tables = [table_io.read(path(settings, source), columns, where, options) for path in (locations.bronze, locations.readings)]
     known = [table for table in tables if table is not None]
-    return pa.concat_tables(known, promote_options="default") if known else None
+    return pa.concat_tables(known, promote_options="permissive") if known else None
 
 
 def former_keys(settings: Settings, source: str, key: str) -> set[str]:

@@ -109,7 +109,7 @@ def publish(
         table = _created(settings, series, wanted.schema)
     if existing is not None and len(existing):
         replaced = [draft.start for draft in drafts if draft.action is not PublishAction.ADJUSTMENT]
-        wanted = pa.concat_tables([_superseded(existing, series.by, replaced, signed.now), wanted], promote_options="default")
+        wanted = pa.concat_tables([_superseded(existing, series.by, replaced, signed.now), wanted], promote_options="permissive")
     partition_writer.replace(table, wanted, [draft.start for draft in drafts], why=why, transaction=transaction)
     return revisions
 

@@ -83,8 +83,8 @@ def test_a_day_without_a_divisor_has_no_value_and_a_day_that_does_not_fit_is_hel
     failed = failed_numbers.failing(lake.settings, "total")
     assert failed[DAYS[1]].explanation == (
         "total of 2024-05-07 cannot be computed (measure total: sum(amount) as decimal(4,0)): 100009 cannot be represented as "
-        "Decimal(4, 0). Correct the rows, or the measure in the contract of total (another type needs a new dataset_version); "
-        "the next run then publishes the number"
+        "Decimal(4, 0). Correct the rows, or the measure in the contract of total (a decimal may have more digits; another "
+        "type needs a new dataset_version); the next run then publishes the number"
     )
     catalog = Catalog({"events": lake.contract}, {"total": total})
     assert [alert.kind.value for alert in signals.of_metric(lake.settings, catalog, total)] == ["held"]
