@@ -26,14 +26,21 @@ select session_user
 _WORDS = frozenset(_NO_CALLS.split())
 #: What depends on more than the row without being called.
 _NEVER = frozenset(_BARE_WORDS.split())
-_TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
-_QUOTED_NAME = re.compile(r"`(?:[^`]|``)*`")
+#: Texts, names in quotes and remarks, as Spark reads them: in a raw text a backslash is nothing special.
+_QUOTED = re.compile(
+    r"""(?P<text>(?<!\w)[rR](?:'[^']*'|"[^"]*")|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")"""
+    r"|(?P<name>`(?:[^`]|``)*`)|(?P<remark>--[^\n\r]*|/\*.*?\*/)",
+    re.DOTALL,
+)
 _CALL = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 #: Patterns of which one may match: no calls.
 _QUANTIFIER = re.compile(r"\b(i?like\s+)(?:any|some)\b", re.IGNORECASE)
 _SUBQUERY = re.compile(r"\(\s*(from|table|values|with)\b", re.IGNORECASE)
 _TIME_OF_NOW = re.compile(r"\b(?:unix_timestamp|to_unix_timestamp)\s*\(\s*\)", re.IGNORECASE)
+_NUMBER_FIRST = re.compile(r"[rR]?['\"]\s*[+-]?\d")
+#: A day or a time in words: Spark takes now, today, yesterday and tomorrow.
+_WORD_AS_TIME = re.compile(r"\b(date|time|timestamp(?:_ltz|_ntz)?)\s*''", re.IGNORECASE)
 
 
 def refused(text: str, allowed: frozenset[str]) -> str | None:
@@ -41,7 +48,9 @@ def refused(text: str, allowed: frozenset[str]) -> str | None:
 
     :param allowed: the functions that it may call, in lower case.
     """
-    code = _QUANTIFIER.sub(r"\1", _QUOTED_NAME.sub("_quoted", _TEXT.sub("''", text)))
+    code = _QUANTIFIER.sub(r"\1", _QUOTED.sub(_stand_in, text))
+    if in_words := _WORD_AS_TIME.search(code):
+        return f"{in_words[1]} '...'"
     if subquery := _SUBQUERY.search(code):
         return f"({subquery[1]} ...)"
     if now := _TIME_OF_NOW.search(code):
@@ -51,6 +60,13 @@ def refused(text: str, allowed: frozenset[str]) -> str | None:
             return word[0]
     calls = (call[1] for call in _CALL.finditer(code))
     return next((f"{name}()" for name in calls if name.lower() not in allowed | _WORDS), None)
+
+
+def _stand_in(quoted: re.Match[str]) -> str:
+    """What takes the place of a name in quotes, a remark or a text; a text that begins with a number stays one."""
+    if quoted["text"]:
+        return "'0'" if _NUMBER_FIRST.match(quoted["text"]) else "''"
+    return "_quoted" if quoted["name"] else " "
 
 
 def _of_a_row(text: str) -> str:

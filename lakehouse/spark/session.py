@@ -36,6 +36,7 @@ _SESSION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96, the default, ends in 1677 and 2262 for other readers
     "spark.sql.shuffle.partitions": "2",
+    "spark.sql.variable.substitute": "false",  # a text such as ${env:HOME} in a contract is a text, not a value of this machine
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
 }

@@ -23,6 +23,8 @@ ROW, ROWS = TypeAdapter(RowExpression), TypeAdapter(Aggregate)
         "`current_date` = day  -- a column of this name",
         "exists(tags, tag -> tag = 'late')",
         "name LIKE ANY ('a%', 'b%') OR name ilike some ('c%')",
+        "event_ts > timestamp '2024-01-01 00:00:00' AND event_date < DATE\"2024-01-01\" OR timestamp r' -100' < event_ts",
+        "name <> r'now\\' AND `now` <> 'now()' -- now()\r AND amount > 0 /* now() */",
     ],
 )
 def test_an_expression_of_the_row_is_taken(text: str) -> None:
@@ -62,6 +64,17 @@ def test_an_aggregate_is_taken_over_rows_and_not_of_one(text: str) -> None:
         ("system.builtin.now()", "system.builtin.now()"),
         ("sum(amount) OVER (ORDER BY id)", "OVER"),
         ("/* a remark */ NOW ( )", "NOW()"),
+        ("now/* a remark */() > event_ts", "now()"),
+        ("now -- a remark\n() > event_ts", "now()"),
+        ("amount > 0 -- a remark that ends here\r or now() > event_ts", "now()"),
+        (r"name <> r'\' OR now() > event_ts OR name <> 'x'", "now()"),
+        ("reflect/**/('java.lang.System', 'getenv', 'HOME') <> ''", "reflect()"),
+        ("unix_timestamp(/* of now */) > 1", "unix_timestamp( )"),
+        ("event_ts > timestamp 'now'", "timestamp '...'"),
+        ("event_ts > TIMESTAMP_NTZ/**/' now UTC'", "TIMESTAMP_NTZ '...'"),
+        ('event_date < date "today"', "date '...'"),
+        (r"event_date < date '\u0074oday'", "date '...'"),
+        ("`a'b` > now() OR name <> 'x'", "now()"),
     ],
 )
 def test_what_depends_on_more_is_refused_with_its_word(text: str, word: str) -> None:
