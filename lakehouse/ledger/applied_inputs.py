@@ -71,6 +71,16 @@ def record(
     log(settings).append([entry])
 
 
+def every_input(settings: Settings, source: str) -> frozenset[str]:
+    """The ids of all inputs that silver is recorded to contain."""
+    of_source = {"source": [source]}
+
+    def read() -> frozenset[str]:
+        return frozenset(input_id for entry in log(settings).read(of_source) for input_id in entry.ingestion_ids)
+
+    return log(settings).derived("every input", read, of_source)
+
+
 def pending(settings: Settings, source: str) -> dict[date, set[str]]:
     """The event days that wait for silver, each with the ids of the inputs that it waits for (see ``input_ids``)."""
     waiting: dict[date, set[str]] = defaultdict(set)

@@ -24,7 +24,7 @@ from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.late_events import follow as late_events
 from lakehouse.ledger import applied_inputs, ingestions, key_log, lost_rows, rebuild_requests
 from lakehouse.ledger.input_ids import is_manual_input
-from lakehouse.silver import audit, audit_log, local_merge
+from lakehouse.silver import audit, audit_log, local_merge, lost_records
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark.session import sized_for
@@ -77,6 +77,7 @@ def update(
     :param in_one_commit: if some of the days have to be rebuilt, rebuild all, so that readers see the days change together.
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
     :raises LostRowsError: when Bronze lacks rows of files that were ingested.
+    :raises LostRecordsError: when inputs that silver contains are recorded nowhere any more.
     """
     settings = with_table_cache(settings)
     source = contract.dataset
@@ -84,6 +85,7 @@ def update(
     _ensure_tables(session, settings, contract)
     _make_up_for_lost_commits(settings, source)
     lost_rows.require_none(settings, source)
+    lost_records.require_none(settings, source)
     pending = applied_inputs.pending(settings, source)
     newest_tables = contract.silver_tables[1:]
     builds = bool(newest_tables) and applied_inputs.lacks_newest(settings, source)

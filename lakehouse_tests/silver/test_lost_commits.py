@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from lakehouse.delta import table_io
 from lakehouse.ledger import lost_rows
 from lakehouse.settings import Settings
+from lakehouse.silver import lost_records
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.lossy_lake import (
@@ -94,6 +95,26 @@ def test_a_rebuild_afterwards_gives_the_same_rows(lake: ReproducibleLake, expect
     with pytest.raises(lost_rows.LostRowsError, match=r"has lost the . rows of 2 ingested files \(arrival_date=2024-02-02"):
         lake.lake.update([date(2024, 2, 1)])
     arrive(lake, 4)
+    lake.lake.update([date(2024, 2, day) for day in (1, 2, 3, 4)])
+    publish(lake)
+    assert state(lake) == expected
+
+
+@pytest.mark.parametrize("how", [pytest.param(each, marks=() if each == "deleted" else pytest.mark.merge) for each in HOW])
+def test_a_ledger_that_has_lost_files_is_named_until_they_are_recorded_again(
+    lake: ReproducibleLake, expected: dict[str, Any], how: str
+) -> None:
+    damage(lake.settings, "ops/ingestions", how)
+    before = state(lake)
+    with pytest.raises(
+        lost_records.LostRecordsError, match=r"ops/ingestions has lost the entries of . files .*'lakehouse replay events'"
+    ):
+        arrive(lake, 4)
+    assert state(lake) == before
+    for day in {*lost_records.lost_files(lake.settings, "events").values()}:
+        lake.lake.ingest(day)
+    publish(lake)
+    assert state(lake) == expected
     lake.lake.update([date(2024, 2, day) for day in (1, 2, 3, 4)])
     publish(lake)
     assert state(lake) == expected

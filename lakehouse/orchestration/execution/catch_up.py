@@ -22,6 +22,7 @@ from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.ledger import applied_inputs, failed_numbers, lost_rows
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.execution.in_process import InProcess, RunFailedError, together
+from lakehouse.silver import lost_records
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -113,12 +114,13 @@ def _end(
 
 
 def _restore_lost_rows(settings: Settings, contract: SourceContract, layers: InProcess) -> None:
-    """Run Bronze for arrival days of which it, or the key log, has lost rows: the run makes up for them."""
+    """Run Bronze for arrival days of which it, the key log or the ledger has lost something: the run makes up for it."""
     source = contract.dataset
     lost = [] if contract.source.kafka else lost_rows.lost_deliveries(settings, source)
     lost = lost or lost_rows.lost_claims(settings, source)
-    if lost:
-        layers.run(dg.AssetKey(["bronze", source]), sorted({entry.arrival_date for entry in lost}))
+    days = {entry.arrival_date for entry in lost} or {*lost_records.lost_files(settings, source).values()}
+    if days:
+        layers.run(dg.AssetKey(["bronze", source]), sorted(days))
 
 
 def close_due(settings: Settings, catalog: Catalog, source: str, layers: InProcess) -> None:

@@ -1,0 +1,74 @@
+"""Inputs that silver contains and that no table records any more are named with their table; without Spark."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.ledger import applied_inputs, decisions, redactions
+from lakehouse.ledger.decisions import Decision
+from lakehouse.ledger.redactions import Redaction
+from lakehouse.ledger.row_states import StewardVerdict
+from lakehouse.settings import Settings
+from lakehouse.silver import lost_records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOW = datetime(2024, 2, 1, tzinfo=timezone.utc)
+DAY = date(2024, 2, 1)
+
+
+def applied(settings: Settings, *ids: str) -> None:
+    applied_inputs.record(settings, "events", run_id="r", days=[DAY], ingestion_ids=ids, method="rebuild", silver=None, now=NOW)
+
+
+@pytest.fixture(name="settings")
+def _settings(tmp_path: Path) -> Settings:
+    return Settings(root=f"{tmp_path}/lake")
+
+
+def decided(settings: Settings) -> str:
+    entry = Decision(
+        ingestion_id="i",
+        line_number=1,
+        record_key="a",
+        verdict=StewardVerdict.ACCEPT,
+        by="anna",
+        reason="why",
+        decided_at=NOW,
+        number=1,
+        touched_days=[DAY],
+    )
+    return decisions.record(settings, "events", [entry])
+
+
+def redacted(settings: Settings) -> str:
+    entry = Redaction(record_key="a", fields=["name"], by="anna", reason="why", redacted_at=NOW, touched_days=[DAY])
+    return redactions.record(settings, "events", entry)
+
+
+@pytest.mark.parametrize(
+    ("record", "table"),
+    [(decided, "bronze/events_decisions has lost 1 decisions"), (redacted, "bronze/events_redactions has lost 1 redactions")],
+)
+def test_a_lost_table_is_named_until_the_same_is_given_again(
+    settings: Settings, record: Callable[[Settings], str], table: str
+) -> None:
+    lost_records.require_none(settings, "events")
+    applied(settings, record(settings))
+    lost_records.require_none(settings, "events")
+    rmtree(f"{settings.root}/{table.split(maxsplit=1)[0]}")
+    with pytest.raises(lost_records.LostRecordsError, match=table):
+        lost_records.require_none(settings, "events")
+    record(settings)
+    lost_records.require_none(settings, "events")
+
+
+def test_requests_that_only_rebuilt_days_and_files_that_came_again_may_be_lost(settings: Settings) -> None:
+    applied(settings, "operation:1", "redelivery:2")
+    lost_records.require_none(settings, "events")
