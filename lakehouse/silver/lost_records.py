@@ -49,7 +49,7 @@ def require_none(settings: Settings, source: str) -> None:
         msg = (
             f"ops/ingestions has lost the entries of {len(files):,} files whose rows silver/{source} contains "
             f"({join_limited(sorted(files), _SHOWN)}): put them into landing as they were and run "
-            f"'lakehouse replay {source}', which records them again (arrival days {days}), or restore a newer copy of ops/ingestions"
+            f"'lakehouse replay {source}' (arrival days {days}), which records them again, or restore a newer copy of the table"
         )
         raise LostRecordsError(msg)
     manual = {each for each in _applied(settings, source) if is_manual_input(each)}
@@ -66,7 +66,7 @@ def require_none(settings: Settings, source: str) -> None:
     requests = {each for each in manual if InputKind.REBUILD_REQUEST.is_kind_of(each)}
     if lost := (requests - rebuild_requests.touched(settings, source).keys()) & _readings(settings, source):
         msg = (
-            f"ops/operations has lost {len(lost):,} readings that silver/{source} contains: restore a newer copy of the table, or "
+            f"ops/operations has lost {len(lost):,} readings that silver/{source} contains: restore a newer copy, or "
             f"run 'lakehouse reparse {source} --by NAME --reason WHY --now' again with the same words"
         )
         raise LostRecordsError(msg)

@@ -19,39 +19,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark"), pytest.mark.merge, pytest.mark.proof]
 
-#: Runs the command line with every function that commits followed by a kill of this very process.
+#: Runs the command line in a process that is killed behind one of its commits.
 KILLED_AFTER_A_COMMIT = """
-import json, os, pathlib, signal, sys
-from lakehouse_tests.support.stopped_commits import COMMITS
-
-def changed_rows(commit):
-    # A MERGE by Spark of which no clause fires copies the files it matched and commits that: killed after it, it would do so for
-    # ever. delta-rs, whose metrics have other names, commits nothing then.
-    info = next((line["commitInfo"] for line in map(json.loads, commit.open()) if "commitInfo" in line), {})
-    metrics = info.get("operationMetrics", {})
-    kinds = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
-    return info.get("operation") != "MERGE" or kinds[0] not in metrics or any(int(metrics[kind]) for kind in kinds)
-
-def commits():
-    root = pathlib.Path(os.environ["LAKEHOUSE_ROOT"])
-    return sum(changed_rows(commit) for commit in root.glob("*/*/_delta_log/*.json"))
-
-left = int(os.environ["COMMITS_TO_LIVE"])
-
-def deadly(commit):
-    def wrapped(*arguments, **options):
-        global left
-        before = commits()
-        done = commit(*arguments, **options)
-        left -= commits() > before  # not one that wrote nothing
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return done
-    return wrapped
-
-for module, name in COMMITS:
-    setattr(module, name, deadly(getattr(module, name)))
-
+import os
+from lakehouse_tests.support.killed_command import signalled_after
+signalled_after(int(os.environ["COMMITS_TO_LIVE"]))
 from lakehouse.cli import main
 main()
 """

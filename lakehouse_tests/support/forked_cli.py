@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from lakehouse_tests.support.cli import environment_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from multiprocessing.context import ForkServerContext
 
 #: What commands import. Nothing of the command line itself: its consoles take the width from the environment when it is imported.
@@ -31,11 +31,16 @@ _LIBRARIES = [
 ]
 
 
-def lakehouse_command(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run ``lakehouse`` in ``folder``, with its lake in ``folder / "lake"``."""
+def lakehouse_command(
+    folder: Path, *arguments: str, before: Callable[[], None] | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run ``lakehouse`` in ``folder``, with its lake in ``folder / "lake"``.
+
+    :param before: called in the process of the command, in its folder and environment; a function of a module.
+    """
     with tempfile.TemporaryDirectory() as printed:
         paths = [Path(printed, name) for name in ("stdout", "stderr")]
-        process = _server().Process(target=_run, args=(folder, arguments, environment_of(folder, environment), *paths))
+        process = _server().Process(target=_run, args=(folder, arguments, environment_of(folder, environment), *paths, before))
         process.start()
         process.join()
         stdout, stderr = (path.read_text() if path.exists() else "" for path in paths)
@@ -50,7 +55,14 @@ def _server() -> ForkServerContext:
     return context
 
 
-def _run(folder: Path, arguments: Sequence[str], environment: Mapping[str, str], stdout: Path, stderr: Path) -> None:
+def _run(
+    folder: Path,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    stdout: Path,
+    stderr: Path,
+    before: Callable[[], None] | None,
+) -> None:
     """A command, in a process of its own; how it ends is the process's exit code."""
     for number, path in ((1, stdout), (2, stderr)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
@@ -59,6 +71,8 @@ def _run(folder: Path, arguments: Sequence[str], environment: Mapping[str, str],
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["lakehouse", *arguments]
+    if before is not None:
+        before()
     from lakehouse import cli  # noqa: PLC0415 (with the environment of this command)
 
     try:
