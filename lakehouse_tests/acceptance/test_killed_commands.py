@@ -1,0 +1,218 @@
+"""Each command that writes, killed behind its first commit, one in the middle and its last one, with what ``init`` makes.
+
+No daemon runs. The same command is given again, and then the next one: the lake ends as the one of a command that was not killed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse.delta import table_io
+from lakehouse_tests.support.forked_cli import lakehouse_command
+from lakehouse_tests.support.killed_command import commits_of, stopped_command
+from lakehouse_tests.support.spark_server import machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.spark]
+
+ORDERS = """\
+dataset: orders
+primary_key: order_id
+source: {format: csv}
+model:
+  fields:
+    - {name: order_id, type: string, required: true}
+    - {name: store, type: string}
+    - {name: amount, type: "decimal(12,2)"}
+clocks: {event: at, timezone: UTC, watermark: {strategy: bounded, max_lateness: P30D}}
+changes: {op: op}
+quality: {row_rules: [{name: amount_is_positive, sql: amount > 0, category: validity}]}
+lateness: {expected: P1D}
+"""
+REVENUE = """\
+metric: revenue
+source: orders
+measures:
+  - {name: amount, sql: sum(amount), type: "decimal(18,2)", additive: true}
+publication: {rollups: [week]}
+"""
+SECOND_VERSION = REVENUE.replace("source:", "dataset_version: 2\nsource:", 1).replace("sum(amount)", "sum(amount * 2)")
+HEADER = "order_id,store,at,amount,op\n"
+FILES = {
+    "first.csv": "a,north,2024-11-04T09:00:00Z,100.00,insert\nb,south,2024-11-05T09:00:00Z,20.00,insert\n"
+    "z,south,2024-11-05T10:00:00Z,-3.00,insert\n",
+    "second.csv": "a,north,2024-11-04T09:00:00Z,110.00,correct\nc,south,2024-11-06T09:00:00Z,7.00,insert\n",
+    "third.csv": "c,south,2024-11-06T09:00:00Z,9.00,correct\nd,north,2024-11-04T10:00:00Z,1.00,insert\n",
+}
+WHO = ("--by", "anna", "--reason", "to be sure")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that writes.
+
+    :param before: commands that make something for it to work on.
+    :param landing: a file that lies in landing before it.
+    :param contract: another text of a contract before it, by file.
+    """
+
+    arguments: tuple[str, ...]
+    before: tuple[tuple[str, ...], ...] = ()
+    landing: str = ""
+    contract: tuple[str, str] = ("", "")
+    again: frozenset[int] = field(default=frozenset({0}))
+
+    def __str__(self) -> str:
+        return " ".join(word for word in self.arguments[:2] if not word.startswith("-"))
+
+
+DAYS = ("2024-11-04", "2024-11-06")
+STAGED = ("stage", "create", "feed", "orders", *WHO, "--file", "third.csv")
+TAKEN = ("stage", "promote", "feed", *WHO, "--sign-off", "seen")
+PLANNED = ("backfill", "plan", "orders", "--from", DAYS[0], "--through", DAYS[1], *WHO, "--write-mode", "overwrite")
+PROMOTED = ("promote", "revenue", "v2", *WHO, "--accept-differences", "--restate")
+REVERTED = ("gold", "revert", "revenue", "2024-11-04", "--to", "r1", *WHO, "--restate")
+MANY = frozenset({0, 1})
+COMMANDS = [
+    Command(("run", "orders", "third.csv")),
+    Command(("replay", "orders"), landing="third.csv"),
+    Command(("rebuild", "orders", "--start-date", DAYS[0], "--end-date", DAYS[1], "--reason", "why")),
+    Command(("quarantine", "accept", "orders", "--all", *WHO)),
+    Command(("quarantine", "reject", "orders", "--all", *WHO)),
+    Command(("redact", "orders", "--key", "a", "--fields", "store", *WHO)),
+    Command(("correct", "orders", "b", "--set", "amount=25.00", *WHO, "--restate"), again=MANY),
+    Command(STAGED, again=MANY),
+    Command(TAKEN, (STAGED,), again=MANY),
+    Command(("stage", "undo", "feed", *WHO, "--restate"), (STAGED, TAKEN), again=MANY),
+    Command(("backfill", "run", "newest"), (PLANNED,), again=MANY),
+    Command(REVERTED, again=MANY),
+    Command(("gold", "release", "revenue", "2024-11-04", *WHO, "--restate"), (REVERTED,), again=MANY),
+    Command(PROMOTED, contract=("revenue_v2.yaml", SECOND_VERSION), again=MANY),
+    Command(("rollback", "revenue", *WHO, "--restate"), (PROMOTED,), contract=("revenue_v2.yaml", SECOND_VERSION), again=MANY),
+    Command(
+        ("reparse", "orders", *WHO, "--now"), contract=("orders.yaml", ORDERS.replace("timezone: UTC", "timezone: Asia/Tokyo"))
+    ),
+    Command(("lateness", "apply", "orders", *WHO, "--watermark", "P9D"), again=MANY),
+    Command(("snapshot", "create", "orders", "now", *WHO), again=MANY),
+    Command(("maintain",)),
+]
+IN_EACH_RUN = {"run orders", "stage promote", "gold revert"}
+PROOF = (pytest.mark.merge, pytest.mark.proof)
+CASES = [pytest.param(each, marks=pytest.mark.merge if f"{each}" in IN_EACH_RUN else PROOF, id=f"{each}") for each in COMMANDS]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _running_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Commands that start a Spark of their own are killed in ``test_sigkill`` and ``test_stopped_without_daemon``."""
+    with machine(tmp_path_factory.mktemp("machine") / "host") as host, pytest.MonkeyPatch.context() as patched:
+        assert host.start().returncode == 0
+        for name, value in host.auto.items():
+            patched.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="module", name="template")
+def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project after two deliveries, with a row that waits for a steward."""
+    folder = tmp_path_factory.mktemp("project") / "shop"
+    folder.mkdir()
+    give(folder, "init", hour=8)
+    shutil.rmtree(folder / "contracts")
+    (folder / "contracts").mkdir()
+    for name, text in (("orders.yaml", ORDERS), ("revenue.yaml", REVENUE)):
+        (folder / "contracts" / name).write_text(text)
+    for name, rows in FILES.items():
+        (folder / name).write_text(HEADER + rows)
+    give(folder, "run", "orders", "first.csv", hour=9)
+    give(folder, "run", "orders", "second.csv", hour=10)
+    return folder
+
+
+def environment(folder: Path, hour: int) -> dict[str, str]:
+    return {"DAGSTER_HOME": f"{folder}/dagster_home", "LAKEHOUSE_NOW": f"2024-11-07T{hour:02}:00:00Z"}
+
+
+def give(folder: Path, *arguments: str, hour: int, codes: frozenset[int] = frozenset({0})) -> str:
+    done = lakehouse_command(folder, *arguments, **environment(folder, hour))
+    text = f"{done.stdout}{done.stderr}"
+    assert done.returncode in codes, text
+    assert "Traceback" not in text
+    return text
+
+
+def prepared(template: Path, folder: Path, command: Command) -> Path:
+    shutil.copytree(template, folder)
+    for step in command.before:
+        if command.contract[0] and step is not STAGED:
+            continue
+        give(folder, *step, hour=11)
+    if command.contract[0]:
+        (folder / "contracts" / command.contract[0]).write_text(command.contract[1])
+        for step in command.before:
+            give(folder, *step, hour=11)
+    if command.landing:
+        landing = folder / "lake" / "landing" / "orders"
+        landing.mkdir(parents=True, exist_ok=True)
+        shutil.copy(folder / command.landing, landing / "arrival_date=2024-11-07.csv")
+    return folder
+
+
+GOLD = ["revision", "is_latest", "state", "reason", "content", "amount", "adjustment"]
+TABLES: list[tuple[str, list[str] | None]] = [
+    ("bronze/orders", ["order_id", "store", "amount", "event_date", "malformed_reason", "source_file", "line_number"]),
+    ("bronze/orders_decisions", ["line_number", "verdict", "by"]),
+    ("silver/orders", ["order_id", "store", "amount", "event_date", "line_number"]),
+    ("silver/orders_quarantine", ["line_number", "quarantine_status"]),
+    ("gold/revenue", ["event_date", *GOLD]),
+    ("gold/revenue_weekly", ["period_start", *GOLD]),
+    ("gold/revenue_v2", ["event_date", *GOLD]),
+    ("ops/orders_dispositions", ["arrival_date", "disposition", "rows"]),
+    ("ops/ingestions", ["source", "status", "rows"]),
+    ("ops/late_arrival_audit", ["event_id", "action_type", "original_value", "new_value"]),
+    ("ops/corrections", ["status"]),
+    ("ops/stages", ["name", "event"]),
+    ("ops/snapshots", ["name"]),
+    ("ops/moves", ["metric"]),
+]
+
+
+def state(folder: Path) -> dict[str, Any]:
+    """What readers and stewards see."""
+    found = {}
+    for name, columns in TABLES:
+        path = f"{folder}/lake/{name}"
+        table = table_io.open_table(path)
+        known = [] if table is None else [item.name for item in table.schema().fields]
+        rows = None if table is None else table_io.read(path, [column for column in columns or known if column in known])
+        found[name] = [] if rows is None else sorted(repr(row) for row in rows.to_pylist())
+    return found
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("command", CASES)
+def test_the_same_command_after_a_kill_ends_as_without_it(
+    template: Path, tmp_path: Path, command: Command, request: pytest.FixtureRequest
+) -> None:
+    begin = prepared(template, tmp_path / "begin", command)
+    whole = shutil.copytree(begin, tmp_path / "whole")
+    commits, done = commits_of(whole, *command.arguments, **environment(whole, 12))
+    assert done.returncode == 0, done.stdout + done.stderr
+    expected = state(whole)
+    middle = (commits + 1) // 2
+    places = {1, middle, commits} if request.node.get_closest_marker("proof") else {middle}
+    for place in sorted(places):
+        folder = shutil.copytree(begin, tmp_path / f"killed behind {place}")
+        stopped = stopped_command(folder, *command.arguments, commits=place, **environment(folder, 12))
+        assert stopped.returncode == -signal.SIGKILL
+        text = give(folder, *command.arguments, hour=12, codes=command.again)
+        assert state(folder) == expected, f"killed behind commit {place} of {commits}: {text}"
+    give(folder, "replay", "orders", hour=13)
+    assert state(folder) == expected, "nothing was left to do"
