@@ -186,14 +186,14 @@ TABLES: list[tuple[str, list[str] | None]] = [
 
 def state(folder: Path) -> dict[str, Any]:
     """What readers and stewards see."""
-    found = {}
+    seen = {}
     for name, columns in TABLES:
         path = f"{folder}/lake/{name}"
         table = table_io.open_table(path)
         known = [] if table is None else [item.name for item in table.schema().fields]
         rows = None if table is None else table_io.read(path, [column for column in columns or known if column in known])
-        found[name] = [] if rows is None else sorted(repr(row) for row in rows.to_pylist())
-    return found
+        seen[name] = [] if rows is None else sorted(repr(row) for row in rows.to_pylist())
+    return seen
 
 
 @pytest.mark.timeout(900)
