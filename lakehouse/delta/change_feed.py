@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lakehouse.calendar import day_conditions
 from lakehouse.delta import commit_log
 from lakehouse.delta.columns import PROVENANCE
+from lakehouse.delta.wider_types import WIDENED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -98,7 +99,7 @@ def parts_of_feed(table: DeltaTable, first: int, last: int, columns: Sequence[st
 
 def _appended_rows(commit: Mapping[str, Any]) -> int | None:
     """How many rows a commit added that can have removed none, by its operation; None for another commit."""
-    if commit.get("operation") in _WITHOUT_CHANGES:
+    if commit.get("operation") in _WITHOUT_CHANGES or WIDENED in commit_log.commit_metadata(commit):
         return 0
     metrics = commit.get("operationMetrics", {})
     rows = metrics.get("numOutputRows", metrics.get("num_added_rows", 0))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 #: What the metadata of a commit calls the columns with another type.
-_WIDENED = "wider_columns"
+WIDENED = "wider_columns"
 
 
 def is_wider(before: pa.DataType, after: pa.DataType) -> bool:
@@ -39,16 +39,16 @@ def widen(table: DeltaTable, schema: pa.Schema) -> bool:
     columns = pa.schema(table.schema().to_arrow())
     wanted = {item.name: item.type for item in schema}
     wider = {item.name: wanted[item.name] for item in columns if is_wider(item.type, wanted.get(item.name, item.type))}
-    if not wider:
+    if not wider or not table.metadata().partition_columns:  # every table with columns of a contract has some
         return False
-    (by,) = table.metadata().partition_columns  # as every table with columns of a contract has
+    (by, *_) = table.metadata().partition_columns
     no_partition = "-1" if pa.types.is_integer(columns.field(by).type) else "0001-01-01"
-    why = {_WIDENED: {name: f"{kind}" for name, kind in wider.items()}}
+    why = {WIDENED: {name: f"{kind}" for name, kind in wider.items()}}
     table.create_write_transaction(
         [],
         mode="overwrite",  # a transaction that appends keeps the columns as they are
         schema=Schema.from_arrow(pa.schema([item.with_type(wider.get(item.name, item.type)) for item in columns])),
-        partition_by=[by],
+        partition_by=table.metadata().partition_columns,
         partition_filters=[(by, "=", no_partition)],  # no file is removed
         commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(why)}),
     )

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import CommitFailedError
 
-from lakehouse.delta import partition_writer, row_writer, table_io, wider_types
+from lakehouse.delta import change_feed, partition_writer, row_writer, table_io, wider_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,6 +75,7 @@ def test_every_reader_has_older_and_larger_values(tmp_path: Path) -> None:
     feed = pa.table(table.load_cdf(0).read_all())
     assert sorted(feed["amount"].to_pylist()) == [SMALL["amount"], LARGE["amount"]]
     assert table.protocol().min_reader_version == 1
+    assert [change_feed._appended_rows(commit) for commit in table.history()] == [1, 0, 1, 0], "the feed is read in parts"
 
 
 def test_a_table_by_numbered_partitions_becomes_wider_too(tmp_path: Path) -> None:

@@ -1,0 +1,25 @@
+"""The options of a session, as expressions of contracts meet them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("text", ["${env:HOME}", "${system:user.name}", "${spark.master}"])
+def test_a_text_stays_a_text_and_is_no_value_of_this_machine(spark: SparkSession, text: str) -> None:
+    [row] = spark.range(1).select(F.expr(f"'{text}'").alias("text")).collect()
+    assert row["text"] == text
+
+
+@pytest.mark.parametrize("text", ["try_cast('now' as timestamp)", "try_to_timestamp('today')", "try_cast('tomorrow' as date)"])
+def test_words_are_times_in_no_function_that_contracts_may_call(spark: SparkSession, text: str) -> None:
+    [row] = spark.range(1).select(F.expr(text).alias("time")).collect()
+    assert row["time"] is None
