@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
