@@ -39,6 +39,8 @@ _QUANTIFIER = re.compile(r"\b(i?like\s+)(?:any|some)\b", re.IGNORECASE)
 _SUBQUERY = re.compile(r"\(\s*(from|table|values|with)\b", re.IGNORECASE)
 _TIME_OF_NOW = re.compile(r"\b(?:unix_timestamp|to_unix_timestamp)\s*\(\s*\)", re.IGNORECASE)
 _NUMBER_FIRST = re.compile(r"[rR]?['\"]\s*[+-]?\d")
+#: A text that Spark takes for a time wherever it is compared with one or becomes one, with or without a zone.
+_TEXT_AS_TIME = re.compile(r"[rR]?(['\"])\s*(?:now|today|tomorrow|yesterday)(?:\s+\S+)?\s*\1", re.IGNORECASE)
 #: A day or a time in words: Spark takes now, today, yesterday and tomorrow.
 _WORD_AS_TIME = re.compile(r"\b(date|time|timestamp(?:_ltz|_ntz)?)\s*''", re.IGNORECASE)
 
@@ -48,6 +50,9 @@ def refused(text: str, allowed: frozenset[str]) -> str | None:
 
     :param allowed: the functions that it may call, in lower case.
     """
+    for quoted in _QUOTED.finditer(text):
+        if quoted["text"] and _TEXT_AS_TIME.fullmatch(quoted["text"]):
+            return quoted["text"]
     code = _QUANTIFIER.sub(r"\1", _QUOTED.sub(_stand_in, text))
     if in_words := _WORD_AS_TIME.search(code):
         return f"{in_words[1]} '...'"

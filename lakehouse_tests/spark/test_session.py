@@ -17,9 +17,3 @@ pytestmark = pytest.mark.spark
 def test_a_text_stays_a_text_and_is_no_value_of_this_machine(spark: SparkSession, text: str) -> None:
     [row] = spark.range(1).select(F.expr(f"'{text}'").alias("text")).collect()
     assert row["text"] == text
-
-
-@pytest.mark.parametrize("text", ["try_cast('now' as timestamp)", "try_to_timestamp('today')", "try_cast('tomorrow' as date)"])
-def test_words_are_times_in_no_function_that_contracts_may_call(spark: SparkSession, text: str) -> None:
-    [row] = spark.range(1).select(F.expr(text).alias("time")).collect()
-    assert row["time"] is None
