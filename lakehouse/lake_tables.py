@@ -92,6 +92,7 @@ def tables(catalog: Catalog) -> list[LakeTable]:
             listed += [LakeTable("ops", f"{source}_by_key", sorted_by="dimension_key")]
     for source in {metric.source for metric in catalog.metrics.values() if metric.late_events}:
         listed += [LakeTable("silver", f"{source}_late"), LakeTable("ops", f"{source}_late_deliveries")]
+        listed += [LakeTable("bronze", f"{source}_late_decisions")]
     indexes = (index for metric in catalog.metrics.values() for index in metric.fact_indexes)
     indexed = {locations.fact_index_name(silver, on) for silver, on in indexes}
     listed += [LakeTable("ops", name, sorted_by="join_key") for name in indexed]

@@ -34,6 +34,11 @@ def history_admissions(settings: Settings, source: str) -> str:
     return settings.table("bronze", f"{source}_admissions")
 
 
+def late_decisions(settings: Settings, source: str) -> str:
+    """The decisions of stewards about rows of a source that came too late for a metric."""
+    return settings.table("bronze", f"{source}_late_decisions")
+
+
 def redactions(settings: Settings, source: str) -> str:
     """The values of a source that were redacted."""
     return settings.table("bronze", f"{source}_redactions")

@@ -129,6 +129,7 @@ OF_METRIC: Mapping[str, KeyEffect] = _DESCRIPTIONS | {
     "rows": KeyEffect.MEANING,
     "window": KeyEffect.MEANING,
     "late_events": KeyEffect.MEANING,
+    "late_events.at_close": _NOTHING,  # a number that is final keeps the rule by which it was closed
     "late_events.patch": _NOTHING,
     "live": _NOTHING,
     "reconcile": _NOTHING,

@@ -54,8 +54,8 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
     ``rows`` counts where a metric reads the newest rows only, ``joins``, ``sources`` and ``late_events`` where it has some,
     ``from`` where it is derived, ``inputs.window`` where an input has windows, ``source.envelope``, ``source.kafka`` and its
     ``values`` where a source has one, and the keys of dimensions where it is one: other contracts have the hash of before there
-    were such keys, as have those without a value of their own for :data:`_ADDED`. The zone of a metric counts where it is not UTC
-    and a measure depends on it.
+    were such keys, as have those without a value of their own for :data:`_ADDED`, and those with ``late_events.at_close``
+    ``exclude``. The zone of a metric counts where it is not UTC and a measure depends on it.
     """
     without: dict[str, Any] = dict.fromkeys(_CHANGE_NO_NUMBER, True)
     if getattr(contract, "rows", None) != "newest":
@@ -70,8 +70,11 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
         without |= {"derived_from": True, "inputs": True}
     elif not any(read.window for read in getattr(contract, "inputs", ())):
         without["inputs"] = {"__all__": {"window"}}
-    if getattr(contract, "late_events", None) is None:
+    late_events = getattr(contract, "late_events", None)
+    if late_events is None:
         without["late_events"] = True
+    elif late_events.at_close.value == "exclude":
+        without["late_events"] = {"at_close"}
     without |= _without_in_sections(contract)
     content = contract.model_dump_json(exclude=without)
     return hashlib.sha256((content + getattr(contract, "zone_of_numbers", "")).encode()).hexdigest()[:12]

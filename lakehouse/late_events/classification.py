@@ -82,6 +82,11 @@ def end_of_window(day: date, start: datetime | None, metric: MetricContract, zon
     return end if window.overlaps else min(end, whole)
 
 
+def moment_of_end(day: date, start: datetime, metric: MetricContract, zone: ZoneInfo) -> datetime:
+    """The end of one window of a day."""
+    return _EPOCH + timedelta(microseconds=end_of_window(day, start, metric, zone))
+
+
 def first_end(day: date, metric: MetricContract, zone: ZoneInfo) -> int:
     """The end of the first window by which a row of an event day may be judged, in microseconds since 1970."""
     if metric.event_window is None or day > _LAST_DAY:

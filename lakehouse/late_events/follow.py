@@ -1,13 +1,15 @@
 """Brings ``silver/<source>_late`` and the counts of late deliveries up to date with Bronze.
 
 A delivery is classified again when the watermark that it met has changed, because a delivery that had arrived before it was
-ingested after it, and when the contract of the metric has changed. The commits name the event days whose numbers may differ for
-that reason: metrics follow them as they follow silver. Every step may be stopped and repeated.
+ingested after it, when the contract of the metric has changed, and when a steward has decided about its late rows. The commits
+name the event days whose numbers may differ for that reason: metrics follow them as they follow silver. Every step may be stopped
+and repeated.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,10 +20,10 @@ from lakehouse.delta import commit_log, data_files, partition_writer, row_writer
 from lakehouse.dispositions.readings import in_force
 from lakehouse.late_events import late_rows, left_out
 from lakehouse.late_events.left_out import Deliveries
-from lakehouse.ledger import key_log
+from lakehouse.ledger import key_log, late_decisions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import date
 
     from deltalake import DeltaTable
@@ -84,7 +86,7 @@ def _unclassified(settings: Settings, metric: MetricContract, known: Deliveries)
         times = counted["watermark"].cast(pa.int64()).to_pylist()
         done = dict(zip(counted["ingestion_id"].to_pylist(), zip(times, counted["terms"].to_pylist())))
     terms = _terms(settings, metric)
-    return [name for name in known.entries if done.get(name) != (known.met.get(name), terms)]
+    return [name for name in known.entries if done.get(name) != (known.met.get(name), terms(name))]
 
 
 def _steps(known: Deliveries, names: Sequence[str]) -> Iterator[list[str]]:
@@ -172,7 +174,7 @@ def _counted(settings: Settings, metric: MetricContract, known: Deliveries, name
                 "ingestion_id": name,
                 "arrival_date": entry.arrival_date,
                 "watermark": known.met.get(name),
-                "terms": terms,
+                "terms": terms(name),
                 "on_time": entry.rows - entry.malformed - accepted - dropped,
                 "late_accepted": accepted,
                 "late_dropped": dropped,
@@ -185,10 +187,19 @@ def _of(metric: MetricContract, names: Collection[str]) -> Mapping[str, Any]:
     return {"metric": [metric.name], "ingestion_id": list(names)}
 
 
-def _terms(settings: Settings, metric: MetricContract) -> str:
-    """What a classification depends on besides the delivery, as a hash: the contract, and which rows are in force."""
+def _terms(settings: Settings, metric: MetricContract) -> Callable[[str], str]:
+    """What the classification of a delivery depends on besides its rows, as a hash: the contract, which rows are in force, and
+    what stewards have decided about them.
+    """
     terms, readings = left_out.terms_of(metric), in_force.readings_of(settings, metric.source)
     window = metric.event_window
     content = f"{terms.allowed_lateness} {terms.action.value} {metric.trailing_days} {window and window.model_dump_json()}"
     content += f" {sorted(readings.ids)}" if readings else ""
-    return hashlib.sha256(content.encode()).hexdigest()[:12]
+    decided: dict[str, list[str]] = defaultdict(list)
+    for one in late_decisions.of_metric(settings, metric.source, metric.name):
+        decided[one.ingestion_id].append(f"{one.line_number}:{one.number}:{one.counts}")
+
+    def of_delivery(name: str) -> str:
+        return hashlib.sha256((content + " ".join(["", *decided.get(name, ())])).encode()).hexdigest()[:12]
+
+    return of_delivery

@@ -16,9 +16,11 @@ from lakehouse import locations
 from lakehouse.contracts.late_events.late_event_rules import LateAction
 from lakehouse.delta import table_io
 from lakehouse.dispositions.readings import in_force
+from lakehouse.dispositions.row_groups import positions
 from lakehouse.late_events import classification, left_out
 from lakehouse.late_events.classification import TIME, LateReason
 from lakehouse.lateness.measurement import lags
+from lakehouse.ledger import late_decisions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +53,8 @@ SCHEMA = pa.schema(
         ("windows", pa.list_(pa.string())),
     ]
 )
+#: The action of a row that counts by a steward's decision.
+ADMITTED = "admit"
 _READ = [
     "ingestion_id",
     "line_number",
@@ -67,26 +71,34 @@ _SECOND = 1_000_000
 
 def of_deliveries(settings: Settings, metric: MetricContract, contract: SourceContract, known: Deliveries) -> Iterator[pa.Table]:
     """The late rows of some deliveries, in pieces with the columns :data:`SCHEMA`."""
+    admitted = late_decisions.admitted(late_decisions.of_metric(settings, contract.dataset, metric.name))
     for piece in in_force.pieces(settings, contract.dataset, [*_READ, "malformed_reason"], known.where):
-        yield classified(metric, contract, piece.filter(pc.is_null(piece["malformed_reason"])), known)
+        yield classified(metric, contract, piece.filter(pc.is_null(piece["malformed_reason"])), known, admitted)
 
 
-def classified(metric: MetricContract, contract: SourceContract, rows: pa.Table, known: Deliveries) -> pa.Table:
-    """Those of some rows of Bronze that are late, as rows of the table."""
+def classified(
+    metric: MetricContract, contract: SourceContract, rows: pa.Table, known: Deliveries, admitted: pa.Table
+) -> pa.Table:
+    """Those of some rows of Bronze that are late, as rows of the table.
+
+    :param admitted: the ids of rows that count by a steward's decision, however late they came.
+    """
     terms, zone = left_out.terms_of(metric), ZoneInfo(contract.clocks.timezone)
     ends, met = classification.window_ends(rows, metric, zone), known.watermarks(rows)
     is_late = classification.are_late(ends, met)
     late, ends, met = rows.filter(is_late), ends.filter(is_late), met.filter(is_late)
     beyond = classification.are_beyond(ends, met, terms)
+    too_late = classification.are_left_out(ends, met, terms)
+    is_admitted = pc.and_(too_late, pc.is_valid(positions(late, admitted)))
     never = pc.if_else(beyond, LateAction.SIDE_OUTPUT.value, terms.action.value)
     columns = {
         "metric": pa.repeat(metric.name, len(late)),
         "lateness_seconds": pc.divide(lags(late, contract).cast(pa.float64()), float(_SECOND)),
         "watermark": met.cast(TIME),
         "window_end": ends.cast(TIME),
-        "action": never,
+        "action": pc.if_else(is_admitted, ADMITTED, never),
         "reason": pc.if_else(beyond, LateReason.BEYOND.value, LateReason.WITHIN.value),
-        "counts": pc.invert(classification.are_left_out(ends, met, terms)),
+        "counts": pc.or_(pc.invert(too_late), is_admitted),
         "windows": classification.windows_of(late, metric, zone),
     }
     columns |= {name: late[name] for name in _READ}

@@ -22,7 +22,7 @@ from lakehouse.late_events import classification
 from lakehouse.lateness import event_watermark
 from lakehouse.lateness.keyed_watermark import NEVER
 from lakehouse.lateness.measurement import microseconds
-from lakehouse.ledger import hand_corrections, ingestions, key_log
+from lakehouse.ledger import hand_corrections, ingestions, key_log, late_decisions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -124,9 +124,11 @@ def on_days(
     """The rows that do not count in a metric and concern some event days: they lie there, or another row of their key does.
 
     :param contract: of the silver table that the metric reads.
-    :param ids: the inputs that count.
+    :param ids: the inputs that count; decisions to admit late rows are among them.
     :returns: None if all rows count.
     """
+    if late_decisions.EVERY_ROW in ids:
+        return None
     suspected = may_be_late(settings, metric, contract, deliveries(settings, contract, ids))
     if not suspected.met or not days:
         return None
@@ -165,7 +167,10 @@ def _late_rows(
     known: Deliveries,
     ids: Collection[str],
 ) -> pa.Table:
-    """The rows in the deliveries of some claims that do not count, by id; of other keys perhaps not all."""
+    """The rows in the deliveries of some claims that do not count, by id; of other keys perhaps not all.
+
+    A row that a steward has admitted counts.
+    """
     where: table_io.Where = {name: pc.unique(claimed[name]) for name in ("arrival_date", "ingestion_id")}
     own = claimed.filter(pc.not_equal(claimed["kind"], "retire"))
     if len(own) == len(claimed):  # a retirement is made by the row of another key
@@ -173,7 +178,10 @@ def _late_rows(
     rows = in_force.read(settings, contract.dataset, ["event_ts", "event_date", "malformed_reason", *_ROW], where, ids)
     rows = _NO_ROWS if rows is None or not len(claimed) else rows.filter(pc.is_null(rows["malformed_reason"]))
     ends = classification.window_ends(rows, metric, ZoneInfo(contract.clocks.timezone))
-    return rows.filter(classification.are_left_out(ends, known.watermarks(rows), terms_of(metric)))
+    late = rows.filter(classification.are_left_out(ends, known.watermarks(rows), terms_of(metric)))
+    decided = late_decisions.of_metric(settings, contract.dataset, metric.name) if len(late) else []
+    admitted = late_decisions.admitted(decided, ids)
+    return late.filter(pc.is_null(positions(late, admitted))) if len(admitted) else late
 
 
 def days_alike(named: Mapping[date, Collection[str]]) -> dict[frozenset[str], list[date]]:

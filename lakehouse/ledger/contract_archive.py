@@ -72,7 +72,11 @@ def newest(settings: Settings, kind: Kind, name: str) -> dict[str, Any] | None:
 
 
 def readable(stored: dict[str, Any]) -> dict[str, Any]:
-    """A stored contract without a key that earlier releases accepted and that never had an effect."""
+    """A stored contract as this release reads it: without a key that earlier releases accepted and that never had an effect, and
+    with the rule for late events that held before there was a key for it.
+    """
+    if stored.get("late_events"):
+        return {**stored, "late_events": {"at_close": "exclude", **stored["late_events"]}}
     if "clocks" not in stored:
         return stored
     return {**stored, "clocks": {key: value for key, value in stored["clocks"].items() if key != "event_time"}}

@@ -18,6 +18,7 @@ class InputKind(str, Enum):
     DECISION = "decision"
     REDACTION = "redaction"
     REBUILD_REQUEST = "operation"
+    LATE_DECISION = "late"
 
     @property
     def prefix(self) -> str:

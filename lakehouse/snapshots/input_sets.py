@@ -57,7 +57,9 @@ def record(settings: Settings, source: str, ids: Collection[str], now: datetime)
         return name
     wanted = set(ids)
     newest = max((entry.recorded_at for entry in sets.values()), default=None)
-    bases = {other: _resolved(sets, other) for other, entry in sets.items() if entry.recorded_at == newest}
+    latest = [other for other, entry in sets.items() if entry.recorded_at == newest]
+    # Of numbers that count more rows than others, the set holds one more id: the next set adds to the one that it adds to.
+    bases = {other: _resolved(sets, other) for one in latest for other in (one, sets[one].adds_to) if other is not None}
     base = max((other for other, held in bases.items() if held <= wanted), key=lambda other: len(bases[other]), default=None)
     added = sorted(wanted - (bases[base] if base is not None else set()))
     log(settings).append([InputSet(source, name, base, added, now)], app_id=f"inputs:{source}:{name}")

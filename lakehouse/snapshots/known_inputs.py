@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse.ledger import decisions, ingestions, rebuild_requests
+from lakehouse.ledger import decisions, ingestions, late_decisions, rebuild_requests
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -23,4 +23,5 @@ def known_at(settings: Settings, source: str, when: datetime) -> set[str]:
     """
     ids = set(ingestions.inputs(ingestions.all_of(settings, source)))
     ids |= {one.decision_id for one in decisions.all_of(settings, source) if one.decided_at <= when}
+    ids |= late_decisions.ids(settings, source, when)
     return ids | {one.operation_id for one in rebuild_requests.all_of(settings, source) if one.recorded_at <= when}

@@ -28,6 +28,7 @@ from lakehouse.ledger import (
     failed_numbers,
     history_admissions,
     ingestions,
+    late_decisions,
     publications,
     rebuild_requests,
     redactions,
@@ -58,7 +59,7 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
 
 
 def _logs(settings: Settings) -> list[LogTable[Any]]:
-    of_a_source = [module.log(settings, "events") for module in (decisions, history_admissions, redactions)]
+    of_a_source = [module.log(settings, "events") for module in (decisions, history_admissions, late_decisions, redactions)]
     of_all = [
         module.log(settings)
         for module in (

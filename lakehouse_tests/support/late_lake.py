@@ -109,14 +109,15 @@ class LateLake(WindowedLake):
             newest = max([event.moment for event in delivery.events] + ([newest] if newest else []))
         return verdicts
 
-    def counting_events(self, definition: MetricContract) -> list[Event]:
-        """By the model: the newest event of each key among those that count."""
-        newest = {event.key: event for event, verdict in self.judged(definition) if verdict != "late_dropped"}
+    def counting_events(self, definition: MetricContract, *, closed: bool = False) -> list[Event]:
+        """By the model: the newest event of each key among those that count; of closed days among all."""
+        counting = [event for event, verdict in self.judged(definition) if closed or verdict != "late_dropped"]
+        newest = {event.key: event for event in counting}
         return [event for event in newest.values() if event.op != "delete"]
 
-    def expected(self, definition: MetricContract) -> Windows:
-        """By the model: what readers see."""
-        window, events = definition.event_window, self.counting_events(definition)
+    def expected(self, definition: MetricContract, *, closed: bool = False) -> Windows:
+        """By the model: what readers see, of closed days if ``closed``."""
+        window, events = definition.event_window, self.counting_events(definition, closed=closed)
         if window is None:
             return _days_of(events)
         if isinstance(window, SessionWindow):

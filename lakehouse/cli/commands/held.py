@@ -12,6 +12,8 @@ from lakehouse.cli.console import deployment, out
 from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from lakehouse.contracts.series import Series
     from lakehouse.gold.publication.candidates import HeldCandidate
     from lakehouse.gold.publication.reverted_periods import RevertedPeriod
@@ -83,11 +85,17 @@ def close(metric: arguments.Metric, period: arguments.PeriodName, by: By, reason
     of = arguments.about(metric, period)
     run = Run(f"cli:{by}", "lakehouse gold close", by=by)
     source = of.catalog.sources[of.series.metric.source]
-    done = early_close.close(of.settings, source, of.series, of.period, run, reason)
+    done = early_close.close(of.settings, source, of.series, of.period, run, reason, _session)
     if done is None:
         out.print(f"{of.series.name} {of.period.name} is final already; nothing was published.", soft_wrap=True)
     else:
         out.print(f"{done.name} is final, signed off by {by}.", soft_wrap=True)
+
+
+def _session() -> SparkSession:
+    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
+
+    return LakeSpark().session()
 
 
 def drop(metric: arguments.Metric, period: arguments.PeriodName, revision: Revision, by: By, reason: Reason) -> None:

@@ -1,6 +1,7 @@
 """``lakehouse late``: the rows that came after their window, what became of them, and how many came on time.
 
-With ``--live``: the rows that the stream of the metric has dropped.
+With ``--live``: the rows that the stream of the metric has dropped. ``admit`` and ``withdraw`` record a steward's decision about
+rows that do not count.
 """
 
 from __future__ import annotations
@@ -10,21 +11,46 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from lakehouse.cli import arguments
 from lakehouse.cli.console import counted, data_table, errors, number_column, out
 from lakehouse.cli.lateness_report import duration, moment
+from lakehouse.ledger.row_ids import format_row_id, parse_row_id, row_id_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakehouse.contracts import MetricContract
     from lakehouse.late_events.counters import LateCounts
+    from lakehouse.ledger.row_ids import RowId
     from lakehouse.settings import Settings
 
 _SHOWN = 50
+_LIST = "list"
 
 
+class _Late(TyperGroup):
+    """The commands about late rows; ``lakehouse late METRIC`` lists them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Without the name of a command, the rows are listed."""
+        is_list = args and args[0] not in (*self.commands, "--help")
+        return list(super().parse_args(ctx, [_LIST, *args] if is_list else args))
+
+
+app = typer.Typer(
+    cls=_Late, help="Rows that came after their window: list them (lakehouse late METRIC), admit them.", no_args_is_help=True
+)
+Rows = Annotated[list[str] | None, typer.Option("--rows", help="A row, as the list shows it; may be repeated.")]
+Window = Annotated[str | None, typer.Option(help="Rows of this window, such as 2024-01-15T14, or day.")]
+All = Annotated[bool, typer.Option("--all", help="All rows.")]
+By = Annotated[str, typer.Option(help="Who decides.")]
+Reason = Annotated[str, typer.Option(help="Why.")]
+Restate = Annotated[bool, typer.Option(help="Update the numbers at once, or leave it to Dagster's daemon.")]
+
+
+@app.command(_LIST)
 def late(
     metric: arguments.Metric,
     date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="Rows of this event day.")] = None,
@@ -39,15 +65,21 @@ def late(
     if live:
         _late_for_stream(metric, date, window, limit, as_json=as_json)
         return
-    from lakehouse.late_events import counters  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.publication import late_at_close  # noqa: PLC0415
+    from lakehouse.late_events import counters  # noqa: PLC0415
+    from lakehouse.late_events.late_rows import ADMITTED  # noqa: PLC0415
+    from lakehouse.ledger import late_decisions  # noqa: PLC0415
 
-    settings, _, contract = arguments.metric_named(metric)
+    settings, catalog, contract = arguments.metric_named(metric)
     if contract.late_events is None:
         errors.print(f"{metric} counts every row, however late: its contract has no 'late_events'.", style="red")
         raise typer.Exit(2)
     counts = counters.of_metric(settings, contract)
     rows = _rows(settings, contract, date, window, dropped=dropped)
-    newest = rows.slice(max(0, len(rows) - limit))
+    newest = late_at_close.with_close(
+        settings, served_version.daily(settings, catalog, contract), rows.slice(max(0, len(rows) - limit))
+    )
     if as_json:
         body = {**counts.as_json(), "late_rows": len(rows), "shown": newest.to_pylist()}
         out.print(json.dumps(body, default=_plain, ensure_ascii=False), soft_wrap=True)
@@ -56,11 +88,94 @@ def late(
     if not len(rows):
         out.print("  no late rows", soft_wrap=True)
         return
+    decided = late_decisions.newest(late_decisions.of_metric(settings, contract.source, contract.name))
     for row in newest.to_pylist():
         ended = f"{', '.join(row['windows'])} ended {moment(row['window_end'])}"
-        _print_row(row, f"{_where(row)}: {row['reason']}, {row['action']}", "the watermark", ended)
+        about = f"{_where(row)}: {row['reason']}, {row['action']}"
+        if row["action"] == ADMITTED:
+            one = decided[row_id_of(row)]
+            about += f": admitted by {one.by}: {one.reason}"
+        elif row["counted_at_close"]:
+            about += "; it counts since its day is closed"
+        _print_row(row, about, "the watermark", ended)
     left = len(rows) - len(newest)
     out.print(f"{counted(len(rows))}{f', {left:,} older ones not shown (--limit)' if left else ''}.")
+
+
+@app.command()
+def admit(
+    metric: arguments.Metric,
+    *,
+    by: By,
+    reason: Reason,
+    rows: Rows = None,
+    window: Window = None,
+    all_: All = False,
+    restate: Restate = True,
+) -> None:
+    """Let rows count in a metric that came too late for it; their days get a number with your name and reason."""
+    _decide(metric, rows, window, everything=all_, counts=True, by=by, reason=reason, restate=restate)
+
+
+@app.command()
+def withdraw(
+    metric: arguments.Metric,
+    *,
+    by: By,
+    reason: Reason,
+    rows: Rows = None,
+    window: Window = None,
+    all_: All = False,
+    restate: Restate = True,
+) -> None:
+    """Take the admission of late rows back: they do not count again."""
+    _decide(metric, rows, window, everything=all_, counts=False, by=by, reason=reason, restate=restate)
+
+
+def _decide(
+    metric: str,
+    rows: list[str] | None,
+    window: str | None,
+    *,
+    everything: bool,
+    counts: bool,
+    by: str,
+    reason: str,
+    restate: bool,
+) -> None:
+    from lakehouse.cli.catch_up import is_behind  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.cli.catch_up import restate as restate_days  # noqa: PLC0415
+    from lakehouse.stewardship import admit_late  # noqa: PLC0415
+
+    settings, catalog, contract = arguments.metric_named(metric)
+    read = contract.late_source
+    if read is None:
+        errors.print(f"{metric} counts every row, however late: its contract has no 'late_events'.", style="red")
+        raise typer.Exit(2)
+    if (rows is not None) + (window is not None) + everything != 1:
+        raise typer.BadParameter("pass --rows, --window or --all: one of the three")
+    if rows is None:
+        shown = admit_late.undecided(_rows(settings, contract, None, window, dropped=False), counts=counts)
+        wanted = [row_id_of(row) for row in shown.to_pylist()]
+    else:
+        wanted = _parsed(rows)
+    if not wanted:
+        out.print(f"No late row of {metric} {'waits to be admitted' if counts else 'is admitted'}; nothing was decided.")
+        return
+    done = admit_late.decide(settings, contract, read, wanted, counts=counts, by=by, reason=reason)
+    again = f" {done.repeated:,} had been decided so before." if done.repeated else ""
+    out.print(f"{counted(done.rows)} {'admitted' if counts else 'withdrawn'} by {by}.{again}", soft_wrap=True)
+    if restate and is_behind(settings, catalog, contract.source):
+        restate_days(settings, catalog, contract.source)
+    elif not restate:
+        out.print(f"The numbers follow with the next run of gold/{metric}.", soft_wrap=True)
+
+
+def _parsed(rows: list[str]) -> list[RowId]:
+    try:
+        return [parse_row_id(text) for texts in rows for text in texts.split(",")]
+    except ValueError as problem:
+        raise typer.BadParameter(f"{problem}") from None
 
 
 def _late_for_stream(metric: str, day: datetime | None, window: str | None, limit: int, *, as_json: bool) -> None:
@@ -127,7 +242,7 @@ def _print_row(row: dict[str, Any], about: str, watermark: str, windows: str) ->
     out.print(about, style="bold", soft_wrap=True)
     arrived = f"arrived {moment(row['arrival_ts'])}, {duration(round(row['lateness_seconds']))} late"
     out.print(f"    {arrived}; {watermark} was at {moment(row['watermark'])}", soft_wrap=True)
-    out.print(f"    {windows}; {row['ingestion_id']} line {row['line_number']}", soft_wrap=True)
+    out.print(f"    {windows}; row {format_row_id(row_id_of(row))}", soft_wrap=True)
 
 
 def _plain(value: Any) -> str:

@@ -35,6 +35,13 @@ class LateAction(str, Enum):
         return self in (LateAction.UPDATE, LateAction.RECOMPUTE)
 
 
+class AtClose(str, Enum):
+    """What becomes of the rows that do not count when the number of their day becomes final."""
+
+    INCLUDE = "include"
+    EXCLUDE = "exclude"
+
+
 class PatchLimit(Strict):
     """When the published number of a window is patched with its late rows, and when it is computed again."""
 
@@ -48,7 +55,11 @@ class LateEvents(Strict):
         timedelta(0), ge=timedelta(0), description="How far the watermark may be past the end of a window for its rows to count."
     )
     action: LateAction = Field(
-        LateAction.RECOMPUTE, description="What becomes of a late row within the allowed lateness; a later one is never counted."
+        LateAction.RECOMPUTE,
+        description="What becomes of a late row within the allowed lateness; a later one does not count before the close.",
+    )
+    at_close: AtClose = Field(
+        AtClose.INCLUDE, description="Whether a final number counts every row that has come by then, however late it came."
     )
     max_updates_per_window: int = Field(
         10, ge=1, description="After so many revisions because of late rows, a window that changes waits until it is final."

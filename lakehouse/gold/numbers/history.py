@@ -177,6 +177,7 @@ def selected(
     window: datetime | None = None,
 ) -> SelectedVersion:
     """Select among the versions of a period, oldest first, as :func:`version` does."""
+    every = versions
     if window is not None:
         since_first = window_history.since_first(versions, window) if selector.by is SelectBy.FIRST else versions
         versions = [window_history.narrowed(of_day, window) for of_day in since_first]
@@ -187,7 +188,8 @@ def selected(
         raise UnknownVersionError(msg) from None
     of_chosen = [] if chosen.adjustment is not None else adjustments_of(versions, chosen, selector)
     adjustments = [booked for booked in of_chosen if booked.rows]
-    return SelectedVersion(chosen, note, adjustments, _adjusted(series, adjustments, versions))
+    adjusted = _adjusted(series, adjustments, versions)
+    return SelectedVersion(chosen if window is None else window_history.shown(every, chosen, window), note, adjustments, adjusted)
 
 
 def history_between(settings: Settings, series: Series, first: date, last: date) -> dict[date, list[PublishedVersion]]:

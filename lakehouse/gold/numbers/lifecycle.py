@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 from lakehouse.calendar.event_day import business_day_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from datetime import date, datetime
 
     from lakehouse.contracts.publication import PublicationRules
@@ -55,7 +55,7 @@ class RevisionReason(str, Enum):
 
 
 #: What happened to rows that is known late as a row is.
-_KNOWN_LATE = frozenset({"on_time", "inserted", "attribute_changed", "lateness_changed"})
+_KNOWN_LATE = frozenset({"on_time", "inserted", "attribute_changed", "lateness_changed", "counted_at_close"})
 #: If several reasons apply, the first of these is published.
 REASONS_BY_PRECEDENCE = (
     RevisionReason.ROLLBACK,
@@ -200,6 +200,11 @@ def restates(reason: RevisionReason) -> bool:
     running week to which its next day was added.
     """
     return not reason.is_growth and reason is not RevisionReason.DAILY_FINALIZATION
+
+
+def update_count(reasons: Iterable[RevisionReason]) -> int:
+    """How many revisions have changed a number since its first one, by the reasons of all; a change of state is none."""
+    return max(sum(reason is not RevisionReason.DAILY_FINALIZATION for reason in reasons) - 1, 0)
 
 
 def grows(reason: RevisionReason, published: State) -> bool:

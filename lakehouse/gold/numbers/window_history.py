@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.calendar import windows
 from lakehouse.contracts.windows.event_window import WINDOW_START
+from lakehouse.gold.numbers.lifecycle import RevisionReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -49,18 +50,70 @@ def text(column: str, value: Any, metric: MetricContract) -> str:
 def history(versions: Sequence[PublishedVersion], start: datetime) -> list[PublishedVersion]:
     """The versions of a day that changed a window, in their order; adjustments that leave it alone are not among them.
 
+    Each has the provenance of the window: when it was restated, why, by how many rows, and until when it was the newest. A
+    revision that changed only other windows, and the state of all, is the change of a state. How many rows changed, and in which
+    way, is known of a revision that changed no other window.
+
     :param versions: all of the day, in the order of publication.
     """
     changes: list[PublishedVersion] = []
+    last: PublishedVersion | None = None
+    others: list[dict[str, Any]] = []
     for version in versions:
         of_window = narrowed(version, start)
         if version.adjustment is not None:
-            is_change = bool(of_window.rows)
+            changes += [of_window] if of_window.rows else []
+            continue
+        rest = [row for row in version.rows if row[WINDOW_START] != start]
+        is_alone, others = rest == others, rest
+        is_moved = of_window.rows != (last.rows if last else [])
+        if is_moved or (last is not None and last.state is not of_window.state):
+            last = _own(of_window, last, is_moved=is_moved, is_alone=is_alone)
+            changes.append(last)
+    return _succeeding(changes, has_newest=any(version.is_latest for version in versions))
+
+
+def shown(versions: Sequence[PublishedVersion], chosen: PublishedVersion, start: datetime) -> PublishedVersion:
+    """What a version of a day says of a window: the version that changed the window last until then, see :func:`history`.
+
+    :param versions: all of the day, in the order of publication; ``chosen`` is one of them.
+    """
+    if chosen.adjustment is not None:
+        return narrowed(chosen, start)
+    until = [one for one in history(versions, start) if one.adjustment is None and one.revision <= chosen.revision]
+    return until[-1] if until else _own(narrowed(chosen, start), None, is_moved=False, is_alone=False)
+
+
+def _own(version: PublishedVersion, last: PublishedVersion | None, *, is_moved: bool, is_alone: bool) -> PublishedVersion:
+    """A version of a window with its own provenance.
+
+    :param last: the version of the window before it.
+    :param is_moved: whether the numbers of the window are others; else only the state is.
+    :param is_alone: whether the numbers of all other windows stay.
+    """
+    restated_on, why = (last.restated_on, last.restatement_reason) if last else (None, None)
+    if is_moved and last is not None and version.restates:
+        restated_on, why = version.restated_on, version.restatement_reason if is_alone else version.reason.value
+    row = {**version.row, "changed_rows": version.row.get("changed_rows") if is_moved and is_alone else None}
+    reason = version.reason if is_moved or last is None else RevisionReason.DAILY_FINALIZATION
+    return replace(version, reason=reason, restated_on=restated_on, restatement_reason=why, row=row)
+
+
+def _succeeding(changes: Sequence[PublishedVersion], *, has_newest: bool) -> list[PublishedVersion]:
+    """The versions of a window, each with the time at which the next one took its place.
+
+    :param has_newest: whether the newest version of the day is among those of the window's day.
+    """
+    ended: list[PublishedVersion] = []
+    later: PublishedVersion | None = None
+    for version in reversed(changes):
+        if version.adjustment is None:
+            superseded = later.published_at if later else None
+            ended.append(replace(version, superseded_at=superseded, is_latest=later is None and has_newest))
+            later = version
         else:
-            before = next((earlier for earlier in reversed(changes) if earlier.adjustment is None), None)
-            is_change = (before.rows, before.state) != (of_window.rows, of_window.state) if before else bool(of_window.rows)
-        changes += [of_window] if is_change else []
-    return changes
+            ended.append(version)
+    return ended[::-1]
 
 
 def since_first(versions: Sequence[PublishedVersion], start: datetime) -> Sequence[PublishedVersion]:

@@ -12,7 +12,7 @@ from lakehouse import locations
 from lakehouse.contracts.checks import GoldChecks
 from lakehouse.contracts.series import days_reached
 from lakehouse.delta import change_feed, table_io
-from lakehouse.gold.publication import candidates, reverted_periods, write_audit_publish
+from lakehouse.gold.publication import candidates, late_at_close, reverted_periods, write_audit_publish
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.restatement import lineage as restatement_lineage
 from lakehouse.ledger import failed_numbers
@@ -150,7 +150,9 @@ def of_checks(
     metric, starts = later.metric, [draft.start for draft in drafts]
     checks = metric.checks.model_copy(update={"change": []})
     trailing = write_audit_publish.trailing(settings, later, starts)
-    expected = restatement_lineage.count_silver_rows(settings, metric, starts)
+    existing = write_audit_publish.read(settings, later, starts, to_publish=False).existing if metric.late_events else None
+    every = late_at_close.counting_every_row(settings, later, existing)
+    expected = restatement_lineage.count_silver_rows(settings, metric, starts, every)
     for draft in drafts:
         row = numbers[draft.start].row
         signed_off = row["signed_off_by"] is not None

@@ -17,7 +17,7 @@ from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.promotion import compatibility, version_numbers
 from lakehouse.gold.promotion.promotion_log import PromotionKind
-from lakehouse.gold.publication import write_audit_publish
+from lakehouse.gold.publication import late_at_close, write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import find_pending
@@ -206,7 +206,9 @@ def _drafts(
     source = catalog.sources.get(series.metric.source)  # a version of another source is refused later, with a sentence
     limits = closing.limits(settings, source, series, periods) if source else {}
     for start, number in sorted(numbers.items()):
-        published, at_most = before.published_states.get(start), limits[start].at_most if start in limits else State.FINAL
+        published, limit = before.published_states.get(start), limits[start].at_most if start in limits else State.FINAL
+        of_late_rows = late_at_close.at_most(series, published, State(number.row["state"]))
+        at_most = min(limit, of_late_rows, key=lambda state: state.rank)
         draft = draft_period(series, published, start, number.rows, today, requested=reason, terms=terms, at_most=at_most)
         if draft is not None and draft.action is not PublishAction.STATE_CHANGE:
             drafts.append(replace(draft, lineage=NumberLineage.of_row(number.row)))

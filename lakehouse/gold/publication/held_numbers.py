@@ -10,7 +10,14 @@ from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.gold.publication import candidates, rejected_candidates, restatement_reports, revisions, write_audit_publish
+from lakehouse.gold.publication import (
+    candidates,
+    late_at_close,
+    rejected_candidates,
+    restatement_reports,
+    revisions,
+    write_audit_publish,
+)
 from lakehouse.gold.publication.drafts import draft_period
 from lakehouse.gold.publication.rejected_candidates import RejectedCandidate
 from lakehouse.gold.publication.write_audit_publish import Run, again_on_conflict
@@ -45,6 +52,8 @@ def sign_off(
         before.published_states.get(period.start),
         lifecycle.today(settings.clock(), series.metric.publication),
     )
+    of_late_rows = late_at_close.at_most(series, published_state, held.draft.state)
+    at_most = min(at_most, of_late_rows, key=lambda state: state.rank)
     current = draft_period(series, published_state, period.start, held.draft.rows, today, at_most=at_most)
     published: list[Revision] = []
     if current is not None:

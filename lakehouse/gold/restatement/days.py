@@ -26,7 +26,7 @@ from lakehouse.gold import isolation
 from lakehouse.gold.isolation import Isolated
 from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
-from lakehouse.gold.publication import late_updates, restatement_reports, reverted_periods, write_audit_publish
+from lakehouse.gold.publication import late_causes, late_updates, restatement_reports, reverted_periods, write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.publication.refused_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, SeriesSnapshot, again_on_conflict
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.publication.drafts import Draft
+    from lakehouse.gold.publication.late_causes import LateCauses
     from lakehouse.gold.restatement.closing import Limit
     from lakehouse.gold.restatement.lineage import SilverInputs, Trigger
     from lakehouse.gold.restatement.pending import PendingRestatement
@@ -98,18 +99,28 @@ def _publish_days(
     versions = tables.versions_read(settings, series.metric)
     made_from = restatement_lineage.of_metric(settings, series.metric, read)
     trigger = _trigger(settings, series.metric, read, follows) if follows else None
-    computed = _numbers(settings, session, days, before, made_from, follows)
-    limits = closing.limits(settings, contract, series, [series.period(day) for day in days], computed.numbers)
-    drafts, refused_days = _drafts(settings, before, computed.numbers, made_from, run, follows, trigger, limits)
+    # How far a period may be closed concerns computed numbers only: that one failed before holds none of them back.
+    limits = closing.limits(settings, contract, series, [series.period(day) for day in days], days)
+    late = late_causes.of_days(settings, before, made_from, days, _closing(before, days, today, limits))
+    computed = _numbers(settings, session, days, before, made_from, follows, late.with_every_row)
+    drafts, refused_days = _drafts(settings, before, computed.numbers, made_from, run, follows, trigger, limits, late)
     # The numbers of refused days are those of before.
     from_silver = [draft.start for draft in drafts if draft.start not in refused_days]
-    expected = restatement_lineage.count_silver_rows(settings, series.metric, from_silver)
+    expected = restatement_lineage.count_silver_rows(settings, series.metric, from_silver, late.with_every_row)
     changed = tables.changed_since(settings, series.metric, versions) or _unfollowed(settings, series.metric)
     if changed is not None:
         msg = f"silver/{changed} kept changing while {series.name} was computed from it; run it again later"
         raise CommitFailedError(msg)
     why = lineage(series, run, made_from, follows, trigger)
     return write_audit_publish.publish(settings, before, drafts, run, why, expected, computed.failed)
+
+
+def _closing(before: SeriesSnapshot, days: Collection[date], today: date, limits: Mapping[date, Limit]) -> set[date]:
+    """The days whose next number is final."""
+    terms = before.series.metric.publication
+    at_most = {day: limits[day].at_most if day in limits else State.FINAL for day in days}
+    states = {day: lifecycle.state_of(before.published_states.get(day), day, today, terms, at_most[day]) for day in days}
+    return {day for day, state in states.items() if state is State.FINAL}
 
 
 def _follow_dimensions(settings: Settings, metric: MetricContract) -> None:
@@ -175,8 +186,19 @@ def _numbers(
     before: SeriesSnapshot,
     made_from: SilverInputs,
     follows: PendingRestatement | None,
+    with_every_row: Collection[date],
 ) -> Isolated[date]:
-    """The number of each day that Silver has rows for; for a published day without rows the number of an empty day."""
+    """The number of each day that Silver has rows for; for a published day without rows the number of an empty day.
+
+    :param with_every_row: the days whose number counts every row, however late it came.
+    """
+    if with_every_row:
+        rest = [day for day in days if day not in with_every_row]
+        every = sorted({*days}.intersection(with_every_row))
+        parts = [(rest, made_from), (every, made_from.with_every_row())]
+        done = [_numbers(settings, session, part, before, inputs, follows, ()) for part, inputs in parts]
+        failed = {day: why for each in done for day, why in each.failed.items()}
+        return Isolated({day: rows for each in done for day, rows in each.numbers.items()}, failed)
 
     def compute(metric: MetricContract | None, part: Sequence[date]) -> dict[date, pa.Table]:
         numbers: dict[date, pa.Table] = {}
@@ -205,6 +227,7 @@ def _drafts(
     follows: PendingRestatement | None,
     trigger: Trigger | None,
     limits: Mapping[date, Limit],
+    late: LateCauses,
 ) -> tuple[list[Draft], set[date]]:
     """Draft the numbers that have new content or a new state; gives also the days whose new number was refused before."""
     metric = before.series.metric
@@ -227,6 +250,7 @@ def _drafts(
         for source_day in covered:
             causes.update(follows.causes.get(source_day, {}) if follows else {})
             attributes.update(follows.changed_facts.attributes.get(source_day, {}) if follows else {})
+        causes = late.with_causes(day, causes)
         remade = {trigger.remade[source_day] for source_day in covered if source_day in trigger.remade} if trigger else set()
         requested = next((reason for reason in REASONS_BY_PRECEDENCE if reason in remade), run.reason)
         draft = draft_period(
@@ -247,25 +271,31 @@ def _drafts(
             why = (
                 f"{draft.reason.value}: released by {since.by}: {since.reason}"
                 if since
-                else explain(draft.reason, causes, attributes)
+                else explain(draft.reason, causes, attributes, late.decided.get(day, ()))
             )
             explanation = run.explanation or why
             changed_rows = sum(causes.values()) if causes else None
             drafts.append(replace(draft, explanation=explanation, changed_rows=changed_rows))
     if not drafts:
         return [], refused_days
-    lineages = _lineages(settings, before, made_from, [draft.start for draft in drafts], refused_days)
+    lineages = _lineages(settings, before, made_from, [draft.start for draft in drafts], refused_days, late.with_every_row)
     return [replace(draft, lineage=lineages[draft.start]) for draft in drafts], refused_days
 
 
 def _lineages(
-    settings: Settings, before: SeriesSnapshot, made_from: SilverInputs, days: Collection[date], refused_days: Collection[date]
+    settings: Settings,
+    before: SeriesSnapshot,
+    made_from: SilverInputs,
+    days: Collection[date],
+    refused_days: Collection[date],
+    with_every_row: Collection[date],
 ) -> dict[date, NumberLineage]:
     """The lineage of each day's number; for a day whose new number was refused, that of the published number."""
     metric, by = before.series.metric, before.series.by
     covered = {day: source_days(metric, [day]) for day in days}
     undecided = restatement_lineage.undecided_of_metric(settings, metric, set().union(*covered.values()))
     inputs = restatement_lineage.record(settings, metric.source, made_from)
+    every = restatement_lineage.record(settings, metric.source, made_from.with_every_row()) if with_every_row else inputs
     dimension_inputs = restatement_lineage.record_others(settings, metric, made_from)
     of_sources = [made_from, *(made_from.others[name] for name in metric.further_sources)]
     lineages = {}
@@ -274,7 +304,7 @@ def _lineages(
         lineages[day] = NumberLineage(
             undecided_rows=sum(undecided.get(source_day, 0) for source_day in covered[day]),
             known_through=restatement_lineage.known_through(of_sources, covered[day]),
-            inputs=inputs,
+            inputs=every if day in with_every_row else inputs,
             inputs_without=json.dumps(lacking) if lacking else None,
             dimension_inputs=dimension_inputs,
             silver_version=made_from.silver_version,
@@ -292,13 +322,17 @@ _WORDS = {
     "moved_in": "moved here from another day",
     "moved_out": "moved to another day",
     "deleted": "withdrawn",
+    late_causes.AT_CLOSE: late_causes.WORDS,
 }
 
 
-def explain(reason: RevisionReason, causes: Mapping[str, int], attributes: Mapping[str, int] | None = None) -> str:
+def explain(
+    reason: RevisionReason, causes: Mapping[str, int], attributes: Mapping[str, int] | None = None, decided: Sequence[str] = ()
+) -> str:
     """Explain a restatement to people: its reason, and what happened to its Silver rows.
 
     :param attributes: how many rows have another value than before of an attribute, such as "tier of customers".
+    :param decided: what stewards have decided about rows that came too late.
     """
     on_time, inserted = causes.get("on_time", 0), causes.get("inserted", 0)
     words = {**_WORDS, "inserted": "late"} if on_time and inserted else dict(_WORDS)
@@ -308,4 +342,5 @@ def explain(reason: RevisionReason, causes: Mapping[str, int], attributes: Mappi
     changes += [
         f"{rows:,} {'row' if rows == 1 else 'rows'} whose {name} changed" for name, rows in sorted((attributes or {}).items())
     ]
+    changes += decided
     return f"{reason.value}: {', '.join(changes)}" if changes else reason.value

@@ -1,31 +1,42 @@
 """A person closes a period that still waits for something, and takes what is missing on themselves (rule R13).
 
-The published number becomes final as it is. What a period waits for is stated by ``closing``.
+The published number becomes final as it is; where the contract counts late rows at the close, with the rows that it has left out
+so far. What a period waits for is stated by ``closing``.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.contracts.published_columns import LINEAGE
+from lakehouse.contracts.series import source_days, source_read
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
-from lakehouse.gold.publication import candidates, revisions, write_audit_publish
+from lakehouse.gold.numbers.published_table import content_of
+from lakehouse.gold.publication import candidates, late_at_close, late_causes, revisions, write_audit_publish
 from lakehouse.gold.publication.drafts import Draft, NumberLineage
 from lakehouse.gold.publication.write_audit_publish import again_on_conflict
-from lakehouse.gold.restatement import closing
-from lakehouse.ledger import publications
+from lakehouse.gold.restatement import closing, lineage, metric_query
+from lakehouse.gold.rows_read import of_then
+from lakehouse.late_events import left_out
+from lakehouse.ledger import late_decisions, publications
+from lakehouse.snapshots import input_sets
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.publication.revisions import Revision
-    from lakehouse.gold.publication.write_audit_publish import Run
+    from lakehouse.gold.publication.write_audit_publish import Run, SeriesSnapshot
     from lakehouse.settings import Settings
 
 
@@ -34,10 +45,19 @@ class CloseError(LakehouseError):
 
 
 @again_on_conflict
-def close(settings: Settings, contract: SourceContract, series: Series, period: Period, run: Run, reason: str) -> Revision | None:
+def close(
+    settings: Settings,
+    contract: SourceContract,
+    series: Series,
+    period: Period,
+    run: Run,
+    reason: str,
+    session: Callable[[], SparkSession],
+) -> Revision | None:
     """Make a published number final although something is missing; the revision records by whom, why, and what was missing.
 
     :param run: names the person.
+    :param session: is started only where rows count at the close that the number has left out.
     :returns: what was published; None if the period is final already.
     :raises CloseError: if nothing is published, another number is held, or the calendar does not close the period yet.
     """
@@ -71,8 +91,39 @@ def close(settings: Settings, contract: SourceContract, series: Series, period: 
         reason=RevisionReason.DAILY_FINALIZATION,
         lineage=NumberLineage.of_row(newest),
     )
+    draft = _with_late_rows(settings, source_read(series.metric, contract), before, draft, session)
     told = f"{reason} (missing: {'; '.join(missing)})" if missing else reason
     signed = write_audit_publish.signature(settings, series, run, {"trigger": {"closed_without": missing}}, told)
     [revision] = revisions.publish(settings, series, before.table, before.existing, [draft], signed)
     publications.follow(settings, series.name, locations.gold(settings, series))
     return revision
+
+
+def _with_late_rows(
+    settings: Settings, read: SourceContract, before: SeriesSnapshot, draft: Draft, session: Callable[[], SparkSession]
+) -> Draft:
+    """The draft of a day's close with the rows that came too late and are among the inputs of the published number.
+
+    :param read: the contract of the silver table that the metric reads.
+    """
+    series, metric, named = before.series, before.series.metric, draft.lineage.inputs
+    if named is None or draft.start not in late_at_close.counting_every_row(settings, series, before.existing, [draft.start]):
+        return draft
+    every = input_sets.ids_of(settings, metric.source, named) | {late_decisions.EVERY_ROW}
+    inputs = input_sets.record(settings, metric.source, every, settings.clock())
+    draft = replace(draft, lineage=replace(draft.lineage, inputs=inputs))
+    days = source_days(metric, [draft.start])
+    ids = lineage.ids_by_day(settings, metric.source, named, draft.lineage.inputs_without, days)
+    late = [left_out.on_days(settings, metric, read, alike, of_days) for of_days, alike in left_out.days_alike(ids).items()]
+    count = sum(len(one.rows) for one in late if one is not None)
+    if not count:
+        return draft
+    spark, now = session(), {day: {*of_day, late_decisions.EVERY_ROW} for day, of_day in ids.items()}
+    rows, _ = of_then.rows_of_inputs(spark, settings, metric, read, now, draft.lineage.dimension_inputs)
+    numbers = metric_query.of_days(rows, metric, [draft.start])
+    made = numbers[draft.start] if draft.start in numbers else metric_query.nothing(spark, settings, metric)
+    if content_of(made, {draft.content}) == draft.content:
+        return draft
+    reason = RevisionReason.LATE_DATA
+    why = f"{reason.value}: {count:,} {late_causes.WORDS}"
+    return replace(draft, rows=made, action=PublishAction.REVISION, reason=reason, explanation=why, changed_rows=count)

@@ -18,7 +18,7 @@ from lakehouse.gold.numbers import further_inputs
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason
 from lakehouse.gold.rows_read import duplicates, tables
 from lakehouse.late_events import row_difference
-from lakehouse.ledger import applied_inputs, decisions, ingestions, rebuild_requests, redactions
+from lakehouse.ledger import applied_inputs, decisions, ingestions, late_decisions, rebuild_requests, redactions
 from lakehouse.ledger.input_ids import is_manual_input
 from lakehouse.ledger.row_states import QuarantineStatus
 from lakehouse.snapshots import input_sets
@@ -47,6 +47,10 @@ class SilverInputs:
     delivered: Mapping[str, Ingestion]
     silver_version: int
     others: Mapping[str, SilverInputs] = field(default_factory=dict)
+
+    def with_every_row(self) -> SilverInputs:
+        """The inputs of a number that counts every row, however late it came."""
+        return replace(self, ids=self.ids | {late_decisions.EVERY_ROW})
 
     def without(self, days: Collection[date]) -> dict[str, list[str]]:
         """The inputs that some Silver days lack, in the stored form."""
@@ -142,7 +146,17 @@ def of_metric(settings: Settings, metric: MetricContract, contract: SourceContra
     """
     further = {entry.source: entry.read_of(metric.further_sources[entry.source]) for entry in metric.sources[1:]}
     others = {name: of_silver(settings, other) for name, other in {**further, **metric.dimensions}.items()}
-    return replace(of_silver(settings, contract), others=others)
+    own = of_silver(settings, contract) if metric.late_source is None else of_late_source(settings, metric.late_source)
+    return replace(own, others=others)
+
+
+def of_late_source(settings: Settings, contract: SourceContract) -> SilverInputs:
+    """The inputs of a metric with late events: those of silver, and the decisions about rows that came too late.
+
+    :param contract: of the silver table that the metric reads.
+    """
+    of_table = of_silver(settings, contract)
+    return replace(of_table, ids=of_table.ids | late_decisions.ids(settings, contract.dataset))
 
 
 def named_now(
@@ -154,7 +168,7 @@ def named_now(
     """
     if metric.late_source is None:
         return {}
-    return (made_from or of_silver(settings, metric.late_source)).by_day(source_days(metric, days))
+    return (made_from or of_late_source(settings, metric.late_source)).by_day(source_days(metric, days))
 
 
 def record_others(settings: Settings, metric: MetricContract, basis: SilverInputs) -> str | None:
@@ -202,11 +216,15 @@ def is_counted(metric: MetricContract) -> bool:
     return metric.days_behind == 0
 
 
-def count_silver_rows(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, int]:
+def count_silver_rows(
+    settings: Settings, metric: MetricContract, days: Collection[date], with_every_row: Collection[date] = ()
+) -> dict[date, int]:
     """How many Silver rows the number of each day covers, taken from the logs: without duplicates of several sources, and
     without rows that came too late.
 
     None are counted for metrics that are not :func:`is_counted`.
+
+    :param with_every_row: the days whose number counts every row, however late it came.
     """
     held = [table for _, table in tables.tables_read(settings, metric) if table is not None]
     if not held or not days or not is_counted(metric):
@@ -215,9 +233,13 @@ def count_silver_rows(settings: Settings, metric: MetricContract, days: Collecti
     for table in held:
         counts.update(data_files.rows_by_partition(table))
     counts.subtract(duplicates.count(settings, metric, source_days(metric, days)))
-    if metric.late_source is not None:
-        counts.subtract(row_difference.count(settings, metric, metric.late_source, named_now(settings, metric, days)))
-    return {day: sum(counts[covered] for covered in source_days(metric, [day])) for day in days}
+    left_out, limited = Counter[date](), set(days).difference(with_every_row)
+    if metric.late_source is not None and limited:
+        left_out.update(row_difference.count(settings, metric, metric.late_source, named_now(settings, metric, limited)))
+    return {
+        day: sum(counts[covered] - (left_out[covered] if day in limited else 0) for covered in source_days(metric, [day]))
+        for day in days
+    }
 
 
 def known_through(sources: Collection[SilverInputs], days: Collection[date]) -> date | None:

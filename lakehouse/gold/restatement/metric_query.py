@@ -67,13 +67,21 @@ def numbers(
     metric: MetricContract,
     days: Collection[date],
     made_from: SilverInputs | None = None,
+    with_every_row: Collection[date] = (),
 ) -> dict[date, pa.Table]:
     """The number of each day that Silver has rows for: grain, measures and row_count, in the order of the grain.
 
     The rows are collected in this process, because a day of gold is small.
 
     :param made_from: the inputs of Silver by which late rows are told, if they are known already.
+    :param with_every_row: the days whose number counts every row, however late it came.
     """
+    if every := [day for day in days if day in with_every_row]:
+        rest = [day for day in days if day not in with_every_row]
+        own = (made_from or lineage.of_late_source(settings, metric.late_source)) if metric.late_source else None
+        parts = [(rest, own), (every, own.with_every_row() if own else None)]
+        done = [numbers(spark, settings, metric, part, inputs) for part, inputs in parts if part]
+        return {day: rows for each in done for day, rows in each.items()}
     many = tables.rows_at_most(settings, metric, {"event_date": source_days(metric, days)}) > dataframes.FEW_ROWS
     with sized_for(spark, settings, many=many), stages.watched(spark, f"{metric.name} on {len(days):,} days"):
         named = lineage.named_now(settings, metric, days, made_from)

@@ -15,7 +15,7 @@ from lakehouse.gold import isolation
 from lakehouse.gold.derived import inputs as derived_inputs
 from lakehouse.gold.derived import numbers as derived_numbers
 from lakehouse.gold.numbers import lifecycle
-from lakehouse.gold.publication import candidates, late_updates, reverted_periods, write_audit_publish
+from lakehouse.gold.publication import candidates, late_at_close, late_updates, reverted_periods, write_audit_publish
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.publication.refused_numbers import find_refused
 from lakehouse.gold.restatement import lineage as restatement_lineage
@@ -66,15 +66,24 @@ def check_gold(
     settings = with_table_cache(settings)
     if series.metric.is_derived:
         return _check_candidates(settings, series, _derived(settings, series, session, days), {})
-    counted = restatement_lineage.count_silver_rows(settings, series.metric, days)
+    every = _counting_every_row(settings, series, days)
+    counted = restatement_lineage.count_silver_rows(settings, series.metric, days, every)
     is_counted = restatement_lineage.is_counted(series.metric)
     with_rows = [day for day in sorted(days) if counted.get(day) or not is_counted]
 
     def compute(metric: MetricContract | None, part: Sequence[date]) -> dict[date, pa.Table]:
-        return metric_query.numbers(session(), settings, metric or series.metric, part)
+        return metric_query.numbers(session(), settings, metric or series.metric, part, with_every_row=every)
 
     computed = isolation.numbers_of(settings, series, with_rows, compute, lambda day: day)
     return _check_candidates(settings, series, computed, counted)
+
+
+def _counting_every_row(settings: Settings, series: Series, days: Collection[date]) -> set[date]:
+    """The days among some whose published number counts every row, however late it came."""
+    if series.metric.late_events is None:
+        return set()
+    before = write_audit_publish.read(settings, series, sorted(days), to_publish=False)
+    return late_at_close.counting_every_row(settings, series, before.existing)
 
 
 def check_rollup(
@@ -119,7 +128,9 @@ def check_published(settings: Settings, series: Series, days: Collection[date]) 
     in_silver = (
         derived_inputs.row_counts(settings, series, days)
         if is_derived
-        else restatement_lineage.count_silver_rows(settings, series.metric, days)
+        else restatement_lineage.count_silver_rows(
+            settings, series.metric, days, late_at_close.counting_every_row(settings, series, before.existing)
+        )
     )
     check, upstream = (EQUALS_INPUTS, "its inputs count") if is_derived else (EQUALS_SILVER, "silver has")
     differing = [day for day in sorted(days) if published.get(day, 0) != in_silver.get(day, 0)]

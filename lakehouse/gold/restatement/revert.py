@@ -17,7 +17,7 @@ from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import history, lifecycle
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
-from lakehouse.gold.publication import restatement_reports, reverted_periods, revisions, write_audit_publish
+from lakehouse.gold.publication import late_at_close, restatement_reports, reverted_periods, revisions, write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import again_on_conflict
 from lakehouse.gold.restatement import closing
@@ -133,14 +133,17 @@ def _publish(
     limits = closing.limits(settings, contract, daily, [daily.period(start) for start in targets])
     drafts = []
     for start, version in _earlier(before, targets).items():
+        published = before.published_states[start]
+        limit = limits[start].at_most if start in limits else State.FINAL
+        of_late_rows = late_at_close.at_most(daily, published, State(version.row["state"]))
         draft = draft_period(
             daily,
-            before.published_states[start],
+            published,
             start,
             pa.Table.from_pylist(version.rows, before.latest[start].schema),
             today,
             requested=RevisionReason.ROLLBACK,
-            at_most=limits[start].at_most if start in limits else State.FINAL,
+            at_most=min(limit, of_late_rows, key=lambda state: state.rank),
         )
         if draft is None or draft.action is PublishAction.STATE_CHANGE:
             continue  # the daily close changes the states

@@ -15,7 +15,7 @@ from deltalake.exceptions import CommitFailedError
 from lakehouse import locations
 from lakehouse.contracts.series import source_read
 from lakehouse.delta import table_io
-from lakehouse.gold.publication import candidates
+from lakehouse.gold.publication import candidates, late_at_close
 from lakehouse.gold.publication.refused_numbers import find_refused
 from lakehouse.gold.restatement import exact_sums, lineage, metric_query
 from lakehouse.gold.restatement.pending import find_pending
@@ -124,7 +124,8 @@ def _from_silver(
     # The published number of these days stays different: the new one was refused, or became an adjustment.
     unpublished |= find_refused(settings, daily, rows, published).keys() & published
     unpublished |= set(rows.filter(pc.is_valid(rows["adjustment"]))[daily.by].to_pylist())
-    named = lineage.named_now(settings, metric, published - unpublished)
+    limited = published - unpublished - late_at_close.counting_every_row(settings, daily, rows)
+    named = lineage.named_now(settings, metric, limited) if limited else None
     frames = [now.silver_rows(spark, settings, metric, published - unpublished, named=named)]
     frames += _as_published(settings, contract, spark, daily, rows, unpublished)
     silver_rows: DataFrame = frames[0]

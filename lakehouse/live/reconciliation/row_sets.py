@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
-from lakehouse.contracts.series import source_days
+from lakehouse.contracts.series import Series, source_days
 from lakehouse.contracts.windows.event_window import WINDOW_START
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import account, verdicts
+from lakehouse.gold.publication import late_at_close
 from lakehouse.gold.restatement import lineage, metric_query
 from lakehouse.gold.rows_read import now
 from lakehouse.ledger import key_log
@@ -190,7 +191,11 @@ def _counting(spark: SparkSession, settings: Settings, metric: MetricContract, d
     """The rows that a metric with late events counts, in each of their windows; they make the last set. None without them."""
     if metric.late_source is None:
         return None
-    rows = now.silver_rows(spark, settings, metric, days, named=lineage.named_now(settings, metric, days))
+    series = Series(metric)
+    existing = table_io.read(locations.gold(settings, series), None, {series.by: days}, settings.storage_options)
+    limited = {*days} - late_at_close.counting_every_row(settings, series, existing)
+    named = lineage.named_now(settings, metric, limited) if limited else None
+    rows = now.silver_rows(spark, settings, metric, days, named=named)
     rows = counted_rows.in_windows(rows, metric)
     return rows.withColumn(_ENTERS, F.lit(int(RowSet.LATE_EVENTS))).withColumn(_LEAVES, F.lit(len(RowSet)))
 

@@ -12,8 +12,10 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.windows.event_window import WINDOW_START
 from lakehouse.gold.numbers import history as numbers_history
-from lakehouse.gold.numbers import version_selector, window_history
+from lakehouse.gold.numbers import lifecycle, version_selector, window_history
+from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse.gold.numbers.version_selector import choose
+from lakehouse.lateness.completeness import Unknown
 from lakehouse.live.layers import NumberLayer
 from lakehouse.serving.api import models
 from lakehouse.serving.api.live import numbers as live_numbers
@@ -25,14 +27,16 @@ from lakehouse.serving.http.problems import Problem
 if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts import MetricContract
+    from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.gold.numbers.version_selector import VersionSelector
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
-    from lakehouse.serving.http.snapshot import PeriodVersions
+    from lakehouse.serving.http.snapshot import PeriodVersions, VersionSummary
 
 #: The most versions that are returned with a number (its history has all), and the most rows of a number that is converted in
 #: the event loop; larger ones are converted in a thread.
 _HISTORY, _FEW_ROWS = 100, 100
+_OF_WINDOW = Unknown("it is estimated for days and longer periods, and not for windows of a day")
 _BOOKS = {"layer": NumberLayer.BOOKS.value}
 _ByLayer = Field(discriminator="layer")
 _NumberOfLayer = Annotated[models.NumberModel | LiveNumberModel, _ByLayer]
@@ -100,18 +104,20 @@ def routes(cache: PublishedCache) -> APIRouter:
         summary, note = parameters.chosen(published, period, period_versions, version)
 
         def with_content() -> tuple[PublishedVersion, dict[str, Any]]:
-            content = period_versions.version(published.series, summary)
-            content = content if start is None else window_history.narrowed(content, start)
-            return content, window(published, period, start) | _BOOKS | responses.version(content, wanted.row_offset)
+            content, reasons, adjustments = _of_period(period_versions, published.series, summary, version, start)
+            about = {"adjustments": adjustments, "update_count": lifecycle.update_count(reasons)}
+            body = window(published, period, start) | _BOOKS | responses.version(content, wanted.row_offset)
+            return content, body | about
 
-        content, body = with_content() if summary.rows <= _FEW_ROWS else await run_in_threadpool(with_content)
+        is_small = summary.rows <= _FEW_ROWS and start is None
+        content, body = with_content() if is_small else await run_in_threadpool(with_content)
         more, rows = wanted.row_offset + responses.MOST_ROWS, summary.rows if start is None else len(content.rows)
         stale = await cache.is_stale(published, content, period)
-        body["completeness"] = responses.completeness(await cache.completeness(published.series, period, content, stale=stale))
+        complete = _OF_WINDOW if start else await cache.completeness(published.series, period, content, stale=stale)
+        end, passed = await cache.end_of(published.series, period, start)
+        body |= {"completeness": responses.completeness(complete), "window_end": end, "watermark_passed": passed}
         body["waiting_for"] = await cache.waiting_for(published.series, period, content)
-        adjustments = version_selector.adjustments_of(period_versions.summaries, summary, version)
-        body |= {"adjustments": [one.label for one in adjustments], "note": note, "history": None}
-        body["next_row_offset"] = more if more < rows else None
+        body |= {"note": note, "history": None, "next_row_offset": more if more < rows else None}
         if wanted.include_history:
             fit = responses.fitting(summary.rows for summary in period_versions.summaries[: -_HISTORY - 1 : -1])
             last = len(period_versions.summaries)
@@ -179,6 +185,29 @@ def window(published: PublishedSeries, period: Period, start: datetime | None = 
     return {"metric": series.metric.metric, "series": series.name, "window": name, **days}
 
 
+def _of_period(
+    period_versions: PeriodVersions,
+    series: Series,
+    summary: VersionSummary,
+    selector: VersionSelector,
+    start: datetime | None,
+) -> tuple[PublishedVersion, list[RevisionReason], list[str]]:
+    """The content of a version, the reasons of all revisions of the number, and the adjustments that belong to the version.
+
+    :param start: the first moment of a window; then all of it is the window's own.
+    """
+    if start is None:
+        booked = version_selector.adjustments_of(period_versions.summaries, summary, selector)
+        revisions = [RevisionReason(one.reason) for one in period_versions.summaries if one.adjustment is None]
+        return period_versions.version(series, summary), revisions, [one.label for one in booked]
+    versions = period_versions.versions(series)
+    chosen = next(one for one in versions if one.label == summary.label)
+    own = window_history.history(versions, start)
+    booked_for_window = version_selector.adjustments_of([one for one in own if one.adjustment is not None], chosen, selector)
+    reasons = [one.reason for one in own if one.adjustment is None]
+    return window_history.shown(versions, chosen, start), reasons, [one.label for one in booked_for_window]
+
+
 def _history(
     published: PublishedSeries, period_versions: PeriodVersions, first: int, end: int, start: datetime | None = None
 ) -> list[dict[str, Any]]:
@@ -186,12 +215,14 @@ def _history(
 
     :param start: the first moment of a window; then those among them that changed the window.
     """
-    versions = period_versions.moved(published.series, first if start is None else 0, end)
-    if start is not None:
-        places = {version.label: place for place, (version, _) in enumerate(versions)}
-        of_window = window_history.history([version for version, _ in versions], start)
+    if start is None:
+        versions = period_versions.moved(published.series, first, end)
+    else:
+        of_day = period_versions.versions(published.series)
+        of_window = window_history.history(of_day, start)
+        wanted = {one.label for one in of_day[first:end]}
         changes = zip(of_window, numbers_history.moved(published.series, of_window))
-        versions = [(version, sides) for version, sides in changes if places[version.label] >= first]
+        versions = [(version, sides) for version, sides in changes if version.label in wanted]
     return [responses.version(version) | {"moved": responses.moves(sides)} for version, sides in versions]
 
 

@@ -134,6 +134,11 @@ class NumberModel(WindowModel, VersionModel):
     next_row_offset: int | None = Field(description="The row_offset that returns the next rows of result; null at the end.")
     adjustments: list[str] = Field(description="The adjustments of this revision, by version.")
     note: str | None
+    window_end: datetime = Field(description="When the window or the period ends.")
+    watermark_passed: bool | None = Field(
+        description="Whether the watermark has passed window_end and the allowed lateness; null without one."
+    )
+    update_count: int = Field(description="How many revisions have changed it since its first number, a change of state is none.")
     history: list[RevisionModel] | None = Field(
         None, description="The newest 100 versions, or as many as fit, oldest first; only if requested."
     )

@@ -87,6 +87,9 @@ ANSWERS: dict[str, Any] = {
     | {
         "staleness": {"seconds": 5_400, "behind": False, "newest_arrival": "2024-11-08T05:58:12Z"},
         "waiting_for": ["2 rows wait for a steward"],
+        "window_end": "2024-11-08T00:00:00Z",
+        "watermark_passed": False,
+        "update_count": 1,
         "completeness": {
             "known": True,
             "share": 0.962,

@@ -126,7 +126,7 @@ def _without_much_late(
         return {}
     newest = before.existing.filter(before.existing["is_latest"]).select([before.series.by, "inputs", "inputs_without"])
     then = {row[before.series.by]: (row["inputs"], row["inputs_without"]) for row in newest.to_pylist() if row["inputs"]}
-    concerned, now = set[date](), made_from or lineage.of_silver(settings, read)
+    concerned, now = set[date](), made_from or lineage.of_late_source(settings, read)
     for day in few:
         of_then = lineage.ids_by_day(settings, metric.source, *then[day], [day]) if day in then else {}
         for named in (now.by_day([day]), of_then):

@@ -18,6 +18,7 @@ EXAMPLES = {
         **_COUNTS,
         "source": "sales",
         "action": "recompute",
+        "at_close": "include",
         "allowed_lateness_seconds": 300,
         "total": 1,
         "late_rows": [
@@ -35,6 +36,7 @@ EXAMPLES = {
                 "reason": "dropped_beyond_tolerance",
                 "counts": False,
                 "windows": ["2024-11-07T13"],
+                "counted_at_close": False,
             }
         ],
     },

@@ -12,6 +12,8 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.publication import late_at_close
 from lakehouse.late_events import counters, late_rows
 from lakehouse.serving.api.models import Shape
 from lakehouse.serving.http import responses
@@ -19,7 +21,7 @@ from lakehouse.serving.http.parameters import Day, Flag, Limit, MetricName, NoPa
 from lakehouse.serving.http.problems import Problem
 
 if TYPE_CHECKING:
-    from lakehouse.contracts import MetricContract
+    from lakehouse.contracts import Catalog, MetricContract
     from lakehouse.serving.http.published_cache import PublishedCache
     from lakehouse.settings import Settings
 
@@ -52,10 +54,11 @@ class LateRowModel(Shape):
     lateness_seconds: float | None = Field(description="Arrival less event.")
     watermark: datetime = Field(description="The watermark of the source when the row came.")
     window_end: datetime = Field(description="The end of the last window that the row lies in.")
-    action: str = Field(description="drop, side_output, update or recompute.")
+    action: str = Field(description="drop, side_output, update or recompute; admit by a steward's decision.")
     reason: str = Field(description="late_within_tolerance or dropped_beyond_tolerance.")
     counts: bool = Field(description="Whether the row counts in the metric.")
     windows: list[str]
+    counted_at_close: bool = Field(description="Whether it did not count, and does now that its day is closed.")
 
 
 class MetricLateEventsModel(LateCountsModel):
@@ -63,6 +66,7 @@ class MetricLateEventsModel(LateCountsModel):
 
     source: str
     action: str
+    at_close: str = Field(description="include or exclude: whether the rows that do not count do once their day is final.")
     allowed_lateness_seconds: float
     total: int
     late_rows: list[LateRowModel]
@@ -95,7 +99,7 @@ def routes(cache: PublishedCache) -> APIRouter:
         metric = cache.metric(name)
         if metric.late_events is None:
             raise Problem(404, "no-late-events", f"the contract of {name} has no late_events: every row counts")
-        return responses.respond(request, await run_in_threadpool(_of_metric, cache.settings, metric, wanted))
+        return responses.respond(request, await run_in_threadpool(_of_metric, cache.settings, cache.catalog, metric, wanted))
 
     @router.get("/sources/{source}/late-events", response_model=SourceLateEventsModel, summary="The late events of a source")
     async def of_source(request: Request, source: SourceName, _: NoParameters) -> Response:
@@ -112,17 +116,20 @@ def routes(cache: PublishedCache) -> APIRouter:
     return router
 
 
-def _of_metric(settings: Settings, metric: MetricContract, wanted: LateEventsParameters) -> dict[str, Any]:
+def _of_metric(settings: Settings, catalog: Catalog, metric: MetricContract, wanted: LateEventsParameters) -> dict[str, Any]:
     terms = metric.late_events
     assert terms is not None  # noqa: S101 (the route has looked)
     where: dict[str, Any] = {"metric": [metric.name]} | ({"event_date": [wanted.day]} if wanted.day else {})
     rows = late_rows.read(settings, metric.source, where | ({"counts": [False]} if wanted.dropped else {}))
     by = [("arrival_ts", "descending"), ("ingestion_id", "ascending"), ("line_number", "ascending")]
-    page = rows.sort_by(by).slice(wanted.offset, wanted.limit).select(_SHOWN)
+    daily = served_version.daily(settings, catalog, metric)
+    page = rows.sort_by(by).slice(wanted.offset, wanted.limit)
+    page = late_at_close.with_close(settings, daily, page).select([*_SHOWN, "counted_at_close"])
     return {
         **counters.of_metric(settings, metric).as_json(),
         "source": metric.source,
         "action": terms.action.value,
+        "at_close": terms.at_close.value,
         "allowed_lateness_seconds": terms.allowed_lateness.total_seconds(),
         "total": len(rows),
         "late_rows": page.to_pylist(),

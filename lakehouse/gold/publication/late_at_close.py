@@ -1,0 +1,106 @@
+"""Which numbers of a metric with late events count every row: the final ones, where the contract says ``at_close: include``.
+
+A number that is final keeps the rule under which it was closed: that of the contract which computed its first final revision.
+Contracts of before there was the key left late rows out. Belongs here: the rule. The inputs of such a number have the mark
+``late_decisions.EVERY_ROW``, by which it is made again; which rows came too late is decided in ``late_events``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.late_events.late_event_rules import AtClose
+from lakehouse.delta import provenance, table_io
+from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.ledger import contract_archive
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from datetime import date
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.series import Series
+    from lakehouse.gold.numbers.lifecycle import PublishedState
+    from lakehouse.settings import Settings
+
+_READ = ("revision", "adjustment", "state", "dataset_version", "contract_version")
+
+
+def includes(metric: MetricContract) -> bool:
+    """Whether the contract of a metric leaves rows out until a number is final, and counts them then."""
+    return metric.late_events is not None and metric.late_events.at_close is AtClose.INCLUDE
+
+
+def counting_every_row(
+    settings: Settings, series: Series, existing: pa.Table | None, becoming_final: Collection[date] = ()
+) -> set[date]:
+    """The days whose number counts every row: closed ones, and those that become final now.
+
+    :param existing: every published row of the days, and perhaps of others.
+    :param becoming_final: days whose next number is final, as far as they are not final yet.
+    """
+    if series.metric.late_events is None or series.kind is not Kind.DAY:
+        return set()
+    closed = _first_final(existing, series)
+    by_contract = cache(lambda version: _includes(settings, series.metric, version))
+    counting = {day for day, row in closed.items() if by_contract(row["contract_version"])}
+    return counting | ({*becoming_final} - closed.keys() if includes(series.metric) else set())
+
+
+def with_close(settings: Settings, daily: Series, late: pa.Table) -> pa.Table:
+    """Late rows with the column ``counted_at_close``: whether a row that did not count does now that its day is closed.
+
+    :param daily: the days of the metric as readers see them.
+    :param late: rows of the table of late rows.
+    """
+    days = pc.unique(late["event_date"]).drop_null().to_pylist()
+    existing = table_io.read(locations.gold(settings, daily), None, {daily.by: days}, settings.storage_options) if days else None
+    closed = pa.array(sorted(counting_every_row(settings, daily, existing)), pa.date32())
+    counted = pc.and_(pc.invert(late["counts"]), pc.is_in(late["event_date"], value_set=closed))
+    return late.append_column("counted_at_close", counted)
+
+
+def at_most(series: Series, published: PublishedState | None, number: State) -> State:
+    """The latest state in which a number can be published that was computed before: one of a day that counts no late rows does
+    not become final, because it is computed again for that.
+
+    :param number: the state in which the number was computed.
+    """
+    waits = includes(series.metric) and series.kind is Kind.DAY and State.FINAL not in (published and published.state, number)
+    return State.PRELIMINARY if waits else State.FINAL
+
+
+def _first_final(existing: pa.Table | None, series: Series) -> dict[date, Mapping[str, Any]]:
+    """The first final revision of each closed day, among those of the dataset version that its newest one belongs to."""
+    if existing is None:
+        return {}
+    columns = [series.by, *_READ]
+    closed = table_io.with_columns(existing.filter(pc.equal(existing["state"], State.FINAL.value)), columns)
+    closed = closed.filter(pc.is_null(closed["adjustment"])).group_by(columns).aggregate([])
+    by_day: dict[date, list[Mapping[str, Any]]] = {}
+    for row in closed.to_pylist():
+        by_day.setdefault(row[series.by], []).append(row)
+    return {day: _first_of_version(rows) for day, rows in by_day.items()}
+
+
+def _first_of_version(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The first of some revisions of a period, among those of the dataset version of the newest one."""
+    in_order = sorted(rows, key=lambda row: row["revision"])
+    return next(row for row in in_order if row["dataset_version"] == in_order[-1]["dataset_version"])
+
+
+def _includes(settings: Settings, metric: MetricContract, version: str | None) -> bool:
+    """Whether a contract of the metric includes late rows at the close; one that is not known any more does not."""
+    if version is None:
+        return False
+    if version == provenance.of_contract(metric):
+        return includes(metric)
+    stored = contract_archive.find(settings, "metric", metric.name, version)
+    terms = contract_archive.readable(stored).get("late_events") if stored else None
+    return terms is not None and terms["at_close"] == AtClose.INCLUDE.value

@@ -1,0 +1,93 @@
+"""``bronze/<source>_late_decisions``: a steward lets rows count in a metric that came too late for it, or takes that back.
+
+Decisions are input, as files are: the log is append-only, and the newest decision about a row and a metric holds. The set of
+inputs that a number names tells which of them it knew (rule R10). Making one belongs to ``stewardship.admit_late``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakehouse import locations
+from lakehouse.ledger.input_ids import InputKind
+from lakehouse.ledger.log_table import LogTable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from datetime import date, datetime
+
+    from lakehouse.ledger.row_ids import RowId
+    from lakehouse.settings import Settings
+
+#: Among the inputs of a number: it counts every row, however late it came. No decision has this id.
+EVERY_ROW = f"{InputKind.LATE_DECISION.prefix}every_row"
+
+
+@dataclass(frozen=True)
+class LateDecision:
+    """A decision about one row and one metric. ``number`` counts the decisions about them, from 1.
+
+    ``decision_id`` is shared by the rows of one command; ``counts`` tells whether the row counts from now on although it came
+    too late; ``touched_days`` are the event days on which the row's key may have a row.
+    """
+
+    decision_id: str
+    number: int
+    metric: str
+    ingestion_id: str
+    line_number: int
+    counts: bool
+    by: str
+    reason: str
+    decided_at: datetime
+    touched_days: list[date]
+
+    @property
+    def row(self) -> RowId:
+        """The row it is about."""
+        return self.ingestion_id, self.line_number
+
+
+def log(settings: Settings, source: str) -> LogTable[LateDecision]:
+    """The table of a source."""
+    return LogTable(LateDecision, settings, locations.late_decisions(settings, source))
+
+
+def record(settings: Settings, source: str, decided: Sequence[LateDecision]) -> str:
+    """Append the decisions of one command, once.
+
+    :returns: the id that they share.
+    """
+    text = "\n".join(sorted(f"{one.metric}|{one.row}|{one.number}|{one.counts}|{one.by!r}|{one.reason!r}" for one in decided))
+    decision_id = InputKind.LATE_DECISION.id_of(text)
+    log(settings, source).append([replace(one, decision_id=decision_id) for one in decided], app_id=decision_id)
+    return decision_id
+
+
+def of_metric(settings: Settings, source: str, metric: str) -> list[LateDecision]:
+    """Every decision about a metric, in the order in which they take effect."""
+    return sorted(log(settings, source).read({"metric": [metric]}), key=lambda one: (one.number, one.decided_at, one.decision_id))
+
+
+def ids(settings: Settings, source: str, until: datetime | None = None) -> set[str]:
+    """The ids of all decisions, or of those made by a time."""
+    rows = log(settings, source).select(["decision_id", "decided_at"]).to_pylist()
+    return {row["decision_id"] for row in rows if until is None or row["decided_at"] <= until}
+
+
+def newest(decided: Iterable[LateDecision], among: Collection[str] | None = None) -> dict[RowId, LateDecision]:
+    """The decision in force for each row, of some in the order in which they take effect.
+
+    :param among: counts the decisions with these ids only.
+    """
+    return {one.row: one for one in decided if among is None or one.decision_id in among}
+
+
+def admitted(decided: Iterable[LateDecision], among: Collection[str] | None = None) -> pa.Table:
+    """The ids of the rows that count by the decisions in force; see :func:`newest`."""
+    rows = [row for row, one in newest(decided, among).items() if one.counts]
+    columns = [pa.array([row[0] for row in rows], pa.string()), pa.array([row[1] for row in rows], pa.int64())]
+    return pa.table(columns, names=["ingestion_id", "line_number"])

@@ -1,0 +1,92 @@
+"""A steward's decision about rows that came too late for a metric: they count from now on, or no longer.
+
+A decision is a single append to the log of ``ledger.late_decisions``. The table of late rows is brought up to date here; the
+numbers follow with the next run of the metric. Repeating a command that was stopped adds no second decision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.late_events import follow, late_rows
+from lakehouse.ledger import key_log, late_decisions
+from lakehouse.ledger.late_decisions import LateDecision
+from lakehouse.ledger.row_ids import format_row_id, row_id_of
+from lakehouse.stewardship.decide import StewardError, require_signature
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.row_ids import RowId
+    from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class LateDecisionResult:
+    """How many rows a decision was new for, and how many had it already."""
+
+    rows: int
+    repeated: int
+
+
+def undecided(rows: pa.Table, *, counts: bool) -> pa.Table:
+    """Those of some rows of the table of late rows that a decision can be about.
+
+    :param counts: whether they are to count: rows that do not count yet, or rows that count by a decision.
+    """
+    return rows.filter(pc.invert(rows["counts"]) if counts else pc.equal(rows["action"], late_rows.ADMITTED))
+
+
+def decide(
+    settings: Settings,
+    metric: MetricContract,
+    contract: SourceContract,
+    rows: Collection[RowId],
+    *,
+    counts: bool,
+    by: str,
+    reason: str,
+) -> LateDecisionResult:
+    """Let late rows count in a metric, or take such a decision back; the newest decision about a row applies.
+
+    :param contract: of the silver table that the metric reads.
+    :raises StewardError: for a row that is not late in the metric, or counts without a decision, and for a decision without a
+        name or a reason.
+    """
+    require_signature(by, reason)
+    known = late_rows.read(settings, metric.source, {"metric": [metric.name]})
+    existing = late_decisions.newest(late_decisions.of_metric(settings, metric.source, metric.name))
+    same = {row for row in rows if row in existing and existing[row].counts == counts}
+    about = {row_id_of(row): row for row in undecided(known, counts=counts).to_pylist()}
+    if wrong := sorted(set(rows) - about.keys() - same):
+        state = "that does not count" if counts else "that a steward has admitted"
+        msg = f"{format_row_id(wrong[0])} is no late row of {metric.name} {state}; 'lakehouse late {metric.name}' lists the rows"
+        raise StewardError(msg)
+    new = {row: about[row] for row in sorted(set(rows) - same)}
+    keys = {key for row in new.values() for key in (row["record_key"], row["corrects_key"]) if key is not None}
+    days = key_log.days_by_key(settings, metric.source, keys) if keys else {}
+    decided = [
+        LateDecision(
+            decision_id="",
+            number=existing[row].number + 1 if row in existing else 1,
+            metric=metric.name,
+            ingestion_id=row[0],
+            line_number=row[1],
+            counts=counts,
+            by=by,
+            reason=reason,
+            decided_at=settings.clock(),
+            touched_days=sorted({day for key in (late["record_key"], late["corrects_key"]) for day in days.get(key, ())}),
+        )
+        for row, late in new.items()
+    ]
+    if decided:
+        late_decisions.record(settings, metric.source, decided)
+    follow.follow(settings, contract, [metric])
+    return LateDecisionResult(len(decided), len(same))
