@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from lakehouse.contracts.base import Name, Strict
 from lakehouse.contracts.checks import Severity, Share  # noqa: TC001 (pydantic reads it)
+from lakehouse.contracts.windows.event_window import WINDOW_START
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -116,10 +117,20 @@ class Restatements(Strict):
     needs: int = Field(3, ge=1, description="Fewer restatements than this within a week are never too many.")
 
 
+class LateDropped(Strict):
+    """Too many rows of an arrival day come too late to count in a metric with late events."""
+
+    above: Share = Field(Decimal("0.01"), description="The tolerated share of the rows of an arrival day.")
+    needs_rows: int = Field(100, ge=1, description="With fewer rows on the day nothing is judged.")
+
+
 class ValueBound(Strict):
     """A measure that must not lie below or above a bound."""
 
     measure: Name
+    by: Literal["day", "week", "month", "quarter", "fiscal_quarter", "fiscal_year"] = Field(
+        "day", description="Whose values: of days, with all windows of a day, or of a roll-up of the metric."
+    )
     below: _Value | None = Field(None, description="The value should not be smaller.")
     above: _Value | None = Field(None, description="The value should not be greater.")
     where: dict[Name, _Text] = Field(
@@ -142,9 +153,14 @@ class MetricAlerts(RunAlerts):
 
     restatements: Restatements | None = Field(Restatements(), description="null for none.")
     overdue_after: int = Field(1, ge=0, description="This many days after its due day, a number that is not final alerts.")
-    values: list[ValueBound] = Field(default_factory=list, description="Bounds on the values of days.")
+    values: list[ValueBound] = Field(
+        default_factory=list, description="Bounds on the values of days, of their windows, or of roll-ups."
+    )
     live_tolerance: Share = Field(
         Decimal("0.1"), description="How far beyond its bound, as a share of it, a number that is not final must lie to alert."
+    )
+    late_dropped: LateDropped | None = Field(
+        LateDropped(), description="The rows that come too late for a metric with late events; null for none."
     )
     live_state: LiveState | None = Field(None, description="The bounds of the state of the stream; default: none.")
     live_unread_after: timedelta | None = Field(
@@ -154,21 +170,26 @@ class MetricAlerts(RunAlerts):
     )
 
 
-def misfits(alerts: MetricAlerts, types: Mapping[str, str], grain: Collection[str]) -> list[str]:
+def misfits(alerts: MetricAlerts, types: Mapping[str, str], grain: Collection[str], rollups: Collection[str] = ()) -> list[str]:
     """The bounds that do not fit the metric, each as ``field: what to do``.
 
     :param types: the Spark type of each measure.
+    :param rollups: the kinds of longer periods that the metric has numbers of.
     """
-    return list(_misfits(alerts, types, grain))
+    return list(_misfits(alerts, types, grain, rollups))
 
 
-def _misfits(alerts: MetricAlerts, types: Mapping[str, str], grain: Collection[str]) -> Iterator[str]:
+def _misfits(alerts: MetricAlerts, types: Mapping[str, str], grain: Collection[str], rollups: Collection[str]) -> Iterator[str]:
     for bound in alerts.values:
+        if bound.by not in ("day", *rollups):
+            known = ", ".join(rollups) or "none"
+            yield f"alerts.values: by: the metric has no numbers by {bound.by}; 'publication.rollups' has {known}"
         if bound.measure not in types:
             yield f"alerts.values: no measure is called {bound.measure!r}; there are {', '.join(types)}"
         elif not types[bound.measure].startswith(("int", "bigint", "double", "decimal")):
             yield f"alerts.values: {bound.measure!r} is a {types[bound.measure]}; only numbers have bounds"
-        unknown = [name for name in bound.where if name not in grain]
+        columns = grain if bound.by == "day" else [name for name in grain if name != WINDOW_START]
+        unknown = [name for name in bound.where if name not in columns]
         if unknown:
-            known = f"there are {', '.join(grain)}" if grain else "the metric has no grain"
+            known = f"there are {', '.join(columns)}" if columns else "the metric has no grain"
             yield f"alerts.values: where: {', '.join(unknown)} is no grain column; {known}"

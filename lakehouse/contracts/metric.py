@@ -313,7 +313,11 @@ class MetricContract(Documented):
         if unread:
             raise ValueError(unread[0])
         types = {measure.name: measure.type for measure in self.measures}
-        unfit = problems(self.checks, types, self.grain) + misfits(self.alerts, types, self.grain) + self._immaterial(types)
+        unfit = (
+            problems(self.checks, types, self.grain)
+            + misfits(self.alerts, types, self.grain, self.publication.rollups)
+            + self._immaterial(types)
+        )
         unfit += [*no_derived.unfit(self), *windows.unfit(self), *speed_layer.problems(self)]
         if unfit:
             raise ValueError(unfit[0])

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.lateness.rules import late_share
@@ -76,6 +78,14 @@ def of_source(
 def total(counts: Collection[LateCounts], name: str) -> LateCounts:
     """Some counts together, such as those of all metrics of a source."""
     return LateCounts(name, *(sum(getattr(entry, field) for entry in counts) for field in _COUNTS))
+
+
+def newest_arrival(settings: Settings, metric: MetricContract) -> date | None:
+    """The newest arrival day of which deliveries are counted for a metric."""
+    path, where = locations.late_deliveries(settings, metric.source), {"metric": [metric.name]}
+    rows = table_io.read(path, ["arrival_date"], where, settings.storage_options)
+    newest: date | None = None if rows is None else pc.max(rows["arrival_date"]).as_py()
+    return newest
 
 
 def by_event_day(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, LateCounts]:

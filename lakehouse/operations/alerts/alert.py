@@ -16,6 +16,7 @@ class AlertKind(str, Enum):
 
     LATE_SHARE = "late_share"
     TIER_SHARE = "tier_share"
+    LATE_DROPPED = "late_dropped"
     LAG = "lag"
     RESTATEMENTS = "restatements"
     HELD = "held"
@@ -44,6 +45,7 @@ class AlertKind(str, Enum):
 _TITLES = {
     AlertKind.LATE_SHARE: "too many rows beyond the watermark",
     AlertKind.TIER_SHARE: "more rows are later than a tier tolerates",
+    AlertKind.LATE_DROPPED: "too many rows come too late for a metric",
     AlertKind.LAG: "rows take longer to arrive than usual",
     AlertKind.RESTATEMENTS: "more restatements than usual",
     AlertKind.HELD: "a number is held",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta, timezone
 from decimal import Context, Decimal
 from fractions import Fraction
 from math import sqrt
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import date
 
-    from lakehouse.contracts.alerts import Lag, LateShare, Restatements, ValueBound
+    from lakehouse.contracts.alerts import Lag, LateDropped, LateShare, Restatements, ValueBound
     from lakehouse.gold.numbers.comparison import Number
+    from lakehouse.late_events.counters import LateCounts
     from lakehouse.lateness.rules import ArrivalCount, LagPercentile, TierLateness
     from lakehouse.live.reconciliation.reconciled import Reconciled
     from lakehouse.operations.alerts.alert import Alert, AlertSubject
@@ -124,6 +125,25 @@ def tier_share(about: AlertSubject, late: TierLateness, rows: int, through: date
     numbers: dict[str, Any] = {"rows": rows, "late": late.beyond, "share": round(late.share, 6), "bound": tier.tolerated}
     numbers |= {"within_seconds": tier.within.total_seconds(), "serves": tier.serves, "through": through}
     return about.alert(AlertKind.TIER_SHARE, through, text, numbers, detail=tier.serves)
+
+
+def late_dropped(about: AlertSubject, counts: LateCounts, arrival: date, terms: LateDropped, *, at_close: bool) -> Alert | None:
+    """Alert if too many rows of an arrival day came too late to count in a metric.
+
+    :param at_close: whether they count when their days are final.
+    """
+    if counts.rows < terms.needs_rows or counts.late_dropped <= terms.above * counts.rows:
+        return None
+    share = counts.rates["late_dropped"]
+    until = "They count when their days are final" if at_close else "They never count"
+    text = (
+        f"{counts.late_dropped:,} of the {counts.rows:,} rows of {arrival} came too late to count in {about.subject}: "
+        f"{share:.2%}, and {float(terms.above):.2%} is tolerated. {until}: "
+        f"'lakehouse late {about.contract} --dropped' lists them, and 'lakehouse late admit {about.contract}' lets them count."
+    )
+    numbers = {"rows": counts.rows, "dropped": counts.late_dropped, "share": share, "bound": float(terms.above)}
+    at = datetime.combine(arrival, time(), timezone.utc)
+    return about.alert(AlertKind.LATE_DROPPED, at, text, numbers, period=f"{arrival}")
 
 
 def lag(about: AlertSubject, newest: LagPercentile, baseline: LagPercentile, through: datetime, terms: Lag) -> Alert | None:
@@ -287,7 +307,8 @@ def named(bound: ValueBound) -> str:
     """The name of a bound, which distinguishes it from other bounds of its metric."""
     limits = [f"{word} {limit}" for word, limit in (("below", bound.below), ("above", bound.above)) if limit is not None]
     where = [f"{name}={wanted}" for name, wanted in sorted(bound.where.items())]
-    return " ".join([bound.measure, *limits, *where])
+    by = [f"by {bound.by}"] if bound.by != "day" else []
+    return " ".join([bound.measure, *limits, *where, *by])
 
 
 def _crossed(measured: Decimal, bound: ValueBound, tolerance: Decimal) -> CrossedLimit | None:

@@ -18,12 +18,13 @@ from lakehouse import locations
 from lakehouse.calendar.event_day import start_of_day
 from lakehouse.contracts.series import Series
 from lakehouse.delta import commit_log, provenance, table_io
-from lakehouse.gold.numbers import lifecycle, published_table, served_version
+from lakehouse.gold.numbers import lifecycle, published_table, served_version, window_history
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.numbers.published_table import TIME
-from lakehouse.gold.publication import candidates
+from lakehouse.gold.publication import candidates, late_at_close
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import due_by_calendar
+from lakehouse.late_events import counters
 from lakehouse.lateness import recent_lags
 from lakehouse.lateness.rules import tiers_of
 from lakehouse.ledger import failed_numbers
@@ -103,6 +104,8 @@ def of_metric(settings: Settings, catalog: Catalog, metric: MetricContract) -> I
         about = _about(catalog, metric, series)
         yield from _held(settings, series, about)
         yield from _overdue(settings, catalog.sources.get(metric.source), series, about)
+        yield from _values(settings, series, about)
+    yield from _late_dropped(settings, metric, _about(catalog, metric, daily))
     yield from _of_days(settings, daily, _about(catalog, metric, daily))
     yield from _of_live(settings, metric, _about(catalog, metric, daily))
     yield from stream_signals.of_metric(settings, metric, _about(catalog, metric, daily))
@@ -169,7 +172,7 @@ def _overdue(settings: Settings, source: SourceContract | None, series: Series, 
 
 
 def _of_days(settings: Settings, daily: Series, about: AlertSubject) -> Iterator[Alert]:
-    """Restatements of days, and their values."""
+    """Restatements of days."""
     terms, now = daily.metric.alerts, settings.clock()
     files = published_table.files_of(settings, locations.gold(settings, daily))
     if files is None or "max.published_at" not in files.column_names:
@@ -179,28 +182,50 @@ def _of_days(settings: Settings, daily: Series, about: AlertSubject) -> Iterator
         restated = _restated(settings, daily, _since(files, "restated_on", begin, daily), begin)
         first = pc.min(files["min.published_at"]).as_py()
         yield from filter(None, [alert_rules.restatements(about, restated, first, now, terms.restatements)])
-    if terms.values:
-        judged = {*_since(files, "published_at", now - alert_rules.JUDGED_FOR, daily), *_due_on(settings, daily)}
-        for rows in _newest(settings, daily, judged):
-            for bound in terms.values:
-                number = _number(rows, daily.metric.grain, bound)
-                yield from filter(None, [alert_rules.value(about, number, bound, terms.live_tolerance, now)])
 
 
-def _newest(settings: Settings, daily: Series, days: set[date]) -> Iterator[list[dict[str, Any]]]:
-    """The rows of the newest number of each day: its grain, and the measures that have bounds."""
-    measures = dict.fromkeys(bound.measure for bound in daily.metric.alerts.values)
-    columns = [daily.by, "period", "revision", "state", "published_at", *daily.metric.grain, *measures]
-    where = {daily.by: days, "is_latest": [True]}
-    numbers = table_io.read(locations.gold(settings, daily), columns, where, settings.storage_options) if days else None
-    for rows in {} if numbers is None else table_io.split(numbers, daily.by).values():
+def _values(settings: Settings, series: Series, about: AlertSubject) -> Iterator[Alert]:
+    """Values of days, of all their windows, or of longer periods."""
+    terms, now = series.metric.alerts, settings.clock()
+    bounds = [bound for bound in terms.values if bound.by == series.kind.value]
+    files = published_table.files_of(settings, locations.gold(settings, series)) if bounds else None
+    if files is None or "max.published_at" not in files.column_names:
+        return
+    judged = {*_since(files, "published_at", now - alert_rules.JUDGED_FOR, series), *_due_on(settings, series)}
+    for rows in _newest(settings, series, judged, bounds):
+        for bound in bounds:
+            number = _number(rows, series, bound)
+            yield from filter(None, [alert_rules.value(about, number, bound, terms.live_tolerance, now)])
+
+
+def _late_dropped(settings: Settings, metric: MetricContract, about: AlertSubject) -> Iterator[Alert]:
+    """The share of the rows of the newest arrival day that came too late for a metric with late events."""
+    terms = metric.alerts.late_dropped
+    newest = counters.newest_arrival(settings, metric) if terms and metric.late_events else None
+    if terms is None or newest is None:
+        return
+    counts = counters.of_metric(settings, metric, [newest])
+    alert = alert_rules.late_dropped(about, counts, newest, terms, at_close=late_at_close.includes(metric))
+    yield from filter(None, [alert])
+
+
+def _newest(settings: Settings, series: Series, starts: set[date], bounds: list[ValueBound]) -> Iterator[list[dict[str, Any]]]:
+    """The rows of the newest number of each period: its grain, and the measures that have bounds."""
+    measures = dict.fromkeys(bound.measure for bound in bounds)
+    columns = [series.by, "period", "revision", "state", "published_at", *series.grain, *measures]
+    where = {series.by: starts, "is_latest": [True]}
+    numbers = table_io.read(locations.gold(settings, series), columns, where, settings.storage_options) if starts else None
+    for rows in {} if numbers is None else table_io.split(numbers, series.by).values():
         yield rows.to_pylist()
 
 
-def _number(rows: list[dict[str, Any]], grain: list[str], bound: ValueBound) -> PublishedValues:
+def _number(rows: list[dict[str, Any]], series: Series, bound: ValueBound) -> PublishedValues:
     """A number's values of one measure, of the rows of the grain that the bound selects."""
     selected = [row for row in rows if all(f"{row[name]}" == text for name, text in bound.where.items())]
-    values = [(", ".join(f"{name} {row[name]}" for name in grain), row[bound.measure]) for row in selected]
+    shown = [{name: window_history.text(name, row[name], series.metric) for name in series.grain} for row in selected]
+    values = [
+        (", ".join(f"{name} {text}" for name, text in grain.items()), row[bound.measure]) for grain, row in zip(shown, selected)
+    ]
     head = rows[0]
     return PublishedValues(head["period"], head["revision"], State(head["state"]), head["published_at"], values)
 

@@ -62,3 +62,22 @@ def test_a_day_a_window_and_dropped_rows_are_selected(folder: Path) -> None:
 def test_a_metric_that_counts_every_row_says_so(folder: Path) -> None:
     code, text = run(folder, "sliding")
     assert (code, text) == (2, "sliding counts every row, however late: its contract has no 'late_events'.")
+
+
+def dropped(folder: Path) -> list[str]:
+    shown = json.loads(lakehouse_command(folder, "late", "hourly", "--dropped", "--json").stdout)["shown"]
+    return [f"{row['ingestion_id']}:{row['line_number']}" for row in shown]
+
+
+def test_a_steward_admits_a_row_and_takes_that_back(folder: Path) -> None:
+    [beyond] = dropped(folder)
+    signed = ("--by", "anna", "--reason", "the till was offline", "--no-restate")
+    assert "pass --rows, --window or --all: one of the three" in run(folder, "admit", "hourly", *signed)[1]
+    code, text = run(folder, "admit", "hourly", "--rows", beyond, *signed)
+    assert (code, text) == (0, "1 row admitted by anna. The numbers follow with the next run of gold/hourly.")
+    again = run(folder, "admit", "hourly", "--rows", beyond, *signed)[1]
+    assert again.startswith("0 rows admitted by anna. 1 had been decided so before.")
+    assert "dropped_beyond_tolerance, admit: admitted by anna: the till was offline" in run(folder, "hourly")[1]
+    assert dropped(folder) == []
+    assert run(folder, "withdraw", "hourly", "--window", "2024-10-25T00", *signed)[1].startswith("1 row withdrawn by anna.")
+    assert dropped(folder) == [beyond]

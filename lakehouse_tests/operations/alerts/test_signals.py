@@ -26,7 +26,9 @@ from lakehouse.operations.alerts.alert import AlertKind
 from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row, rows_every
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
+from lakehouse_tests.support.windowed_lake import TUMBLING, Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -446,6 +448,48 @@ def test_values_of_some_rows_of_the_grain(settings: Settings) -> None:
     [alert] = of_metric(numbers, AlertKind.VALUE)
     assert (alert.period, alert.detail) == ("2024-01-01", "total below 10 store=b")
     assert "is 1 for store b: below 10" in alert.text
+
+
+def test_the_values_of_a_roll_up_have_bounds_of_their_own(settings: Settings) -> None:
+    bounds = [{"measure": "total", "below": 100, "by": "week"}, {"measure": "total", "below": 3}]
+    numbers = ScriptedNumbers(
+        settings, metric(publication={"rollups": ["week"]}, alerts={"values": bounds, "restatements": None})
+    )
+    numbers.at(2)
+    numbers.set(1, 5)
+    numbers.set(2, 6)
+    numbers.publish()
+    numbers.roll_up()
+    [alert] = of_metric(numbers, AlertKind.VALUE)
+    assert (alert.period, alert.detail) == ("2024-W01", "total below 100 by week")
+    assert "is 11: below 100" in alert.text
+
+
+def test_a_bound_of_a_period_that_the_metric_does_not_have_is_refused() -> None:
+    with pytest.raises(ValueError, match="the metric has no numbers by month"):
+        metric(publication={"rollups": ["week"]}, alerts={"values": [{"measure": "total", "below": 1, "by": "month"}]})
+
+
+@pytest.mark.parametrize("at_close", ["include", "exclude"])
+def test_rows_that_come_too_late_to_count_alert_by_their_share(settings: Settings, at_close: str) -> None:
+    terms = {"late_dropped": {"above": 0.2, "needs_rows": 5}, "restatements": None}
+    lake = LateLake(settings, None, [late({**TUMBLING, "alerts": terms}, "recompute", 0, at_close=at_close)])
+    [hourly] = lake.metrics
+
+    def dropped() -> list[Alert]:
+        found = signals.of_metric(settings, lake.catalog, hourly)
+        return [alert for alert in found if alert.kind is AlertKind.LATE_DROPPED]
+
+    lake.classify_at(0, Event("a", 5), Event("push", 150))
+    lake.classify_at(1, Event("beyond", 10))
+    assert dropped() == [], "three rows are few"
+    lake.classify_at(2, Event("b", 151), Event("c", 152))
+    assert dropped() == [], "a fifth is tolerated"
+    lake.classify_at(3, Event("beyond too", 11))
+    [alert] = dropped()
+    assert "2 of the 6 rows of 2024-10-31 came too late to count in hourly: 33.33%, and 20.00% is tolerated" in alert.text
+    assert ("They count when their days are final" in alert.text) == (at_close == "include")
+    assert "lakehouse late admit hourly" in alert.text
 
 
 # What a tick looks at first -----------------------------------------------------------------------------------------
