@@ -146,6 +146,11 @@ OF_METRIC = (
         for name in ("week", "month", "quarter", "fiscal_quarter", "fiscal_year")
     ),
     Requirement(
+        "alerts.late_dropped",
+        lambda it: it.alerts.late_dropped is None or it.late_events is not None,
+        "is about rows that come too late for 'late_events', which is not set; set it, or leave the key out",
+    ),
+    Requirement(
         "alerts.live_tolerance",
         lambda it: bool(it.alerts.values),
         "is for bounds under 'alerts.values', and there are none; give one, or leave the key out",

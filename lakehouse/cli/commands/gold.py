@@ -168,6 +168,43 @@ def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json:
         out.print(f"held  {held}", style="yellow", soft_wrap=True)
 
 
+@app.command("list")
+def list_(
+    code: Annotated[
+        str, typer.Option(help="A version of the code or of a contract, as 'gold show' names it; its beginning is enough.")
+    ],
+    metric: Annotated[str | None, typer.Option(help="One metric; default: all.")] = None,
+    as_json: arguments.AsJson = False,  # noqa: FBT002
+) -> None:
+    """List the published numbers that a version of the code, or of a contract, has made."""
+    from dataclasses import asdict  # noqa: PLC0415
+
+    from lakehouse.cli.console import deployment  # noqa: PLC0415
+    from lakehouse.gold.numbers import made_by, served_version  # noqa: PLC0415 (Arrow loads in a second)
+
+    if metric is None:
+        settings, catalog = deployment()
+        contracts = list(catalog.metrics.values())
+    else:
+        settings, catalog, named = arguments.metric_named(metric)
+        contracts = [named]
+    daily = {each.name: each for each in (served_version.daily(settings, catalog, contract) for contract in contracts)}
+    listed = [
+        made for days in daily.values() for series in (days, *days.rollups) for made in made_by.numbers(settings, series, code)
+    ]
+    for made in listed:
+        if as_json:
+            out.print(json.dumps(asdict(made), default=str), soft_wrap=True)
+        else:
+            mark = "  (latest)" if made.is_latest else ""
+            out.print(f"{made.version_name}  {made.state}{mark}", style="bold", soft_wrap=True)
+            versions = f"code {made.code_version}, contract {made.contract_version}"
+            out.print(f"    published {format_moment(made.published_at)}: {versions}", soft_wrap=True)
+    if not as_json:
+        newest = sum(made.is_latest for made in listed)
+        out.print(f"{len(listed):,} published by {code}; {newest:,} of them are what readers see.", soft_wrap=True)
+
+
 @app.command()
 def compare(
     metric: arguments.Metric,

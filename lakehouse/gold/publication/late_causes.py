@@ -108,17 +108,18 @@ def _decided_since(
 ) -> dict[date, list[LateDecision]]:
     """The decisions about rows that concern each day, and that its published number does not know."""
     metric, by = before.series.metric, before.series.by
-    every = [one for one in late_decisions.of_metric(settings, metric.source, metric.name) if one.decision_id in made_from.ids]
+    decided = late_decisions.of_metric(settings, metric.source, metric.name)
+    every = [decision for decision in decided if decision.decision_id in made_from.ids]
     if not every or before.existing is None:
         return {}
     newest = before.existing.filter(pc.equal(before.existing["is_latest"], True)).select([by, "inputs"])
     named = {row[by]: row["inputs"] for row in newest.to_pylist() if row["inputs"]}
     known = {name: input_sets.ids_of(settings, metric.source, name) for name in set(named.values())}
     since: dict[date, list[LateDecision]] = {}
-    for one in every:
-        for day in days_reached(metric, one.touched_days).intersection(days):
-            if day in named and one.decision_id not in known[named[day]]:
-                since.setdefault(day, []).append(one)
+    for decision in every:
+        for day in days_reached(metric, decision.touched_days).intersection(days):
+            if day in named and decision.decision_id not in known[named[day]]:
+                since.setdefault(day, []).append(decision)
     return since
 
 

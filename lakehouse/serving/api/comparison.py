@@ -46,6 +46,10 @@ class ComparisonParameters(Parameters):
     offset: Offset = 0
 
 
+#: The days after which a day of the week comes again.
+_WEEK = 7
+
+
 class AtThisTimeParameters(Parameters):
     """The time that counts as now."""
 
@@ -82,8 +86,8 @@ def routes(cache: PublishedCache) -> APIRouter:
 
     @router.get("/{name}/at-this-time", response_model=models.AtThisTimeModel, summary="Yesterday as it was known at this time")
     async def at_this_time(request: Request, name: MetricName, wanted: Annotated[AtThisTimeParameters, Query()]) -> Response:
-        """Compares today so far with yesterday at the same time of day. Returns what was known of yesterday then, what is known
-        of it now, and today.
+        """Compares today so far with yesterday, and with the same day of the week before, at the same time of day. Returns what
+        was known of these then, what is known of yesterday now, and today.
         """
         metric = cache.metric(name)
         published = await cache.published(metric)
@@ -91,17 +95,23 @@ def routes(cache: PublishedCache) -> APIRouter:
         zone = ZoneInfo(contract.publication.timezone or "UTC")
         now = _zoned(wanted.at or cache.settings.clock(), zone)
         try:
-            today, then = now.date(), same_time_before(now, 1, zone)
+            today, then, week_ago = now.date(), same_time_before(now, 1, zone), same_time_before(now, _WEEK, zone)
         except OverflowError:
-            raise Problem(400, "makes-no-sense", "there is no day before that") from None
-        wanted_sides = ((then.date(), then, SelectBy.LATEST), (then.date(), now, SelectBy.FINAL), (today, now, SelectBy.LATEST))
+            raise Problem(400, "makes-no-sense", "there is no day, or no week, before that") from None
+        wanted_sides = (
+            (then.date(), then, SelectBy.LATEST),
+            (then.date(), now, SelectBy.FINAL),
+            (today, now, SelectBy.LATEST),
+            (week_ago.date(), week_ago, SelectBy.LATEST),
+        )
         sides = [await run_in_threadpool(_number_at, published, *side) for side in wanted_sides]
-        names = ("yesterday_at_this_time", "yesterday", "today")
+        names = ("yesterday_at_this_time", "yesterday", "today", "same_weekday_at_this_time")
         body: dict[str, Any] = {"metric": contract.metric, "series": published.series.name}
         numbers = {name: number for name, (number, _) in zip(names, sides)}
         totals = [_totals(published, version) for _, version in sides]
         body["yesterday_moved"] = responses.moves(_between(totals[0], totals[1]))
         body["today_against_yesterday"] = responses.moves(_between(totals[0], totals[2]))
+        body["today_against_same_weekday"] = responses.moves(_between(totals[3], totals[2]))
         ticking = {"at": now} | numbers
         steady = {name: {**numbers[name], "at": None} for name in names}
         return responses.respond(request, body | steady, ticking)

@@ -198,14 +198,15 @@ def _of_period(
     """
     if start is None:
         booked = version_selector.adjustments_of(period_versions.summaries, summary, selector)
-        revisions = [RevisionReason(one.reason) for one in period_versions.summaries if one.adjustment is None]
+        revisions = [RevisionReason(each.reason) for each in period_versions.summaries if each.adjustment is None]
         return period_versions.version(series, summary), revisions, [one.label for one in booked]
     versions = period_versions.versions(series)
-    chosen = next(one for one in versions if one.label == summary.label)
-    own = window_history.history(versions, start)
-    booked_for_window = version_selector.adjustments_of([one for one in own if one.adjustment is not None], chosen, selector)
-    reasons = [one.reason for one in own if one.adjustment is None]
-    return window_history.shown(versions, chosen, start), reasons, [one.label for one in booked_for_window]
+    chosen = next(version for version in versions if version.label == summary.label)
+    of_window = window_history.history(versions, start)
+    changes = [version for version in of_window if version.adjustment is not None]
+    labels = [version.label for version in version_selector.adjustments_of(changes, chosen, selector)]
+    reasons = [version.reason for version in of_window if version.adjustment is None]
+    return window_history.shown(versions, chosen, start), reasons, labels
 
 
 def _history(

@@ -299,4 +299,6 @@ class AtThisTimeModel(Shape):
     yesterday: KnownModel = Field(description="The final number, or the newest one until there is one.")
     today: KnownModel
     yesterday_moved: dict[str, SidesModel] = Field(description="From what was known then to what is known now.")
+    same_weekday_at_this_time: KnownModel = Field(description="The same day of the week before, as it was known at this time.")
     today_against_yesterday: dict[str, SidesModel] = Field(description="From yesterday at this time to today.")
+    today_against_same_weekday: dict[str, SidesModel] = Field(description="From a week ago at this time to today.")

@@ -133,7 +133,9 @@ ANSWERS: dict[str, Any] = {
         "yesterday": _KNOWN,
         "today": _KNOWN | {"window": "2024-11-08"},
         "yesterday_moved": _MOVED,
+        "same_weekday_at_this_time": _KNOWN | {"window": "2024-11-01", "at": "2024-11-01T13:00:00Z"},
         "today_against_yesterday": _MOVED,
+        "today_against_same_weekday": _MOVED,
     },
     "/data-quality/lateness": {
         "start_date": "2024-11-01",

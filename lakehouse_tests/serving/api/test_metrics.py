@@ -232,6 +232,9 @@ def test_yesterday_at_this_time(tmp_path: Any) -> None:
         assert now["note"].startswith("not final: ")
         assert answer["yesterday_moved"]["total"] == {"before": 20, "after": 30, "difference": 10, "percent": 50.0}
         assert answer["today_against_yesterday"]["total"]["percent"] == -25.0
+        week = get_json(client, "/metrics/total/at-this-time", at="2024-01-08T13:00:00Z")
+        assert week["same_weekday_at_this_time"]["number"]["result"][0]["total"] == 20
+        assert week["today_against_same_weekday"]["total"]["before"] == 20
         early = get_json(client, "/metrics/total/at-this-time", at="2024-01-02T07:00:00Z")
         assert early["yesterday_at_this_time"]["number"]["result"][0]["total"] == 10
         assert early["yesterday"]["number"]["version"] == "r3"
