@@ -278,11 +278,11 @@ def _drafts(
             drafts.append(replace(draft, explanation=explanation, changed_rows=changed_rows))
     if not drafts:
         return [], refused_days
-    lineages = _lineages(settings, before, made_from, [draft.start for draft in drafts], refused_days, late.with_every_row)
-    return [replace(draft, lineage=lineages[draft.start]) for draft in drafts], refused_days
+    by_day = lineages(settings, before, made_from, [draft.start for draft in drafts], refused_days, late.with_every_row)
+    return [replace(draft, lineage=by_day[draft.start]) for draft in drafts], refused_days
 
 
-def _lineages(
+def lineages(
     settings: Settings,
     before: SeriesSnapshot,
     made_from: SilverInputs,
@@ -298,10 +298,10 @@ def _lineages(
     every = restatement_lineage.record(settings, metric.source, made_from.with_every_row()) if with_every_row else inputs
     dimension_inputs = restatement_lineage.record_others(settings, metric, made_from)
     of_sources = [made_from, *(made_from.others[name] for name in metric.further_sources)]
-    lineages = {}
+    made: dict[date, NumberLineage] = {}
     for day in days:
         lacking = made_from.without(covered[day])
-        lineages[day] = NumberLineage(
+        made[day] = NumberLineage(
             undecided_rows=sum(undecided.get(source_day, 0) for source_day in covered[day]),
             known_through=restatement_lineage.known_through(of_sources, covered[day]),
             inputs=every if day in with_every_row else inputs,
@@ -311,8 +311,8 @@ def _lineages(
         )
     if before.existing is not None and refused_days:
         latest = table_io.with_columns(before.existing.filter(before.existing["is_latest"]), [by, *LINEAGE])
-        lineages |= {row[by]: NumberLineage.of_row(row) for row in latest.to_pylist() if row[by] in refused_days}
-    return lineages
+        made |= {row[by]: NumberLineage.of_row(row) for row in latest.to_pylist() if row[by] in refused_days}
+    return made
 
 
 _WORDS = {

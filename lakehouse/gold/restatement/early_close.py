@@ -6,24 +6,25 @@ so far. What a period waits for is stated by ``closing``.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
+from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.published_columns import LINEAGE
-from lakehouse.contracts.series import source_days, source_read
+from lakehouse.contracts.series import source_read
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.published_table import content_of
-from lakehouse.gold.publication import candidates, late_at_close, late_causes, revisions, write_audit_publish
+from lakehouse.gold.publication import candidates, late_causes, revisions, write_audit_publish
 from lakehouse.gold.publication.drafts import Draft, NumberLineage
 from lakehouse.gold.publication.write_audit_publish import again_on_conflict
 from lakehouse.gold.restatement import closing, lineage, metric_query
-from lakehouse.gold.rows_read import of_then
-from lakehouse.late_events import left_out
+from lakehouse.gold.restatement.days import explain, lineages
 from lakehouse.ledger import late_decisions, publications
 from lakehouse.snapshots import input_sets
 
@@ -102,28 +103,28 @@ def close(
 def _with_late_rows(
     settings: Settings, read: SourceContract, before: SeriesSnapshot, draft: Draft, session: Callable[[], SparkSession]
 ) -> Draft:
-    """The draft of a day's close with the rows that came too late and are among the inputs of the published number.
+    """The draft of a day's close; where rows of silver have come too late for it, with the number that counts them.
 
     :param read: the contract of the silver table that the metric reads.
     """
-    series, metric, named = before.series, before.series.metric, draft.lineage.inputs
-    if named is None or draft.start not in late_at_close.counting_every_row(settings, series, before.existing, [draft.start]):
+    metric, start, named = before.series.metric, draft.start, draft.lineage.inputs
+    if before.series.kind is not Kind.DAY or metric.late_source is None:
         return draft
-    every = input_sets.ids_of(settings, metric.source, named) | {late_decisions.EVERY_ROW}
-    inputs = input_sets.record(settings, metric.source, every, settings.clock())
-    draft = replace(draft, lineage=replace(draft.lineage, inputs=inputs))
-    days = source_days(metric, [draft.start])
-    ids = lineage.ids_by_day(settings, metric.source, named, draft.lineage.inputs_without, days)
-    late = [left_out.on_days(settings, metric, read, alike, of_days) for of_days, alike in left_out.days_alike(ids).items()]
-    count = sum(len(one.rows) for one in late if one is not None)
-    if not count:
+    made_from = lineage.of_metric(settings, metric, read)
+    late = late_causes.of_days(settings, before, made_from, [start], [start])
+    if named is None or start not in late.with_every_row:
         return draft
-    spark, now = session(), {day: {*of_day, late_decisions.EVERY_ROW} for day, of_day in ids.items()}
-    rows, _ = of_then.rows_of_inputs(spark, settings, metric, read, now, draft.lineage.dimension_inputs)
-    numbers = metric_query.of_days(rows, metric, [draft.start])
-    made = numbers[draft.start] if draft.start in numbers else metric_query.nothing(spark, settings, metric)
-    if content_of(made, {draft.content}) == draft.content:
-        return draft
-    reason = RevisionReason.LATE_DATA
-    why = f"{reason.value}: {count:,} {late_causes.WORDS}"
-    return replace(draft, rows=made, action=PublishAction.REVISION, reason=reason, explanation=why, changed_rows=count)
+    if start not in late.at_close:
+        every = input_sets.ids_of(settings, metric.source, named) | {late_decisions.EVERY_ROW}
+        inputs = input_sets.record(settings, metric.source, every, settings.clock())
+        return replace(draft, lineage=replace(draft.lineage, inputs=inputs))
+    numbers = metric_query.numbers(session(), settings, metric, [start], made_from, [start])
+    rows = numbers[start] if start in numbers else metric_query.nothing(session(), settings, metric)
+    own = lineages(settings, before, made_from, [start], (), late.with_every_row)[start]
+    if content_of(rows, {draft.content}) == draft.content:
+        return replace(draft, lineage=own)
+    reason, count = RevisionReason.LATE_DATA, late.at_close[start]
+    why = explain(reason, late.with_causes(start, Counter()))
+    return replace(
+        draft, rows=rows, lineage=own, action=PublishAction.REVISION, reason=reason, explanation=why, changed_rows=count
+    )

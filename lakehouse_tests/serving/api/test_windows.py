@@ -31,6 +31,14 @@ def test_a_day_shows_its_windows_and_adds_them_up_only_if_they_do_not_overlap(se
         assert second["window"] == "2024-10-25T01"
         assert second["result"] == hourly["result"][1:]
         assert [version["revision"] for version in second["history"]] == [1, 2]
+        provenance = ("version", "computed_at", "reason", "restated_on", "restatement_reason", "changed_rows", "is_latest")
+        assert [second[name] for name in provenance] == [hourly[name] for name in provenance], "the hour alone was restated"
+        assert (second["version"], second["update_count"], second["window_end"]) == ("r2", 1, "2024-10-25T00:00:00Z")
+        hour = get_json(client, "/metrics/hourly", window="2024-10-25T00")
+        assert (hour["version"], hour["reason"], hour["update_count"], hour["is_latest"]) == ("r1", "initial", 0, True)
+        assert (hour["restated_on"], hour["restatement_reason"], hour["changed_rows"]) == (None, None, None)
+        assert hour["computed_at"] < hourly["computed_at"]
+        assert (hour["window_end"], hour["watermark_passed"]) == ("2024-10-24T23:00:00Z", None), "the source has no watermark"
         first = get_json(client, "/metrics/hourly/history", window="2024-10-25T00")["versions"]
         assert [(version["revision"], version["result"][0]["total"]) for version in first] == [(1, 1)]
         [late] = get_json(client, "/metrics/hourly/history", window="2024-10-25T01:00", offset=1)["versions"]
