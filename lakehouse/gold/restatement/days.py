@@ -26,11 +26,11 @@ from lakehouse.gold import isolation
 from lakehouse.gold.isolation import Isolated
 from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
-from lakehouse.gold.publication import late_causes, late_updates, restatement_reports, reverted_periods, write_audit_publish
+from lakehouse.gold.publication import late_updates, restatement_reports, reverted_periods, write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.publication.refused_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, SeriesSnapshot, again_on_conflict
-from lakehouse.gold.restatement import closing, metric_query
+from lakehouse.gold.restatement import closing, late_causes, metric_query
 from lakehouse.gold.restatement import lineage as restatement_lineage
 from lakehouse.gold.restatement.from_changes import patched_days, touched_windows
 from lakehouse.gold.restatement.pending import record_restatement
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.publication.drafts import Draft
-    from lakehouse.gold.publication.late_causes import LateCauses
     from lakehouse.gold.restatement.closing import Limit
+    from lakehouse.gold.restatement.late_causes import LateCauses
     from lakehouse.gold.restatement.lineage import SilverInputs, Trigger
     from lakehouse.gold.restatement.pending import PendingRestatement
     from lakehouse.settings import Settings

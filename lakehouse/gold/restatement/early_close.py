@@ -20,10 +20,10 @@ from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.published_table import content_of
-from lakehouse.gold.publication import candidates, late_causes, revisions, write_audit_publish
+from lakehouse.gold.publication import candidates, revisions, write_audit_publish
 from lakehouse.gold.publication.drafts import Draft, NumberLineage
 from lakehouse.gold.publication.write_audit_publish import again_on_conflict
-from lakehouse.gold.restatement import closing, lineage, metric_query
+from lakehouse.gold.restatement import closing, late_causes, lineage, metric_query
 from lakehouse.gold.restatement.days import explain, lineages
 from lakehouse.ledger import late_decisions, publications
 from lakehouse.snapshots import input_sets

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.alerts import Lag, LateDropped, LateShare, Restatements, ValueBound
     from lakehouse.gold.numbers.comparison import Number
-    from lakehouse.late_events.counters import LateCounts
     from lakehouse.lateness.rules import ArrivalCount, LagPercentile, TierLateness
     from lakehouse.live.reconciliation.reconciled import Reconciled
     from lakehouse.operations.alerts.alert import Alert, AlertSubject
@@ -127,21 +126,24 @@ def tier_share(about: AlertSubject, late: TierLateness, rows: int, through: date
     return about.alert(AlertKind.TIER_SHARE, through, text, numbers, detail=tier.serves)
 
 
-def late_dropped(about: AlertSubject, counts: LateCounts, arrival: date, terms: LateDropped, *, at_close: bool) -> Alert | None:
+def late_dropped(
+    about: AlertSubject, rows: int, dropped: int, arrival: date, terms: LateDropped, *, at_close: bool
+) -> Alert | None:
     """Alert if too many rows of an arrival day came too late to count in a metric.
 
+    :param rows: how many well-formed rows arrived on the day; ``dropped`` of them came too late.
     :param at_close: whether they count when their days are final.
     """
-    if counts.rows < terms.needs_rows or counts.late_dropped <= terms.above * counts.rows:
+    if rows < terms.needs_rows or dropped <= terms.above * rows:
         return None
-    share = counts.rates["late_dropped"]
+    share = dropped / rows
     until = "They count when their days are final" if at_close else "They never count"
     text = (
-        f"{counts.late_dropped:,} of the {counts.rows:,} rows of {arrival} came too late to count in {about.subject}: "
-        f"{share:.2%}, and {float(terms.above):.2%} is tolerated. {until}: "
-        f"'lakehouse late {about.contract} --dropped' lists them, and 'lakehouse late admit {about.contract}' lets them count."
+        f"{dropped:,} of the {rows:,} rows of {arrival} came too late to count in {about.subject}: {share:.2%}, and "
+        f"{float(terms.above):.2%} is tolerated. {until}: 'lakehouse late {about.contract} --dropped' lists them, and "
+        f"'lakehouse late admit {about.contract}' lets them count."
     )
-    numbers = {"rows": counts.rows, "dropped": counts.late_dropped, "share": share, "bound": float(terms.above)}
+    numbers = {"rows": rows, "dropped": dropped, "share": round(share, 6), "bound": float(terms.above)}
     at = datetime.combine(arrival, time(), timezone.utc)
     return about.alert(AlertKind.LATE_DROPPED, at, text, numbers, period=f"{arrival}")
 

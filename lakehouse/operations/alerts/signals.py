@@ -205,7 +205,9 @@ def _late_dropped(settings: Settings, metric: MetricContract, about: AlertSubjec
     if terms is None or newest is None:
         return
     counts = counters.of_metric(settings, metric, [newest])
-    alert = alert_rules.late_dropped(about, counts, newest, terms, at_close=late_at_close.includes(metric))
+    alert = alert_rules.late_dropped(
+        about, counts.rows, counts.late_dropped, newest, terms, at_close=late_at_close.includes(metric)
+    )
     yield from filter(None, [alert])
 
 
