@@ -18,7 +18,7 @@ from lakehouse.delta import provenance, table_io
 from lakehouse.gold.publication import late_at_close
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
-from lakehouse.gold.restatement import early_close, reconciliation
+from lakehouse.gold.restatement import reconciliation
 from lakehouse.ledger import contract_archive
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.late_lake import CORNERS, LateLake, histories, late
@@ -74,24 +74,6 @@ def test_a_final_number_counts_the_rows_that_were_dropped_and_says_so(settings: 
         close(lake, definition, [FIRST], CLOSED + timedelta(hours=1))
     assert lake.numbers_of(hourly)[BEGINS] == (1108, 4), "a closed day counts what comes later, too"
     assert lake.numbers_of(strict)[BEGINS] == (2, 2)
-    assert lake.unlike_published() == []
-
-
-@pytest.mark.merge
-@pytest.mark.spark
-def test_a_person_who_closes_a_day_closes_it_with_every_row(settings: Settings, spark: Any) -> None:
-    lake = LateLake(settings, spark, [late(TUMBLING, "recompute")])
-    [hourly] = lake.metrics
-    lake.deliver_at(0, *ON_TIME)
-    lake.deliver_at(1, *TOO_LATE)
-    settings.now = CLOSED
-    series, source = Series(hourly), lake.sources["orders"]
-    run = Run("by hand", by="anna")
-    early_close.close(settings, source, series, series.period(FIRST), run, "audited", lake.session)
-    assert lake.numbers_of(hourly)[BEGINS] == (108, 3)
-    assert newest(lake, hourly)["restatement_reason"] == "late_data: 2 came too late, and count now that the day is closed"
-    close(lake, hourly, [FIRST])
-    assert newest(lake, hourly)["revision"] == 2, "nothing is left to change"
     assert lake.unlike_published() == []
 
 

@@ -120,11 +120,11 @@ def _with_late_rows(
         return replace(draft, lineage=replace(draft.lineage, inputs=inputs))
     numbers = metric_query.numbers(session(), settings, metric, [start], made_from, [start])
     rows = numbers[start] if start in numbers else metric_query.nothing(session(), settings, metric)
-    own = lineages(settings, before, made_from, [start], (), late.with_every_row)[start]
+    of_now = lineages(settings, before, made_from, [start], (), late.with_every_row)[start]
     if content_of(rows, {draft.content}) == draft.content:
-        return replace(draft, lineage=own)
+        return replace(draft, lineage=of_now)
     reason, count = RevisionReason.LATE_DATA, late.at_close[start]
     why = explain(reason, late.with_causes(start, Counter()))
     return replace(
-        draft, rows=rows, lineage=own, action=PublishAction.REVISION, reason=reason, explanation=why, changed_rows=count
+        draft, rows=rows, lineage=of_now, action=PublishAction.REVISION, reason=reason, explanation=why, changed_rows=count
     )

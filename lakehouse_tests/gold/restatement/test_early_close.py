@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakehouse.contracts.series import Series
 from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import early_close
 from lakehouse.gold.restatement.early_close import CloseError
 from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, published_rows, without_spark
+from lakehouse_tests.support.windowed_lake import BEGINS, FIRST, TUMBLING, Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,3 +72,24 @@ def test_the_calendar_comes_first_and_so_does_a_held_number(numbers: ScriptedNum
     numbers.publish(1)
     with pytest.raises(CloseError, match="r2 of total 2024-01-01 is held"):
         close(numbers, 1)
+
+
+@pytest.mark.merge
+@pytest.mark.spark
+def test_a_day_is_closed_with_the_rows_that_came_too_late(settings: Settings, spark: Any) -> None:
+    lake = LateLake(settings, spark, [late(TUMBLING, "recompute")])
+    [hourly] = lake.metrics
+    lake.deliver_at(0, Event("a", 5), Event("b", 30), Event("next day", 25 * 60))
+    lake.deliver_at(1, Event("beyond", 10, 100), Event("b", 31, 7))
+    assert lake.numbers_of(hourly)[BEGINS] == (2, 2)
+    settings.now = datetime(2025, 2, 1, tzinfo=timezone.utc)
+    series, source, run = Series(hourly), lake.sources["orders"], Run("by hand", by="anna")
+    closed = early_close.close(settings, source, series, series.period(FIRST), run, "audited", lake.session)
+    assert closed is not None
+    assert (closed.name.revision, closed.state.value, closed.reason.value) == (2, "final", "late_data")
+    assert lake.numbers_of(hourly)[BEGINS] == (108, 3)
+    [why] = {row["restatement_reason"] for row in published_rows(settings, series) if row["is_latest"] and row["revision"] == 2}
+    assert why == "late_data: 2 came too late, and count now that the day is closed"
+    restatement_days.restate(settings, source, series, lake.session, [FIRST], Run("daily close"))
+    assert {row["revision"] for row in published_rows(settings, series) if row["event_date"] == FIRST} == {1, 2}
+    assert lake.unlike_published() == []
