@@ -72,7 +72,7 @@ def compared(
     """
     first = _side(settings, series, period, window, known, names[0])
     second = _side(settings, series, period, window, known, names[1])
-    of_window = [one if window is None else window_history.narrowed(one, window) for one in known]
+    of_window = known if window is None else window_history.versions_of(known, window)
     start = period.start
     comparison = history.comparison(
         series,

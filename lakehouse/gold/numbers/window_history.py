@@ -73,6 +73,17 @@ def history(versions: Sequence[PublishedVersion], start: datetime) -> list[Publi
     return _succeeding(changes, has_newest=any(version.is_latest for version in versions))
 
 
+def versions_of(versions: Sequence[PublishedVersion], start: datetime) -> list[PublishedVersion]:
+    """Every version of a day as a window sees it; a revision that left the window alone changed nothing.
+
+    :param versions: all of the day, in the order of publication.
+    """
+    changes = {version.label: version for version in history(versions, start)}
+    revisions = [version for version in versions if version.adjustment is None or version.label in changes]
+    alone = [changes.get(version.label) or narrowed(version, start) for version in revisions]
+    return [one if one.label in changes else _own(one, None, is_moved=False, is_alone=False, is_change=False) for one in alone]
+
+
 def shown(versions: Sequence[PublishedVersion], chosen: PublishedVersion, start: datetime) -> PublishedVersion:
     """What a version of a day says of a window: the version that changed the window last until then, see :func:`history`.
 
@@ -84,18 +95,22 @@ def shown(versions: Sequence[PublishedVersion], chosen: PublishedVersion, start:
     return until[-1] if until else _own(narrowed(chosen, start), None, is_moved=False, is_alone=False)
 
 
-def _own(version: PublishedVersion, last: PublishedVersion | None, *, is_moved: bool, is_alone: bool) -> PublishedVersion:
+def _own(
+    version: PublishedVersion, last: PublishedVersion | None, *, is_moved: bool, is_alone: bool, is_change: bool = True
+) -> PublishedVersion:
     """A version of a window with its own provenance.
 
     :param last: the version of the window before it.
     :param is_moved: whether the numbers of the window are others; else only the state is.
     :param is_alone: whether the numbers of all other windows stay.
+    :param is_change: whether the version is one of the window at all.
     """
     restated_on, why = (last.restated_on, last.restatement_reason) if last else (None, None)
     if is_moved and last is not None and version.restates:
         restated_on, why = version.restated_on, version.restatement_reason if is_alone else version.reason.value
     row = {**version.row, "changed_rows": version.row.get("changed_rows") if is_moved and is_alone else None}
-    reason = version.reason if is_moved or last is None else RevisionReason.DAILY_FINALIZATION
+    is_own = is_change and (is_moved or last is None)
+    reason = version.reason if is_own else RevisionReason.DAILY_FINALIZATION
     return replace(version, reason=reason, restated_on=restated_on, restatement_reason=why, row=row)
 
 

@@ -73,6 +73,14 @@ def test_an_hour_that_alone_is_restated_has_the_new_version_and_reason_and_no_ot
     assert [one.is_latest for one in of_hour.values()] == [True, True]
 
 
+def test_a_revision_of_another_hour_is_no_reason_of_this_one() -> None:
+    first, late = version(1, {0: 5, 1: 7}), restated(2, {0: 5, 1: 9}, 3)
+    corrected = restated(3, {0: 8, 1: 9}, 1, RevisionReason.CORRECTION)
+    seen = window_history.versions_of([first, late, corrected], hour(1))
+    assert [(one.label, one.has_new_content) for one in seen] == [("r1", True), ("r2", True), ("r3", False)]
+    assert [one.reason for one in seen][1:] == [RevisionReason.LATE_DATA, RevisionReason.DAILY_FINALIZATION]
+
+
 def test_where_several_hours_are_restated_the_rows_of_each_are_not_known() -> None:
     first, late = version(1, {0: 5, 1: 7, 2: 1}), restated(2, {0: 6, 1: 9, 2: 1}, 3)
     shown = window_history.shown([first, late], late, hour(0))
