@@ -12,7 +12,7 @@ from lakehouse import locations
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold import isolation
 from lakehouse.gold.numbers import published_table
-from lakehouse.gold.publication import write_audit_publish
+from lakehouse.gold.publication import late_at_close, write_audit_publish
 from lakehouse.gold.restatement import metric_query
 
 if TYPE_CHECKING:
@@ -41,14 +41,17 @@ def differing_days(
     settings = with_table_cache(settings)
     published = published_table.partitions(settings, locations.gold(settings, series), series.by)
     days = sorted(day for day in published if (first is None or day >= first) and (last is None or day <= last))
+    every: set[date] = set()
 
     def compute(metric: MetricContract | None, part: Sequence[date]) -> dict[date, pa.Table]:
-        return metric_query.numbers(session(), settings, metric or series.metric, part)
+        return metric_query.numbers(session(), settings, metric or series.metric, part, with_every_row=every)
 
     differing = []
     for start in range(0, len(days), _DAYS):
         some = days[start : start + _DAYS]
-        states = write_audit_publish.read(settings, series, some, to_publish=False).published_states
+        before = write_audit_publish.read(settings, series, some, to_publish=False)
+        states = before.published_states
+        every |= late_at_close.counting_every_row(settings, series, before.existing)
         numbers = isolation.numbers_of(settings, series, some, compute, lambda day: day).numbers
         differing += [
             day
