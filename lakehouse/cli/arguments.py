@@ -131,7 +131,10 @@ def about_window(metric: str, period: str) -> About:
     """
     settings, catalog, contract = metric_named(metric)
     wanted, window = period_or_window(contract, period)
-    return About(settings, catalog, series_of(settings, catalog, contract, wanted.kind), wanted, window)
+    series = series_of(settings, catalog, contract, wanted.kind)
+    if series.metric.deprecation:
+        errors.print(f"{series.metric.deprecation}.", style="yellow", soft_wrap=True)
+    return About(settings, catalog, series, wanted, window)
 
 
 def asked_for(text: str) -> VersionSelector:

@@ -201,6 +201,13 @@ class MetricContract(Documented):
         return copy
 
     @property
+    def deprecation(self) -> str | None:
+        """What readers are told of a dataset version that nobody should read from some day on; None without such a day."""
+        if self.deprecated_on is None:
+            return None
+        return f"{self.metric} v{self.dataset_version} is deprecated: nobody should read it from {self.deprecated_on} on"
+
+    @property
     def read(self) -> list[MetricSource]:
         """What it reads of each of its sources; nothing if it is derived."""
         return self.sources or ([] if self.is_derived else [MetricSource(source=self.source, rows=self.rows)])

@@ -134,8 +134,12 @@ def release_notes(
     moved_at: datetime,
     deprecated_on: date | None,
     description_changes: Sequence[str],
+    back: str | None = None,
 ) -> str:
-    """Release notes for the readers of a metric whose ``latest`` has been moved to another version, as Markdown."""
+    """Release notes for the readers of a metric whose ``latest`` has been moved to another version, as Markdown.
+
+    :param back: the command that undoes it; default: the rollback of a promotion.
+    """
     metric, old, new = escape(comparison.metric), escape(moved_from), escape(moved_to)
     moved = f"On {formatting.moment(moved_at)} {escape(by)} moved `latest` of {metric} from {old} to {new}."
     lines = [f"# {metric}: {old} → {new}", "", moved, "", f"Reason: {escape(reason)}", "", "## What changed", ""]
@@ -155,7 +159,7 @@ def release_notes(
         lines += [f"{old} stays readable; no date is set for its end.", ""]
     else:
         lines += [f"{old} is deprecated from {deprecated_on}: consumers that read it by name should move to {new} by then.", ""]
-    back = f"lakehouse rollback {shlex.quote(formatting.plain(comparison.metric))} --by YOU --reason WHY"
+    back = back or f"lakehouse rollback {shlex.quote(formatting.plain(comparison.metric))} --by YOU --reason WHY"
     lines += ["## How to go back", "", f"This makes {old} the latest again, and keeps {new}:", "", f"    {back}"]
     return "\n".join(lines) + "\n"
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from lakehouse.gold.numbers.comparison import Comparison
     from lakehouse.gold.numbers.history import PublishedVersion, SelectedVersion
+    from lakehouse.gold.restatement.closing import HeldNumber
 
     _Render = Callable[[Comparison], str]
 
@@ -48,13 +49,15 @@ def show(
         _show_known(of, arguments.moment(known_at), as_json=as_json)
         return
     answer = _selected(of, version)
-    held, waits_for = _doubts(of) if answer.version.is_latest else (None, [])
+    held = _held(of) if answer.version.is_latest else None
+    waits_for = [text for text in _waits_for(of) if not held or text != held.waits_for] if answer.version.is_latest else []
     if as_json:
-        fields = _as_json(answer.version) | {"note": answer.note, "held": held, "waiting_for": waits_for}
+        fields = _as_json(answer.version) | {"note": answer.note, "held": held.because if held else None}
+        fields["waiting_for"] = [*([held.waits_for] if held else []), *waits_for]
         fields |= {"adjustments": [one.label for one in answer.adjustments], "adjusted": answer.adjusted}
         out.print(json.dumps(fields, default=str), soft_wrap=True)
         return
-    doubts = [*([f"a newer number is held: {held}"] if held else []), *(f"waits for: {reason}" for reason in waits_for)]
+    doubts = [*([f"a newer number is held: {held.because}"] if held else []), *(f"waits for: {reason}" for reason in waits_for)]
     _print_number(of, answer, doubts, nothing=f"nothing in the window {period}")
 
 
@@ -98,26 +101,20 @@ def _print_number(of: arguments.About, answer: SelectedVersion, doubts: Sequence
     _print_origin(shown)
 
 
+def _held(of: arguments.About) -> HeldNumber | None:
+    """Why the newest number of the period is held; None if it is not held."""
+    from lakehouse.gold.restatement import closing  # noqa: PLC0415 (Arrow loads in a second)
+
+    return closing.held(of.settings, of.series, of.period.start)
+
+
 def _held_because(of: arguments.About) -> str | None:
-    """Why the newest number of the period is held: it could not be computed, or failed checks; None if it is not held."""
-    from lakehouse.gold.publication import candidates  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.ledger import failed_numbers  # noqa: PLC0415
-
-    failed = failed_numbers.failing(of.settings, of.series.name, [of.period.start])
-    if failed:
-        return failed[of.period.start].explanation
-    checks = candidates.failing(of.settings, of.series).get(of.period.start)
-    return f"it failed {', '.join(checks)}; 'lakehouse gold held {of.series.metric.name}' shows why" if checks else None
-
-
-def _doubts(of: arguments.About) -> tuple[str | None, list[str]]:
-    """Why a newer number of the period is held because it cannot be computed, and what else the period waits for."""
-    held = _held_because(of)
-    return held, [text for text in _waits_for(of) if text != held]
+    held = _held(of)
+    return held.because if held else None
 
 
 def _waits_for(of: arguments.About) -> list[str]:
-    """What the period waits for before its number becomes final."""
+    """What else than a held number the period waits for before its number becomes final."""
     from lakehouse.gold.restatement import closing  # noqa: PLC0415
 
     source = of.catalog.sources[of.series.metric.source]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import uuid
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -107,9 +108,17 @@ def rollback(
         return
     number = None if to is None else arguments.dataset_version(to)
     try:
-        done = promotion.rollback(settings, catalog, contract, number, run, reason)
+
+        def notes(plan: PromotionPlan) -> str:
+            back = f"lakehouse promote {contract.metric} v{plan.shown} --by YOU --reason WHY"
+            return _release_notes(settings, catalog, plan, f"{run.by}", reason, back)
+
+        done = promotion.rollback(settings, catalog, contract, number, run, reason, notes)
     except (promotion.PromotionRefusedError, served_version.UnservedVersionError) as problem:
         _stop(f"gold/{metric} still shows v{promotion_plan.shown_version(settings, contract)}; nothing has changed:", problem)
+    _keep_notes(settings, done.move)
+    if done.plan is not None:
+        out.print(done.move.release_notes, soft_wrap=True)
     _say(done)
     _afterwards(settings, catalog, contract, restate=restate)
 
@@ -125,10 +134,13 @@ def _time_in(to: str) -> datetime | None:
 
 
 def _revert_all(settings: Settings, catalog: Catalog, metric: MetricContract, when: datetime, run: Run, reason: str) -> None:
-    from lakehouse.gold.numbers import served_version  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
     from lakehouse.gold.restatement import revert  # noqa: PLC0415
+    from lakehouse.reports import comparison_report  # noqa: PLC0415
 
     daily = served_version.daily(settings, catalog, metric)
+    before = numbers_history.newest(settings, daily)
     done = revert.revert_all(settings, catalog.sources[metric.source], daily, when, run, reason)
     out.print(
         f"gold/{daily.name} shows the numbers of {format_moment(when)}: {counted_periods(len(done.published))} put back.",
@@ -139,6 +151,21 @@ def _revert_all(settings: Settings, catalog: Catalog, metric: MetricContract, wh
             f"First published since, and left as they are: {counted_periods(len(done.first))}.", style="yellow", soft_wrap=True
         )
     if done.published:
+        after = {start: version for start, version in numbers_history.newest(settings, daily).items() if start in before}
+        labels = f"the numbers of {format_moment(settings.clock())}", f"those of {format_moment(when)}"
+        notes = comparison_report.release_notes(
+            numbers_history.comparison(daily, before, after, labels, settings.clock()),
+            by=f"{run.by}",
+            reason=reason,
+            moved_from=labels[0],
+            moved_to=labels[1],
+            moved_at=settings.clock(),
+            deprecated_on=None,
+            description_changes=[],
+            back=f"lakehouse gold release {daily.metric.name} PERIOD --by YOU --reason WHY",
+        )
+        _write_notes(settings, daily.metric.metric, f"as-of-{when:%Y-%m-%dT%H%M}-{settings.clock():%Y-%m-%d}", notes)
+        out.print(notes, soft_wrap=True)
         out.print(f"They keep these numbers until 'lakehouse gold release {daily.metric.name} PERIOD'.", soft_wrap=True)
 
 
@@ -196,33 +223,48 @@ def _explained(plan: PromotionPlan, *, accepted: bool) -> int:
     return int(forbidden)
 
 
-def _release_notes(settings: Settings, catalog: Catalog, plan: PromotionPlan, who: str, reason: str) -> str:
+def _release_notes(
+    settings: Settings, catalog: Catalog, plan: PromotionPlan, who: str, reason: str, back: str | None = None
+) -> str:
+    """The notes of a promotion or a rollback.
+
+    :param back: the command that undoes it, of a rollback.
+    """
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
     from lakehouse.gold.promotion import compatibility  # noqa: PLC0415
     from lakehouse.reports import comparison_report  # noqa: PLC0415
 
     if plan.comparison is None:
         return ""
-    old, new = served_version.version(catalog, plan.to.metric, plan.shown).metric, plan.to.metric
+    old, new = None, plan.to.metric
+    with suppress(served_version.UnservedVersionError):  # one may go back from a version whose contract is gone
+        old = served_version.version(catalog, new, plan.shown).metric
     return comparison_report.release_notes(
         plan.comparison,
         by=who,
         reason=reason,
-        moved_from=f"v{old.dataset_version}",
+        moved_from=f"v{plan.shown}",
         moved_to=f"v{new.dataset_version}",
         moved_at=settings.clock(),
-        deprecated_on=old.deprecated_on,
-        description_changes=compatibility.changed_logic(old, new),
+        deprecated_on=old.deprecated_on if old else None,
+        description_changes=compatibility.changed_logic(old, new) if old else [],
+        back=back,
     )
 
 
 def _keep_notes(settings: Settings, move: PromotionEntry) -> None:
-    """Write the release notes next to the table, if the root is a local folder."""
-    if not move.release_notes or "://" in settings.root:
+    """Write the release notes of a promotion or rollback next to the table."""
+    if move.release_notes:
+        _write_notes(settings, move.metric, f"v{move.to_version}-{move.moved_at:%Y-%m-%d}", move.release_notes)
+
+
+def _write_notes(settings: Settings, metric: str, name: str, notes: str) -> None:
+    """Write release notes next to the table, if the root is a local folder."""
+    if "://" in settings.root:
         return
-    folder = Path(settings.table("gold", f"{move.metric}_release_notes"))
+    folder = Path(settings.table("gold", f"{metric}_release_notes"))
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"v{move.to_version}-{move.moved_at:%Y-%m-%d}.md").write_text(move.release_notes, encoding="utf-8")
+    (folder / f"{name}.md").write_text(notes, encoding="utf-8")
 
 
 def _say(done: PromotionResult) -> None:

@@ -179,8 +179,20 @@ def plan_rollback(settings: Settings, catalog: Catalog, metric: MetricContract, 
         before=before,
         drafts=_drafts(settings, catalog, before, known, terms, RevisionReason.ROLLBACK),
         inputs={"contracts": {to.metric.name: provenance.of_contract(to.metric)}},
+        comparison=_put_back(settings, before, known, (number, to_version)),
         left=sorted(before.published_states.keys() - known.keys()),
     )
+
+
+def _put_back(
+    settings: Settings, before: SeriesSnapshot, known: Mapping[date, PublishedNumber], versions: tuple[int, int]
+) -> Comparison:
+    """Compare what readers see now with what they see after a rollback; both are in the history of one table."""
+    series = before.series
+    found = numbers_history.versions_in(series, before.existing)
+    shown = {start: numbers_history.in_whole(series, of_period[-1], of_period) for start, of_period in found.items()}
+    after = {start: _in_whole(version, known[start]) if start in known else version for start, version in shown.items()}
+    return numbers_history.comparison(series, shown, after, (f"v{versions[0]}", f"v{versions[1]}"), settings.clock())
 
 
 def _both(settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int) -> _Both:

@@ -65,20 +65,27 @@ def promote(
 
 
 def rollback(
-    settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int | None, run: Run, reason: str
+    settings: Settings,
+    catalog: Catalog,
+    metric: MetricContract,
+    to_version: int | None,
+    run: Run,
+    reason: str,
+    notes: Callable[[PromotionPlan], str] = lambda _: "",
 ) -> PromotionResult:
     """Show readers the last numbers of an earlier version; by default of the one before the newest promotion.
 
     Days that Silver has changed since then are pending afterwards and are restated with that version's logic: how far it had
     followed Silver is recorded per version (see ``served_version.follower``).
 
+    :param notes: writes the release notes for readers.
     :raises PromotionRefusedError: if there is no version to go back to.
     """
     if to_version is None:
         to_version = _one_back(settings, metric)
     if shown_version(settings, metric) == to_version:
         return _already(settings, metric, to_version)
-    made = _rollback(settings, catalog, metric, to_version, run, reason)
+    made = _rollback(settings, catalog, metric, to_version, run, reason, notes)
     return PromotionResult(settle(settings, made.to), made)
 
 
@@ -135,10 +142,16 @@ def _promote(
 
 @write_audit_publish.again_on_conflict
 def _rollback(
-    settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int, run: Run, reason: str
+    settings: Settings,
+    catalog: Catalog,
+    metric: MetricContract,
+    to_version: int,
+    run: Run,
+    reason: str,
+    notes: Callable[[PromotionPlan], str],
 ) -> PromotionPlan:
     made = promotion_plan.plan_rollback(settings, catalog, metric, to_version)
-    _commit(settings, made, run, reason, f"rolled back to v{to_version} by {run.by}: {reason}", "")
+    _commit(settings, made, run, reason, f"rolled back to v{to_version} by {run.by}: {reason}", notes(made))
     return made
 
 

@@ -49,13 +49,17 @@ class Signature:
 
 @dataclass(frozen=True)
 class Revision:
-    """A published revision or adjustment of one period."""
+    """A published revision or adjustment of one period.
+
+    :param restates: whether it replaces a number that readers had, or adjusts a closed one.
+    """
 
     start: date
     name: VersionName
     state: State
     reason: RevisionReason
     action: PublishAction
+    restates: bool = False
 
 
 def publish(
@@ -137,10 +141,12 @@ def _values(
     name = VersionName(series.name, period.name, number, adjustment)
     terms = series.metric.publication
     restated, explanation = None, None
-    if draft.action is PublishAction.STATE_CHANGE or (not adjusts and before and grows(draft.reason, before.state)):
-        restated, explanation = _last_restatement(existing)
-    elif before is not None:
+    grew = not adjusts and before is not None and grows(draft.reason, before.state)
+    restates = before is not None and draft.action is not PublishAction.STATE_CHANGE and not grew
+    if restates:
         restated, explanation = signed.now, draft.explanation or draft.reason.value
+    elif before is not None:
+        restated, explanation = _last_restatement(existing)
     values: dict[str, Any] = {name: getattr(draft, name) for name in named(PUBLISHED, Origin.DRAFT)}
     values |= {name: getattr(signed, name) for name in named(PUBLISHED, Origin.SIGNATURE)}
     values |= vars(draft.lineage) | {
@@ -160,7 +166,7 @@ def _values(
         "version_name": f"{name}",
         "dataset_version": series.metric.dataset_version,
     }
-    return values, Revision(draft.start, name, draft.state, draft.reason, draft.action)
+    return values, Revision(draft.start, name, draft.state, draft.reason, draft.action, restates)
 
 
 def _adjustments(own: pa.Table | None) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 import pyarrow.compute as pc
@@ -226,6 +226,28 @@ def waits_for(settings: Settings, contract: SourceContract, series: Series, peri
     unfinished = set(found.filter(pc.not_equal(found["state"], State.FINAL.value))[series.by].to_pylist())
     limited = limits(settings, contract, series, [period for period in periods if period.start in unfinished])
     return {start: list(limit.waits_for) for start, limit in limited.items()}
+
+
+class HeldNumber(NamedTuple):
+    """Why the newest number of a period is held, and the sentence with which the published one waits for it."""
+
+    because: str
+    waits_for: str
+
+
+def held_by(series: Series, checks: Collection[str]) -> HeldNumber:
+    """The same of a number that failed checks."""
+    because = f"it failed {', '.join(checks)}; 'lakehouse gold held {series.metric.name}' shows why"
+    return HeldNumber(because, f"a newer number is held: {because}")
+
+
+def held(settings: Settings, series: Series, start: date) -> HeldNumber | None:
+    """Why the newest number of a period is held: it could not be computed, or failed checks; None if it is not held."""
+    failed = failed_numbers.failing(settings, series.name, [start]).get(start)
+    if failed is not None:
+        return HeldNumber(failed.explanation, failed.explanation)
+    checks = candidates.failing(settings, series).get(start)
+    return held_by(series, checks) if checks else None
 
 
 def _held_days(settings: Settings, daily: Series) -> frozenset[date]:

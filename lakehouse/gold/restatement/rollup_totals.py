@@ -171,7 +171,7 @@ def booked_in(settings: Settings, daily: Series, rollup: Series, periods: Sequen
     days = {"booked_on": [day for period in periods for day in period.days]}
     tables = []
     for series in (daily, rollup):
-        columns = [*rollup.content, "booked_on", "version_name", series.by]
+        columns = [*rollup.content, "booked_on", "version_name", "reason", series.by]
         adjustments = table_io.read(locations.gold(settings, series), columns, days, settings.storage_options)
         if adjustments is not None:
             # A period that is closed on its last day books nothing in itself; for days this cannot happen.

@@ -26,7 +26,7 @@ from lakehouse.gold.restatement.pending import record_restatement
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from datetime import date
 
     from pyspark.sql import SparkSession
@@ -104,12 +104,15 @@ def _publish_periods(
     for period, number in computed.numbers.items():
         published = before.published_states.get(period.start)
         days_of_period = rollup_totals.latest_days(rows, daily, period)
-        changed_days = _changed_days(before.existing, rollup, period, days_of_period)
-        limit, reason = limits.get(period.start), _reason(changed_days, published, run)
+        earlier = _earlier(before.existing, rollup, period)
+        changed_days = _changed_days(earlier, daily, days_of_period)
+        booked_since = _booked_since(earlier, booked.get(period))
+        reasons = _reasons_since(earlier, daily, rows, changed_days, booked_since)
+        limit, reason = limits.get(period.start), _reason(reasons, published, run)
         at_most = limit.at_most if limit else State.FINAL
         draft = draft_period(rollup, published, period.start, number, today, requested=reason, at_most=at_most)
         if draft is not None:
-            explanation = run.explanation or f"{draft.reason.value}: {_explain(changed_days)}"
+            explanation = run.explanation or f"{draft.reason.value}: {_explain(changed_days, booked_since)}"
             drafts.append(replace(draft, explanation=explanation, lineage=_lineage(days_of_period, daily, booked.get(period))))
     why = {
         "input_versions": {f"gold/{daily.name}": {"version": table.version(), "from": f"{days[0]}", "through": f"{days[-1]}"}},
@@ -147,27 +150,56 @@ def _lineage(days: pa.Table, daily: Series, booked: pa.Table | None) -> NumberLi
     )
 
 
-def _reason(changed_days: pa.Table, published: lifecycle.PublishedState | None, run: Run) -> RevisionReason | None:
-    """The reason with the highest precedence for which one of the changed days was published."""
-    if published is None or run.reason not in (None, RevisionReason.BACKFILL) or not len(changed_days):
+def _reason(reasons: Collection[RevisionReason], published: lifecycle.PublishedState | None, run: Run) -> RevisionReason | None:
+    """The gravest of the reasons for which what the period is made of was published since its newest number."""
+    if published is None or run.reason not in (None, RevisionReason.BACKFILL) or not reasons:
         return run.reason
-    reasons = {RevisionReason(text) for text in pc.unique(changed_days["reason"]).to_pylist()}
     return lifecycle.reason_of_longer(reasons, run.reason)
 
 
-def _changed_days(existing: pa.Table | None, rollup: Series, period: Period, day_rows: pa.Table) -> pa.Table:
+def _earlier(existing: pa.Table | None, rollup: Series, period: Period) -> RollupInputs:
+    """What the newest number of a period was made of."""
+    if existing is None:
+        return RollupInputs()
+    newest = existing.filter(pc.and_(existing["is_latest"], pc.equal(existing[rollup.by], pa.scalar(period.start, pa.date32()))))
+    return RollupInputs.parse(newest["made_from"][0].as_py()) if len(newest) else RollupInputs()
+
+
+def _changed_days(earlier: RollupInputs, daily: Series, day_rows: pa.Table) -> pa.Table:
     """The rows of the days with another revision than the newest number was computed from."""
-    earlier: Mapping[date, str] = {}
-    if existing is not None:
-        newest = existing.filter(
-            pc.and_(existing["is_latest"], pc.equal(existing[rollup.by], pa.scalar(period.start, pa.date32())))
-        )
-        earlier = RollupInputs.parse(newest["made_from"][0].as_py()).revisions if len(newest) else {}
-    named = zip(day_rows[rollup.daily.by].to_pylist(), day_rows["revision"].to_pylist())
-    return day_rows.filter(pa.array([earlier.get(day) != f"r{number}" for day, number in named], pa.bool_()))
+    named = zip(day_rows[daily.by].to_pylist(), day_rows["revision"].to_pylist())
+    return day_rows.filter(pa.array([earlier.revisions.get(day) != f"r{number}" for day, number in named], pa.bool_()))
 
 
-def _explain(changed_days: pa.Table) -> str:
-    """A sentence that lists the days with another revision than the newest number was computed from."""
+def _booked_since(earlier: RollupInputs, booked: pa.Table | None) -> pa.Table | None:
+    """The adjustments booked in a period that its newest number does not include; None without one."""
+    new = (
+        None
+        if booked is None
+        else booked.filter(pc.invert(pc.is_in(booked["version_name"], pa.array(earlier.adjustments, pa.string()))))
+    )
+    return new if new is not None and len(new) else None
+
+
+def _reasons_since(
+    earlier: RollupInputs, daily: Series, rows: pa.Table, changed_days: pa.Table, booked_since: pa.Table | None
+) -> set[RevisionReason]:
+    """Why every revision of the changed days, and every booked adjustment, was published since the newest number of a period.
+
+    Not the newest revision alone: a day that was restated and then closed has two since.
+
+    :param rows: all published rows of the days.
+    """
+    of_days = rows.filter(pc.and_(pc.is_in(rows[daily.by], changed_days[daily.by]), pc.is_null(rows["adjustment"])))
+    named = of_days.group_by([daily.by, "revision", "reason"]).aggregate([]).to_pylist()
+    before = {day: int(label[1:]) for day, label in earlier.revisions.items()}
+    texts = {row["reason"] for row in named if row["revision"] > before.get(row[daily.by], 0)}
+    texts |= set() if booked_since is None else set(pc.unique(booked_since["reason"]).to_pylist())
+    return {RevisionReason(text) for text in texts}
+
+
+def _explain(changed_days: pa.Table, booked_since: pa.Table | None) -> str:
+    """A sentence that lists the days with another revision than the newest number was computed from, and what is booked since."""
     changed = sorted(set(changed_days["period"].to_pylist()))
+    changed += [] if booked_since is None else sorted(set(booked_since["version_name"].to_pylist()))
     return f"made from {join_limited(changed, _SHOWN)} anew" if changed else "made anew"

@@ -15,6 +15,7 @@ from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.operations.channels import Message
 from lakehouse.operations.delivery import AfterFailure, PendingMessage, deliver
 from lakehouse.operations.notices import log, pending, rejections
+from lakehouse.operations.notices.rejections import SourceOwner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,7 +54,7 @@ def dispatch_notices(settings: Settings, catalog: Catalog, directory: Directory,
     settings = with_table_cache(settings)
     audiences, problems = pending.audiences(settings, catalog)
     pending.add_notices(settings, audiences, directory.of_consumer)
-    rejections.add_notices(settings, audiences, directory.of_consumer)
+    rejections.add_notices(settings, audiences, directory.of_consumer, _owners(catalog, directory))
     waiting = pending.waiting(settings)
     delivered = 0
     for target in directory.targets.values():
@@ -62,6 +63,12 @@ def dispatch_notices(settings: Settings, catalog: Catalog, directory: Directory,
         problems += [failure.reason for failure in report.failures if failure.reason is not None]
     audited = pending.follow_in_audit(settings, catalog, audiences)
     return NoticeDispatch(delivered, len(waiting) - delivered, audited, problems)
+
+
+def _owners(catalog: Catalog, directory: Directory) -> dict[str, SourceOwner]:
+    """The owners of the sources that have one."""
+    named = {name: contract.owner for name, contract in catalog.sources.items() if contract.owner}
+    return {name: SourceOwner(owner, directory.of_owners([owner])) for name, owner in named.items()}
 
 
 def _messages(settings: Settings, target: Target, waiting: Sequence[NoticeEntry]) -> Iterator[PendingMessage]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: How many days are listed, for people and for programs.
 _SHOWN, _LISTED = 5, 200
+#: How many lines of a file are listed for people.
+_LINES = 20
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,71 @@ class Rejection:
     def _window(self) -> str:
         first, last, count = self.days[0].day, self.days[-1].day, len(self.days)
         return f"{first}" if count == 1 else f"{count:,} days, {first} to {last}"
+
+
+@dataclass(frozen=True)
+class RejectionOfSource:
+    """The same decision for the owner of the source, who can have the rows mended or sent again.
+
+    :param lines: by file the lines of the rejected rows, both in order; never empty.
+    """
+
+    source: str
+    decision_id: str
+    decided_at: datetime
+    by: str
+    reason: str
+    lines: Mapping[str, Sequence[int]]
+
+    @property
+    def series(self) -> str:
+        """The table that the rows will not be in."""
+        return f"silver/{self.source}"
+
+    def message_id(self, owner: str) -> str:
+        """The id of the message, which is the same for the same decision and owner."""
+        return message_id(self.series, self.decision_id, owner)
+
+    @property
+    def subject(self) -> str:
+        """The subject line."""
+        return f"{_rows(self._count)} of {self.source} rejected by a steward"
+
+    @property
+    def text(self) -> str:
+        """Some lines for people: where the rows are, and what the owner can do."""
+        head = f"{_rows(self._count)} of {self.source} that waited for a steward will be in no number."
+        why = f"Rejected {format_moment(self.decided_at)} by {self.by}: {self.reason}"
+        left = len(self.lines) - _SHOWN
+        files = [f"  {file}:{_listed(lines)}" for file, lines in [*self.lines.items()][:_SHOWN]]
+        files += [f"  and {left:,} more files"] if left > 0 else []
+        mend = "If they are right after all, send them again mended, or ask the steward to accept them."
+        return "\n".join([head, why, "", *files, "", mend, f"lakehouse quarantine list {self.source} --status rejected"])
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The same for programs, in JSON types; ``left_out`` counts the files that are not listed."""
+        return {
+            "kind": "rejection",
+            "source": self.source,
+            "decision_id": self.decision_id,
+            "decided_at": self.decided_at.isoformat(),
+            "by": self.by,
+            "reason": self.reason,
+            "rows": self._count,
+            "files": [{"file": file, "lines": [*lines[:_LISTED]]} for file, lines in [*self.lines.items()][:_LISTED]],
+            "left_out": max(0, len(self.lines) - _LISTED),
+        }
+
+    @property
+    def _count(self) -> int:
+        return sum(len(lines) for lines in self.lines.values())
+
+
+def _listed(lines: Sequence[int]) -> str:
+    """The first lines of a file, and how many more there are."""
+    shown = ",".join(f"{line}" for line in lines[:_LINES])
+    return shown + (f" and {len(lines) - _LINES:,} more" if len(lines) > _LINES else "")
 
 
 def _rows(count: int) -> str:

@@ -1,13 +1,15 @@
-"""The rejections by stewards that consumers have yet to be notified of: rows that waited, and will not be in the numbers.
+"""The rejections by stewards that owners and consumers have yet to be notified of: rows that waited, and will be in no number.
 
 A rejection of rows that waited changes no published number, so that no restatement reports it; one of rows that were in the
 numbers does, and is reported as the restatement that it causes. Rejections of the last days that have no notice yet make one
-per metric, consumer and target. ``log`` stores the notices, and ``dispatch`` sends them.
+per metric, consumer and target, and before these one for the owner of the source, with files and lines. ``log`` stores the
+notices, and ``dispatch`` sends them.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,10 +21,10 @@ from lakehouse.ledger import decisions
 from lakehouse.ledger.row_states import StewardVerdict
 from lakehouse.operations.notices import log as notice_log
 from lakehouse.operations.notices.log import NOTIFY_WITHIN, NoticeEntry
-from lakehouse.operations.notices.rejection import DayOfRejection, Rejection
+from lakehouse.operations.notices.rejection import DayOfRejection, Rejection, RejectionOfSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from lakehouse.contracts.metric import Measure
@@ -35,30 +37,57 @@ if TYPE_CHECKING:
 _SUM = re.compile(r"\s*(?:sum\(\s*(\w+)\s*\)|coalesce\(\s*sum\(\s*(\w+)\s*\)\s*,\s*0\s*\))\s*", re.IGNORECASE)
 _COUNT = re.compile(r"\s*count\(\s*\*\s*\)\s*", re.IGNORECASE)
 _ROW = ["ingestion_id", "line_number"]
-_ABOUT_ROW = ["event_date", "change_op", "is_correction"]
+_ABOUT_ROW = ["event_date", "change_op", "is_correction", "source_file"]
+_DECIDED = ["decision_id", "by", "reason", "decided_at"]
 
 
-def add_notices(settings: Settings, every: Sequence[Audience], targets_of: TargetsOf) -> int:
-    """Add a notice for each rejection of rows that waited, one per metric, consumer and target.
+@dataclass(frozen=True)
+class SourceOwner:
+    """Who owns a source, and the names of the targets at which the owner is reached."""
+
+    name: str
+    targets: Sequence[str]
+
+
+def add_notices(settings: Settings, every: Sequence[Audience], targets_of: TargetsOf, owners: Mapping[str, SourceOwner]) -> int:
+    """Add a notice for each rejection of rows that waited: for the owner of the source, and one per metric, consumer and target.
 
     :param targets_of: the names of the targets at which a consumer is reached.
+    :param owners: the owners of sources.
     :returns: how many were added.
     """
-    by_source: dict[str, list[Audience]] = {}
+    by_source: dict[str, list[Audience]] = {source: [] for source in owners}
     for audience in every:
         by_source.setdefault(audience.daily.metric.source, []).append(audience)
-    return sum(_add_notices(settings, source, audiences, targets_of) for source, audiences in by_source.items())
+    return sum(
+        _add_notices(settings, source, audiences, targets_of, owners.get(source)) for source, audiences in by_source.items()
+    )
 
 
-def _add_notices(settings: Settings, source: str, audiences: Sequence[Audience], targets_of: TargetsOf) -> int:
+def _add_notices(
+    settings: Settings, source: str, audiences: Sequence[Audience], targets_of: TargetsOf, owner: SourceOwner | None
+) -> int:
     commits = table_io.version(locations.decisions(settings, source), settings.storage_options) + 1
     scanned = notice_log.scanned_version(settings, _log_of(source))
     is_reached = any(targets_of(consumer) for audience in audiences for consumer in audience.consumers)
+    is_reached = is_reached or (owner is not None and bool(owner.targets))
     if not commits or not is_reached or (scanned or 0) >= commits:
         return 0
     since = settings.clock() - NOTIFY_WITHIN
     rejected = _rejected(settings, source, since, [audience.daily for audience in audiences])
     known = {(entry.series, entry.publication_id) for entry in notice_log.of(settings, since=since)} if len(rejected) else set()
+    told: list[tuple[Rejection | RejectionOfSource, str, str]] = [
+        (rejection, owner.name, target)
+        for rejection in (_of_source(rejected, source) if owner else ())
+        for target in (owner.targets if owner else ())
+    ]
+    told += [
+        (rejection, consumer, target)
+        for audience in audiences
+        for rejection in _rejections(rejected, source, audience.daily)
+        for consumer in audience.consumers
+        for target in targets_of(consumer)
+    ]
     entries = [
         NoticeEntry(
             message_id=rejection.message_id(consumer),
@@ -74,11 +103,8 @@ def _add_notices(settings: Settings, source: str, audiences: Sequence[Audience],
             published_at=rejection.decided_at,
             found_at=settings.clock(),
         )
-        for audience in audiences
-        for rejection in _rejections(rejected, source, audience.daily)
+        for rejection, consumer, target in told
         if (rejection.series, rejection.decision_id) not in known
-        for consumer in audience.consumers
-        for target in targets_of(consumer)
     ]
     return len(entries) if notice_log.add(settings, _log_of(source), entries, commits, scanned) else 0
 
@@ -86,8 +112,7 @@ def _add_notices(settings: Settings, source: str, audiences: Sequence[Audience],
 def _rejected(settings: Settings, source: str, since: datetime, every: Sequence[Series]) -> pa.Table:
     """The rows that stewards rejected while they waited, with what the measures of metrics add up, and the decision.
 
-    Only the first decision about a row is one about a row that waits, and only rows that waited are in the quarantine. Rows
-    without an event day are left out.
+    Only the first decision about a row is one about a row that waits, and only rows that waited are in the quarantine.
     """
     columns = [*_ROW, "decision_id", "number", "verdict", "by", "reason", "decided_at"]
     decided = decisions.log(settings, source).select(columns, {"verdict": [StewardVerdict.REJECT.value]})
@@ -102,14 +127,29 @@ def _rejected(settings: Settings, source: str, since: datetime, every: Sequence[
     if waited is None:
         return decided.slice(0, 0)
     waited = waited.set_column(0, _ROW[0], waited[_ROW[0]].cast(pa.string()))  # delta-rs writes string views
-    return waited.filter(pc.is_valid(waited["event_date"])).join(decided, _ROW, join_type="inner")
+    return waited.join(decided, _ROW, join_type="inner")
+
+
+def _by_decision(rejected: pa.Table) -> Iterator[tuple[dict[str, Any], pa.Table]]:
+    """Each decision with the rows that it rejected, oldest first."""
+    for decision in rejected.group_by(_DECIDED).aggregate([]).sort_by("decided_at").to_pylist() if len(rejected) else ():
+        yield decision, rejected.filter(pc.equal(rejected["decision_id"], decision["decision_id"]))
+
+
+def _of_source(rejected: pa.Table, source: str) -> Iterator[RejectionOfSource]:
+    """The rejections for the owner of the source, oldest first."""
+    for decision, rows in _by_decision(rejected):
+        places = rows.select(["source_file", "line_number"]).sort_by([("source_file", "ascending"), ("line_number", "ascending")])
+        lines: dict[str, list[int]] = {}
+        for place in places.to_pylist():
+            lines.setdefault(place["source_file"], []).append(place["line_number"])
+        yield RejectionOfSource(source=source, lines=lines, **decision)
 
 
 def _rejections(rejected: pa.Table, source: str, daily: Series) -> Iterator[Rejection]:
-    """The rejections for the readers of a metric, oldest first."""
-    decided = ["decision_id", "by", "reason", "decided_at"]
-    for decision in rejected.group_by(decided).aggregate([]).sort_by("decided_at").to_pylist() if len(rejected) else ():
-        rows = rejected.filter(pc.equal(rejected["decision_id"], decision["decision_id"]))
+    """The rejections for the readers of a metric, oldest first. Rows without an event day concern no number."""
+    dated = rejected.filter(pc.is_valid(rejected["event_date"])) if len(rejected) else rejected
+    for decision, rows in _by_decision(dated):
         days = table_io.split(rows, "event_date")
         yield Rejection(
             metric=daily.metric.metric,

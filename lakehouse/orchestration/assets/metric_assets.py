@@ -188,15 +188,19 @@ def late_metadata(lake: Settings, metric: MetricContract, days: Collection[date]
 
 
 def _metadata(done: PublishResult, start: date, waits_for: Mapping[date, list[str]]) -> dict[str, object]:
-    """The metadata that Dagster shows for one period: its revision, what it waits for, and its lineage."""
-    metadata: dict[str, object] = {"restated": False, "held": start in done.held}
+    """The metadata that Dagster shows for one period: its revision, what it waits for, and its lineage.
+
+    ``content_changed`` is set for any new number, ``restated`` only if it replaces one that readers had.
+    """
+    metadata: dict[str, object] = {"content_changed": False, "restated": False, "held": start in done.held}
     if held_by := [one.explanation for one in done.outcomes if one.day == start and not one.passed and not one.warns]:
         metadata["held_because"] = "; ".join(text for text in held_by if text)
     if start in waits_for:
         metadata["waiting_for"] = "; ".join(waits_for[start])
     for revision in done.revisions:
         if revision.start == start:
-            metadata["restated"] = revision.action is not PublishAction.STATE_CHANGE
+            metadata["content_changed"] = revision.action is not PublishAction.STATE_CHANGE
+            metadata["restated"] = revision.restates
             metadata |= {"version": f"{revision.name}", "state": revision.state.value, "reason": revision.reason.value}
             metadata |= {name: done.lineage[name] for name in _LINEAGE if done.lineage.get(name)}
     return metadata

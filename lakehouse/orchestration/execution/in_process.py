@@ -97,7 +97,7 @@ class InProcess:
         return [
             date.fromisoformat(event.partition or "")
             for event in result.all_events
-            if event.is_step_materialization and event.asset_key == key and _says_restated(event)
+            if event.is_step_materialization and event.asset_key == key and _has_new_content(event)
         ]
 
     def _note_checks(self, events: Iterable[dg.DagsterEvent]) -> None:
@@ -162,6 +162,6 @@ def _subclasses(cls: type[LakehouseError]) -> Iterator[type[LakehouseError]]:
         yield from _subclasses(subclass)
 
 
-def _says_restated(event: dg.DagsterEvent) -> bool:
-    restated = event.materialization.metadata.get("restated")
-    return restated is not None and bool(restated.value)
+def _has_new_content(event: dg.DagsterEvent) -> bool:
+    changed = event.materialization.metadata.get("content_changed")
+    return changed is not None and bool(changed.value)

@@ -23,6 +23,7 @@ from lakehouse.serving.api.live.numbers import LiveNumberModel, LivePointsModel
 from lakehouse.serving.http import parameters, responses
 from lakehouse.serving.http.parameters import Day, Flag, Limit, MetricName, NoParameters, Offset, Parameters
 from lakehouse.serving.http.problems import Problem
+from lakehouse.text import json_value
 
 if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
@@ -116,7 +117,9 @@ def routes(cache: PublishedCache) -> APIRouter:
         complete = _OF_WINDOW if start else await cache.completeness(published.series, period, content, stale=stale)
         end, passed = await cache.end_of(published.series, period, start)
         body |= {"completeness": responses.completeness(complete), "window_end": end, "watermark_passed": passed}
-        body["waiting_for"] = await cache.waiting_for(published.series, period, content)
+        body |= await _beside(cache, published, period, content)
+        has_adjustments = bool(body["adjustments"])
+        body["adjusted"] = await run_in_threadpool(_adjusted, published, period, version, start) if has_adjustments else {}
         body |= {"note": note, "history": None, "next_row_offset": more if more < rows else None}
         if wanted.include_history:
             fit = responses.fitting(summary.rows for summary in period_versions.summaries[: -_HISTORY - 1 : -1])
@@ -172,6 +175,23 @@ def _add_series(router: APIRouter, cache: PublishedCache) -> None:
         points, more = await run_in_threadpool(_points, published, (start, end), version, wanted.limit)
         body = head | _BOOKS | {"version": wanted.version}
         return responses.respond(request, body | {"points": points, "next_start": more})
+
+
+async def _beside(cache: PublishedCache, published: PublishedSeries, period: Period, version: PublishedVersion) -> dict[str, Any]:
+    """What stands beside a number: what it waits for, a newer one that is held, and when its dataset version ends."""
+    held = await cache.held(published.series, period) if version.is_latest else None
+    return {
+        "deprecated_on": published.series.metric.deprecated_on,
+        "waiting_for": await cache.waiting_for(published.series, period, version),
+        "held": held.because if held else None,
+    }
+
+
+def _adjusted(published: PublishedSeries, period: Period, version: VersionSelector, start: datetime | None) -> dict[str, Any]:
+    """The totals of a version, or of a window of it, with its adjustments."""
+    versions = published.versions_of(period).versions(published.series)
+    of_version = numbers_history.selected(published.series, period, versions, version, start)
+    return {name: json_value(value) for name, value in of_version.adjusted.items()}
 
 
 def window(published: PublishedSeries, period: Period, start: datetime | None = None) -> dict[str, Any]:

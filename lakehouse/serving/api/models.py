@@ -132,7 +132,10 @@ class NumberModel(WindowModel, VersionModel):
     completeness: CompletenessModel
     waiting_for: list[str] = Field(description="What is missing before it becomes final; empty for a final or an older version.")
     next_row_offset: int | None = Field(description="The row_offset that returns the next rows of result; null at the end.")
+    deprecated_on: date | None = Field(description="The day from which nobody should read this dataset version of the metric.")
+    held: str | None = Field(description="Why a newer number is held; null if none is, and for an older version.")
     adjustments: list[str] = Field(description="The adjustments of this revision, by version.")
+    adjusted: dict[str, Value] = Field(description="Its totals with these adjustments, by measure; empty without one.")
     note: str | None
     window_end: datetime = Field(description="When the window or the period ends.")
     watermark_passed: bool | None = Field(

@@ -90,6 +90,9 @@ ANSWERS: dict[str, Any] = {
         "window_end": "2024-11-08T00:00:00Z",
         "watermark_passed": False,
         "update_count": 1,
+        "deprecated_on": None,
+        "held": None,
+        "adjusted": {},
         "completeness": {
             "known": True,
             "share": 0.962,

@@ -22,7 +22,7 @@ from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.gold.derived import closing as closing_of_inputs
 from lakehouse.gold.numbers import served_version, version_selector
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.gold.restatement.closing import Completeness
+from lakehouse.gold.restatement.closing import Completeness, HeldNumber, held_by
 from lakehouse.late_events import classification
 from lakehouse.lateness import arrival_curve, completeness
 from lakehouse.lateness.completeness import Unknown
@@ -245,12 +245,23 @@ class PublishedCache:
         )
 
     async def waiting_for(self, series: Series, period: Period, version: PublishedVersion) -> list[str]:
-        """What the newest number of a period waits for before it becomes final, as sentences; nothing for other versions."""
+        """What the newest number of a period waits for before it becomes final, as sentences; nothing for other versions.
+
+        A newer number that is held stands first, also beside a final one.
+        """
         if not version.is_latest:
             return []
+        held = await self.held(series, period)
+        waits_for = [held.waits_for] if held else []
+        return waits_for if version.state is State.FINAL else [*waits_for, *await self._missing(series, period)]
+
+    async def held(self, series: Series, period: Period) -> HeldNumber | None:
+        """Why the newest number of a period is held; None if it is not."""
         failed = (await self.uncomputed(series)).get(period.start)
-        held = [failed] if failed else []
-        return held if version.state is State.FINAL else [*held, *await self._missing(series, period)]
+        if failed:
+            return HeldNumber(failed, failed)
+        checks = (await self._failing_by_period(series)).get(period.start)
+        return held_by(series, checks) if checks else None
 
     async def _missing(self, series: Series, period: Period) -> list[str]:
         """What is missing of the inputs of a period."""

@@ -11,7 +11,7 @@ from lakehouse.calendar.event_day import same_time_before
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.numbers.comparison import Sides
-from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector, adjustments_of, choose
 from lakehouse.lateness.completeness import Estimate, Unknown
 from lakehouse.reports.formatting import LABELS, counted, plain
@@ -35,6 +35,7 @@ class Glance:
     """A period's newest number. ``sides`` are the totals as first published and as they are now.
 
     A closed number does not change: ``adjusted`` is its total with the adjustments that were booked to other days since.
+    ``grew`` is set if rows, or days, were added that were still to come, which restates nothing.
     """
 
     period: Period
@@ -42,6 +43,7 @@ class Glance:
     sides: Mapping[str, Sides]
     restated: int
     restated_on: datetime | None
+    grew: bool
     adjustments: int
     adjusted: Mapping[str, Number | None]
 
@@ -73,6 +75,7 @@ def glance(published: PublishedSeries, start: date) -> Glance | None:
         sides={name: Sides(first.get(name), value) for name, value in now.items()},
         restated=len(restating),
         restated_on=restating[-1].published_at if restating else None,
+        grew=any(RevisionReason(summary.reason).is_growth for summary in summaries[1:]),
         adjustments=adjustments,
         adjusted={name: sides.after for name, sides in _last_change(series, period_versions).items()} if adjustments else {},
     )
@@ -153,7 +156,9 @@ async def doubts(cache: PublishedCache, published: PublishedSeries, period: Peri
     stale = await cache.is_stale(published, version, period)
     complete = await cache.completeness(published.series, period, version, stale=stale)
     held, waiting_for = await cache.failing_checks(published, period), await cache.waiting_for(published.series, period, version)
-    return {"behind": stale, "held": held, "complete": completeness(complete), "waiting_for": waiting_for}
+    is_own = held and await cache.held(published.series, period)
+    whose = "A newer number" if is_own else "A newer number of one of its days"
+    return {"behind": stale, "held": held, "whose": whose, "complete": completeness(complete), "waiting_for": waiting_for}
 
 
 class Closing(NamedTuple):

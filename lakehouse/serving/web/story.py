@@ -95,7 +95,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
         newest: number_views.Glance = values["newest"]
         values |= await number_views.doubts(cache, published, period, newest.version)
         values["closing"] = number_views.closing(published.series, newest, cache.settings.clock())
-        values["source"] = published.series.metric.source
+        values |= {"source": published.series.metric.source, "deprecation": published.series.metric.deprecation}
         values["reported"] = await run_in_threadpool(reported, cache, {published.series.name})
         values["kept"] = await run_in_threadpool(_kept, cache, published, period)
         values["exhausted"] = await run_in_threadpool(_exhausted, cache, published, period)
@@ -171,8 +171,8 @@ def _steps_and_chart(cache: PublishedCache, published: PublishedSeries, period: 
 def _windows(published: PublishedSeries, versions: Sequence[PublishedVersion]) -> dict[str, Any] | None:
     """The rows of a day's windows as readers see them, each with the version that changed its window last."""
     metric, newest = published.series.metric, next((one for one in reversed(versions) if one.is_latest), None)
-    if metric.event_window is None or newest is None:
-        return None
+    if metric.event_window is None or newest is None or published.series.kind is not Kind.DAY:
+        return None  # longer periods add the windows up
     changed = window_history.last_changes(versions)
     rows = [
         {"row": window_history.named(row, metric), "changed_by": changed.get(row[WINDOW_START])} for row in newest.rows[:_ROWS]

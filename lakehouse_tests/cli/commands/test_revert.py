@@ -77,6 +77,8 @@ def test_a_metric_that_was_never_promoted_goes_back_to_a_time(run: Callable[...,
     done = run("rollback", "total", "--to", "2024-01-01T01:00:00Z", *BY)
     assert "gold/total shows the numbers of 2024-01-01 01:00 UTC: 1 period put back." in done
     assert "They keep these numbers until 'lakehouse gold release total PERIOD'." in done
+    assert "moved `latest` of total from the numbers of" in done, "with release notes for readers"
+    assert "lakehouse gold release total PERIOD --by YOU --reason WHY" in done
     assert "total 10" in run("show", "total", "2024-01-01")
     assert "0 periods put back." in run("rollback", "total", "--to", "2024-01-01T01:00:00Z", *BY)
     early = run("rollback", "total", "--to", "2023-12-31", *BY)

@@ -104,6 +104,37 @@ def test_each_consumer_is_reached_at_its_address(settings: Settings, lake: Lake)
     assert [message.addressed_to for message in others.messages] == [["shop"]]
 
 
+def test_the_owner_of_the_source_hears_first_with_files_and_lines(settings: Settings, lake: Lake) -> None:
+    till, board = RecordingChannel("till"), RecordingChannel("board")
+    reached = Directory({"till": till, "board": board}, [], owners={"tills": ["till"]}, consumers={"board": ["board"]})
+    owned = contract(owner="tills", **WEEK_WATERMARK)
+    contracted = reader("board")
+    decide(lake, "reject", "b", "d", by="anna", reason="test data")
+    assert dispatch_notices(settings, Catalog({"events": owned}, {contracted.name: contracted}), reached).delivered == 2
+    (message,) = till.messages
+    assert (message.subject, message.addressed_to) == ("2 rows of events rejected by a steward", ["tills"])
+    assert message.text.splitlines() == [
+        "2 rows of events that waited for a steward will be in no number.",
+        f"Rejected {settings.clock():%Y-%m-%d %H:%M} UTC by anna: test data",
+        "",
+        f"  arrival_date={LATE}.csv:2,4",
+        "",
+        "If they are right after all, send them again mended, or ask the steward to accept them.",
+        "lakehouse quarantine list events --status rejected",
+    ]
+    assert message.data["files"] == [{"file": f"arrival_date={LATE}.csv", "lines": [2, 4]}]
+    assert [message.addressed_to for message in board.messages] == [["board"]]
+    assert [entry.series for entry in ledger.of(settings)] == ["silver/events", "total"], "the owner first"
+    assert dispatch_notices(settings, Catalog({"events": owned}, {}), reached).delivered == 0, "once"
+
+
+def test_an_owner_is_told_also_where_nobody_reads_a_metric(settings: Settings, lake: Lake) -> None:
+    till = RecordingChannel("till")
+    decide(lake, "reject", "c")
+    reached = Directory({"till": till}, [], owners={"tills": ["till"]})
+    assert dispatch_notices(settings, Catalog({"events": contract(owner="tills", **WEEK_WATERMARK)}, {}), reached).delivered == 1
+
+
 def test_the_sum_over_rows_that_may_replace_others_is_not_stated(settings, lake: Lake) -> None:
     channel = RecordingChannel()
     decide(lake, "reject", "d", "e")

@@ -1,0 +1,144 @@
+"""All surfaces say the same of every number (rule R16), read from the printed text, the rendered pages and the responses.
+
+Each lake is built by typed commands and comes with what a person says who knows what happened. The law takes every number of the
+lake, of days, weeks and windows, asks each surface, and names each field in which one contradicts the others. What it says of
+mutants, each tried by ``test_the_law_fails_on``:
+
+================================================  ==================================================================
+The product with one mistake                      The law names
+================================================  ==================================================================
+An adjustment is taken for the number             the demo's table, the value: 5 in place of 40
+Compare takes the newest version for both sides   GET /compare (first): it does not compare with what was published
+                                                  first; gold compare, adjusted
+A window has the history of its day               gold history and GET /history of an hour, the revision and value
+A row on time is called late                      the day that grew on its own day, the reason and how often it was
+                                                  restated, on all surfaces against what happened
+================================================  ==================================================================
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.gold.numbers import history, lifecycle, window_history
+from lakehouse.gold.numbers.lifecycle import RevisionReason
+from lakehouse.live import compared
+from lakehouse_tests.support.api_client import api_client
+from lakehouse_tests.support.surfaces import lakes, readers
+from lakehouse_tests.support.surfaces.readers import READERS, Number
+from lakehouse_tests.support.surfaces.said import Said, contradictions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse_tests.support.surfaces.readers import Reader
+    from lakehouse_tests.support.surfaces.typed_lake import TypedLake
+
+pytestmark = [pytest.mark.spark, pytest.mark.merge]
+HAPPENED = "what happened"
+
+
+@pytest.fixture(scope="module", name="shop")
+def _shop(spark: SparkSession, spark_remote: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> TypedLake:
+    assert spark
+    return lakes.days_of_a_shop(tmp_path_factory.mktemp("shop"), spark_remote)
+
+
+@pytest.fixture(scope="module", name="kinds")
+def _kinds(spark: SparkSession, spark_remote: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> TypedLake:
+    assert spark
+    return lakes.kinds_of_numbers(tmp_path_factory.mktemp("kinds"), spark_remote)
+
+
+def found(
+    lake: TypedLake, surfaces: Mapping[str, Reader] = READERS, numbers: Iterable[tuple[str, str]] | None = None
+) -> list[str]:
+    """Every contradiction about the numbers of a lake, by default all of them."""
+    listed = []
+    with lake.used(), api_client(lake.settings, lake.catalog) as client:
+        for metric, period in lake.numbers() if numbers is None else numbers:
+            number = Number(lake, client, metric, period)
+            truth = {HAPPENED: lake.truth[metric, period]} if (metric, period) in lake.truth else {}
+            said = {name: reader(number) for name, reader in surfaces.items()}
+            listed += contradictions(f"{metric} {period}", truth | {name: one for name, one in said.items() if one is not None})
+    return listed
+
+
+def test_all_surfaces_say_the_same_of_the_days_of_a_shop(shop: TypedLake) -> None:
+    assert found(shop) == []
+
+
+@pytest.mark.proof
+def test_all_surfaces_say_the_same_of_all_kinds_of_numbers(kinds: TypedLake) -> None:
+    assert found(kinds) == []
+
+
+@pytest.mark.proof
+def test_views_in_spark_say_the_same(shop: TypedLake, kinds: TypedLake, spark: SparkSession) -> None:
+    surfaces = {"the table": readers.delta_table, "the Spark view": readers.spark_view(spark)}
+    assert found(shop, surfaces) == []
+    assert found(kinds, surfaces) == []
+
+
+def test_a_reader_that_says_nothing_is_no_reader(shop: TypedLake) -> None:
+    """Each surface says something of the day with the longest history, and what it says depends on the number."""
+    with shop.used(), api_client(shop.settings, shop.catalog) as client:
+        said = {name: reader(Number(shop, client, "revenue", "2024-11-04")) for name, reader in READERS.items()}
+    assert {name for name, one in said.items() if one is None} == {"the overview"}, "it shows the newest number only"
+    silent = [name for name, one in said.items() if one == Said()]
+    assert silent == ["GET /compare (first)"], "it compares by itself"
+
+
+class TestMutants:
+    """The product with one mistake: the law names the surface and the field."""
+
+    def test_an_adjustment_is_taken_for_the_number(self, shop: TypedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+        right = history.standing
+
+        def mutant(series: Any, known: Any) -> Any:
+            standing = right(series, known)
+            now = known[-1]
+            sides = {
+                name: history.Sides(standing.sides[name].before, total)
+                for name, total in history.grain_totals(series, now.rows).items()
+            }
+            return history.replace(standing, now=now, sides=sides)
+
+        monkeypatch.setattr(history, "standing", mutant)
+        (line,) = found(shop, numbers=[("revenue", "2024-11-04")])
+        assert line.startswith("the demo's table says of revenue 2024-11-04, value: {'revenue': Decimal('5.00')}")
+
+    def test_compare_takes_the_newest_version_for_both_sides(self, shop: TypedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+        right = compared._side
+        monkeypatch.setattr(compared, "_side", lambda *about: right(*about[:-1], "latest"))
+        surfaces = {name: READERS[name] for name in ("the table", "gold compare", "GET /compare")}
+        lines = found(shop, surfaces, [("revenue", "2024-11-04")])
+        with pytest.raises(AssertionError, match="it compares with what was published first"):
+            found(shop, {"first": readers.api_first}, [("revenue", "2024-11-04")])
+        assert lines == [], "of the value it says the newest, which is right; what it compares with is not"
+
+    def test_a_row_on_time_is_called_late(
+        self, spark: SparkSession, spark_remote: dict[str, str], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        right = lifecycle.reason_for
+
+        def mutant(*about: Any, **options: Any) -> RevisionReason:
+            reason = right(*about, **options)
+            return RevisionReason.LATE_DATA if reason is RevisionReason.NEW_DATA else reason
+
+        assert spark
+        monkeypatch.setattr("lakehouse.gold.publication.drafts.lifecycle.reason_for", mutant)
+        lines = found(lakes.a_day_that_grew(tmp_path, spark_remote))
+        assert "the table says of revenue 2024-11-04, reason: 'late_data'; what happened: 'new_data'" in lines
+        assert "the page of the number says of revenue 2024-11-04, restated: 1; what happened: 0" in lines
+
+    @pytest.mark.proof
+    def test_a_window_has_the_history_of_its_day(self, kinds: TypedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(window_history, "history", lambda versions, _start: list(versions))
+        lines = found(kinds, numbers=[("hourly", "2024-11-04T09")])
+        assert any(line.startswith("gold history says of hourly 2024-11-04T09, value") for line in lines)
