@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from lakehouse.models.backtest_log import Backtest
 from lakehouse.models.promotion import acceptance, promotion, promotion_export, promotion_log
 from lakehouse.models.promotion.promotion import ModelPromotionError
 from lakehouse.models.scoring import canary, canary_log
+from lakehouse.models.scoring.canary_log import CanaryEntry, CanaryEvent, CanaryOutcome
 from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import ReleaseError, ReleaseKind
 from lakehouse_tests.support.trained_lake import CATALOG, MODEL
@@ -106,6 +108,49 @@ def test_a_canary_ends_when_another_version_comes_into_use(trained_lake_settings
         assert ended is not None
         assert (ended.number, ended.reason) == (number, move)
     assert canary_log.running(lake, "fraud") is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "stopped", "lacking"),
+    [
+        (CanaryOutcome.MET, True, []),
+        (CanaryOutcome.NOT_MET, True, ["the {} did not meet the rules of its contract"]),
+        (
+            CanaryOutcome.TOO_FEW_LABELS,
+            True,
+            ["the {} has too few labels (3): 'lakehouse model canary compare fraud' judges it while it runs"],
+        ),
+        (None, True, ["the {} was not judged: 'lakehouse model canary compare fraud' judges it while it runs"]),
+        (CanaryOutcome.MET, False, ["the {} is running: 'lakehouse model canary stop fraud' ends it"]),
+    ],
+)
+def test_a_canary_that_failed_runs_or_has_too_few_labels_needs_a_sign_off(
+    settings: Settings, outcome: CanaryOutcome | None, stopped: bool, lacking: list[str]
+) -> None:
+    """It stands in the notes and in the log of the promotion, as every rule that was not met."""
+    moment = datetime(2024, 11, 1, tzinfo=timezone.utc)
+    record_backtest(settings)
+    started = CanaryEntry("fraud", 1, CanaryEvent.STARTED, "v2.4", "v2.3", "0.1", "salt", "ana", "a look", moment)
+    canary_log.start(settings, started)
+    if outcome is not None:
+        canary_log.judge(settings, replace(started, event=CanaryEvent.JUDGED, outcome=outcome, labels=3))
+    if stopped:
+        canary_log.stop_running(settings, "fraud", by="ana", reason="enough")
+    title = "canary of fraud v2.4 against v2.3 on 10.0000% of the entities"
+    assert acceptance.objections(settings, MODEL, "v2.4", "v2.3") == [text.format(title) for text in lacking]
+    assert acceptance.objections(settings, MODEL, "v2.3", "v2.4")[0].startswith("no backtest"), "of another pair nothing is said"
+
+
+def test_a_canary_that_failed_stands_in_the_notes_and_in_the_log(trained_lake_settings: Settings) -> None:
+    lake = trained_lake_settings
+    promote(lake, "v2.3")
+    record_backtest(lake)
+    canary.start(lake, MODEL, "v2.4", by="ana", reason="a look", share=Decimal("0.2"))
+    with pytest.raises(ModelPromotionError, match="is running: 'lakehouse model canary stop fraud' ends it"):
+        promote(lake, "v2.4")
+    done = promote(lake, "v2.4", sign_off="it is urgent")
+    assert [text.rpartition(" entities ")[2].partition(":")[0] for text in done.accepted] == ["is running", "was not judged"]
+    assert all(text in done.release_notes for text in done.accepted)
 
 
 def test_a_person_may_sign_off_what_is_not_met_and_the_notes_tell_it(trained_lake_settings: Settings) -> None:
