@@ -58,7 +58,7 @@ def _kinds(spark: SparkSession, spark_remote: dict[str, str], tmp_path_factory: 
     return lakes.kinds_of_numbers(tmp_path_factory.mktemp("kinds"), spark_remote)
 
 
-def found(
+def contradicting(
     lake: TypedLake, surfaces: Mapping[str, Reader] = READERS, numbers: Iterable[tuple[str, str]] | None = None
 ) -> list[str]:
     """Every contradiction about the numbers of a lake, by default all of them."""
@@ -73,19 +73,19 @@ def found(
 
 
 def test_all_surfaces_say_the_same_of_the_days_of_a_shop(shop: TypedLake) -> None:
-    assert found(shop, numbers=shop.numbers() if is_proof() else IN_EACH_RUN) == []
+    assert contradicting(shop, numbers=shop.numbers() if is_proof() else IN_EACH_RUN) == []
 
 
 @pytest.mark.proof
 def test_all_surfaces_say_the_same_of_all_kinds_of_numbers(kinds: TypedLake) -> None:
-    assert found(kinds) == []
+    assert contradicting(kinds) == []
 
 
 @pytest.mark.proof
 def test_views_in_spark_say_the_same(shop: TypedLake, kinds: TypedLake, spark: SparkSession) -> None:
     surfaces = {"the table": readers.delta_table, "the Spark view": readers.spark_view(spark)}
-    assert found(shop, surfaces) == []
-    assert found(kinds, surfaces) == []
+    assert contradicting(shop, surfaces) == []
+    assert contradicting(kinds, surfaces) == []
 
 
 def test_a_reader_that_says_nothing_is_no_reader(shop: TypedLake) -> None:
@@ -113,16 +113,16 @@ class TestMutants:
             return history.replace(standing, now=now, sides=sides)
 
         monkeypatch.setattr(history, "standing", mutant)
-        (line,) = found(shop, numbers=[("revenue", "2024-11-04")])
+        (line,) = contradicting(shop, numbers=[("revenue", "2024-11-04")])
         assert line.startswith("the demo's table says of revenue 2024-11-04, value: {'revenue': Decimal('5.00')}")
 
     def test_compare_takes_the_newest_version_for_both_sides(self, shop: TypedLake, monkeypatch: pytest.MonkeyPatch) -> None:
         right = compared._side
         monkeypatch.setattr(compared, "_side", lambda *about: right(*about[:-1], "latest"))
         surfaces = {name: READERS[name] for name in ("the table", "gold compare", "GET /compare")}
-        lines = found(shop, surfaces, [("revenue", "2024-11-04")])
+        lines = contradicting(shop, surfaces, [("revenue", "2024-11-04")])
         with pytest.raises(AssertionError, match="it compares with what was published first"):
-            found(shop, {"first": readers.api_first}, [("revenue", "2024-11-04")])
+            contradicting(shop, {"first": readers.api_first}, [("revenue", "2024-11-04")])
         assert lines == [], "of the value it says the newest, which is right; what it compares with is not"
 
     def test_a_row_on_time_is_called_late(
@@ -136,12 +136,12 @@ class TestMutants:
 
         assert spark
         monkeypatch.setattr("lakehouse.gold.publication.drafts.lifecycle.reason_for", mutant)
-        lines = found(lakes.a_day_that_grew(tmp_path, spark_remote))
+        lines = contradicting(lakes.a_day_that_grew(tmp_path, spark_remote))
         assert "the table says of revenue 2024-11-04, reason: 'late_data'; what happened: 'new_data'" in lines
         assert "the page of the number says of revenue 2024-11-04, restated: 1; what happened: 0" in lines
 
     @pytest.mark.proof
     def test_a_window_has_the_history_of_its_day(self, kinds: TypedLake, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(window_history, "history", lambda versions, _start: list(versions))
-        lines = found(kinds, numbers=[("hourly", "2024-11-04T09")])
+        lines = contradicting(kinds, numbers=[("hourly", "2024-11-04T09")])
         assert any(line.startswith("gold history says of hourly 2024-11-04T09, value") for line in lines)

@@ -76,12 +76,12 @@ def _add_notices(
     since = settings.clock() - NOTIFY_WITHIN
     rejected = _rejected(settings, source, since, [audience.daily for audience in audiences])
     known = {(entry.series, entry.publication_id) for entry in notice_log.of(settings, since=since)} if len(rejected) else set()
-    told: list[tuple[Rejection | RejectionOfSource, str, str]] = [
+    addressed: list[tuple[Rejection | RejectionOfSource, str, str]] = [
         (rejection, owner.name, target)
         for rejection in (_of_source(rejected, source) if owner else ())
         for target in (owner.targets if owner else ())
     ]
-    told += [
+    addressed += [
         (rejection, consumer, target)
         for audience in audiences
         for rejection in _rejections(rejected, source, audience.daily)
@@ -103,7 +103,7 @@ def _add_notices(
             published_at=rejection.decided_at,
             found_at=settings.clock(),
         )
-        for rejection, consumer, target in told
+        for rejection, consumer, target in addressed
         if (rejection.series, rejection.decision_id) not in known
     ]
     return len(entries) if notice_log.add(settings, _log_of(source), entries, commits, scanned) else 0

@@ -71,14 +71,14 @@ def test_readers_are_moved_notified_and_moved_back(deployment: Path) -> None:
     assert back.stdout.endswith("gold/total shows v1, in place of v2: 1 period.\n")
     notes = (deployment / "lake/gold/total_release_notes/v1-2024-02-05.md").read_text(encoding="utf-8")
     assert back.stdout.startswith(notes), "readers of a rollback are told, too"
-    told = (
+    expected = (
         "bo moved `latest` of total from v2 to v1",
         "refunds were counted twice",
         "| total |  62 |  60 |",
         "Restated: 2024-02-02.",
     )
-    for said in (*told, "lakehouse promote total v2 --by YOU"):
-        assert said in notes
+    for text in (*expected, "lakehouse promote total v2 --by YOU"):
+        assert text in notes
     assert command(deployment, "promotions", "total").stdout == (
         "2024-02-05 12:00 UTC  promote: v1 -> v2 by ana\n"
         "    net of refunds (1 period, gold version 2)\n"

@@ -149,8 +149,8 @@ def _added(*parts: Mapping[str, Decimal]) -> dict[str, Decimal]:
 
 def _values(line: str, names: list[str]) -> dict[str, Decimal]:
     """The values of a line such as ``revenue 40.00  sales 4  row_count 4``."""
-    found = {name: re.search(rf"(?:^|  ){name} (-?[\d.,]+)(?=  |$)", line.strip()) for name in names}
-    return {name: _number(match[1]) for name, match in found.items() if match}
+    matched = {name: re.search(rf"(?:^|  ){name} (-?[\d.,]+)(?=  |$)", line.strip()) for name in names}
+    return {name: _number(match[1]) for name, match in matched.items() if match}
 
 
 def gold_show(number: Number) -> Said:
@@ -161,9 +161,9 @@ def gold_show(number: Number) -> Said:
     restated = next((line for line in lines if re.match("  restated [0-9]", line)), "")
     adjusted = next((line for line in lines if "with its adjustments: " in line), "")
     rows = [
-        found
+        matched
         for line in lines
-        if re.match("  [a-z_]+ [^ ]", line) and "  row_count " in line and (found := _values(line, number.measures))
+        if re.match("  [a-z_]+ [^ ]", line) and "  row_count " in line and (matched := _values(line, number.measures))
     ]
     return Said(
         value=number.totals(list(rows)),
@@ -200,10 +200,12 @@ def gold_history(number: Number) -> Said:
     """``lakehouse gold history``: the version that it marks as the latest, and those before and after it."""
     text = number.lake.typed("gold", "history", number.metric, number.period)
     versions = re.findall(r"^(r[\d.a]+)  (\S+ \S+)  (\w+)(  \(latest\))?\n((?:    .*\n)+)", text, re.MULTILINE)
-    told = [(label, when, state, bool(latest), _of_version(lines, number)) for label, when, state, latest, lines in versions]
-    label, _, state, _, (reason, _, value) = next(version for version in told if version[3])
-    restating = [one for one in told if "a" not in one[0] and one[4][0] not in _NO_RESTATEMENT]
-    booked = [one for one in told if one[0].startswith(f"{label}.a")]
+    versions_shown = [
+        (label, when, state, bool(latest), _of_version(lines, number)) for label, when, state, latest, lines in versions
+    ]
+    label, _, state, _, (reason, _, value) = next(version for version in versions_shown if version[3])
+    restating = [entry for entry in versions_shown if "a" not in entry[0] and entry[4][0] not in _NO_RESTATEMENT]
+    booked = [entry for entry in versions_shown if entry[0].startswith(f"{label}.a")]
     return Said(
         value=value,
         state=state,
@@ -266,8 +268,8 @@ def api_history(number: Number) -> Said:
     """``GET /metrics/{name}/history``."""
     versions = number.json(f"/metrics/{number.metric}/history", window=number.period)["versions"]
     newest = next(version for version in versions if version["is_latest"])
-    restating = [one for one in versions if one["adjustment"] is None and one["reason"] not in _NO_RESTATEMENT]
-    booked = [one for one in versions if one["adjustment"] and one["revision"] == newest["revision"]]
+    restating = [entry for entry in versions if entry["adjustment"] is None and entry["reason"] not in _NO_RESTATEMENT]
+    booked = [entry for entry in versions if entry["adjustment"] and entry["revision"] == newest["revision"]]
     return Said(
         value={name: _number(sides["after"]) for name, sides in newest["moved"].items()},
         state=newest["state"],
@@ -317,8 +319,8 @@ def api_restatements(number: Number) -> Said:
     """``GET /data-quality/restatements``: each restatement by itself, adjustments among them."""
     span = {"start_date": "2024-10-01", "end_date": "2024-12-31", "limit": 400, "metric": number.metric, "by": number.by.value}
     every = number.json("/data-quality/restatements", **span)["restatements"]
-    restating = [one for one in every if one["window"] == number.period and one["booked_on"] is None]
-    newest = max(restating, key=lambda one: one["restated_on"], default=None)
+    restating = [entry for entry in every if entry["window"] == number.period and entry["booked_on"] is None]
+    newest = max(restating, key=lambda entry: entry["restated_on"], default=None)
     return Said(
         restated=len(restating),
         restated_on=_minute(newest["restated_on"]) if newest else "",
@@ -328,14 +330,14 @@ def api_restatements(number: Number) -> Said:
 
 def _badges(html: str) -> int:
     """How often the badge beside a state says that it was restated."""
-    found = re.search(r'class="badge" title="[^"]*">restated(?: (\d+) times)?<', html)
-    return 0 if found is None else int(found[1] or 1)
+    matched = re.search(r'class="badge" title="[^"]*">restated(?: (\d+) times)?<', html)
+    return 0 if matched is None else int(matched[1] or 1)
 
 
 def _state(html: str) -> str:
-    found = re.search(r'<span class="state state-\w+">([^<]+)</span>', html)
-    assert found, html
-    return _STATES[found[1]]
+    matched = re.search(r'<span class="state state-\w+">([^<]+)</span>', html)
+    assert matched, html
+    return _STATES[matched[1]]
 
 
 @_of_whole_periods
@@ -371,12 +373,12 @@ def story_steps(number: Number) -> Said:
     """``/page/metrics/{name}/{period}``: its list of revisions, newest first."""
     page = number.html(f"/page/metrics/{number.metric}/{number.period}")
     steps = re.findall(r'(?s)<li id="(r[\d.a]+)">\n(.*?)\n</li>', page)
-    told = [
+    versions_shown = [
         (label, words(body.partition("</h3>")[0]), words(re.sub(r"(?s)<details>.*?</details>", "", body)))
         for label, body in steps
     ]
-    newest = next(one for one in told if ".a" not in one[0])
-    restating = [one for one in told if re.search(r"\brestated\b", one[1])]
+    newest = next(entry for entry in versions_shown if ".a" not in entry[0])
+    restating = [entry for entry in versions_shown if re.search(r"\brestated\b", entry[1])]
     why = (
         re.search(
             r"[a-z_ ]+: (.*?)\. (?:Signed off|Booked|What its|\d|No change|The rows)", f"{restating[0][2]} 0", re.IGNORECASE
@@ -413,7 +415,7 @@ def metric_page(number: Number) -> Said:
         state=_state(row[1]),
         revision=label[0],
         restated=_badges(row[1]),
-        adjusted={name: _number(found[1]) for name, found in small.items() if found},
+        adjusted={name: _number(matched[1]) for name, matched in small.items() if matched},
     )
 
 
@@ -429,13 +431,14 @@ def version_page(number: Number) -> Said:
 def overview_page(number: Number) -> Said | None:
     """``/``: the card of the metric, if the period is its newest one."""
     page = number.html("/")
-    found = re.search(rf'(?s)<section class="card" id="{number.metric}">(.*?)</section>', page)
+    matched = re.search(rf'(?s)<section class="card" id="{number.metric}">(.*?)</section>', page)
     if (
-        found is None
-        or f'/page/metrics/{number.metric}/{number.period}"' not in found[1].partition("</p>")[0] + found[1].partition("<dl")[0]
+        matched is None
+        or f'/page/metrics/{number.metric}/{number.period}"'
+        not in matched[1].partition("</p>")[0] + matched[1].partition("<dl")[0]
     ):
         return None
-    card, text = found[1], words(found[1])
+    card, text = matched[1], words(matched[1])
     last = re.search(r"Restated last (\S+ \S+?)(?:: (.*?))?\. ", text)
     waiting = re.search(r'(?s)<ul class="waits">(.*?)</ul>', card)
     label = re.search(r"as (r\d+)\.", text)
@@ -454,15 +457,15 @@ def overview_page(number: Number) -> Said | None:
 @_of_whole_periods
 def restated_page(number: Number) -> Said:
     """``/page/restated``: the lines about the period in all weeks."""
-    found: list[tuple[str, str, str]] = []
+    matched: list[tuple[str, str, str]] = []
     for through in ("2024-11-03", "2024-11-10", "2024-11-17", "2024-11-24", "2024-12-01"):
         page = number.html("/page/restated", through=through)
         for line in re.findall(r'(?s)<tr role="row"><td role="cell">.*?</tr>', page):
             if label := re.search(rf'"/page/metrics/{number.metric}/{number.period}#(r[\d.a]+)"', line):
                 why = re.search(r"(?s)<small>([^<]*)</small></td></tr>", line)
                 when = re.search(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d", line)
-                found.append((when[0] if when else "", label[1], words(why[1]) if why else ""))
-    restating = sorted(one for one in found if ".a" not in one[1])
+                matched.append((when[0] if when else "", label[1], words(why[1]) if why else ""))
+    restating = sorted(entry for entry in matched if ".a" not in entry[1])
     return Said(
         restated=len(restating) if number.by is Kind.DAY else None,
         why=(restating[-1][2] if restating else "") if number.by is Kind.DAY else None,
@@ -526,9 +529,9 @@ def closing_line(number: Number) -> Said | None:
     """The line that ``lakehouse run`` printed last of the number, if no later command changed it."""
     shown = re.escape(f"{number.table}_v{number.period}.")
     lines = [
-        found
+        matched
         for line in number.lake.closing_lines
-        if (found := re.match(rf"{shown}(r[\d.a]+)  (\w+): (.*)  \[(\w+)(?:: (.*))?\]", line))
+        if (matched := re.match(rf"{shown}(r[\d.a]+)  (\w+): (.*)  \[(\w+)(?:: (.*))?\]", line))
     ]
     if not lines:
         return None
@@ -553,16 +556,18 @@ def dagster_metadata(number: Number) -> Said | None:
             dg.AssetRecordsFilter(asset_key=key, asset_partitions=[f"{first[by]}"]), limit=100
         ).records
     made = [record.asset_materialization.metadata for record in records if record.asset_materialization]
-    values = [{name: entry.value for name, entry in one.items()} for one in made]
-    versions = [one for one in values if "version" in one]
+    values = [{name: value.value for name, value in metadata.items()} for metadata in made]
+    versions = [entry for entry in values if "version" in entry]
     newest = delta_table(number)
-    told = next((one for one in versions if f"{one['version']}".endswith(f".{newest.revision}")), None)
-    restating = sum(bool(one["restated"]) for one in versions if ".a" not in f"{one['version']}")
-    is_ours = len({f"{one['version']}" for one in versions if ".a" not in f"{one['version']}"}) == int(f"{newest.revision}"[1:])
+    shown = next((entry for entry in versions if f"{entry['version']}".endswith(f".{newest.revision}")), None)
+    restating = sum(bool(entry["restated"]) for entry in versions if ".a" not in f"{entry['version']}")
+    is_ours = len({f"{entry['version']}" for entry in versions if ".a" not in f"{entry['version']}"}) == int(
+        f"{newest.revision}"[1:]
+    )
     return Said(
-        state=None if told is None else f"{told['state']}",
-        reason=None if told is None else f"{told['reason']}",
-        revision=None if told is None else f"{told['version']}".rpartition(".")[2],
+        state=None if shown is None else f"{shown['state']}",
+        reason=None if shown is None else f"{shown['reason']}",
+        revision=None if shown is None else f"{shown['version']}".rpartition(".")[2],
         restated=restating if is_ours else None,  # a command published a revision without Dagster,
     )
 
@@ -573,19 +578,21 @@ def notices(number: Number) -> Said | None:
     if not number.lake.catalog.metrics[number.metric].consumers:
         return None
     entries = [json.loads(line) for line in number.lake.typed("notices", "--json").splitlines()]
-    told = [
-        (entry["data"]["published_at"], one)
-        for entry in entries
-        for one in entry["data"].get("restated", ())
-        if entry["data"].get("series") == number.table and one["period"] == number.period
+    versions_shown = [
+        (notice["data"]["published_at"], entry)
+        for notice in entries
+        for entry in notice["data"].get("restated", ())
+        if notice["data"].get("series") == number.table and entry["period"] == number.period
     ]
-    restating = sorted((when, one["explanation"]) for when, one in told if one["booked_on"] is None)
-    booked = [one for _, one in told if one["booked_on"] is not None]
+    restating = sorted((when, entry["explanation"]) for when, entry in versions_shown if entry["booked_on"] is None)
+    booked = [entry for _, entry in versions_shown if entry["booked_on"] is not None]
     return Said(
         restated=len(restating),
         restated_on=_minute(restating[-1][0]) if restating else "",
         why=_without_reason(restating[-1][1]) if restating else "",
-        adjusted={one["measure"]: _number(one["after"]) for one in booked[-1]["measures"] if one["after"]} if booked else {},
+        adjusted={entry["measure"]: _number(entry["after"]) for entry in booked[-1]["measures"] if entry["after"]}
+        if booked
+        else {},
     )
 
 
