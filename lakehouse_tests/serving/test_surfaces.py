@@ -18,11 +18,13 @@ A row on time is called late                      the day that grew on its own d
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lakehouse.gold.numbers import history, lifecycle, window_history
+from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse.live import compared
 from lakehouse_tests.support.api_client import api_client
@@ -107,10 +109,9 @@ class TestMutants:
             standing = right(series, known)
             now = known[-1]
             sides = {
-                name: history.Sides(standing.sides[name].before, total)
-                for name, total in history.grain_totals(series, now.rows).items()
+                name: Sides(standing.sides[name].before, total) for name, total in history.grain_totals(series, now.rows).items()
             }
-            return history.replace(standing, now=now, sides=sides)
+            return replace(standing, now=now, sides=sides)
 
         monkeypatch.setattr(history, "standing", mutant)
         (line,) = contradicting(shop, numbers=[("revenue", "2024-11-04")])

@@ -236,7 +236,8 @@ def _release_notes(
 
     if plan.comparison is None:
         return ""
-    old, new = None, plan.to.metric
+    old: MetricContract | None = None
+    new = plan.to.metric
     with suppress(served_version.UnservedVersionError):  # one may go back from a version whose contract is gone
         old = served_version.version(catalog, new, plan.shown).metric
     return comparison_report.release_notes(

@@ -76,11 +76,10 @@ def _add_notices(
     since = settings.clock() - NOTIFY_WITHIN
     rejected = _rejected(settings, source, since, [audience.daily for audience in audiences])
     known = {(entry.series, entry.publication_id) for entry in notice_log.of(settings, since=since)} if len(rejected) else set()
-    addressed: list[tuple[Rejection | RejectionOfSource, str, str]] = [
-        (rejection, owner.name, target)
-        for rejection in (_of_source(rejected, source) if owner else ())
-        for target in (owner.targets if owner else ())
-    ]
+    addressed: list[tuple[Rejection | RejectionOfSource, str, str]] = []
+    if owner is not None:
+        of_source = [*_of_source(rejected, source)]
+        addressed += [(rejection, owner.name, target) for rejection in of_source for target in owner.targets]
     addressed += [
         (rejection, consumer, target)
         for audience in audiences
