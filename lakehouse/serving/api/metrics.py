@@ -118,9 +118,8 @@ def routes(cache: PublishedCache) -> APIRouter:
         end, passed = await cache.end_of(published.series, period, start)
         body |= {"completeness": responses.completeness(complete), "window_end": end, "watermark_passed": passed}
         body |= await _beside(cache, published, period, content)
-        has_adjustments = bool(body["adjustments"])
-        body["adjusted"] = await run_in_threadpool(_adjusted, published, period, version, start) if has_adjustments else {}
-        body |= {"note": note, "history": None, "next_row_offset": more if more < rows else None}
+        adjusted = await run_in_threadpool(_adjusted, published, period, version, start) if body["adjustments"] else {}
+        body |= {"adjusted": adjusted, "note": note, "history": None, "next_row_offset": more if more < rows else None}
         if wanted.include_history:
             fit = responses.fitting(summary.rows for summary in period_versions.summaries[: -_HISTORY - 1 : -1])
             last = len(period_versions.summaries)
@@ -128,8 +127,9 @@ def routes(cache: PublishedCache) -> APIRouter:
         arrivals = await cache.arrivals(metric.source)
         staleness: dict[str, Any] = {"behind": stale, "newest_arrival": arrivals.newest if arrivals else None}
         seconds = max(int((cache.settings.clock() - content.published_at).total_seconds()), 0)
-        body["staleness"] = staleness
-        return responses.respond(request, body, {"staleness": staleness | {"seconds": seconds}}, content.name)
+        return responses.respond(
+            request, body | {"staleness": staleness}, {"staleness": staleness | {"seconds": seconds}}, content.name
+        )
 
     @router.get("/{name}/history", response_model=models.HistoryModel, summary="The history of a number")
     async def history(request: Request, name: MetricName, wanted: Annotated[HistoryParameters, Query()]) -> Response:
