@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def run(contract: str | Path, files: Iterable[str | Path]) -> SingleRun:
-    """Ingest files that arrive today and bring all numbers up to date, as ``lakehouse run`` does; starts Spark.
+    """Ingest files that arrive today and update all numbers, as ``lakehouse run`` does; starts Spark.
 
-    The files are one delivery. Settings are those of the environment, see ``docs/settings.md``.
+    The files are one delivery. Settings are read from the environment, see ``docs/settings.md``.
 
     :param contract: the source's contract file, or the name of its dataset.
-    :returns: how many rows came, what became of each event day, and each number that changed.
-    :raises LakehouseError: one of its kinds, with a sentence that says what happened and what to do.
+    :returns: the number of rows that arrived, the outcome of each event day, and each number that changed.
+    :raises LakehouseError: one of its subclasses, with a sentence that says what happened and what to do.
     """
     from lakehouse.orchestration.execution import single_run  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.project import deployed_source  # noqa: PLC0415

@@ -1,6 +1,6 @@
 """Values of columns as JSON without loss: decimals, times, NaN and infinities become strings.
 
-:func:`json_texts` formats a whole column, each distinct value once where Arrow cannot format it.
+:func:`json_texts` formats a whole column; where Arrow cannot format a value, each distinct one is formatted once.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def json_texts(values: pa.Array) -> pa.Array:
 
 
 def of_distinct(values: pa.Array, text: Callable[[Any], str | None]) -> pa.Array:
-    """The text of each value, made once for each distinct one; NULL for NULL."""
+    """The text of each value, computed once for each distinct value; NULL for NULL."""
     distinct, which = distinct_values(values)
     return pa.array([text(value) for value in distinct.to_pylist()], pa.string()).take(which)
 
@@ -74,7 +74,7 @@ def _quoted(texts: pa.Array) -> pa.Array:
 
 
 def _with_exceptions(values: pa.Array, texts: pa.Array, exceptions: pa.Array) -> pa.Array:
-    """The texts, with those of the exceptional values made one by one."""
+    """The texts, where the texts of exceptional values are computed individually."""
     special = pc.fill_null(exceptions, False)
     if not pc.any(special).as_py():
         return texts
@@ -82,7 +82,7 @@ def _with_exceptions(values: pa.Array, texts: pa.Array, exceptions: pa.Array) ->
 
 
 def _numbers(values: pa.Array) -> pa.Array:
-    """Numbers as Python writes them: Arrow writes the same digits, but 1 for 1.0, and other numbers with an exponent."""
+    """Numbers as Python writes them: Arrow writes the same digits, but 1 for 1.0, and uses the exponent for other numbers."""
     digits = values.cast(pa.string())
     points = pc.if_else(pc.match_substring(digits, "."), digits, pc.binary_join_element_wise(digits, ".0", ""))
     other = pc.or_(pc.match_substring_regex(digits, "[en]"), pc.less(pc.abs(values), _LEAST_WITHOUT_EXPONENT))

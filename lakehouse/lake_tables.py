@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _LAYERS = ("bronze", "silver", "gold", "live", "scores", "ops")
 _KEYS = "_keys"
-#: Layer and suffix of the tables that every source has, besides silver.
+#: Layer and suffix of the tables that every source has, apart from silver.
 _SOURCE_TABLES = (
     *(("bronze", suffix) for suffix in ("", "_decisions", "_admissions", "_redactions", "_readings")),
     ("silver", "_quarantine"),
@@ -56,10 +56,10 @@ _SHARED_TABLES = (
 class LakeTable:
     """A table that the contracts describe, whether it exists yet or not.
 
-    :param silver_of: the contract of the table, of a source's silver tables only.
-    :param intervals_of: the dimension, of a table of intervals only.
-    :param series: the series, of a table of published numbers only.
-    :param sorted_by: the column by which maintenance sorts the rows, so that a look-up reads a part of each file.
+    :param silver_of: the contract of the table, for a source's silver tables only.
+    :param intervals_of: the dimension, for a table of intervals only.
+    :param series: the series, for a table of published numbers only.
+    :param sorted_by: the column by which maintenance sorts the rows, so that a look-up reads only a part of each file.
     """
 
     layer: str

@@ -1,7 +1,7 @@
-"""The address of every table of the lakehouse, and the list of all of them.
+"""The address of every table of the lakehouse.
 
-The content of a table and how it is written are defined by its writer. This module contains only addresses, so that a reader
-need not import the writer. Those of training sets and models are in ``training_sets.addresses``.
+The content of a table and how it is written are defined by its writer. This module contains only addresses, so that a reader need
+not import the writer. The addresses of training sets and models are in ``training_sets.addresses``.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ def silver_newest(settings: Settings, source: str) -> str:
 
 
 def silver_of(settings: Settings, contract: SourceContract) -> str:
-    """The silver table that a contract is for: of a source, or the newest row of each key beside it."""
+    """The silver table that a contract describes: of a source, or of the newest rows of its keys."""
     return settings.table("silver", contract.silver_table)
 
 
 def silver_read(settings: Settings, metric: MetricContract) -> str:
-    """The silver table that a metric is computed from; of several, that of its first source."""
+    """The silver table that a metric is computed from; for several sources, the table of the first one."""
     return settings.table("silver", silver_name(metric))
 
 
 def silver_name(metric: MetricContract) -> str:
-    """The name of the silver table that a metric is computed from; of several, that of its first source."""
+    """The name of the silver table that a metric is computed from; for several sources, the table of the first one."""
     return next((entry.silver for entry in metric.read), metric.source)
 
 
@@ -90,12 +90,12 @@ def intervals(settings: Settings, source: str) -> str:
 
 
 def changes_by_key(settings: Settings, source: str) -> str:
-    """The changes that silver holds of a dimension, by key."""
+    """The changes of a dimension in silver, by key."""
     return settings.table("ops", f"{source}_by_key")
 
 
 def fact_index(settings: Settings, silver: str, on: Sequence[str]) -> str:
-    """On which days the facts of a silver table are, by the columns that a metric joins them on."""
+    """The event days of the facts of a silver table, by the columns on which a metric joins them."""
     return settings.table("ops", fact_index_name(silver, on))
 
 
@@ -105,12 +105,12 @@ def quarantine(settings: Settings, source: str) -> str:
 
 
 def late_rows(settings: Settings, source: str) -> str:
-    """The rows of a source that came too late for a window of a metric, and what became of them."""
+    """The rows of a source that came too late for a window of a metric, and the action taken."""
     return settings.table("silver", f"{source}_late")
 
 
 def late_deliveries(settings: Settings, source: str) -> str:
-    """How many rows of each delivery of a source came on time and late, by metric."""
+    """The numbers of rows of each delivery of a source on time and late, by metric."""
     return settings.table("ops", f"{source}_late_deliveries")
 
 
@@ -120,7 +120,7 @@ def gold(settings: Settings, series: Series) -> str:
 
 
 def is_gold(settings: Settings, path: str) -> bool:
-    """Whether an address is that of a table of numbers."""
+    """Whether ``path`` is the address of a table of numbers."""
     return path.startswith(settings.table("gold", ""))
 
 
@@ -145,12 +145,12 @@ def live_checkpoints(settings: Settings, metric: str) -> str:
 
 
 def live_batches(settings: Settings) -> str:
-    """What each batch of the streams has read."""
+    """The rows that each batch of the streams has read."""
     return settings.table("ops", "live_batches")
 
 
 def reconciliations(settings: Settings) -> str:
-    """The comparisons of the live numbers with the books."""
+    """The comparisons of live with published numbers."""
     return settings.table("ops", "reconciliations")
 
 
@@ -160,7 +160,7 @@ def key_log(settings: Settings, source: str) -> str:
 
 
 def dispositions(settings: Settings, source: str) -> str:
-    """What became of each row of a source's Bronze table."""
+    """The disposition of each row of a source's Bronze table."""
     return settings.table("ops", f"{source}_dispositions")
 
 
@@ -190,7 +190,7 @@ def audit_log(settings: Settings) -> str:
 
 
 def audit_notifications(settings: Settings) -> str:
-    """The changes of silver of which all consumers were notified."""
+    """The changes of silver about which all consumers were notified."""
     return settings.table("ops", "audit_notifications")
 
 
@@ -255,7 +255,7 @@ def backfills(settings: Settings) -> str:
 
 
 def backfill_events(settings: Settings) -> str:
-    """What happened to the chunks of each backfill."""
+    """The events of the chunks of each backfill."""
     return settings.table("ops", "backfill_events")
 
 
@@ -265,12 +265,12 @@ def unread_rows(settings: Settings) -> str:
 
 
 def missing_inputs(settings: Settings) -> str:
-    """What the sensors know to be missing of the sources."""
+    """The missing inputs of the sources that the sensors report."""
     return settings.table("ops", "missing_inputs")
 
 
 def stream_gaps(settings: Settings) -> str:
-    """What of the sources' topics was lost before it was read, and who has accepted that."""
+    """The messages of the sources' topics that were lost before they were read, and who has accepted the loss."""
     return settings.table("ops", "stream_gaps")
 
 
@@ -280,7 +280,7 @@ def watermarks(settings: Settings) -> str:
 
 
 def watermark_keys(settings: Settings) -> str:
-    """What the event-time watermark of a source knows of its keys."""
+    """The state of the keys for the event-time watermark of a source."""
     return settings.table("ops", "watermark_keys")
 
 
@@ -295,7 +295,7 @@ def corrections(settings: Settings) -> str:
 
 
 def reverts(settings: Settings) -> str:
-    """The periods that people have put back to an earlier revision, and their release."""
+    """The periods that people have reverted to an earlier revision, and their release."""
     return settings.table("ops", "reverts")
 
 
@@ -305,7 +305,7 @@ def snapshots(settings: Settings) -> str:
 
 
 def stages(settings: Settings) -> str:
-    """The stages: changed inputs that were computed beside the tables, and what became of them."""
+    """The stages: changed inputs that were computed apart from the tables, and their outcome."""
     return settings.table("ops", "stages")
 
 

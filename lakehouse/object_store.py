@@ -1,8 +1,8 @@
 """Amazon S3 and stores that speak its protocol, as the settings describe them: for Spark and for Arrow.
 
-delta-rs takes ``storage_options`` as they are. Spark (``spark.hadoop.fs.s3a``) and Arrow, which reads landing, call the same
-things by other names; the options are translated here, so that a deployment states them once. What the options do not name is
-taken from the environment (``AWS_ENDPOINT_URL``, ...), as delta-rs takes it.
+delta-rs uses ``storage_options`` unchanged. Spark (``spark.hadoop.fs.s3a``) and Arrow, which reads landing, have other names for
+the same options; they are translated here, so that a deployment states them once. Options that are not set are taken from the
+environment (``AWS_ENDPOINT_URL``, ...), as delta-rs does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _S3A = "spark.hadoop.fs.s3a"
 
 @dataclass(frozen=True)
 class S3:
-    """How a store is reached; what is None is left to each library, which looks for a profile or the role of the machine."""
+    """The connection to a store; options that are None are left to each library, which looks for a profile or the role of the
+    machine.
+    """
 
     endpoint: str | None
     region: str | None
@@ -31,7 +33,7 @@ class S3:
 
     @classmethod
     def of(cls, settings: Settings) -> S3:
-        """What the settings and the environment say."""
+        """The connection that the settings and the environment describe."""
         given = {name.lower().removeprefix("aws_"): value for name, value in settings.storage_options.items()}
 
         def option(*names: str) -> str | None:
@@ -72,14 +74,14 @@ class S3:
 
 
 def remove_folder(settings: Settings, address: str) -> None:
-    """Remove a folder with all that it contains, on a local disk or in a store; one that does not exist is no error."""
+    """Remove a folder with its content, on a local disk or in a store; without effect if it does not exist."""
     system, path = _located(settings, address)
     if system.get_file_info(path).type is fs.FileType.Directory:
         system.delete_dir(path)
 
 
 def write_text(settings: Settings, address: str, text: str) -> None:
-    """Write a file, on a local disk with the folders above it, or in a store; one that exists is replaced."""
+    """Write a file, on a local disk including its parent folders, or in a store; an existing file is replaced."""
     system, path = _located(settings, address)
     if isinstance(system, fs.LocalFileSystem):
         system.create_dir(path.rpartition("/")[0], recursive=True)

@@ -1,7 +1,7 @@
-"""Work on tables that come in pieces, so that no more than a few of them are in memory: in threads, with its progress shown.
+"""Work on tables in pieces, so that only a few pieces are in memory at a time: in threads, with progress reports.
 
-Whoever runs long work listens: a command shows a line below its bar, an asset writes to the log of its run. Work that nobody
-listens to reports nothing. What a piece is, is decided by whoever reads it.
+The code that runs long work registers a listener: a command shows a line below its bar, an asset writes to the log of its run.
+Without listeners nothing is reported. The reader of a table decides what a piece is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-#: Is told what is being done, how many of it are done, and of how many, if that is known.
+#: Is called with the name of the work, the number done, and the total, if that is known.
 Listener = Callable[[str, int, "int | None"], None]
 T = TypeVar("T")
 _THREADS = min(4, os.cpu_count() or 1)
@@ -28,9 +28,9 @@ _LISTENERS: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=(
 
 
 def mapped(function: Callable[[pa.Table], T], rows: Iterable[pa.Table]) -> Iterator[T]:
-    """A function's results for some pieces, in their order; while one is used, the next ones are computed by other threads.
+    """The results of ``function`` for each piece, in order; while one is used, other threads compute the next ones.
 
-    :param function: it calls neither delta-rs nor Spark; Arrow and NumPy leave the interpreter to other threads meanwhile.
+    :param function: must call neither delta-rs nor Spark; Arrow and NumPy release the interpreter for other threads meanwhile.
     """
     waiting: deque[Future[T]] = deque()
     with ThreadPoolExecutor(_THREADS) as threads:
@@ -43,7 +43,9 @@ def mapped(function: Callable[[pa.Table], T], rows: Iterable[pa.Table]) -> Itera
 
 
 def together(rows: Iterable[pa.Table], count: int) -> Iterator[pa.Table]:
-    """The same rows in as few pieces as have about ``count`` rows each, so that few commits write them; none without rows."""
+    """The same rows in as few pieces as possible, of about ``count`` rows each, so that few commits write them; none without
+    rows.
+    """
     import pyarrow as pa  # noqa: PLC0415 (this module is imported by those that need no Arrow)
 
     held: list[pa.Table] = []
@@ -60,9 +62,9 @@ def together(rows: Iterable[pa.Table], count: int) -> Iterator[pa.Table]:
 
 @contextmanager
 def listened_to_by(listener: Listener, every: float = 5) -> Iterator[None]:
-    """Within the context, a listener is told how far long work is, besides the listeners of outer contexts.
+    """Within the context, report the progress of long work to ``listener``, in addition to the listeners of outer contexts.
 
-    :param every: seconds that lie between two reports to it; short work is not reported.
+    :param every: seconds between two reports to the listener; shorter work is not reported.
     """
     before = _LISTENERS.set((*_LISTENERS.get(), _Patient(listener, every)))
     try:
@@ -72,18 +74,18 @@ def listened_to_by(listener: Listener, every: float = 5) -> Iterator[None]:
 
 
 def is_listened_to() -> bool:
-    """Whether anybody wants to know how far work is."""
+    """Whether there is a listener for progress reports."""
     return bool(_LISTENERS.get())
 
 
 def report(work: str, done: int, total: int | None = None) -> None:
-    """Tell the listeners how much of something is done."""
+    """Report the progress of ``work`` to the listeners."""
     for listener in _LISTENERS.get():
         listener(work, done, total)
 
 
 def counted(work: str, rows: Iterable[pa.Table], total: int | None = None) -> Iterator[pa.Table]:
-    """The same pieces; after each of them the listeners are told how many rows are done."""
+    """The same pieces; after each of them the number of rows done is reported to the listeners."""
     done = 0
     for piece in rows:
         yield piece
@@ -97,7 +99,7 @@ def sentence(work: str, done: int, total: int | None) -> str:
 
 
 class _Patient:
-    """A listener that is told at most every so many seconds, for the first time after as many."""
+    """Limits a progress listener to one call per ``every`` seconds, including the first."""
 
     def __init__(self, listener: Listener, every: float) -> None:
         self._listener, self._every = listener, every

@@ -1,8 +1,8 @@
 """The settings of a deployment: where its data is, which Spark runs it, and which clock it uses.
 
-Each setting is an environment variable with the prefix ``LAKEHOUSE_``, or a line of a ``.env`` file in the working folder. What a
-*dataset* needs is in its contract, not here. Product code never assigns to settings: code that needs other values makes a copy,
-for another clock with :meth:`Settings.with_clock`.
+Each setting is an environment variable with the prefix ``LAKEHOUSE_``, or a line of a ``.env`` file in the working folder. The
+needs of a *dataset* are in its contract, not here. Product code never assigns to settings: code that needs other values makes a
+copy, for another clock with :meth:`Settings.with_clock`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOW_TARGETS = (
     'write a JSON list such as ["log", "file:/path/alerts.jsonl", "https://example.com/hook"], with "chat+https://..." for the '
     'webhook of a chat, or Apprise URLs such as "mailtos://..." or "slack://..."'
 )
-#: Written in front of the address of a webhook that takes ``{"text": ...}``, as chats do.
+#: The prefix of the address of a webhook that accepts ``{"text": ...}``, as chats do.
 CHAT_FORM = "chat+"
 
 
@@ -37,7 +37,7 @@ class SimulatedClock:
         self._moment = moment
 
     def set(self, moment: datetime) -> None:
-        """Set the clock to a moment, with a time zone; it may be earlier than the one that the clock shows."""
+        """Set the clock to ``moment``, with a time zone; it may be earlier than the present one."""
         self._moment = moment
 
     def now(self) -> datetime:
@@ -46,7 +46,7 @@ class SimulatedClock:
 
 
 class InvalidSettingsError(LakehouseError, ValueError):
-    """Settings that are no settings. The message names variables and mistakes, and no value: it may be a secret."""
+    """Invalid settings. The message names variables and mistakes, and no value: it may be a secret."""
 
 
 class Settings(BaseSettings):
@@ -164,13 +164,13 @@ class Settings(BaseSettings):
         return value
 
     def clock(self) -> datetime:
-        """The current time: of the clock that was passed in, else ``LAKEHOUSE_NOW``, else the real time in UTC."""
+        """The current time: from the clock that was passed in, else ``LAKEHOUSE_NOW``, else the real time in UTC."""
         if self._clock is not None:
             return self._clock.now()
         return self.now or datetime.now(timezone.utc)
 
     def with_clock(self, clock: SimulatedClock) -> Settings:
-        """A copy whose time is that of ``clock``, as are later copies of the copy; these settings keep theirs."""
+        """A copy that uses ``clock``, as do later copies of the copy; the original is unchanged."""
         copy = self.model_copy()
         copy._clock = clock  # noqa: SLF001 (a copy of our own)
         return copy
@@ -193,7 +193,9 @@ def _variable(name: str) -> str:
 
 
 def _mistake(error: ErrorDetails) -> str:
-    """What is wrong with a variable. A text about a target may quote it, with a token in its address."""
+    """The mistake in a variable. A text about a target may quote it, with a token in its address, so only its second part is
+    used.
+    """
     name, *within = (f"{part}" for part in error["loc"])
     what = error["msg"].removeprefix("Value error, ")
     what = what.partition("; ")[2] or what if name == "alert_targets" else what

@@ -33,19 +33,19 @@ def format_moment(moment: datetime) -> str:
 
 
 def join_limited(names: Sequence[str], limit: int, noun: str = "") -> str:
-    """The first names, and how many more there are: ``a, b and 3 more files``.
+    """The first names, and the number of further ones: ``a, b and 3 more files``.
 
-    :param limit: how many names are listed.
-    :param noun: what the names are names of, with a leading space.
+    :param limit: the number of names listed.
+    :param noun: the noun for the names, with a leading space.
     """
     more = f" and {len(names) - limit} more{noun}" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 
 
 def suggestion(word: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    """The known name that is most like an unknown one, to follow it: `` (did you mean 'amount'?)``, or nothing.
+    """The known name most similar to an unknown one, as the end of a sentence: `` (did you mean 'amount'?)``, or nothing.
 
-    :param likeness: the least that counts, from 0 to 1.
+    :param likeness: the least similarity that counts, from 0 to 1.
     """
     near = get_close_matches(word.lower(), list(known), 1, likeness)
     return f" (did you mean {near[0]!r}?)" if near else ""

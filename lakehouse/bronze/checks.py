@@ -1,7 +1,7 @@
 """The checks of Bronze: of an arrival day's rows, and of a source as a whole.
 
-The results of the checks of a source as a whole (is it still sending, are its reviews in time) change as time passes, so a
-schedule runs them instead of a partition's run. The dispositions of an arrival day's rows are checked in
+The results of the checks of a source as a whole (whether it is still sending, whether its reviews are in time) change as time
+passes, so a schedule runs them instead of a partition's run. The dispositions of an arrival day's rows are checked in
 ``dispositions.checks``.
 """
 
@@ -121,7 +121,7 @@ class _ArrivalDay:
 
     @property
     def row_count(self) -> int:
-        """How many rows it brought."""
+        """The number of rows that arrived on the day."""
         return self.rows.get(self.day, 0)
 
     def trailing_counts(self, days: int) -> list[int]:

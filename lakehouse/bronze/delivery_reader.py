@@ -1,7 +1,7 @@
 """Reads a landing file into rows of Bronze, as Arrow batches.
 
-This module selects the reader for the file's format and parses its records. It needs no Spark: previews and Spark tasks both
-use it. Committing the rows belongs in ``table``.
+This module selects the reader for the file's format and parses its records. It needs no Spark: previews and Spark tasks both use
+it. Committing the rows belongs in ``table``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lakehouse.ledger.row_ids import DeliveredFile
     from lakehouse.settings import Settings
 
-#: Bytes of a text file that are read at once, unless a record is longer.
+#: The bytes of a text file that are read at once, unless a record is longer.
 BLOCK_BYTES = 2**21
 _BATCH_ROWS = 10_000
 
@@ -52,7 +52,7 @@ def delivery_rows(
 
 
 def delivery_parts(settings: Settings, contract: SourceContract, file_path: str, size: int) -> Sequence[Part | None]:
-    """Parts of a landing file of about ``size`` bytes, which together have all its rows; one None if it has to be read whole.
+    """Parts of a landing file of about ``size`` bytes, which together have all its rows; one None if it must be read whole.
 
     A text file is read once to count its lines.
     """
@@ -61,7 +61,7 @@ def delivery_parts(settings: Settings, contract: SourceContract, file_path: str,
 
 
 def parts_of(contract: SourceContract, stream: BinaryIO, size: int) -> Sequence[Part | None]:
-    """The same as :func:`delivery_parts` for an open file."""
+    """The result of :func:`delivery_parts` for an open file."""
     source = contract.source
     if not can_read_by_columns(contract):  # only a line of JSON is a record for certain
         return (source.format == "json" and not source.array and text_parts(stream, source, size)) or [None]
@@ -79,9 +79,9 @@ def rows_by_columns(
     block_bytes: int = BLOCK_BYTES,
     part: Part | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of :func:`exact_rows`, read by columns where that is certain to give the same.
+    """The rows of :func:`exact_rows`, read by columns where the result is certain to be the same.
 
-    :param block_bytes: how much of a text file is held in memory at once, several times over.
+    :param block_bytes: the size of a block of a text file; several blocks are in memory at once.
     :param part: one of :func:`parts_of`; its rows only.
     :raises FileProblem: as :func:`delivery_rows`.
     """
@@ -106,15 +106,15 @@ def rows_by_columns(
 
 
 def can_read_by_columns(contract: SourceContract) -> bool:
-    """Whether the reader by columns knows how the contract's records are written, and how they tell their changes."""
+    """Whether the reader by columns supports the format of the contract's records and changes."""
     order, source = contract.order, contract.source
     return source.is_plain and source.envelope is None and (not order.sequence or order.is_one_integer)
 
 
 def exact_rows(contract: SourceContract, delivery: DeliveredFile, stream: BinaryIO, before: int = 0) -> Iterator[pa.RecordBatch]:
-    """The rows, each parsed by itself.
+    """The rows, each parsed individually.
 
-    :param before: how many lines a text file has before the stream.
+    :param before: the number of lines in a text file before the stream.
     :raises FileProblem: as :func:`delivery_rows`.
     """
     schema = arrow_schema(bronze_columns(contract))

@@ -1,6 +1,6 @@
 """Reads the records of a landing file one by one: every record is returned once, a broken one with the reason.
 
-Only the file formats belong here; what a record's values *mean* is decided in ``row_parser``. A fault of the file as a whole
+Only the file formats belong here; the *meaning* of a record's values is decided in ``row_parser``. A fault of the file as a whole
 (a broken gzip stream, a missing column) is a :class:`FileProblem`: such a file is held, and not read in part.
 """
 
@@ -41,13 +41,14 @@ csv.field_size_limit(limited_lines.MAX_RECORD_BYTES)  # the default of 128 KiB w
 
 
 class FileProblem(LakehouseError):  # noqa: N818 (it is reported to people by this name)
-    """A file that cannot be read as the contract describes it. Its text states the fault, the place and the remedy."""
+    """A file that cannot be read as the contract describes it. The message states the fault, the place and the remedy."""
 
 
 @dataclass(frozen=True)
 class Record:
     """One record of a file. ``line_number`` counts from 1: where the record starts (in Parquet: the row's number). ``values`` (by
-    the file's column names) or ``problem`` is None. ``received_at`` is set for a record that came by itself and not in a file.
+    the file's column names) or ``problem`` is None. ``received_at`` is set for a record that was received individually, not in a
+    file.
     """
 
     line_number: int
@@ -68,7 +69,7 @@ def unzipped(stream: BinaryIO) -> BinaryIO:
 def read_records(stream: BinaryIO, source: Source, columns: list[str], before: int = 0) -> Iterator[Record]:
     """Yield every record of a CSV file, of JSON lines or of a JSON array (gzipped or not), in the order of the file.
 
-    :param columns: the columns that the contract needs. ``before`` is how many lines the file has before the stream.
+    :param columns: the columns that the contract needs. ``before`` is the number of lines in the file before the stream.
     :raises FileProblem: when the file as a whole cannot be read; records before the fault may have been yielded.
     """
     lines = _array_elements(stream) if source.array else numbered_lines(unzipped(stream), before)
@@ -89,7 +90,7 @@ def _array_elements(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def check_array(stream: BinaryIO) -> None:
-    """:raises FileProblem: when a file is no whole JSON array."""
+    """:raises FileProblem: when a file is not one complete JSON array."""
     deque(_array_elements(stream), maxlen=0)
 
 
@@ -115,7 +116,7 @@ def numbered_lines(stream: BinaryIO, before: int = 0) -> Iterator[tuple[int, byt
 
 
 def header_line(lines: Iterator[tuple[int, bytes]], source: Source) -> tuple[int, bytes]:
-    """The line of a CSV file with its header, and its number; an empty one where there is none."""
+    """The line of a CSV file with its header, and its number; an empty line if there is none."""
     comment = source.comment.encode()
     return next(((number, line) for number, line in lines if line.strip(b"\r\n") and not _begins(line, comment)), (0, b""))
 
@@ -134,7 +135,7 @@ def _csv_records(lines: Iterator[tuple[int, bytes]], source: Source, columns: li
 
 
 class CsvReader:
-    """Reads records one by one, and remembers where a broken quote makes the lines after it doubtful."""
+    """Reads records one by one, and tracks where a broken quote makes the following lines doubtful."""
 
     def __init__(self, source: Source, header: list[str]) -> None:
         self._source = source
@@ -142,7 +143,7 @@ class CsvReader:
         self._doubtful = 0  # up to this line there may be the rest of a record whose quotes are broken
 
     def record(self, feed: Feed) -> Record | None:
-        """The record that starts at the feed's next line; None for a blank line, and at the end, where no line is taken."""
+        """The record that starts at the feed's next line; None for a blank line, and at the end, where no line is consumed."""
         feed.begin()
         try:
             cells, problem = next(_csv_reader(feed, self._source), []), None
@@ -167,10 +168,10 @@ class CsvReader:
 
 
 class Feed:
-    """Lines for the CSV reader; those that it read while it searched for a missing closing quote can be given back."""
+    """Lines for the CSV reader; lines that it consumed while it searched for a missing closing quote can be given back."""
 
     def __init__(self, lines: Iterator[tuple[int, bytes]], comment: str = "") -> None:
-        """:param comment: what lines begin with that are no records; within the quotes of a record it means nothing."""
+        """:param comment: the prefix of lines that are no records; within the quotes of a record it has no meaning."""
         self._lines, self._comment = lines, comment.encode()
         self._again: deque[tuple[int, bytes]] = deque()
         self.taken: list[tuple[int, bytes]] = []  # since the record began
@@ -210,7 +211,7 @@ def _csv_reader(lines: Iterable[str], source: Source) -> Iterator[list[str]]:
 
 
 def ordered_quotes(source: Source) -> str:
-    """The expression of lines whose quotes only enclose whole cells; the CSV reader takes other quotes as text."""
+    """The regular expression of lines whose quotes only enclose whole cells; the CSV reader treats other quotes as text."""
     quote, delimiter = re.escape(source.quote), re.escape(source.delimiter)
     cell = f"(?:{quote}[^{quote}]*(?:{quote}{quote}[^{quote}]*)*{quote}|[^{quote}{delimiter}]*)"
     return f"{cell}(?:{delimiter}{cell})*"
@@ -299,7 +300,7 @@ def json_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
 
 
 def _json_values(line: bytes) -> dict[str, Any]:
-    """:raises ValueError: when the line is no object or is ambiguous; the text is the reason."""
+    """:raises ValueError: when the line is no object or is ambiguous; the message is the reason."""
     values = json.loads(
         line.decode(),
         object_pairs_hook=_unique,

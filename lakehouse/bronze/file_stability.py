@@ -22,14 +22,14 @@ _TOKEN_BYTES = 6
 
 @dataclass(frozen=True)
 class Observations:
-    """Since when each of some files has been observed in its present state, by the token of file and state."""
+    """The time since which each file has been observed in its present state, by the token of file and state."""
 
     since: Mapping[str, datetime] = field(default_factory=dict)
 
     def record(self, files: Collection[tuple[str, str]], now: datetime) -> Observations:
-        """The observations after one more.
+        """The observations after a further one.
 
-        :param files: the name and the state of each file that exists now; others are forgotten.
+        :param files: the name and the state of each file that exists now; other files are dropped.
         """
         since = {}
         for name, state in files:
@@ -44,7 +44,7 @@ class Observations:
         return since is not None and now - since >= patience
 
     def to_json(self) -> dict[str, str]:
-        """The tokens of each time, as JSON that stays small."""
+        """The tokens by time, in compact JSON."""
         by_time: dict[datetime, list[str]] = defaultdict(list)
         for key, since in self.since.items():
             by_time[since].append(key)

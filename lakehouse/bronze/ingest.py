@@ -1,8 +1,8 @@
 """Ingests the files of arrival days: each is ingested, recorded as delivered before, or held.
 
-All files of a run are appended to Bronze by one commit. The order of commits makes stopping safe (R11): Bronze, then the key
-log, then the disposition tables, then the ledger, then the watermark's keys. What a stopped run left out after Bronze is computed
-from Bronze when the run is repeated. Which files are pending is decided in ``pending_files``.
+All files of a run are appended to Bronze by one commit. The order of commits makes stopping safe (R11): Bronze, then the key log,
+then the disposition tables, then the ledger, then the watermark's keys. Steps after Bronze that a stopped run left out are
+computed from Bronze when the run is repeated. Which files are pending is decided in ``pending_files``.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-#: Of an entry of the ledger, what a file that counts again has as well.
+#: The fields of a ledger entry that a file which counts again has as well.
 _TOUCHED = ("touched_days", "touched_rows")
 
 
 @dataclass(frozen=True)
 class DayReport:
-    """What became of the files of one arrival day in this run; ``waiting`` describes those that were left in landing."""
+    """The outcome of one arrival day's files in this run; ``waiting`` describes those that were left in landing."""
 
     ingested: list[Ingestion] = field(default_factory=list)
     redelivered: list[Ingestion] = field(default_factory=list)
@@ -63,11 +63,10 @@ _LOG = logging.getLogger(__name__)
 class Ingest:
     """Brings arrival days of one source into Bronze.
 
-    :param session: gives the Spark session; it is called only for large files, rules in SQL and new columns.
-    :param expect: is told how many bytes of files will be ingested, before that.
-    :param backfill: the backfill plan that the run belongs to: its files bring history (see ``lateness.history``).
-
-    ``notices`` says how new rows differ from older ones because the contract was changed.
+    :param session: returns the Spark session; it is called only for large files, rules in SQL and new columns.
+    :param expect: is called with the number of bytes of files before they are ingested.
+    :param backfill: the backfill plan that the run belongs to: its files bring history (see ``lateness.history``). ``notices``
+        has the differences between new and older rows because the contract was changed.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class Ingest:
 
     @cached_property
     def _contract_problem(self) -> str | None:
-        """Why Bronze takes no row of the contract; looked up when there is a new file."""
+        """The reason why Bronze accepts no row of the contract, or None; computed when there is a new file."""
         return contracts_in_use.problem_of_source(self._settings, self._contract) or judgement.schema_problem(
             self._settings, self._contract, self._session
         )
@@ -100,7 +99,7 @@ class Ingest:
     def days(self, days: Collection[date], only: Mapping[str, str] | None = None) -> dict[date, DayReport]:
         """Ingest the files of arrival days that are in landing, ready and not in Bronze yet.
 
-        :param only: the files that may be ingested, each with its state in landing; by default all of the days.
+        :param only: the files that may be ingested, each with its state in landing; by default all files of the days.
         """
         self._restore_lost_rows()
         entries = ingestions.all_of(self._settings, self._source)
@@ -134,9 +133,9 @@ class Ingest:
         return reports
 
     def _restore_lost_rows(self) -> None:
-        """Read the rows again that Bronze has lost, from the files in landing, and derive lost claims from Bronze.
+        """Read rows that Bronze has lost again from the files in landing, and derive lost claims from Bronze.
 
-        :raises LostRowsError: naming the files that are not there any more, or have another content.
+        :raises LostRowsError: naming the files that are no longer in landing, or have other content.
         """
         settings, contract = self._settings, self._contract
         if not contract.source.kafka and (lost := lost_rows.lost_deliveries(settings, self._source)):
@@ -163,7 +162,7 @@ class Ingest:
     ) -> Readiness:
         """The day's files that may be ingested; the report records why others may not.
 
-        :param listing: with the files that were not ingested before.
+        :param listing: the listing with the files that were not ingested before.
         """
         unseen = [file for file in listing.files if file.arrival_date == day]
         files = [file for file in unseen if only is None or only.get(file.name) == file.state]
@@ -174,7 +173,7 @@ class Ingest:
         return ready
 
     def _readable(self, day: date, ready: Readiness, report: DayReport) -> Iterator[tuple[LandingFile, Fingerprint, str | None]]:
-        """The files with their fingerprints and how they differ from the manifest; files of a differing day wait."""
+        """The files with their fingerprints and their differences from the manifest; files of a day that differs wait."""
         fingerprints = {file.name: whole for file in ready.files if (whole := self._fingerprint(file, report))}
         ready = replace(ready, files=[file for file in ready.files if file.name in fingerprints])
         violations = pending_files.manifest_violations(self._settings, self._contract, ready, fingerprints)
@@ -190,7 +189,7 @@ class Ingest:
                 yield file, fingerprint, violations.get(file.name)
 
     def _fingerprint(self, file: LandingFile, report: DayReport) -> Fingerprint | None:
-        """The fingerprint of a file; None if it cannot be read now, which stops no other file."""
+        """The fingerprint of a file; None if it cannot be read now, which does not stop other files."""
         try:
             return bronze_landing.fingerprint(self._settings, self._contract, file)
         except OSError as problem:
@@ -204,9 +203,9 @@ class Ingest:
         redelivered: Sequence[Ingestion],
         known: Mapping[str, Ingestion],
     ) -> list[Ingestion]:
-        """Append new files to Bronze, judge their rows, and record all files by one commit.
+        """Append new files to Bronze, judge their rows, and record all files in one commit.
 
-        By one commit, because files of a delivery count together, whether their content is new or not.
+        One commit, because files of a delivery count together, whether their content is new or not.
 
         :param files: the new files by ingestion id.
         :param known: the first entry of each content.
@@ -247,7 +246,7 @@ class Ingest:
     def _run_again(
         self, day: date, runs: Sequence[RunDelivery], before: Sequence[Ingestion], now: Sequence[Ingestion]
     ) -> Iterator[Ingestion]:
-        """Files that came with an earlier delivery, and that a person has named once more in a later run of the day."""
+        """Files that came with an earlier delivery, and that a person has named again in a later run of the day."""
         if not runs:  # of a long history of files there are many entries
             return
         entries = [*before, *now]
@@ -259,13 +258,13 @@ class Ingest:
                     yield self._once_more(recorded[name], day, run.name)
 
     def _once_more(self, entry: Ingestion, day: date, delivery: str) -> Ingestion:
-        """The entry of a file that came before and belongs to another delivery as well."""
+        """The entry of a file that came before and also belongs to another delivery."""
         file = LandingFile("", entry.source_file, day, entry.bytes, entry.modified)
         named = self._entry(file, Fingerprint(entry.content_hash, entry.bytes), delivery)
         return replace(named, status="redelivered", message=f"{delivery} names it, and it came before")
 
     def _delivery_of(self, file: LandingFile, ready: Readiness, runs: Sequence[RunDelivery]) -> str | None:
-        """The name of the delivery of a new file; None for that of its arrival day."""
+        """The name of the delivery of a new file; None for the delivery of its arrival day."""
         how = self._contract.materialization.delivery
         if how == "file":
             return file.name
@@ -274,9 +273,9 @@ class Ingest:
         return next((run.name for run in runs if file.name in run.files), None)
 
     def _counting_again(self, redelivered: Sequence[Ingestion], known: Mapping[str, Ingestion]) -> list[Ingestion]:
-        """Of files with known content, those that belong to a delivery in which the content has not come yet.
+        """The files of known content that belong to a delivery which did not contain the content yet.
 
-        None where the contract says that a sender repeats files by mistake.
+        Empty where the contract states that a sender repeats files by mistake.
         """
         if not redelivered or self._contract.materialization.repeated_content == "ignored":
             return []

@@ -1,6 +1,6 @@
-"""The elements of a JSON array, one by one, with the line on which each begins: the file is never held as a whole.
+"""The elements of a JSON array, one by one, with the line on which each begins: the file is never in memory as a whole.
 
-Belongs here: where an element begins and ends. Whether it is a record is decided by whoever parses it.
+Belongs here: where an element begins and ends. Whether it is a record is decided by its parser.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _ENDED = -1
 
 
 class BrokenArrayError(LakehouseError):
-    """A file that is no whole JSON array. The text says where, and what to do."""
+    """A file that is not one complete JSON array. The message gives the place, and what to do."""
 
 
 def elements(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """The elements of the array that a stream holds, as they are written, each with the line on which it begins.
 
-    :raises BrokenArrayError: when there is something else, the array breaks off, or an element is too long.
+    :raises BrokenArrayError: when there is anything else, the array breaks off, or an element is too long.
     """
     scanner, mark = _Scanner(), b"\xef\xbb\xbf"
     for chunk in iter(lambda: stream.read(_CHUNK), b""):
@@ -39,7 +39,7 @@ def elements(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 class _Scanner:
-    """Where a text of JSON stands: how deep in brackets, and whether in a string."""
+    """The state of a scan of JSON text: the depth of brackets, and whether it is in a string."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -77,7 +77,7 @@ class _Scanner:
         self._expect(self._depth == _ENDED and not self._held.strip(_BLANK), "the array breaks off, or something follows it")
 
     def _separates(self, token: int, before: bytes) -> bool:
-        """Whether a token opens or closes the array, or stands between two of its elements."""
+        """Whether a token opens or closes the array, or separates two of its elements."""
         if not self._depth:
             self._expect(token == _OPENING and not (self._held + before).strip(_BLANK), "an array does not begin")
             return True

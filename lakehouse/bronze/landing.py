@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _CHUNK = 1 << 20
-#: So many folders are listed one by one: an object store lists a thousand files by a request.
+#: Up to this many folders are listed one by one: an object store lists a thousand files per request.
 _FEW_DAYS = 16
 _WILDCARD = re.compile(r"[*?\[]")
 
@@ -58,7 +58,7 @@ class LandingFile:
 
     @property
     def identity(self) -> FileIdentity:
-        """What identifies the file in its present state (see ``Ingestion.identity``)."""
+        """The identity of the file in its present state (see ``Ingestion.identity``)."""
         return self.name, self.size, self.modified
 
     @property
@@ -71,8 +71,8 @@ class LandingFile:
 class Listing:
     """The content of landing at one moment.
 
-    ``files`` are those with records, by arrival day and name; ``completion_markers`` are, per arrival day, the files that mark
-    it as complete, or its manifests; ``complaints`` name each file whose day is not a partition.
+    ``files`` are the files with records, by arrival day and name; ``completion_markers`` are, per arrival day, the files that
+    mark it as complete, or its manifests; ``complaints`` name each file whose day is not a partition.
     """
 
     files: list[LandingFile]
@@ -105,7 +105,7 @@ def landing_files(settings: Settings, contract: SourceContract) -> tuple[list[La
 
 
 def listing_of_days(settings: Settings, contract: SourceContract, days: Collection[date]) -> Listing:
-    """The source's files of at least these arrival days, by listing no other folders if each day has its own."""
+    """The source's files of at least these arrival days; no other folders are listed if each day has its own."""
     system, root = _file_system(settings, contract)
     folders = _folders(contract, days) if len(days) <= _FEW_DAYS and not contract.source.kafka else None
     if folders is None:
@@ -131,7 +131,7 @@ def state_of(infos: Iterable[fs.FileInfo]) -> str:
 def listing(settings: Settings, contract: SourceContract, infos: Iterable[fs.FileInfo] | None = None) -> Listing:
     """The source's files among those in landing; a source of Kafka has none.
 
-    :param infos: what :func:`list_landing` has returned; by default it is called.
+    :param infos: the result of :func:`list_landing`; by default it is called.
     """
     if contract.source.kafka:
         return Listing([], {}, [])
@@ -197,7 +197,7 @@ def fingerprint(settings: Settings, contract: SourceContract, file: LandingFile)
 def require_unchanged(settings: Settings, contract: SourceContract, file: LandingFile) -> None:
     """Refuse a file that was written to since it was listed: its rows would be entered under the hash of another content.
 
-    :raises FileProblem: naming it. The next run takes the file as it is then.
+    :raises FileProblem: naming it. The next run ingests the file in its state at that time.
     """
     system, _ = _file_system(settings, contract)
     now = system.get_file_info(file.path)
@@ -222,7 +222,7 @@ def header_in_landing(settings: Settings, contract: SourceContract, name: str, c
 
 
 def _header(settings: Settings, contract: SourceContract, path: str) -> str | None:
-    """The header line of a CSV file that can be read; None for one without a header, and for other formats."""
+    """The header line of a readable CSV file; None for a file without a header, and for other formats."""
     if contract.source.format != "csv" or contract.source.columns:
         return None
     with open_file(settings, contract, path) as stream:
@@ -231,7 +231,7 @@ def _header(settings: Settings, contract: SourceContract, path: str) -> str | No
 
 
 def count_records(settings: Settings, contract: SourceContract, file: LandingFile) -> int:
-    """How many rows the file would add to Bronze: all its records, including malformed ones.
+    """The number of rows that the file would add to Bronze: all its records, including malformed ones.
 
     :raises FileProblem: when the file as a whole cannot be read.
     """
@@ -280,14 +280,14 @@ def _file_system(settings: Settings, contract: SourceContract) -> tuple[fs.FileS
 
 
 def _list(system: fs.FileSystem, folder: str) -> Sequence[fs.FileInfo]:
-    """All files below a folder. One whose name no table can hold, and a folder that cannot be read, has an unknown type."""
+    """All files below a folder. A file whose name no table can hold, and an unreadable folder, has an unknown type."""
     if isinstance(system, fs.LocalFileSystem):
         return list(_local_files(folder))
     return cast("Sequence[fs.FileInfo]", system.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True)))
 
 
 def _local_files(folder: str) -> Iterator[fs.FileInfo]:
-    """Links to files are followed, links to folders are not: they may lead in a circle."""
+    """Links to files are followed, links to folders are not: they may form a cycle."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except FileNotFoundError:
@@ -314,7 +314,7 @@ def _shown(path: str) -> str:
 def _folders(contract: SourceContract, days: Collection[date]) -> list[str] | None:
     """The folders below landing that hold the files of these days and nothing else; None if the contract implies none.
 
-    Those of markers come first: what was written before a marker that is listed is then listed too.
+    Folders of markers come first: files written before a listed marker are then listed too.
     """
     complete = contract.source.complete_when
     folders: list[str] = []

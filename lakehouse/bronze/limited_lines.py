@@ -1,6 +1,6 @@
-"""Reads the lines of a text, and holds no more of a line than a limit, however long the line becomes when it is unpacked.
+"""Reads the lines of a text with limited memory per line, however long the line becomes when it is unpacked.
 
-What a line means belongs in ``file_formats``.
+The meaning of a line belongs in ``file_formats``.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 #: A longer line, or record of several lines, is malformed. A parsed line takes a multiple of its length in memory.
 MAX_RECORD_BYTES = 2**27
-#: How much of such a line becomes the raw text of its row.
+#: The number of bytes of such a line that become the raw text of its row.
 KEPT_BYTES = 2**17
 _CHUNK = 2**20
 
 
 class CutLine(bytes):
-    """The beginning of a line that is longer than :data:`MAX_RECORD_BYTES`. ``length`` is that of the line."""
+    """The beginning of a line that is longer than :data:`MAX_RECORD_BYTES`. ``length`` is the length of the whole line."""
 
     length: int
 
     @classmethod
     def of(cls, beginning: bytes, length: int) -> CutLine:
-        """The line that begins with some bytes."""
+        """The cut line with this beginning."""
         line = cls(beginning[: min(KEPT_BYTES, MAX_RECORD_BYTES)])
         line.length = length
         return line
@@ -40,19 +40,19 @@ class CutLine(bytes):
 
 
 def length_of(line: bytes) -> int:
-    """How many bytes of the file a line takes."""
+    """The number of bytes of a line in the file."""
     return line.length if isinstance(line, CutLine) else len(line)
 
 
 def limited_lines(stream: BinaryIO) -> Iterator[bytes]:
-    """The lines that follow, with their ends; one that is too long as :class:`CutLine`."""
+    """The next lines, with their ends; a line that is too long as :class:`CutLine`."""
     limit = MAX_RECORD_BYTES
     while line := stream.readline(limit + 1):
         yield line if len(line) <= limit else _cut(stream, line)
 
 
 def lines_of_block(stream: BinaryIO, size: int) -> list[bytes]:
-    """The same lines, read at once: those that begin in the next ``size`` bytes; empty at the end."""
+    """The lines of :func:`limited_lines` that begin in the next ``size`` bytes, read at once; empty at the end."""
     limit = MAX_RECORD_BYTES
     content = stream.read(size)
     if not content.endswith(b"\n"):
@@ -64,7 +64,7 @@ def lines_of_block(stream: BinaryIO, size: int) -> list[bytes]:
 
 
 def _cut(stream: BinaryIO, beginning: bytes) -> CutLine:
-    """A line of which the beginning has been read; the stream is read up to the line's end."""
+    """A line of which the beginning has been read; the stream is read to the end of the line."""
     length, rest = len(beginning), beginning
     while not rest.endswith(b"\n") and (rest := stream.readline(_CHUNK)):
         length += len(rest)

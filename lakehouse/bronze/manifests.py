@@ -26,7 +26,7 @@ MEASURES = ("bytes", "rows", "sha256")
 
 
 class ManifestProblem(LakehouseError):  # noqa: N818 (it is reported to people by this name)
-    """A manifest that cannot be used. Its text names the manifest, the entry and the field, and the remedy."""
+    """A manifest that cannot be used. The message names the manifest, the entry and the field, and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ManifestEntry:
     measures: Mapping[str, int | str] = field(default_factory=dict)
 
     def violations(self, measures: Mapping[str, int | str]) -> list[str]:
-        """How a file differs from the entry, one sentence per measure; empty if it does not differ.
+        """The differences of a file from the entry, one sentence per measure; empty if there are none.
 
         :param measures: the measures of the file itself.
         """
@@ -99,7 +99,7 @@ def _from_csv(manifest: str, text: str) -> Iterator[tuple[str, Mapping[str, Any]
 
 
 def _entry(manifest: str, where: str, entry: Mapping[str, Any]) -> ManifestEntry:
-    """One entry, as :func:`_from_json` and :func:`_from_csv` found it."""
+    """One entry, from :func:`_from_json` or :func:`_from_csv`."""
     name = entry.get("file")
     if not isinstance(name, str) or not name:
         raise ManifestProblem(f"{manifest}: {where}: file: is missing; have the manifest sent again")

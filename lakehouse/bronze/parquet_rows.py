@@ -1,7 +1,7 @@
-"""Opens Parquet files, and brings the physical types that writers choose for a value to one type each.
+"""Opens Parquet files, and converts the physical types that writers choose for a value to one type each.
 
-A batch goes in, a batch comes out: texts, integers, doubles, decimals, booleans and days; a time becomes its text with all of its
-digits, so that no reader cuts or wraps it. What a value means is decided in ``row_parser``, as for every format.
+The input and the output are batches: texts, integers, doubles, decimals, booleans and days; a time becomes its text with all
+digits, so that no reader cuts or wraps it. The meaning of a value is decided in ``row_parser``, as for every format.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-#: Spark writes this into its files. Its INT96 values are moments; those of others are times without a zone.
+#: Spark writes this into its files. Its INT96 values are moments; INT96 values of other writers are times without a zone.
 _BY_SPARK = b"org.apache.spark.version"
 #: Days outside of the calendar stay texts: years 1 to 9999, as days since 1970.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
@@ -41,12 +41,12 @@ class ParquetRows:
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the batches, as far as all texts are UTF-8."""
+        """The schema of the batches, provided that all texts are UTF-8."""
         columns = self.file.schema_arrow
         return plain(pa.RecordBatch.from_arrays([pa.array([], field.type) for field in columns], schema=columns)).schema
 
     def batches(self, row_groups: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows in file order; of some row groups, or of all."""
+        """The rows in file order, of ``row_groups`` or of all."""
         batches = self.file.iter_batches(row_groups=row_groups)
         if self._in_nanoseconds is None:
             yield from map(plain, batches)
@@ -58,7 +58,7 @@ class ParquetRows:
     def _with_int96(self, batch: pa.RecordBatch, nanoseconds: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the texts of its INT96 columns.
 
-        As nanoseconds they wrap around outside of 1677 to 2262; what they have more than the microseconds is right all the same.
+        As nanoseconds these wrap around outside of 1677 to 2262; their part below a microsecond is correct all the same.
         """
         for name in self._int96:
             values = batch[name]
@@ -69,7 +69,7 @@ class ParquetRows:
 
 
 def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch in plain types; a column that has none is left as it is."""
+    """The batch in plain types; a column without a plain type is unchanged."""
     return pa.RecordBatch.from_arrays([_plain(column) for column in batch.columns], names=batch.schema.names)
 
 
@@ -93,7 +93,7 @@ def _plain(values: pa.Array) -> pa.Array:
 def _moments(values: pa.TimestampArray, nanos: np.ndarray | None = None, *, is_moment: bool = False) -> pa.StringArray:
     """Times as Python writes them, with nine digits where a value has nanoseconds.
 
-    :param nanos: the nanoseconds that each value has besides.
+    :param nanos: the nanoseconds of each value in addition to its microseconds.
     :param is_moment: whether times without a zone are in UTC.
     """
     kind = values.type
@@ -113,7 +113,7 @@ def _times_of_day(values: pa.Array) -> pa.StringArray:
 
 
 def _days(values: pa.Array) -> pa.Array:
-    """Days of the calendar; texts if one lies outside of it."""
+    """Days of the calendar; texts if one of them lies outside of it."""
     numbers = pc.cast(pc.cast(values, pa.date32()), pa.int32())
     within = pc.and_(pc.greater_equal(numbers, _FIRST_DAY), pc.less_equal(numbers, _LAST_DAY))
     days = pc.cast(numbers, pa.date32())
@@ -121,7 +121,7 @@ def _days(values: pa.Array) -> pa.Array:
 
 
 def _as_written(values: pa.Array) -> pa.DoubleArray:
-    """The doubles that a text file of the same writer would have: 0.1 and not the 32 bits next to it."""
+    """The doubles that a text file of the same writer would have: 0.1 instead of the nearest 32-bit number."""
     return pc.cast(pc.cast(values, pa.string()), pa.float64())
 
 
@@ -143,7 +143,7 @@ def _decoded(values: pa.Array) -> pa.Array:
 
 
 def _python_values(values: pa.Array) -> list[Any]:
-    """The values as Python has them; a value that it has not becomes the text that Arrow writes."""
+    """The values as Python objects; a value that Python cannot represent becomes the text that Arrow writes."""
     if pa.types.is_binary(values.type):
         return [_text_or_bytes(value) for value in values.to_pylist()]
     try:

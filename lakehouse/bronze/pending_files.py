@@ -33,10 +33,10 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class IngestRequest:
-    """A run of Bronze for some files of an arrival day: each file's state by its name.
+    """A run of Bronze for files of an arrival day: each file's state by its name.
 
-    ``cause`` is the same for the same files in the same state. ``known`` is set if some of the files have already been held in
-    this state: a run for the same cause need not be repeated.
+    ``cause`` is the same for the same files in the same state. ``known`` is set if any of the files has already been held in this
+    state: a run for the same cause need not be repeated.
     """
 
     cause: str
@@ -48,7 +48,7 @@ class IngestRequest:
 class LandingScan:
     """The requests by arrival day, the names of files that are not stable yet, and remarks for people.
 
-    ``unfinished`` says by arrival day why files that are stable wait for a marker or for others of their manifest.
+    ``unfinished`` gives, by arrival day, why stable files wait for a marker or for other files of their manifest.
     """
 
     requests: dict[date, IngestRequest]
@@ -87,7 +87,7 @@ def scan_landing(
 ) -> LandingScan:
     """Judge the files in landing.
 
-    :param observations: those of earlier scans.
+    :param observations: the observations of earlier scans.
     :param now: the time of this scan, by the same clock as in earlier scans.
     """
     entries = ingestions.all_of(settings, contract.dataset)
@@ -136,7 +136,7 @@ def check_readiness(
 ) -> Readiness:
     """Judge the files of a day without reading them.
 
-    :param files: those that have not been ingested in their present state.
+    :param files: the files that have not been ingested in their present state.
     :param markers: the day's completion markers or manifests.
     :param entries: every recorded delivery; an ingested file counts as present even if it is gone from landing.
     """
@@ -155,9 +155,9 @@ def check_readiness(
 def manifest_violations(
     settings: Settings, contract: SourceContract, ready: Readiness, fingerprints: Mapping[str, Fingerprint]
 ) -> dict[str, str]:
-    """For each file that differs from its manifest entry or cannot be compared with it, the reason.
+    """The reason for each file that differs from its manifest entry or cannot be compared with it.
 
-    :param fingerprints: of all files that are ready.
+    :param fingerprints: the fingerprints of all files that are ready.
     """
     violations = {}
     for file in ready.files:

@@ -35,9 +35,9 @@ _OF_MALFORMED, _SHOWN = ("line_number", "malformed_reason", "raw_payload"), 3
 class Preview:
     """The rows of a file that may contend for their keys, by event day, and these keys.
 
-    ``out`` counts the other rows, by the reason why they may not; ``beyond`` those that the contract holds or drops because they
-    come beyond the watermark. ``event_days`` are those of all well-formed rows, ``values`` their values by column; ``malformed``
-    has line number, reason and raw text of the first malformed rows.
+    ``out`` counts the other rows, by the reason why they may not contend; ``beyond`` those that the contract holds or drops
+    because they come beyond the watermark. ``event_days`` are those of all well-formed rows, ``values`` their values by column;
+    ``malformed`` has line number, reason and raw text of the first malformed rows.
     """
 
     rows: dict[date, int]

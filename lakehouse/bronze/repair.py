@@ -1,7 +1,7 @@
-"""Arrival days of Bronze of which data files are damaged: the rows that are missing are read again from landing.
+"""Repairs arrival days of Bronze with damaged data files: the missing rows are read again from landing.
 
-A data file may hold a part of a landing file's rows. So the ledger's counts are compared with the rows that are left, and only
-lines are appended that are not there.
+A data file may hold a part of a landing file's rows. So the ledger's counts are compared with the remaining rows, and only
+missing lines are appended.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 def repair(settings: Settings, contract: SourceContract, run_id: str) -> list[date]:
-    """Drop damaged files from Bronze's log and append their rows again; a stopped repair is repeated.
+    """Drop damaged files from Bronze's log and append their rows again; repeat it if it was stopped.
 
     :returns: the arrival days.
-    :raises LostRowsError: naming the files that landing does not have any more as they were.
+    :raises LostRowsError: naming the files that landing no longer has with the same content.
     """
     path, options = locations.bronze(settings, contract.dataset), settings.storage_options
     table = table_io.open_snapshot(path, options)
@@ -71,7 +71,7 @@ def repair(settings: Settings, contract: SourceContract, run_id: str) -> list[da
 def _in_landing(
     settings: Settings, contract: SourceContract, lacking: list[tuple[Ingestion, list[int]]]
 ) -> tuple[list[tuple[Ingestion, list[int], str]], list[Ingestion]]:
-    """The files that landing still has as they were, each with its full path, and the others."""
+    """The files that landing still has with the same content, each with its full path, and the others."""
     listed = bronze_landing.listing_of_days(settings, contract, {entry.arrival_date for entry, _ in lacking}).files
     in_landing = {file.name: file for file in listed}
     again, gone = [], []
@@ -85,7 +85,7 @@ def _in_landing(
 
 
 def _lacking(settings: Settings, source: str, table: DeltaTable) -> list[tuple[Ingestion, list[int]]]:
-    """The ingested files of which Bronze lacks rows, with the lines that it has; only days that lack rows are read."""
+    """The ingested files of which Bronze lacks rows, with the lines that it has; only days with missing rows are read."""
     expected: Mapping[date, list[Ingestion]] = defaultdict(list)
     for entry in ingestions.ingested(ingestions.all_of(settings, source)).values():
         expected[entry.arrival_date].append(entry)

@@ -1,7 +1,7 @@
 """Parses a record into a Bronze row: typed fields, clocks, key, and the change that the record makes to a key.
 
 A record that cannot be parsed becomes a row as well, with its raw text and the reason (rule R1). Reading records from a file
-belongs in ``file_formats``, taking a row out of the envelope of a change feed in ``envelopes``, converting a single value in
+belongs in ``file_formats``, extracting a row from the envelope of a change feed in ``envelopes``, converting a single value in
 ``type_conversion``.
 """
 
@@ -71,7 +71,7 @@ class RowParser:
         changes = contract.changes
         self._ops = {word.lower(): "insert" for word in changes.insert_words}
         self._ops |= {word.lower(): "correct" for word in changes.correct_words}
-        # A dimension's key ends with a change that lives, and what deletes a change retracts it.
+        # In a dimension, a delete word ends the key's validity and is itself a change; a retract word removes an earlier change.
         self._ops |= {word.lower(): "end" if contract.is_dimension else "delete" for word in changes.delete_words}
         if contract.is_dimension:
             self._ops |= {word.lower(): "delete" for word in changes.retract_words}
@@ -88,7 +88,7 @@ class RowParser:
             yield self.row(record)
 
     def row(self, record: Record) -> dict[str, Any]:
-        """The row of a record; a malformed one has the raw text and the reason, and of its values only key and event day."""
+        """The row of a record; a malformed record gives its raw text and the reason, and of its values only key and event day."""
         row = {**self._constant, "line_number": record.line_number, "raw_payload": record.raw}
         if record.values is None:
             return row | {"malformed_reason": record.problem}
@@ -98,10 +98,12 @@ class RowParser:
             return row | {"malformed_reason": str(problem)} | self._still_known(record)
 
     def _still_known(self, record: Record) -> dict[str, Any]:
-        """The key and the event day of a malformed record, each if it can be read: what may lack the record is known by them."""
+        """The key and the event day of a malformed record, each if it can be read: they show which numbers may lack the
+        record.
+        """
         known: dict[str, Any] = {}
         received_at = record.received_at or self._delivery.received_at
-        with suppress(ValueError):  # an envelope that cannot be opened says nothing
+        with suppress(ValueError):  # an envelope that cannot be opened gives no values
             values = record.values or {}
             present = self._present(self._unfold(values, self._columns).row if self._unfold else values, whole=False)
             without_arrival = {name: value for name, value in present.items() if name != self._contract.clocks.arrival}
@@ -135,9 +137,9 @@ class RowParser:
         return {**fields, **clocks, **change, "record_key": key}
 
     def _present(self, values: Mapping[str, Any], *, whole: bool = True) -> dict[str, Any]:
-        """The values that a record has, as every other part reads them.
+        """The values of a record, in the form in which all other methods read them.
 
-        :param whole: whether a value that is not written as its format says is an error; it is left out otherwise.
+        :param whole: whether a value that is not written in its format is an error; otherwise it is left out.
         """
         present = self._with_value(values)
         for name, parts in self._joined.items():
@@ -211,9 +213,9 @@ class RowParser:
         return {"arrival_ts": arrival_ts, "event_ts": event_ts, "event_date": event_date}
 
     def _clocks_of_change(self, present: dict[str, Any], received_at: datetime, *, whole: bool) -> dict[str, Any]:
-        """The clocks of a dimension's change, and when the change itself says that it ends.
+        """The clocks of a dimension's change, and its own end if it has one.
 
-        :param whole: whether it has content; the others have no end of their own.
+        :param whole: whether it has content; other changes have no end of their own.
         """
         clocks, column = self._clocks(present, received_at, needed=True), self._contract.dimension.valid_to
         value = present.get(column) if column and whole else None
@@ -279,7 +281,7 @@ class RowParser:
         return self._described(present, op, None, change.order) | {"key_ends": ended}
 
     def _key_of(self, present: dict[str, Any]) -> str | None:
-        """The key of a row of which only some columns may be known; None if its key is not."""
+        """The key of a row whose columns may be incomplete; None if a column of its key is missing."""
         of_key = [(spec, convert) for spec, convert in self._fields if spec.name in self._contract.primary_key]
         if any(spec.in_file not in present for spec, _ in of_key):
             return None
@@ -352,7 +354,7 @@ def synthetic_key(recipe: SyntheticKey, fields: dict[str, Any], clocks: dict[str
 def _converted(column: str | None, convert: Any, *arguments: Any) -> Any:
     """The result of ``convert(*arguments)``.
 
-    :param column: its name begins the reason; None if the reason names it already.
+    :param column: its name begins the reason; None if the reason already contains a name.
     :raises Malformed: when the value cannot be converted.
     """
     try:

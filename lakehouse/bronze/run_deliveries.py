@@ -1,7 +1,7 @@
-"""What one ``lakehouse run`` delivered together: a record beside the files in the landing folder, as a manifest is.
+"""The files that one ``lakehouse run`` delivered together: a record in the landing folder, similar to a manifest.
 
-Whoever ingests the files, the command itself, the same command after a stop, or the landing sensor, finds the same delivery.
-Only local landing folders have such records. Which rows count of several deliveries belongs to ``dispositions``.
+The command itself, the same command after a stop, and the landing sensor thus all ingest the files as the same delivery. Only
+local landing folders have such records. Which rows count among several deliveries belongs to ``dispositions``.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-#: Below the landing folder; no pattern takes a name with a dot in front.
+#: Below the landing folder; no pattern matches a name that begins with a dot.
 _FOLDER = ".deliveries"
 
 
 @dataclass(frozen=True)
 class RunDelivery:
-    """Files that were named together.
+    """Files that were delivered together.
 
-    :param name: as the ledger has it. It sorts behind the name of the arrival day, and behind those of earlier runs of the day.
+    :param name: its name in the ledger. It sorts after the name of the arrival day, and after those of earlier runs of the day.
     :param files: their names below the landing folder.
     """
 
@@ -37,7 +37,7 @@ class RunDelivery:
 
 
 def of_day(settings: Settings, contract: SourceContract, day: date) -> list[RunDelivery]:
-    """The deliveries of an arrival day, oldest first; none where the contract decides otherwise what a delivery is."""
+    """The deliveries of an arrival day, oldest first; empty where the contract defines deliveries differently."""
     folder = _folder(settings, contract, day)
     if contract.materialization.delivery is not None or folder is None or not folder.is_dir():
         return []
@@ -46,9 +46,9 @@ def of_day(settings: Settings, contract: SourceContract, day: date) -> list[RunD
 
 
 def record(settings: Settings, contract: SourceContract, day: date, files: Sequence[str]) -> None:
-    """Record that files were named together, before they are copied to the landing folder.
+    """Record that files were delivered together, before they are copied to the landing folder.
 
-    The files that the newest delivery of the day consists of are no new one: the command was repeated.
+    If they are the files of the newest delivery of the day, nothing is recorded: the command was repeated.
     """
     folder, known = _folder(settings, contract, day), of_day(settings, contract, day)
     if contract.materialization.delivery is not None or folder is None or (known and set(known[-1].files) == set(files)):

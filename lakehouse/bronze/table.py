@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-#: Files of fewer bytes are parsed in this process, unless they turn out to have many rows, or this many bytes of them.
+#: Files of up to this size are parsed in this process, unless they have many rows, or more bytes of rows than the next limit.
 _PARSED_HERE_BYTES = 2**23
 _HELD_BYTES = 2**27
-#: A task parses as many files as reach this size, so that small files do not become as many tasks and files of the table.
+#: A task parses files up to this total size, so that many small files do not become many tasks and many files of the table.
 _TASK_BYTES = 2**24
-#: A larger file is cut into parts of about this size, each for a task.
+#: A larger file is cut into parts of about this size, one for each task.
 _PART_BYTES = 2**26
 
-#: The files to append, each with what identifies its delivery.
+#: The files to append, each with the identity of its delivery.
 Deliveries = Sequence[tuple[DeliveredFile, LandingFile]]
 
 
 class _Piece(NamedTuple):
-    """What a task reads of a file: a part, or all of it."""
+    """The part of a file that a task reads, or all of it."""
 
     delivery: DeliveredFile
     file: LandingFile
@@ -54,10 +54,10 @@ class _Piece(NamedTuple):
 def append(
     session: Callable[[], SparkSession], settings: Settings, contract: SourceContract, deliveries: Deliveries, run_id: str
 ) -> None:
-    """Append deliveries in one commit, except those whose rows are in the table already.
+    """Append deliveries in one commit, except those whose rows are already in the table.
 
-    A run that was stopped behind its commit is therefore repeated without harm. Of two writers at once one is refused, and
-    looks again at what is missing.
+    This makes it safe to repeat a run that was stopped after its commit. Of two concurrent writers one conflicts, and determines
+    again which deliveries are missing.
 
     :raises FileProblem: when a file as a whole cannot be read.
     """
@@ -79,7 +79,7 @@ def append(
 
 
 def _few_rows(settings: Settings, contract: SourceContract, deliveries: Deliveries) -> pa.Table | None:
-    """The rows of deliveries; None if they are many. The size of a compressed file does not tell how many it has."""
+    """The rows of deliveries; None if there are many. The size of a compressed file does not show its number of rows."""
     if sum(file.size for _, file in deliveries) > _PARSED_HERE_BYTES:
         return None
     batches: list[pa.RecordBatch] = []

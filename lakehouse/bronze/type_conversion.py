@@ -1,7 +1,7 @@
 """Converts a value of a file to a value of a column, strictly: nothing is rounded, guessed or truncated.
 
-One exception is unavoidable: a double is the nearest one to the number in the file. A value gives the same result whatever
-format and physical type it has in the file: an integer may be written as 1001 or 1001.0.
+One exception is unavoidable: a double is the nearest one to the number in the file. A value gives the same result whatever its
+format and physical type in the file: an integer may be written as 1001 or 1001.0.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import RepeatedHour
 
 _INTEGER = re.compile(r"([+-]?\d+)(\.0+)?", re.ASCII)
-#: One, or a thousand with a point between groups of digits: nobody can tell.
+#: Ambiguous: one, or a thousand with a point between groups of digits.
 _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}\.000", re.ASCII)
-#: Larger integers are not exact in a double: one that is written with a point may have been another one.
+#: Larger integers are not exact in a double: a number written with a point may originally have been another one.
 _EXACT_IN_DOUBLE = 2**53
 #: A number of more digits behind the point is written with an exponent.
 _MOST_DIGITS = 40
@@ -126,9 +126,9 @@ def to_timestamp(value: Any, naive_zone: ZoneInfo | None = None, repeated: Repea
     """An ISO 8601 time as a UTC time of microseconds.
 
     :param naive_zone: the zone of times without one; if it is None, such times are rejected.
-    :param repeated: which of two times a local time means that occurs twice, because clocks are set back.
+    :param repeated: the choice for a local time that occurs twice, because clocks are set back.
     :raises ValueError: when it is no time, an impossible one, finer than a microsecond, has no zone, or occurs twice and is
-        rejected for that.
+        rejected for that reason.
     """
     moment = value if isinstance(value, datetime) else _parsed(value)
     if moment.tzinfo is None and naive_zone is None:
@@ -164,7 +164,8 @@ def to_text(value: Any) -> str:
 
     A whole number has no point, so that an id is the same text whether a file has it as an integer or not.
 
-    :raises ValueError: for bytes that are not UTF-8, for what is no number, and for whole numbers that a double may have changed.
+    :raises ValueError: for bytes that are not UTF-8, for NaN and infinities, and for whole numbers that a double may have
+        changed.
     """
     return _number_text(value) if isinstance(value, (float, Decimal)) else typed_text(value)
 
@@ -184,12 +185,12 @@ def typed_text(value: Any) -> str:
 
 
 def null_numbers(words: Collection[str]) -> frozenset[Decimal]:
-    """The numbers among the words for no value."""
+    """The numbers among ``words``, the words for a missing value."""
     return frozenset(Decimal(word) for word in words if _NUMBER.fullmatch(word))
 
 
 def is_null_number(value: Any, words: Collection[str], numbers: Collection[Decimal]) -> bool:
-    """Whether a number of a typed format is one of the words for no value.
+    """Whether a number of a typed format equals one of the words for a missing value.
 
     :param numbers: :func:`null_numbers` of the words.
     """
@@ -255,7 +256,7 @@ def _inexact(value: Any) -> str:
 
 
 def _hint(value: Any) -> str:
-    """What to do about a word for what is no number."""
+    """The advice for a word such as NaN that is not a number."""
     name = _NO_NUMBERS.get(str(value).strip().lower())
     return f" (source.null_values: [{name}] would read it as no value)" if name else ""
 

@@ -1,4 +1,4 @@
-"""Sets of event days: how windows spread them, and how they are written down, for programs and for people."""
+"""Sets of event days: how windows extend them, and their written forms for programs and for people."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def end_of_day(day: date, zone: ZoneInfo) -> datetime:
 
 
 def business_day_of(moment: datetime, zone: ZoneInfo) -> date:
-    """The business day that a moment belongs to.
+    """The business day that contains ``moment``.
 
     :raises OverflowError: where the local time lies outside the years 1 to 9999.
     """
@@ -37,7 +37,7 @@ def business_day_of(moment: datetime, zone: ZoneInfo) -> date:
 
 
 def same_time_before(moment: datetime, days: int, zone: ZoneInfo) -> datetime:
-    """The same wall clock time some days before, in its zone; also across a change of the clock.
+    """The same wall clock time ``days`` days earlier in the zone; also across a change of the clock.
 
     :raises OverflowError: where it lies outside the years 1 to 9999.
     """
@@ -62,17 +62,17 @@ def lateness(event_ts: datetime | None, event_date: date | None, arrival_ts: dat
 def arrived_at(arrival_day: date, taken_in_at: datetime, zone: ZoneInfo) -> datetime:
     """When a file arrived: at its ingestion, or at the end of its arrival day if that was earlier.
 
-    An old day that is ingested today therefore does not count as fresh.
+    An old day that is ingested today does not count as fresh.
     """
     return min(taken_in_at, end_of_day(arrival_day, zone))
 
 
 def latest_arrival_time(arrival_day: date, taken_in_at: datetime, max_ahead: timedelta, zone: ZoneInfo) -> datetime:
-    """The latest arrival time that a record of a delivery can carry: when it was taken in or the end of its arrival day,
-    whichever is later, and as much as clocks may differ.
+    """The latest arrival time that a record of a delivery can carry: its ingestion or the end of its arrival day, whichever is
+    later, plus ``max_ahead``, the permitted difference of clocks.
 
-    A sender's clock that is ahead of it is wrong: the record would win over every later one until that time has come (rule R2).
-    The day ends in the source's zone or in UTC, because the name of a folder has no zone.
+    A later time shows that the sender's clock is wrong: the record would win over every other one until that time has come (rule
+    R2). The day ends in the source's zone or in UTC, because the name of a folder has no zone.
     """
     try:
         return max(taken_in_at, end_of_day(arrival_day, zone), end_of_day(arrival_day, _UTC)) + max_ahead

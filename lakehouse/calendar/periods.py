@@ -68,7 +68,7 @@ KNOWN_NAMES = "2024-01-15, 2024-W03, 2024-01, 2024-Q1, FY2024-Q1, FY2024"
 
 
 class UnknownPeriodError(LakehouseError):
-    """A text that names no period. The message lists the forms that do."""
+    """A text that is no name of a period. The message lists the valid forms."""
 
 
 @dataclass(frozen=True, order=True)
@@ -93,7 +93,8 @@ class Period:
 
 @dataclass(frozen=True)
 class Calendar:
-    """How a metric divides time into periods. Everything that depends on the start of weeks and fiscal years is in this class.
+    """The division of time into periods by a metric. Everything that depends on the start of weeks and fiscal years is in this
+    class.
 
     :param fiscal_start: the month that the fiscal year starts with; the year is named after the one in which it ends.
     """
@@ -101,7 +102,7 @@ class Calendar:
     fiscal_start: int = 1
 
     def containing(self, day: date, kind: Kind) -> Period:
-        """The period of a kind that a day lies in."""
+        """The period of ``kind`` that contains ``day``."""
         if kind is Kind.DAY:
             return Period(day, day + timedelta(days=1), kind, day.isoformat())
         if kind is Kind.WEEK:  # ISO 8601: weeks start on Monday, and belong to the year of their Thursday
@@ -123,25 +124,25 @@ class Calendar:
         return Period(start, _months_on(start, _QUARTER), kind, f"{prefix}-Q{quarter + 1}")
 
     def covering(self, days: Collection[date], kind: Kind) -> list[Period]:
-        """The periods of a kind that contain some days, in order, each once."""
+        """The periods of ``kind`` that contain ``days``, in order, each once."""
         return sorted({self.containing(day, kind) for day in days})
 
     def read(self, text: str) -> Period:
-        """The period that a person means: its name, also as 2024-w3, 2024Q1, fy2024q1, 2024-1-5 or 2024/01/15.
+        """The period that a person means by ``text``: its name, also as 2024-w3, 2024Q1, fy2024q1, 2024-1-5 or 2024/01/15.
 
-        :raises UnknownPeriodError: for a text that means no period. The message has the text as it is.
+        :raises UnknownPeriodError: for a text that means no period. The message quotes the text unchanged.
         """
         return self._named(_as_name(text), text)
 
     def parse(self, text: str) -> Period:
-        """The period with a name.
+        """The period named ``text``.
 
         :raises UnknownPeriodError: for a text that names no period.
         """
         return self._named(text.strip(), text)
 
     def _named(self, name: str, text: str) -> Period:
-        """The period with a name, which was written as a text."""
+        """The period named ``name``; errors quote ``text``, the name as it was written."""
         for kind, pattern in _NAMES.items():
             match = pattern.fullmatch(name)
             if match:
@@ -154,7 +155,7 @@ class Calendar:
         raise UnknownPeriodError(msg)
 
     def cron(self, kind: Kind) -> str:
-        """The cron expression of the midnights at which periods of a kind start."""
+        """The cron expression of the midnights at which periods of ``kind`` start."""
         fiscal_quarters = sorted((self.fiscal_start - 1 + month) % _MONTHS + 1 for month in range(0, _MONTHS, _QUARTER))
         return {
             Kind.DAY: "0 0 * * *",
@@ -181,7 +182,7 @@ class Calendar:
 
 
 def _as_name(text: str) -> str:
-    """The name that a person means who writes other letters or separators, or no leading zeros; else the text."""
+    """The period name for a text with other letter case or separators, or without leading zeros; any other text unchanged."""
     match = _WRITTEN.fullmatch(text.strip().upper())
     if match is None:
         return text.strip()

@@ -1,10 +1,10 @@
 """The windows of a day, their first moments, and their names: ``2024-01-15T14``, ``2024-01-15T14:30``.
 
 A name is the local time at which a window starts, to the microsecond for a session (``2024-01-15T14:30:07.25``). On the day on
-which the clock goes back two windows may start at the same local time: their names end with the offset, as in
-``2024-10-27T02+01:00``. How long windows are belongs to ``contracts.windows``.
+which the clock goes back, two windows may start at the same local time: their names end with the offset, as in
+``2024-10-27T02+01:00``. The length of windows belongs to ``contracts.windows``.
 
-People write names in other ways, too: ``2024-01-15 14:00``, ``2024-01-15-14``, ``2024-01-15T14:00:00Z``.
+Other spellings that people use are read as well: ``2024-01-15 14:00``, ``2024-01-15-14``, ``2024-01-15T14:00:00Z``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHOWN = 3
 
 
 class UnknownWindowError(LakehouseError):
-    """A text that names no window of a metric. The message lists some that do."""
+    """A text that names no window of a metric. The message gives examples of valid names."""
 
 
 def starts(day: date, step: timedelta, zone: ZoneInfo) -> Iterator[datetime]:
@@ -44,7 +44,7 @@ def starts(day: date, step: timedelta, zone: ZoneInfo) -> Iterator[datetime]:
 
 
 def name(start: datetime, zone: ZoneInfo) -> str:
-    """The name of the window with a first moment."""
+    """The name of the window that starts at ``start``."""
     local = start.astimezone(zone)
     text = f"{local:%Y-%m-%dT%H:%M:%S.%f}".rstrip("0") if local.microsecond else f"{local:%Y-%m-%dT%H:%M:%S}"
     text = text.removesuffix(":00").removesuffix(":00") if not (local.microsecond or local.second) else text
@@ -52,14 +52,15 @@ def name(start: datetime, zone: ZoneInfo) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text has the form of a window's name, as people write it."""
+    """Whether ``text`` has the form of a window's name, in any spelling that people use."""
     return _NAME.fullmatch(text.strip()) is not None
 
 
 def parse(text: str, step: timedelta, zone: ZoneInfo) -> tuple[date, datetime]:
-    """The day and the first moment of the window with a name; with an offset, of the window that starts at that moment.
+    """The day and the first moment of the window named ``text``; with an offset, of the window that starts at exactly that
+    moment.
 
-    :raises UnknownWindowError: for a text that names none. The message has the text as it is.
+    :raises UnknownWindowError: for a text that names no window. The message quotes the text unchanged.
     """
     try:
         written = _written(text)
@@ -84,9 +85,9 @@ def parse(text: str, step: timedelta, zone: ZoneInfo) -> tuple[date, datetime]:
 
 
 def parse_moment(text: str, zone: ZoneInfo) -> tuple[date, datetime]:
-    """The day and the moment that a name stands for, of windows that may start at any time.
+    """The day and the moment that ``text`` names, for windows that may start at any time.
 
-    :raises UnknownWindowError: for a text that is no time, and for a local time that comes twice or never.
+    :raises UnknownWindowError: for a text that is no time, and for a local time that occurs twice or never.
     """
     try:
         moment = _written(text)
@@ -108,9 +109,9 @@ def parse_moment(text: str, zone: ZoneInfo) -> tuple[date, datetime]:
 
 
 def _written(text: str) -> datetime | None:
-    """The time that a name has, with its offset if it has one; None for another text.
+    """The time that ``text`` gives, with its offset if it has one; None for another text.
 
-    :raises ValueError: for a time that there is not.
+    :raises ValueError: for a time that does not exist.
     """
     match = _NAME.fullmatch(text.strip())
     if match is None:
@@ -121,5 +122,5 @@ def _written(text: str) -> datetime | None:
 
 
 def _is_ambiguous(local: datetime) -> bool:
-    """Whether a local time comes twice, or never, because the clock is changed."""
+    """Whether a local time occurs twice, or never, because the clock is changed."""
     return local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()

@@ -1,4 +1,4 @@
 """Delta tables through delta-rs: reading, appending, replacing partitions, commit metadata, change feed, storage.
 
-Code that knows what a table holds does not belong here; reading and writing with Spark is in ``lakehouse.spark``.
+Code that depends on the content of a table does not belong here; reading and writing with Spark is in ``lakehouse.spark``.
 """

@@ -1,4 +1,4 @@
-"""What commits to silver or gold changed, from the table's change data feed.
+"""The changes that commits made to silver or gold, from the table's change data feed.
 
 The feed of a replaced day contains unchanged rows too: a row that was deleted and inserted with equal content is no change (R6).
 """
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 _GONE = re.compile("not found|no such file", re.IGNORECASE)
 #: The change types for a row after the commit; the others are for the row before.
 AFTER = ("insert", "update_postimage")
-#: A part of the feed has so many rows and at most those of one event day more; the last part may have fewer.
+#: The least number of rows of a part of the feed; it exceeds it by less than one event day. The last part may have fewer.
 _PART_ROWS = 2**18
 #: Operations, as Spark and delta-rs name them, that change no row.
 _WITHOUT_CHANGES = {"CREATE TABLE", "ADD COLUMNS", "ADD COLUMN", "SET TBLPROPERTIES", "OPTIMIZE"}
 _FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 _PLACE = ["record_key", "event_date"]
 _SIDES = pa.schema([("record_key", pa.string()), ("event_date", pa.date32()), ("removed", pa.bool_()), ("added", pa.bool_())])
-#: What happened to a key that was inserted within the lateness that its contract expects.
+#: The change of a key that was inserted within the lateness that its contract expects.
 ON_TIME = "on_time"
-#: What happened to keys on event days, see :class:`KeyChange`.
+#: The changes of keys on event days, see :class:`KeyChange`.
 KEY_CHANGES = pa.schema([("event_date", pa.date32()), ("what", pa.string()), ("record_key", pa.string())])
 #: Columns of the feed that do not belong to the content of a row.
 NO_CONTENT = {*_FEED_COLUMNS, *(name for name, _ in PROVENANCE)}
@@ -49,10 +49,10 @@ class ForgottenFeedError(Exception):
 def feed_of(
     table: DeltaTable, first: int, last: int, predicate: str | None = None, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """The change feed of some versions; it is empty if they lie ahead of the table.
+    """The change feed of versions ``first`` through ``last``; empty if they lie ahead of the table.
 
-    :param predicate: which rows, in SQL; default: all.
-    :param columns: which columns; default: all.
+    :param predicate: the rows to read, in SQL; default: all.
+    :param columns: the columns to read; default: all.
     :raises ForgottenFeedError: where the table's log was cleaned, or files of the feed were removed by VACUUM.
     """
     _check_log(table, first, last)
@@ -60,7 +60,9 @@ def feed_of(
 
 
 def feed_at_most(table: DeltaTable, first: int, last: int, columns: Sequence[str], at_most: int) -> pa.Table | None:
-    """The same feed of some columns, if it has so many rows at most; no more of it is held in memory.
+    """The feed restricted to ``columns``, or None if it exceeds ``at_most`` rows.
+
+    Reading stops at the limit, so that memory holds no more than one batch beyond it.
 
     :raises ForgottenFeedError: see :func:`feed_of`.
     """
@@ -75,9 +77,10 @@ def _check_log(table: DeltaTable, first: int, last: int) -> None:
 
 
 def parts_of_feed(table: DeltaTable, first: int, last: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The same feed in parts, each with all changes of its keys; one part if there are few rows or some were removed.
+    """The feed of :func:`feed_of` in parts, each with all changes of its keys; one part if there are few rows or any were
+    removed.
 
-    Where rows were only appended, no key can have moved: the rows of some event days are a part.
+    Where rows were only appended, no key can have moved: each part has the rows of a number of event days.
     """
     appended = [_appended_rows(commit) for commit in commit_log.history(table, first - 1) if commit["version"] <= last]
     if None in appended or sum(filter(None, appended)) <= _PART_ROWS:
@@ -108,9 +111,9 @@ def _appended_rows(commit: Mapping[str, Any]) -> int | None:
 
 
 def rest_of_feed(table: DeltaTable, first: int, predicate: str) -> tuple[pa.Table, int]:
-    """The change feed from a version on, as far as it still exists, and the version with which it begins.
+    """The change feed from version ``first`` on, as far as it still exists, and the version with which it begins.
 
-    :param predicate: which rows, in SQL.
+    :param predicate: the rows to read, in SQL.
     """
     oldest = table.version() + 1
     feed = _feed(table, oldest, oldest, predicate)
@@ -164,10 +167,10 @@ def _rows_at_most(reader: Any, at_most: int) -> pa.Table | None:
 
 
 class LateRows(NamedTuple):
-    """What tells rows that came on time from late ones.
+    """The rule that separates late rows from rows on time.
 
-    :param columns: the columns that it reads.
-    :param are_late: whether each of some rows is late.
+    :param columns: the columns that the rule reads.
+    :param are_late: returns whether each row is late.
     """
 
     columns: Sequence[str]
@@ -175,7 +178,7 @@ class LateRows(NamedTuple):
 
 
 class KeyChange(NamedTuple):
-    """What happened to a key on one event day: inserted, corrected, moved_in, moved_out, deleted."""
+    """A change of a key on one event day: inserted, corrected, moved_in, moved_out, deleted."""
 
     day: date
     what: str
@@ -183,7 +186,9 @@ class KeyChange(NamedTuple):
 
 
 def describe(table: DeltaTable, first: int, last: int) -> dict[date, Counter[str]]:
-    """What versions ``first`` through ``last`` of a silver table did to each event day whose content they changed, in keys."""
+    """The number of keys by kind of change, for each event day whose content versions ``first`` through ``last`` of silver
+    changed.
+    """
     described: dict[date, Counter[str]] = {}
     for changes in key_changes(table, first, last):
         described |= counts(changes)
@@ -191,7 +196,7 @@ def describe(table: DeltaTable, first: int, last: int) -> dict[date, Counter[str
 
 
 def counts(changes: pa.Table) -> dict[date, Counter[str]]:
-    """How many keys were changed in each way, per event day.
+    """The number of changed keys by kind of change, per event day.
 
     :param changes: columns :data:`KEY_CHANGES`.
     """
@@ -202,13 +207,13 @@ def counts(changes: pa.Table) -> dict[date, Counter[str]]:
 
 
 def key_changes(table: DeltaTable, first: int, last: int, late_rows: LateRows | None = None) -> Iterator[pa.Table]:
-    """What versions ``first`` through ``last`` of a silver table did to each key: :data:`KEY_CHANGES`, in no order.
+    """The changes of keys by versions ``first`` through ``last`` of a silver table: :data:`KEY_CHANGES`, in no order.
 
-    The changes come in pieces; all of an event day are in one. The values before ``first`` and after ``last`` are compared, so
-    that what was undone in between does not count. Only keys and days are read, but of days on which a key was both removed and
-    added: there its content is compared.
+    The changes come in pieces; all changes of an event day are in one piece. The states before ``first`` and after ``last`` are
+    compared, so that changes undone in between do not count. Only keys and days are read, except for days on which a key was both
+    removed and added: there the content is compared.
 
-    :param late_rows: if it is given, a key that was inserted with no late row is :data:`ON_TIME`.
+    :param late_rows: if given, the change of a key that was inserted without a late row is :data:`ON_TIME`.
     """
     if first > last:
         return
@@ -224,7 +229,7 @@ def key_changes(table: DeltaTable, first: int, last: int, late_rows: LateRows | 
 
 
 def key_changes_on(table: DeltaTable, days: Collection[date], first: int, last: int) -> tuple[pa.Table, pa.Table]:
-    """The same as :func:`key_changes` for some event days, by day, kind and key, and the rows of the feed for these days.
+    """The result of :func:`key_changes` for ``days``, by day, kind and key, and the rows of the feed for these days.
 
     Of other days only the keys are read, and only if a key was added or removed: it may have moved.
 
@@ -253,14 +258,16 @@ def _sides(feed: pa.Table) -> pa.Table:
 
 
 def _sides_of_net(net: pa.Table) -> pa.Table:
-    """The same for rows with the number by which they became more or less."""
+    """The result of :func:`_sides` for rows with their ``_net`` count."""
     sides = net.select([*_PLACE, "_net"]).group_by(_PLACE).aggregate([("_net", "min"), ("_net", "max")])
     removed, added = pc.less(sides["_net_min"], 0), pc.greater(sides["_net_max"], 0)
     return pa.table([*(sides[name] for name in _PLACE), removed, added], schema=_SIDES)
 
 
 def _key_changes(sides: pa.Table) -> pa.Table:
-    """A key that was removed from a day and added to another has moved; it is on both while only one of them was updated."""
+    """Classify the changes: a key removed from one day and added to another has moved; before both days are updated it is on
+    both.
+    """
     gone, new = pc.and_not(sides["removed"], sides["added"]), pc.and_not(sides["added"], sides["removed"])
     keys = sides["record_key"]
     is_gone_elsewhere = pc.is_in(keys, keys.filter(gone).unique())
@@ -272,7 +279,7 @@ def _key_changes(sides: pa.Table) -> pa.Table:
 
 
 def _with_on_time(changes: pa.Table, feed: pa.Table, late_rows: LateRows) -> pa.Table:
-    """The changes, in which an inserted key without a late row is on time."""
+    """The changes, with :data:`ON_TIME` for inserted keys without a late row."""
     inserted = pc.equal(changes["what"], "inserted")
     rows = feed.filter(pc.is_in(feed["_change_type"], pa.array(AFTER))) if pc.any(inserted).as_py() else feed.slice(0, 0)
     late = rows.filter(late_rows.are_late(rows)).group_by(_PLACE).aggregate([])
@@ -302,6 +309,6 @@ def _net(feed: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def _plain(feed: pa.Table) -> pa.Table:
-    """delta-rs returns string views, for which Arrow has no kernels to group or filter by."""
+    """The feed without string views, which delta-rs returns and for which Arrow has no kernels to group or filter by."""
     types = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
     return feed.cast(pa.schema([(field.name, types.get(field.type, field.type)) for field in feed.schema]))

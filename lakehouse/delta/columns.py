@@ -48,7 +48,7 @@ Columns = tuple[tuple[str, str], ...]
 
 
 def content_columns(contract: SourceContract) -> Columns:
-    """The content of a silver row, as (name, Spark type); of a dimension, that of a change."""
+    """The content of a silver row, as (name, Spark type); for a dimension, the content of a change."""
     typed = tuple((field.name, field.type) for field in contract.typed_fields)
     of_kind = OF_A_CHANGE if contract.is_dimension else ()
     clocks = (("event_ts", "timestamp"), ("event_date", "date"))
@@ -61,7 +61,9 @@ def silver_columns(contract: SourceContract) -> Columns:
 
 
 def bronze_columns(contract: SourceContract) -> Columns:
-    """The columns of a silver row, the record as it was read, and why it is malformed, if it is; of a message also its place."""
+    """The columns of a silver row, the record as it was read, and the reason if it is malformed; for a message also its place in
+    the topic.
+    """
     return (*silver_columns(contract), *_AS_READ, *(OF_A_MESSAGE if contract.source.kafka else ()))
 
 

@@ -71,7 +71,7 @@ def copy_from_log(
         if row_writer.append(
             target, new, options=options, partition_by=[partition], app_id=app_id, app_version=version, since=done
         ):
-            written += len(rows)  # else another process has copied some of them meanwhile
+            written += len(rows)  # else another process has copied rows meanwhile
 
 
 def state_of(settings: Settings, tables: Iterable[str], *more: str) -> str:

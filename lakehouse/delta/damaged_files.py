@@ -1,6 +1,6 @@
-"""Data files that a table's log lists and that are missing, or have another length: a copy or a disk has lost them.
+"""Data files that a table's log lists but that are missing or have another length, because of a faulty copy or disk.
 
-How their rows are made again belongs to the layer of the table.
+Restoring their rows belongs to the layer of the table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-#: The end of the name that a file gets whose content is cut off; maintenance deletes it as one that no log lists.
+#: The suffix of the new name of a truncated file; maintenance deletes the file, because no log lists it.
 _SUFFIX = ".damaged"
 
 
@@ -25,7 +25,7 @@ class DamagedFile(NamedTuple):
 
     :param path: below the table's folder.
     :param partition: the value of the column that the table is partitioned by; None without one.
-    :param rows: how many rows it had.
+    :param rows: the number of rows that it had.
     """
 
     path: str
@@ -41,7 +41,7 @@ def of(path: str, options: Mapping[str, str] | None = None) -> list[DamagedFile]
 
 
 def of_table(table: DeltaTable) -> list[DamagedFile]:
-    """The same for an open table."""
+    """The damaged files of an open table, by path."""
     listed = listed_files(table)
     if not len(listed):
         return []
@@ -59,7 +59,7 @@ def of_table(table: DeltaTable) -> list[DamagedFile]:
 
 
 def set_aside(table: DeltaTable, files: Iterable[DamagedFile]) -> None:
-    """Rename files that are cut off, so that every reader finds them missing: what follows a table's changes knows that case."""
+    """Rename truncated files, so that every reader finds them missing, a case that code following a table's changes handles."""
     system = file_system(table)
     for file in files:
         if not file.is_missing:

@@ -1,7 +1,7 @@
-"""Lists the data files of a table, and their rows, by partition, from its log, and reads single ones.
+"""Lists the data files of a table and their row counts by partition, from its log, and reads single files.
 
-Arrow's dataset, by which ``table_io`` reads, compares the statistics of row groups with single values only: it reads all of them
-when many texts are wanted, or a range of texts.
+Arrow's dataset, which ``table_io`` uses, compares the statistics of row groups with single values only: for many texts, or for a
+range of texts, it reads all row groups.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def by_partition(table: DeltaTable, column: str) -> dict[date, frozenset[str]]:
 
 
 def rows_by_partition(table: DeltaTable) -> dict[Any, int]:
-    """How many rows there are of each value of the column that the table is partitioned by, from the log alone."""
+    """The number of rows for each value of the column that the table is partitioned by, from the log alone."""
     (column,) = table.metadata().partition_columns
     files = listed_files(table)
     counted = files.group_by(f"partition.{column}").aggregate([("num_records", "sum")])
@@ -56,9 +56,9 @@ def with_texts(
     """The rows whose ``column`` of text holds one of ``texts``.
 
     Files and row groups whose statistics exclude all of the texts are not read: most of them, if the texts are few and each file
-    is sorted by the column. What is read is filtered row group by row group, so that memory holds no more than the result.
+    is sorted by the column. Rows are filtered row group by row group, so that memory holds little more than the result.
 
-    :param where: the partitions that may hold them; ``columns`` are none by which the table is partitioned.
+    :param where: the partitions that may hold them. ``columns`` must not contain a partition column.
     """
     schema = pa.schema(table.schema().to_arrow())
     known = [name for name in columns if name in schema.names]
@@ -79,12 +79,13 @@ def with_texts(
 
 
 def in_ranges(table: DeltaTable, columns: Sequence[str], column: str, at_most: int) -> Iterator[pa.Table]:
-    """All rows, range by range of a ``column`` of text, so that rows with equal texts come together; first those without one.
+    """All rows, range by range of a ``column`` of text, so that rows with equal texts come together; rows without a text come
+    first.
 
-    The row groups whose statistics admit texts of a range are read for it: each once, and at its ends twice, if files are sorted
-    by the column.
+    For each range, the row groups whose statistics admit its texts are read. In files sorted by the column, a row group is read
+    once, or twice if it lies across the end of a range.
 
-    :param at_most: about how many rows a range has; more if so many have the same text.
+    :param at_most: the approximate number of rows of a range; more if more rows have the same text.
     """
     schema = pa.schema(table.schema().to_arrow())
     known = [name for name in columns if name in schema.names]
@@ -104,7 +105,7 @@ def in_ranges(table: DeltaTable, columns: Sequence[str], column: str, at_most: i
 
 
 class _RowGroup(NamedTuple):
-    """A row group with the bounds of a column; None where they are not known."""
+    """A row group with the bounds of a column; None where they are unknown."""
 
     number: int
     rows: int
@@ -112,7 +113,7 @@ class _RowGroup(NamedTuple):
     greatest: str | None
 
     def may_lie(self, low: str | None, high: str | None) -> bool:
-        """Whether a text of it may be at least ``low`` and less than ``high``."""
+        """Whether the row group may hold a text that is at least ``low`` and less than ``high``."""
         below = low is not None and self.greatest is not None and self.greatest < low
         return not below and not (high is not None and self.least is not None and self.least >= high)
 
@@ -141,7 +142,7 @@ def _cuts(groups: Iterable[_RowGroup], at_most: int) -> list[str]:
 
 
 def _lie(texts: pa.ChunkedArray, low: str | None, high: str | None) -> pa.ChunkedArray:
-    """Whether texts are at least ``low`` and less than ``high``; those without one lie in the first range."""
+    """Whether texts are at least ``low`` and less than ``high``; rows without a text lie in the first range."""
     not_below = pa.scalar(True) if low is None else pc.greater_equal(texts, low)
     not_above = pa.scalar(True) if high is None else pc.less(texts, high)
     return pc.fill_null(pc.and_(not_below, not_above), low is None)

@@ -27,7 +27,7 @@ _DAY_START = timedelta(hours=BUSINESS_DAY_START.hour, minutes=BUSINESS_DAY_START
 def business_days(moments: pa.TimestampArray, zone: ZoneInfo) -> pa.Date32Array:
     """The business day of each moment; null for null.
 
-    A zone's offset is looked up once an hour; in an hour in which clocks are changed each moment is looked up by itself.
+    A zone's offset is looked up once per hour; within an hour in which clocks are changed, once per moment.
     """
     micros = pc.cast(pc.fill_null(moments, _EPOCH), pa.int64()).to_numpy()
     hours, hour_of = np.unique(micros // _HOUR, return_inverse=True)

@@ -1,4 +1,5 @@
-"""What the project needs of delta-rs besides its plain use: private parts of its Python package, and the files of an open table.
+"""Everything that the project uses of delta-rs beyond its public interface: private parts of its package, the files of an open
+table.
 
 No other module uses the internals of ``DeltaTable``. delta-rs is pinned to a minor version, and an upgrade is checked against
 this list.

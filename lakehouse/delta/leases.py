@@ -1,9 +1,9 @@
-"""Leases: one process at a time does something with a Delta table, until it ends its lease or the lease expires.
+"""Leases: one process at a time works on a Delta table, until it ends its lease or the lease expires.
 
 A lease is a Delta transaction in a table without rows below the table's folder: of two processes that take it at once, one
-conflicts. This works wherever commits of delta-rs work, on object stores too. A lease expires, so that a killed process does
-not prevent the work for good; the clocks of the processes may differ by less than that. What is done under a lease, and when,
-is decided by the callers.
+conflicts. This works wherever commits of delta-rs work, on object stores too. A lease expires, so that a killed process does not
+block the work forever; the clocks of the processes must differ by less than that time. The callers decide which work needs a
+lease, and when.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _SCHEMA = pa.schema([("nothing", pa.bool_())])
 
 @dataclass(frozen=True)
 class Work:
-    """What leases are taken for.
+    """A kind of work that needs a lease.
 
-    ``folder`` is below the table's folder; names with an underscore are hidden from readers and from VACUUM. ``expires`` is how
-    long a lease holds that is neither ended nor renewed.
+    ``folder`` is below the table's folder; names with an underscore are hidden from readers and from VACUUM. ``expires`` is the
+    duration of a lease that is neither ended nor renewed.
     """
 
     folder: str
@@ -40,15 +40,16 @@ class Work:
 
 
 #: delta-rs lets two compactions of the same files both commit, because it ignores files that another compaction has removed
-#: (https://github.com/delta-io/delta-rs/pull/3982); each row would then be in the table twice. None takes as long as this.
+#: (https://github.com/delta-io/delta-rs/pull/3982); each row would then be in the table twice. No compaction takes this long.
 COMPACTION = Work("_compaction", timedelta(hours=24))
 
 
 @contextmanager
 def held(path: str, work: Work, options: Mapping[str, str] | None = None, *, now: datetime | None = None) -> Iterator[bool]:
-    """Hold the lease of a table until the block ends; gives False, to do nothing, if another process holds it.
+    """Hold the lease of a table until the block ends; yields False if another process holds it, and the block must then do no
+    work.
 
-    A table that is opened in the block contains what all earlier holders committed.
+    A table that is opened in the block contains everything that earlier holders committed.
     """
     number = take(path, work, options, now=now)
     try:
@@ -73,9 +74,9 @@ def take(path: str, work: Work, options: Mapping[str, str] | None = None, *, now
 
 
 def renew(path: str, work: Work, number: int, options: Mapping[str, str] | None = None) -> int | None:
-    """Begin the time of a lease anew.
+    """Restart the duration of a lease.
 
-    :returns: the number that the lease has now; None if it had expired and another process has taken one since.
+    :returns: the new number of the lease; None if it had expired and another process has taken one since.
     """
     leases = _leases(path, work, options)
     if leases.transaction_version(_TAKEN) != number:
@@ -84,7 +85,7 @@ def renew(path: str, work: Work, number: int, options: Mapping[str, str] | None 
 
 
 def end(path: str, work: Work, number: int, options: Mapping[str, str] | None = None) -> None:
-    """End a lease by the number that it has; without effect if another process has taken one since."""
+    """End the lease with this number; without effect if another process has taken one since."""
     leases = _leases(path, work, options)
     if leases.transaction_version(_TAKEN) == number:
         _recorded(leases, _ENDED, number)

@@ -1,11 +1,11 @@
-"""Commits that the log of a table no longer holds, although somebody has followed them.
+"""Commits that the log of a table no longer holds, although readers have followed them.
 
 A table that is restored from a copy, or whose newest log entry is lost or emptied by a power failure, gives the same version
-numbers to other commits. So who follows a table remembers with the version an id of the commit, and a table that has lost commits
-gets another *lineage*: whoever follows it starts over, as with a table that was created again. Numbers of lost commits are not
-given a second time, because logs of commits are kept by number.
+numbers to other commits. A follower of a table therefore stores an id of the commit with the version, and a table that has lost
+commits gets another *lineage*: its followers start over, as with a table that was created again. Numbers of lost commits are not
+reused, because logs of commits are kept by number.
 
-Who has followed a commit is recorded in ``ledger``; what is done about lost ones of a layer belongs to that layer.
+The followed commits are recorded in ``ledger``; the recovery of a layer's lost commits belongs to that layer.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ def commit_id(table: DeltaTable | None, version: int | None = None) -> str:
 
 
 def are_lost(table: DeltaTable | None, version: int, commit: str | None) -> bool:
-    """Whether a table does not hold a commit any more.
+    """Whether a table no longer holds a commit.
 
     :param version: of the commit; -1 for none, which cannot be lost.
-    :param commit: its id; None or empty if a release that knew no ids recorded the version: then nothing is known.
+    :param commit: its id; None or empty if an older release recorded the version without one: then the answer is False.
     """
     if version < 0 or not commit:
         return False
     if table is None or version > table.version():
         return True
-    return commit_id(table, version) not in {"", commit}  # an entry that maintenance has removed tells nothing
+    return commit_id(table, version) not in {"", commit}  # an entry that maintenance has removed proves nothing
 
 
 def lineage(table: DeltaTable | None) -> str:
-    """Tells states of a table whose versions cannot be compared; empty for a table that has never lost a commit."""
+    """The lineage of a table: versions of different lineages cannot be compared. Empty if the table has never lost a commit."""
     return "" if table is None else str(table.metadata().configuration.get(_LINEAGE, ""))
 
 
 def is_kept(lineage: str, earlier: str, version: int) -> bool:
-    """Whether a table of a lineage holds a version that it got under an earlier one.
+    """Whether a table with ``lineage`` still holds a version that it had under the lineage ``earlier``.
 
     Each loss adds a part to the lineage: the newest version that was kept, and a random name.
     """
@@ -79,12 +79,12 @@ def identity(table: DeltaTable) -> str:
 
 
 def close_gap(path: str, options: Mapping[str, str], name: str, followed: int, since: int) -> DeltaTable | None:
-    """Give a table that has lost commits another lineage, behind all versions that were followed.
+    """Give a table that has lost commits another lineage, and advance it to the newest version that was followed.
 
-    :param name: of the table, for the log.
+    :param name: the name of the table, for the log.
     :param followed: the newest version that was followed.
-    :param since: the newest version of which it is known that it was not lost, -1 without one.
-    :returns: the table; None if it does not exist any more.
+    :param since: the newest version that is known to be kept, -1 without one.
+    :returns: the table; None if it no longer exists.
     """
     table = table_io.open_snapshot(path, options)
     if table is None:

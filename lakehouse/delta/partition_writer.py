@@ -43,7 +43,7 @@ def create(
 ) -> DeltaTable:
     """Create an empty table unless it exists.
 
-    :param properties: besides :data:`PROPERTIES`.
+    :param properties: in addition to :data:`PROPERTIES`.
     :returns: the table, at its newest version.
     """
     return DeltaTable.create(
@@ -64,7 +64,7 @@ def replace(
     why: Mapping[str, Any] | None = None,
     transaction: tuple[str, int] | None = None,
 ) -> bool:
-    """Make ``rows`` the whole content of some partitions, in one commit; new columns are added, missing ones are left empty.
+    """Make ``rows`` the whole content of ``partitions``, in one commit; new columns are added, missing ones are left empty.
 
     :param partitions: values of the column that the table is partitioned by, days or names; all rows lie in them.
     :param transaction: the Delta transaction, by id and version, that the commit records.
@@ -97,7 +97,7 @@ def commit_without_rows(table: DeltaTable, *, why: Mapping[str, Any], transactio
 
 
 def set_properties(table: DeltaTable, properties: Mapping[str, str], why: Mapping[str, Any] | None = None) -> bool:
-    """Give an open table those of the properties that it lacks, in one commit after its newest version.
+    """Set those ``properties`` that an open table lacks, in one commit after its newest version.
 
     :returns: whether it lacked any.
     :raises CommitFailedError: when another writer has changed its properties since ``table`` was opened.

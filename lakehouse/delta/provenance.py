@@ -21,7 +21,7 @@ _LOOK_BACK = 20
 #: Keys of a contract that change no published number.
 _CHANGE_NO_NUMBER = ("info", "description", "owner", "tags", "alerts", "materiality", "live", "reconcile")
 
-#: Keys that releases have added to sections, each with the value by which a contract is read as before there was the key.
+#: Keys that releases have added to sections, each with the value that keeps the behaviour from before the key existed.
 _ADDED: tuple[tuple[str, str, Any], ...] = (
     ("source", "blank_is_null", True),
     ("source", "formats", {}),

@@ -1,4 +1,4 @@
-"""Appends rows to Delta tables and upserts them, through delta-rs. What a table holds is defined by its caller.
+"""Appends rows to Delta tables and upserts them, through delta-rs. The content of a table is defined by the caller.
 
 Reading is in ``table_io``, replacing whole partitions in ``partition_writer``.
 """
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from datetime import date
 
 _COMPACT_ABOVE_FILES = 64
-#: Larger files stay as they are until maintenance, also because the rows of some are sorted.
+#: Larger files stay as they are until maintenance, also because some files have sorted rows.
 _SMALL_FILE_BYTES = 2**23
-#: A row group is compressed as a whole and is in memory until then.
+#: A row group is compressed as a whole, and held in memory until then.
 _ROW_GROUP_ROWS = 2**17
 COMPRESSED = WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=_ROW_GROUP_ROWS)
 #: Retries a commit that conflicts with other writers, eight times in all.
@@ -81,7 +81,7 @@ def append(
     :param app_version: for an id with increasing versions: nothing is written if this version has been committed.
     :param since: the version of the id that the rows are based on; nothing is written if a later one has been committed.
     :param properties: of the table, see :func:`open_or_create`.
-    :param also: a further id and version of the commit, by the table before it.
+    :param also: returns a further id and version for the commit, from the table before it.
     :returns: whether rows were written.
     :raises CommitFailedError: when other writers win eight times in a row.
     """
@@ -110,16 +110,16 @@ def append_new(
     app_version: int = 1,
     why: Mapping[str, Any] | None = None,
 ) -> int:
-    """Append rows of which the table holds none at the version at which it was opened, in one commit.
+    """Append rows that the table does not hold at the version at which it was opened, in one commit.
 
-    What is new has to be determined again after a conflict: a caller is to be :data:`retried_on_conflict`.
+    After a conflict, the new rows must be determined again: the caller must be :data:`retried_on_conflict`.
 
-    :param table: the table at ``path``, opened before it was determined what is new.
+    :param table: the table at ``path``, opened before the new rows were determined.
     :param rows: in pieces with the columns of the table; each is written while the next one is computed.
-    :param app_ids: of what is new; a commit with one of them since then is a conflict.
-    :param app_version: of the ids, for ids with increasing versions.
+    :param app_ids: the ids of the new rows; a later commit that records one of them is a conflict.
+    :param app_version: the version of the ids, for ids with increasing versions.
     :param why: metadata of the commit.
-    :returns: how many rows were written.
+    :returns: the number of rows that were written.
     :raises CommitFailedError: in case of a conflict.
     """
     commit = partition_writer.commit_properties(why, *((app_id, app_version) for app_id in app_ids))
@@ -142,12 +142,13 @@ def replace(
     app_id: str,
     properties: WriterProperties = COMPRESSED,
 ) -> None:
-    """Put rows in place of those with some days in a column, in one commit; for whole partitions see ``partition_writer``.
+    """Replace the rows whose ``column`` has one of ``values`` by ``rows``, in one commit; for whole partitions see
+    ``partition_writer``.
 
     :param table: opened before the rows were computed.
     :param rows: in pieces with the columns of the table, none of another day; each is written while the next one is computed.
     :param app_id: the Delta transaction that the commit records, with version 1.
-    :raises CommitFailedError: when another writer has changed rows of these days since then.
+    :raises CommitFailedError: when another writer has changed rows of these days since ``table`` was opened.
     """
     predicate = day_conditions.among(column, values)
     why = CommitProperties(app_transactions=[Transaction(app_id, 1)])
@@ -161,9 +162,9 @@ def replace(
 
 
 def in_one_commit(rows: Iterable[pa.Table], write: Callable[[Any, pa.Schema], None]) -> int:
-    """Have rows written that come in pieces, unless there are none; gives their number.
+    """Write rows that come in pieces by one call of ``write``, unless there are none; returns their number.
 
-    :param write: gets them, and their schema.
+    :param write: is called with the rows and their schema.
     """
     pieces = (piece for piece in rows if len(piece))
     first, second = next(pieces, None), next(pieces, None)
@@ -176,15 +177,15 @@ def in_one_commit(rows: Iterable[pa.Table], write: Callable[[Any, pa.Schema], No
 
 
 def _schema_mode(table: DeltaTable, schema: pa.Schema) -> dict[str, Any]:
-    """Columns that the table lacks are added to it: it may be of an earlier release."""
+    """The option that adds columns which the table lacks: it may be of an earlier release."""
     existing = {item.name for item in table.schema().fields}
     return {} if existing.issuperset(schema.names) else {"schema_mode": "merge"}
 
 
 def _while_computed(pieces: Iterable[pa.Table], schema: pa.Schema, write: Callable[[Any, pa.Schema], None]) -> int:
-    """Write pieces in a thread of its own while the next ones are computed here; gives the number of rows.
+    """Write pieces in a separate thread while the next ones are computed here; returns the number of rows.
 
-    Computing them may read tables through delta-rs, which cannot be done from within a call of delta-rs.
+    The computation may read tables through delta-rs, which is not possible from within a call of delta-rs.
     """
     handed: Queue[pa.Table | None] = Queue(maxsize=1)
     given_up = threading.Event()
@@ -245,7 +246,7 @@ def merge(
     partition_by: str | None = None,
     properties: CommitProperties | None = None,
 ) -> bool:
-    """The same for an open table.
+    """The operation of :func:`upsert` on an open table.
 
     :raises CommitFailedError: when another writer has changed one of the rows since ``table`` was opened.
     """

@@ -68,7 +68,7 @@ class Storage:
         return [info for info in infos if info.type == fs.FileType.File]
 
     def with_int96(self, table: DeltaTable, partitions: Collection[Any]) -> set[Any]:
-        """The partitions among the given ones with a file in which Spark wrote times as INT96, from the files' footers.
+        """The partitions among ``partitions`` with a file in which Spark wrote times as INT96, from the files' footers.
 
         delta-rs reads INT96 as nanoseconds: times before 1677 and after 2262 would be written wrong (measured: 2084 for 1500).
         """

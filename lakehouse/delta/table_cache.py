@@ -1,9 +1,9 @@
-"""Delta tables that are kept open between reads, with what was read from them.
+"""Delta tables that are kept open between reads, with the results of these reads.
 
-Opening a table reads its log; a table that is open already reads only the commits since. A caller with many reads to make owns
-a :class:`TableCache` and passes on the settings that :func:`with_table_cache` returns. A read goes through a cache if and only
-if it was handed such settings: they carry it in their ``storage_options``, which every read takes. Nothing is global, and two
-callers that share no settings share no cache.
+Opening a table reads its log; for a table that is already open, only later commits are read. A caller with many reads owns a
+:class:`TableCache` and passes on the settings that :func:`with_table_cache` returns. A read uses a cache if and only if it was
+given such settings: they carry the cache in their ``storage_options``, which every read takes. Nothing is global, and two callers
+that share no settings share no cache.
 
 Reading is in ``table_io``; no other module accesses a cache.
 """
@@ -27,10 +27,10 @@ Entry = TypeVar("Entry")
 
 
 class TableCache:
-    """Open tables by address, and answers about their newest versions, such as rows, by question.
+    """Open tables by address, and results for their newest versions, such as rows, by question.
 
-    Each table is brought to its newest version whenever it is requested, so a cache never hides a commit. It must not be
-    shared between threads, and no table in it may be deleted meanwhile.
+    Each table is updated to its newest version whenever it is requested, so a cache never hides a commit. It must not be shared
+    between threads, and no table in it may be deleted meanwhile.
 
     :param open_table: opens the table at an address, None if there is none; by default with delta-rs and the storage options
         of the read.
@@ -58,11 +58,11 @@ class TableCache:
         return table
 
     def answer(self, table: DeltaTable, question: Hashable, compute: Callable[[], Answer], also: Hashable = None) -> Answer:
-        """The answer to a question about a table, computed unless it is cached for the table's version.
+        """The result for ``question`` about a table, computed unless it is cached for the table's version.
 
-        Answers are shared: nobody may change one. Large ones are not kept.
+        Results are shared and must not be changed. Large ones are not kept.
 
-        :param also: what else the answer depends on.
+        :param also: anything else that the result depends on.
         """
         known, answer = self._answers.get(question, (None, None))
         if answer is None or known != (table.version(), also):
@@ -72,14 +72,14 @@ class TableCache:
         return cast("Answer", answer)
 
     def grown(self, question: Hashable, files: frozenset[str], parse: Callable[[frozenset[str]], list[Entry]]) -> list[Entry]:
-        """The entries of data files, which never change: parsed only from those that the last answer did not cover.
+        """The entries of data files, which never change: only files that the last result did not cover are parsed.
 
         They are kept whatever their number, because a log has few rows; their order is not that of a fresh read.
 
-        :param parse: gives the entries of some of the files.
+        :param parse: returns the entries of the given files.
         """
         covered, entries = self._entries.get(question, (frozenset(), []))
-        if not covered <= files:  # some were compacted
+        if not covered <= files:  # files were compacted
             covered, entries = frozenset(), []
         if covered != files:
             entries = entries + parse(files - covered)
@@ -87,7 +87,7 @@ class TableCache:
         return entries
 
     def forget_answers(self) -> None:
-        """Keep the open tables and the entries of logs only, to free memory between two parts of a long task."""
+        """Keep only the open tables and the entries of logs, to free memory between two parts of a long task."""
         self._answers.clear()
 
     def __reduce__(self) -> tuple[type[TableCache], tuple[()]]:
@@ -96,9 +96,9 @@ class TableCache:
 
 
 def _is_newest(path: str, version: int) -> bool:
-    """Whether a table's log ends with this version; False if that cannot be told without listing the log.
+    """Whether a table's log ends with ``version``; False also where only a listing of the log could decide it.
 
-    To list a log on a local disk, delta-rs looks at each of its files: ten milliseconds behind a thousand commits.
+    To list a log on a local disk, delta-rs examines each of its files: ten milliseconds for a thousand commits.
     """
     if "://" in path:
         return False
@@ -107,7 +107,7 @@ def _is_newest(path: str, version: int) -> bool:
 
 
 class CachedStorageOptions(dict[str, str]):
-    """delta-rs options, with the cache that reads which are given these options go through."""
+    """delta-rs options together with the cache that reads with these options use."""
 
     def __init__(self, options: Mapping[str, str], cache: TableCache) -> None:
         super().__init__(options)
@@ -115,15 +115,15 @@ class CachedStorageOptions(dict[str, str]):
 
 
 def cache_of(options: Mapping[str, str] | None) -> TableCache | None:
-    """The cache that reads with these options go through."""
+    """The cache that reads with these options use."""
     return options.cache if isinstance(options, CachedStorageOptions) else None
 
 
 def with_table_cache(settings: Settings, cache: TableCache | None = None) -> Settings:
-    """A copy of the settings whose reads go through a cache.
+    """A copy of the settings whose reads use a cache.
 
-    :param cache: the caller's own cache, to be used again later; by default the one that the settings carry already, else a
-        new one.
+    :param cache: the caller's own cache, to be used again later; by default the one that the settings already carry, else a new
+        one.
     """
     if cache is None and cache_of(settings.storage_options) is not None:
         return settings

@@ -26,14 +26,14 @@ from lakehouse.errors import LakehouseError
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
-#: The values wanted of some columns; many are best given as an Arrow array.
+#: The wanted values by column; many are best given as an Arrow array.
 Where = Mapping[str, "Collection[Any] | pa.Array"]
-#: So many rows make a piece of a table that is read in pieces, and at most so many a batch of it.
+#: The rows of a piece of a table that is read in pieces, and the greatest number of rows of a batch.
 _PIECE_ROWS = 2**18
 _BATCH_ROWS = 2**16
-#: Of more values one lies in every file.
+#: With more values than this, every file is expected to hold one of them.
 _FEW_VALUES = 10_000
-#: So many values are compared one by one, for which Arrow looks at the statistics of row groups.
+#: Up to this many values are compared one by one: then Arrow uses the statistics of row groups.
 _SINGLE_VALUES = 32
 #: Times that Spark wrote as INT96 would become nanoseconds, which end in 1677 and 2262.
 _SPARKS_TIMES = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
@@ -63,7 +63,7 @@ def open_snapshot(path: str, options: Mapping[str, str] | None = None) -> DeltaT
 
     It stays at its version: a write through it conflicts with every commit since.
     """
-    if "://" not in path and not Path(path, "_delta_log").is_dir():  # delta-rs takes half a millisecond to say so
+    if "://" not in path and not Path(path, "_delta_log").is_dir():  # delta-rs takes half a millisecond for the same answer
         return None
     try:
         return DeltaTable(path, storage_options=dict(options or {}))
@@ -83,7 +83,7 @@ def open_snapshot(path: str, options: Mapping[str, str] | None = None) -> DeltaT
 def read(
     path: str, columns: Sequence[str] | None = None, where: Where | None = None, options: Mapping[str, str] | None = None
 ) -> pa.Table | None:
-    """The rows whose columns hold one of the values given for them in ``where``; None if the table does not exist."""
+    """The rows that meet ``where``: each named column holds one of the values given for it. None if the table does not exist."""
     table = open_table(path, options)
     if table is None:
         return None
@@ -91,7 +91,7 @@ def read(
 
 
 def question(path: str, columns: Sequence[str] | None, where: Where | None, *more: Hashable) -> Hashable:
-    """What identifies an answer to be made of these columns of the rows that meet ``where``."""
+    """The identity of a result that is computed from ``columns`` of the rows that meet ``where``."""
     values_by_column = ((column, frozenset(values)) for column, values in (where or {}).items())
     return (path, tuple(columns or ()), *values_by_column, *more)
 
@@ -99,17 +99,17 @@ def question(path: str, columns: Sequence[str] | None, where: Where | None, *mor
 def answer(
     table: DeltaTable, query: Hashable, compute: Callable[[], Answer], options: Mapping[str, str] | None, also: Hashable = None
 ) -> Answer:
-    """What is computed from an open table; taken from the cache of the options if it was computed for the table's version.
+    """The result of ``compute`` for an open table; taken from the cache in ``options`` if it holds the table's version.
 
-    :param query: as :func:`question` gives it.
-    :param also: what else the answer depends on.
+    :param query: from :func:`question`.
+    :param also: anything else that the result depends on.
     """
     cache = cache_of(options)
     return compute() if cache is None else cache.answer(table, query, compute, also)
 
 
 def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:
-    """The same as :func:`read` for an open table."""
+    """The rows of :func:`read` for an open table."""
     return _read(table, files_with(table, where or {}), columns, where or {})
 
 
@@ -129,9 +129,10 @@ def _read(table: DeltaTable, files: pa.Table, columns: Sequence[str] | None, whe
 def parsed(
     table: DeltaTable, where: Where, parse: Callable[[pa.Table], list[Entry]], options: Mapping[str, str] | None
 ) -> list[Entry]:
-    """What is parsed from the rows of whole partitions; with a cache, from those files that it has not seen yet.
+    """The entries that ``parse`` makes of the rows of whole partitions; with a cache, only files that it does not cover are
+    parsed.
 
-    :param parse: what it makes of a row must not depend on other rows.
+    :param parse: the entry of a row must not depend on other rows.
     """
     cache, files = cache_of(options), files_with(table, where)
     if cache is None or table.protocol().min_reader_version > 1:  # see ``_dataset``
@@ -146,14 +147,14 @@ def parsed(
 def pieces(
     path: str, columns: Sequence[str], where: Where | None = None, options: Mapping[str, str] | None = None
 ) -> Iterator[pa.Table]:
-    """The same rows as :func:`read`, some hundred thousand at a time; none if the table does not exist."""
+    """The rows of :func:`read`, some hundred thousand at a time; none if the table does not exist."""
     table = open_table(path, options)
     if table is not None:
         yield from pieces_of_version(table, columns, where)
 
 
 def pieces_of_version(table: DeltaTable, columns: Sequence[str], where: Where | None = None) -> Iterator[pa.Table]:
-    """The same for an open table, at least one piece; a piece has no order and no meaning of its own."""
+    """The pieces of :func:`pieces` for an open table, at least one; a piece has no order and no meaning of its own."""
     files = files_with(table, where or {})
     if rows_of(files) <= _PIECE_ROWS:
         yield _read(table, files, columns, where or {})
@@ -190,7 +191,7 @@ def _batches(fragment: ds.Fragment, schema: pa.Schema, columns: list[str], where
 
 
 def with_columns(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """The rows with these columns; those that are newer than the table that they were read from are empty."""
+    """The rows with these columns; columns that are newer than the table from which the rows were read are empty."""
     for name in columns:
         if name not in rows.column_names:
             rows = rows.append_column(name, pa.nulls(len(rows)))
@@ -200,25 +201,25 @@ def with_columns(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
 def distinct(
     path: str, columns: Sequence[str], where: Where | None = None, options: Mapping[str, str] | None = None
 ) -> pa.Table | None:
-    """The distinct values of some columns together; None if the table does not exist."""
+    """The distinct combinations of values in ``columns``; None if the table does not exist."""
     table = open_table(path, options)
     return None if table is None else distinct_of_version(table, columns, where)
 
 
 def distinct_of_version(table: DeltaTable, columns: Sequence[str], where: Where | None = None) -> pa.Table:
-    """The same for an open table."""
+    """The distinct combinations of values in ``columns`` of an open table."""
     values = [piece.group_by(list(columns)).aggregate([]) for piece in pieces_of_version(table, columns, where)]
     return pa.concat_tables(values).group_by(list(columns)).aggregate([])
 
 
 def meeting(rows: pa.Table, where: Where) -> pa.Table:
-    """The rows in memory whose columns hold one of the values given for them."""
+    """Those ``rows`` in memory that meet ``where``, see :func:`read`."""
     condition = _condition(where, rows.schema)
     return rows if condition is None else rows.filter(condition)
 
 
 def split(rows: pa.Table, column: str) -> dict[Any, pa.Table]:
-    """The rows of each value of a column, in their order."""
+    """The rows for each value of ``column``, in their order."""
     codes = rows[column].combine_chunks().dictionary_encode(null_encoding="encode")
     places = codes.indices.to_numpy()
     ordered = rows.combine_chunks().take(pa.array(np.argsort(places, kind="stable")))
@@ -228,7 +229,7 @@ def split(rows: pa.Table, column: str) -> dict[Any, pa.Table]:
 
 
 def files_with(table: DeltaTable, where: Where) -> pa.Table:
-    """The files that may hold rows whose columns hold one of the values given for them, as delta-rs lists them from the log."""
+    """The files that may hold rows which meet ``where``, as delta-rs lists them from the log."""
     files = listed_files(table)
     for column, values in where.items():
         if f"partition.{column}" in files.column_names:
@@ -242,9 +243,9 @@ def files_with(table: DeltaTable, where: Where) -> pa.Table:
 
 
 class Within:
-    """Whether one of some values lies between two bounds of statistics, whose texts have the order of code points.
+    """A test whether one of ``values`` lies between two bounds from file statistics; texts are compared by code points.
 
-    Bounds of times and numbers may have been rounded, so that nothing follows from them; neither from bounds that are None.
+    Bounds of times and numbers may have been rounded, so they exclude nothing; nor do bounds that are None.
     """
 
     def __init__(self, values: Collection[Any] | pa.Array) -> None:
@@ -264,12 +265,12 @@ def _in_order(value: str | date) -> Any:
 
 
 def rows_at_most(table: DeltaTable, where: Where) -> int:
-    """How many rows the files hold that may hold a wanted one, from the log alone."""
+    """An upper bound of the number of rows that meet ``where``, from the log alone."""
     return rows_of(files_with(table, where))
 
 
 def rows_of(files: pa.Table) -> int:
-    """How many rows some listed files hold."""
+    """The number of rows in the listed ``files``."""
     return pc.sum(files["num_records"]).as_py() or 0
 
 
@@ -279,7 +280,7 @@ def _dataset(table: DeltaTable, files: pa.Table, where: Where) -> tuple[ds.Datas
     delta-rs's own dataset holds an expression for the statistics of every file: 1 s in a table of 750 days, and as much again to
     read it.
     """
-    if table.protocol().min_reader_version > 1:  # delta-rs knows what it can read, or says what it cannot
+    if table.protocol().min_reader_version > 1:  # delta-rs knows what it can read, and reports what it cannot
         return table.to_pyarrow_dataset(filesystem=file_system(table), parquet_read_options=_SPARKS_TIMES), where
     schema = pa.schema(table.schema().to_arrow())
     partitions = [column for column in table.metadata().partition_columns if f"partition.{column}" in files.column_names]
@@ -305,7 +306,7 @@ def _condition(where: Where | None, schema: pa.Schema) -> ds.Expression | None:
 
 
 def _holds(column: str, values: pa.Array) -> ds.Expression:
-    """Whether a column holds one of some values; Arrow compares the statistics of row groups with single values only."""
+    """The condition that ``column`` holds one of ``values``; Arrow uses the statistics of row groups for single values only."""
     few = 1 if pa.types.is_string(values.type) else _SINGLE_VALUES
     if values.null_count or not 0 < len(values) <= few:
         return ds.field(column).isin(values)
@@ -313,5 +314,5 @@ def _holds(column: str, values: pa.Array) -> ds.Expression:
 
 
 def _typed(values: Collection[Any] | pa.Array, kind: pa.DataType) -> pa.Array:
-    """The values with the type of their column: Arrow cannot guess one from no values."""
+    """The values with the type of their column: Arrow cannot infer a type from an empty collection."""
     return values.cast(kind) if isinstance(values, pa.Array) else pa.array(list(values), kind)

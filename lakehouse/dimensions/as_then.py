@@ -1,6 +1,6 @@
-"""The intervals of a dimension as a set of inputs gives them, computed from Bronze by Spark (R10).
+"""The intervals of a dimension for a set of inputs, computed from Bronze by Spark (R10).
 
-The same rows as the table of intervals holds if the inputs are all that silver contains.
+If the inputs are all that silver contains, the rows equal those of the table of intervals.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-#: About so many changes are in memory of a task at a time; more if a key has more.
+#: The approximate number of changes that a task holds in memory; more if one key has more.
 _TOGETHER = 2**17
 
 
@@ -46,7 +46,7 @@ def intervals(
     """The intervals of all keys, under today's contract: ``tables.interval_columns``.
 
     :param ids: use only these ingestions, decisions and rebuild requests, see ``silver.merge.state``; None for all.
-    :param until: use only rows that had arrived by then.
+    :param until: use only rows that had arrived by this time.
     :param without: by event day (as text) the ids that are not used for the changes of that day.
     """
     days = key_log.days(settings, contract.dataset)
@@ -74,7 +74,7 @@ def _intervals_of(contract: SourceContract, batches: Iterable[pa.RecordBatch]) -
 
 
 def whole_keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The rows of sorted batches in pieces, each with all rows of its keys."""
+    """Regroup sorted batches into pieces that each have all rows of their keys."""
     held: list[pa.Table] = []
     for batch in batches:
         held.append(dataframes.in_utc(pa.Table.from_batches([batch])))

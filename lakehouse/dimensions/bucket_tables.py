@@ -1,7 +1,8 @@
-"""Writes a table that is laid out by key in buckets: some rows of it, or all of it, with the version of silver it has followed.
+"""Writes a table that is partitioned into buckets by key: changed rows, or the whole content, with the version of silver that it
+follows.
 
-What the rows are is decided by ``changes_by_key`` and ``interval_table``. A commit that completes an update records the version
-of silver as a Delta transaction (``tables.mark``) and, for readers of the log, in its metadata.
+The rows are computed by ``changes_by_key`` and ``interval_table``. A commit that completes an update records the version of
+silver as a Delta transaction (``tables.mark``) and, for readers of the log, in its metadata.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from lakehouse.delta.columns import Columns
     from lakehouse.settings import Settings
 
-#: Whether a row is to be in the table; else it is removed.
+#: The column that is True for a row to write, and False for a row to remove.
 LIVES = "_lives"
 #: The version of silver that a commit completes, in its metadata.
 _FOLLOWED = "silver_version"
@@ -39,7 +40,7 @@ _HELD_ROWS = 2**18
 class BucketTable(NamedTuple):
     """A table that is partitioned by bucket.
 
-    :param keys: the columns that identify a row, besides the bucket.
+    :param keys: the columns that identify a row, in addition to the bucket.
     """
 
     settings: Settings
@@ -60,13 +61,14 @@ class BucketTable(NamedTuple):
         return table
 
     def merge(self, table: DeltaTable, rows: pa.Table, contract: SourceContract, mark: str, version: int) -> None:
-        """Insert, replace and remove rows: in one commit, or in one for some buckets at a time where these hold many rows.
+        """Insert, replace and remove rows: in one commit, or, where the buckets hold many rows, in one commit per group of
+        buckets.
 
-        The last commit records the version; stopped before it, the same update writes the rest.
+        The last commit records the version; if the process stops before it, repeating the update writes the rest.
 
-        :param table: as :meth:`opened` gave it before the rows were computed.
+        :param table: as :meth:`opened` returned it before the rows were computed.
         :param rows: the columns of the table and :data:`LIVES`, one row for each identity.
-        :raises CommitFailedError: when another writer has changed the same rows since then.
+        :raises CommitFailedError: when another writer has changed the same rows since ``table`` was opened.
         """
         why, groups = _why(contract, version), list(self._groups(table, rows))
         names = [name for name, _ in self.columns]
@@ -89,11 +91,11 @@ class BucketTable(NamedTuple):
             partition_writer.commit_without_rows(self._snapshot(), why=why, transaction=(mark, version))
 
     def replace(self, table: DeltaTable, pieces: Iterable[pa.Table], contract: SourceContract, mark: str, version: int) -> None:
-        """Make some rows the whole content of the table, in one commit.
+        """Make ``pieces`` the whole content of the table, in one commit.
 
-        :param table: as :meth:`opened` gave it before the rows were computed.
+        :param table: as :meth:`opened` returned it before the rows were computed.
         :param pieces: with the columns of the table; each is written while the next one is computed.
-        :raises CommitFailedError: when another writer has committed since then.
+        :raises CommitFailedError: when another writer has committed since ``table`` was opened.
         """
         properties = partition_writer.commit_properties(_why(contract, version), (mark, version))
         more: dict[str, Any] = {"mode": "overwrite", "writer_properties": COMPRESSED}
@@ -113,7 +115,7 @@ class BucketTable(NamedTuple):
         return table
 
     def _groups(self, table: DeltaTable, rows: pa.Table) -> Iterator[tuple[list[int], pa.Table]]:
-        """The rows of some buckets at a time: of as many as hold few rows together, of one at least."""
+        """The rows, grouped by buckets: each group has as many buckets as hold few rows together, at least one."""
         held, together, count = data_files.rows_by_partition(table), list[int](), 0
         for bucket in sorted(pc.unique(rows["bucket"]).to_pylist()):
             if together and count + held.get(bucket, 0) > _HELD_ROWS:

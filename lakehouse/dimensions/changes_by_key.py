@@ -1,6 +1,6 @@
-"""``ops/<dimension>_by_key``: the changes that silver holds, laid out by key, because silver by event day cannot be looked up so.
+"""``ops/<dimension>_by_key``: a copy of silver's changes by key, because silver, by event day, cannot be looked up by key.
 
-The table is a copy that follows silver's change feed. A row is identified by its record key and event day, as in silver.
+The copy follows silver's change feed. A row is identified by its record key and event day, as in silver.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _ROW = ("record_key", "event_date")
 
 @row_writer.retried_on_conflict
 def follow(settings: Settings, contract: SourceContract, silver: DeltaTable) -> None:
-    """Bring the table up to the version at which silver was opened; a table that has followed a later one stays as it is.
+    """Update the table to the version at which silver was opened; a table that follows a later version stays as it is.
 
-    Few changed rows cost the files of their buckets; many, or a feed that is gone, are a reason to copy all of silver.
+    Few changed rows cost the files of their buckets; with many, or without a complete feed, all of silver is copied.
     """
     of_changes = _table(settings, contract)
     table, mark, version = of_changes.opened(), tables.mark(contract, silver), silver.version()
@@ -49,7 +49,7 @@ def follow(settings: Settings, contract: SourceContract, silver: DeltaTable) -> 
 
 
 def followed(settings: Settings, contract: SourceContract, silver: DeltaTable) -> tuple[DeltaTable, int] | None:
-    """The table and the version of silver that it has followed; None if it has followed none."""
+    """The table and the version of silver that it follows; None if there is none yet."""
     table = table_io.open_snapshot(locations.changes_by_key(settings, contract.dataset), settings.storage_options)
     version = None if table is None else table.transaction_version(tables.mark(contract, silver))
     return None if table is None or version is None else (table, version)
@@ -58,9 +58,9 @@ def followed(settings: Settings, contract: SourceContract, silver: DeltaTable) -
 def read(
     contract: SourceContract, table: DeltaTable, buckets: Collection[int], keys: Collection[str] | pa.Array | None = None
 ) -> pa.Table:
-    """The changes of some buckets, ``tables.change_columns``.
+    """The changes in ``buckets``, with the columns ``tables.change_columns``.
 
-    :param keys: only those of these keys.
+    :param keys: only the changes of these keys.
     """
     where = {"bucket": buckets} | ({} if keys is None else {"dimension_key": keys})
     names = [name for name, _ in tables.change_columns(contract)]
@@ -75,7 +75,7 @@ def _table(settings: Settings, contract: SourceContract) -> BucketTable:
 def _changed_rows(
     settings: Settings, contract: SourceContract, silver: DeltaTable, first: int, names: list[str]
 ) -> pa.Table | None:
-    """What silver holds now of the rows that it has changed since a version; None if they are many, or no longer known."""
+    """The present content in silver of the rows changed since version ``first``; None if there are many, or the feed is gone."""
     columns = [*names, "_change_type", "_commit_version"]
     try:
         feed = change_feed.feed_at_most(silver, first, silver.version(), columns, settings.local_rows)

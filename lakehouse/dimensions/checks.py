@@ -1,7 +1,7 @@
-"""The checks of a dimension's intervals, per event day of its silver table: of the keys that have a change on the day.
+"""The checks of a dimension's intervals, per event day of its silver table, for the keys that have a change on the day.
 
-What is expected follows from silver's rows of the days and from the changes by key, by the rule in ``intervals``. Intervals that
-lag behind silver, because a run was stopped, fail until silver is materialized again.
+The expected intervals are computed from silver's rows of the days and from the changes by key, by the rule in ``intervals``.
+Intervals that lag behind silver, because a run was stopped, fail until silver is materialized again.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ NAMES = {
     "one_current_interval": "A key has one current interval at most.",
     EQUAL_CHANGES: "The changes by key are those of silver, and in a sample of buckets the intervals are what follows from them.",
 }
-#: So many buckets are compared with the rule.
+#: The number of buckets that are compared with the rule.
 _SAMPLED = 4
-#: The keys of so many changes are looked up by themselves; with more, whole buckets are read.
+#: The keys of up to this many changes are looked up individually; with more, whole buckets are read.
 _FEW_CHANGES = 10_000
 _IDENTITY = ["record_key", "ingestion_id", "line_number"]
 _OPEN = np.iinfo(np.int64).max
 
 
 class _KeysInQuestion(NamedTuple):
-    """The changes and the intervals of some keys, and whether they are compared with the rule."""
+    """The changes and the intervals of the checked keys, and whether they are compared with the rule."""
 
     changes: pa.Table
     intervals: pa.Table
@@ -90,7 +90,7 @@ def _result(contract: SourceContract, name: str, day: date, checked: int, wrong:
 
 
 def _parts(settings: Settings, contract: SourceContract, silver: DeltaTable, days: Collection[date]) -> Iterator[_KeysInQuestion]:
-    """The keys that have a change on the days: together if they are few, else with all others, bucket by bucket."""
+    """The keys that have a change on the days: together if they are few, else the keys of all buckets, bucket by bucket."""
     copy = changes_by_key.followed(settings, contract, silver)
     table = table_io.open_table(locations.intervals(settings, contract.dataset), settings.storage_options)
     if copy is None or table is None:
@@ -111,7 +111,7 @@ def _parts(settings: Settings, contract: SourceContract, silver: DeltaTable, day
 
 
 def _wrong_keys(contract: SourceContract, part: _KeysInQuestion) -> Iterator[tuple[str, pa.Array]]:
-    """For each check the keys that fail it."""
+    """For each check, the keys that fail it."""
     held = part.intervals.sort_by([("dimension_key", "ascending"), ("valid_from", "ascending")])
     key, begins = groups(held["dimension_key"]), numpy_of(held["valid_from"])
     ends = pc.fill_null(held["valid_to"].cast(pa.int64()), _OPEN).to_numpy()
@@ -132,7 +132,7 @@ def _wrong_keys(contract: SourceContract, part: _KeysInQuestion) -> Iterator[tup
 
 
 def _are_ended(held: pa.Table, changes: pa.Table) -> NDArray[np.bool_]:
-    """Whether each interval ends at a time at which a change of its key ends the key, or says that it ends itself."""
+    """Whether each interval ends at a time at which a change of its key ends the key, or ends itself (``ends_at``)."""
     by_key = changes.filter(pc.fill_null(changes["key_ends"], False)).select(["dimension_key", "event_ts"])
     by_itself = changes.filter(pc.is_valid(changes["ends_at"])).select(["dimension_key", "ends_at"])
     names = ["dimension_key", "at"]

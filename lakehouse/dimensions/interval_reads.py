@@ -1,6 +1,6 @@
-"""Reads the present intervals of some keys of a dimension, without Spark.
+"""Reads the present intervals of given keys of a dimension, without Spark.
 
-What a moment needs of them belongs to ``valid_at``, what an update needs to ``interval_table``.
+The intervals at a moment belong to ``valid_at``, the reads for updates to ``interval_table``.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-#: The keys of so many facts or changes are looked up by themselves; with more, all intervals are read.
+#: Up to this many keys are looked up individually; with more, all intervals are read.
 FEW_KEYS = 10_000
 
 
 def of_keys(settings: Settings, contract: SourceContract, columns: Sequence[str], wanted: pa.Array) -> pa.Table | None:
-    """The intervals of some keys; None without a table.
+    """The intervals of the keys ``wanted``; None without a table.
 
-    :param columns: of the table of intervals; one that it does not have yet is empty.
-    :param wanted: the keys as ``dimension_key`` has them, none of them NULL; a few.
+    :param columns: of the table of intervals; a column that the table does not have yet is empty.
+    :param wanted: a small number of keys, as in ``dimension_key``; none is NULL.
     """
     table = table_io.open_table(locations.intervals(settings, contract.dataset), settings.storage_options)
     if table is None:

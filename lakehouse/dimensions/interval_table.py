@@ -1,7 +1,7 @@
 """``silver/<dimension>_intervals``: the intervals of every key, kept up to date by the rule in ``intervals``.
 
-The table follows ``changes_by_key``, and through it silver. Only intervals that differ are written, so that its change feed tells
-what has changed of which key.
+The table follows ``changes_by_key``, and through it silver. Only intervals that differ are written, so that its change feed shows
+exactly what changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INTERVAL = ("dimension_key", "valid_from")
 
 
 def follow(settings: Settings, contract: SourceContract) -> None:
-    """Bring a dimension's tables up to date with silver; without effect for another source, and where nothing has changed."""
+    """Update a dimension's tables from silver; no effect for a source that is no dimension, and where nothing has changed."""
     path, options = locations.silver(settings, contract.dataset), settings.storage_options
     silver = table_io.open_snapshot(path, options) if contract.is_dimension else None
     if silver is None:
@@ -45,7 +45,7 @@ def follow(settings: Settings, contract: SourceContract) -> None:
 
 @row_writer.retried_on_conflict
 def _follow_changes(settings: Settings, contract: SourceContract, silver: DeltaTable, by_key: DeltaTable, version: int) -> None:
-    """Bring the intervals up to date with the copy at the version of silver that it has followed."""
+    """Update the intervals from the copy of changes, to the version of silver that the copy follows."""
     of_intervals, mark = _table(settings, contract), tables.mark(contract, silver)
     table = of_intervals.opened()
     followed = table.transaction_version(mark)
@@ -64,7 +64,7 @@ def _follow_changes(settings: Settings, contract: SourceContract, silver: DeltaT
 
 
 def followed_version(settings: Settings, contract: SourceContract) -> int | None:
-    """The version of silver that the intervals follow from; None if there are none yet."""
+    """The version of silver that the intervals are computed from; None if there are none yet."""
     silver = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
     table = table_io.open_table(locations.intervals(settings, contract.dataset), settings.storage_options)
     return None if silver is None or table is None else table.transaction_version(tables.mark(contract, silver))
@@ -73,9 +73,9 @@ def followed_version(settings: Settings, contract: SourceContract) -> int | None
 def read(
     contract: SourceContract, table: DeltaTable, buckets: Collection[int], keys: Collection[str] | pa.Array | None = None
 ) -> pa.Table:
-    """The intervals of some buckets, ``tables.interval_columns``.
+    """The intervals in ``buckets``, with the columns ``tables.interval_columns``.
 
-    :param keys: only those of these keys.
+    :param keys: only the intervals of these keys.
     """
     where = {"bucket": buckets} | ({} if keys is None else {"dimension_key": keys})
     names = [name for name, _ in tables.interval_columns(contract)]
@@ -83,9 +83,10 @@ def read(
 
 
 def differences(present: pa.Table, wanted: pa.Table) -> pa.Table:
-    """What has to be written for a table to hold the wanted intervals of some keys in place of the present ones.
+    """The rows to write so that a table holds the intervals ``wanted`` in place of ``present``, both of the same keys.
 
-    :returns: the columns of intervals and :data:`LIVES`: the wanted ones that differ, and the present ones that are not wanted.
+    :returns: the columns of intervals and :data:`LIVES`: the wanted intervals that differ, and, to be removed, the present ones
+        with a key and begin that no wanted interval has.
     """
     both = pa.concat_tables([present, wanted])
     is_wanted = np.arange(len(both)) >= len(present)
@@ -104,7 +105,9 @@ def _table(settings: Settings, contract: SourceContract) -> BucketTable:
 
 
 def _changed_keys(settings: Settings, silver: DeltaTable, first: int, last: int) -> pa.StringArray | None:
-    """The keys of the changes that silver has changed in some versions; None if they are many, or no longer known."""
+    """The keys of the changes that silver changed in versions ``first`` through ``last``; None if there are many, or the feed is
+    gone.
+    """
     try:
         feed = change_feed.feed_at_most(silver, first, last, ["record_key"], settings.local_rows)
     except change_feed.ForgottenFeedError:
@@ -113,14 +116,14 @@ def _changed_keys(settings: Settings, silver: DeltaTable, first: int, last: int)
 
 
 def _differing(contract: SourceContract, by_key: DeltaTable, table: DeltaTable, changed: pa.StringArray) -> pa.Table:
-    """What differs of some keys."""
+    """The :func:`differences` of the keys ``changed``."""
     buckets = pc.unique(keys.buckets(changed, contract.dimension.buckets)).to_pylist()
     wanted = intervals(contract, changes_by_key.read(contract, by_key, buckets, changed))
     return differences(read(contract, table, buckets, changed), wanted)
 
 
 def _all_differing(settings: Settings, contract: SourceContract, by_key: DeltaTable, table: DeltaTable) -> pa.Table | None:
-    """What differs of all keys, bucket by bucket; None if it is much."""
+    """The :func:`differences` of all keys, bucket by bucket; None if they exceed the limit, or the table is empty."""
     if not data_files.rows_by_partition(table):
         return None
     parts: list[pa.Table] = []

@@ -1,8 +1,8 @@
 """The rule of intervals: from the changes of keys to the intervals in which their attributes are valid. Arrow in, Arrow out.
 
-Right for any set of changes that is complete for the keys it holds, so that a large set may be divided by key. Belongs here: what
-a change begins and ends, which changes make one interval, and which value an attribute has in it. Reading changes and writing
-intervals belongs elsewhere.
+The rule is correct for any set of changes that is complete for its keys, so that a large set may be divided by key. Belongs here:
+when a change begins and ends, which changes make one interval, and which value an attribute has in it. Reading changes and
+writing intervals belongs elsewhere.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
 
-#: A key has one change at an event time. While silver holds it on two event days, the one that arrived later counts.
+#: A key has one change per event time. While silver holds a change on two event days, the one that arrived later counts.
 _IN_ORDER = ("dimension_key", "event_ts", "arrival_ts", "ingestion_id", "line_number")
 
 
 def intervals(contract: SourceContract, changes: pa.Table) -> pa.Table:
-    """The intervals of some keys, by key and time.
+    """The intervals of the keys in ``changes``, by key and time.
 
-    A change with content is valid from its event time until the next change of its key, or until it says itself that it ends.
-    Changes with equal tracked attributes that follow each other without a gap are one interval. An untracked attribute has the
-    value of the key's newest change with content. A change that ends its key ends the open interval, if there is one.
+    A change with content is valid from its event time until the next change of its key, or until its own end (``ends_at``).
+    Consecutive changes without a gap and with equal tracked attributes are one interval. An untracked attribute has the value of
+    the key's newest change with content. A change that ends its key ends the open interval, if there is one.
 
     :param changes: all changes of the keys, ``tables.change_columns``.
     :returns: ``tables.interval_columns``.
@@ -57,7 +57,7 @@ def intervals(contract: SourceContract, changes: pa.Table) -> pa.Table:
 
 
 def _one_per_time(ordered: pa.Table) -> pa.Table:
-    """The last of the changes of each key and event time."""
+    """The last change of each key and event time."""
     key, time = groups(ordered["dimension_key"]), groups(ordered["event_ts"])
     is_next_another = np.append((_differs_from_previous(key) | _differs_from_previous(time))[1:], True)
     return ordered if is_next_another.all() else ordered.filter(pa.array(is_next_another[: len(ordered)]))
@@ -71,7 +71,7 @@ def _next_times(ordered: pa.Table) -> pa.Int64Array:
 
 
 def _begins_after_gap(content: pa.Table, ends: pa.Int64Array) -> NDArray[np.bool_]:
-    """Whether a change does not begin at the end of the one before it."""
+    """Whether each change begins at another time than the end of the previous row; True for the first."""
     open_ended = np.iinfo(np.int64).max
     until = pc.fill_null(ends, open_ended).to_numpy(zero_copy_only=False)
     begins = numpy_of(content["event_ts"])

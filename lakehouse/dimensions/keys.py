@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: How a record key ends, and how many characters that are.
+#: The end of a record key, and its number of characters.
 _TIME = r'","\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"\]$'
 TIME_LENGTH = len(',"2024-01-01T00:00:00.000000Z"]')
 #: The polynomial of CRC-32 as ``zlib`` and Spark compute it, with its bits reversed.

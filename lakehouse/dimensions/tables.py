@@ -1,4 +1,4 @@
-"""The columns of a dimension's tables, and what a table was computed by.
+"""The columns of a dimension's tables, and the mark that records what a table was computed from.
 
 ``ops/<dimension>_by_key`` holds the changes of silver by bucket, ``silver/<dimension>_intervals`` the intervals.
 """
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from lakehouse.delta.columns import Columns
 
 _KEY = (("bucket", "int"), ("dimension_key", "string"))
-#: Of the change that opens an interval.
+#: Columns from the change that opens an interval.
 _ORIGIN = (("record_key", "string"), ("arrival_ts", "timestamp"), ("ingestion_id", "string"), ("line_number", "bigint"))
 
 
 def changes_of_silver(contract: SourceContract) -> Columns:
-    """The columns of silver from which intervals follow."""
+    """The columns of silver from which intervals are computed."""
     clocks = (("event_ts", "timestamp"), ("key_ends", "boolean"), ("ends_at", "timestamp"))
     return (("event_date", "date"), *attributes(contract), *clocks, *_ORIGIN)
 
@@ -52,7 +52,7 @@ def attributes(contract: SourceContract) -> Columns:
 def by_key(contract: SourceContract, changes: pa.Table) -> pa.Table:
     """Changes with their key and bucket; those whose record key has another form are left out (see ``keys``).
 
-    :param changes: with the columns of silver from which intervals follow; others stay.
+    :param changes: with :func:`changes_of_silver`; other columns are kept.
     """
     changes = changes.append_column("dimension_key", keys.dimension_keys(changes["record_key"]))
     changes = changes.filter(changes["dimension_key"].is_valid())
@@ -74,10 +74,10 @@ def _as(schema: pa.Schema, rows: pa.Table) -> pa.Table:
 
 
 def mark(contract: SourceContract, silver: DeltaTable) -> str:
-    """The id of the Delta transaction by which a table records the version of silver that it has followed.
+    """The id of the Delta transaction by which a table records the version of silver that it follows.
 
-    It names the silver table and what of the contract the rows depend on: if either is another one, the table has followed
-    no version yet, and is computed as a whole.
+    It contains the identity of the silver table and a digest of the parts of the contract that the rows depend on: when one of
+    them changes, the table follows no version yet, and is computed as a whole.
     """
     terms: Mapping[str, Any] = {
         "fields": attributes(contract),

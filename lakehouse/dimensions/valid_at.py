@@ -1,6 +1,6 @@
-"""The intervals of a dimension in which a moment lies, as the table of intervals holds them now.
+"""The intervals of a dimension that contain a moment, as the table of intervals holds them now.
 
-Those of an earlier state are computed in ``snapshots.dimension_rows``. Reading needs no Spark.
+Intervals of an earlier state are computed in ``snapshots.dimension_rows``. Reading needs no Spark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def current(settings: Settings, contract: SourceContract, moment: datetime) -> Iterator[pa.Table]:
-    """The intervals that are valid at a moment, in pieces, ``tables.interval_columns``; none without a table."""
+    """The intervals that contain ``moment``, in pieces, with the columns ``tables.interval_columns``; none without a table."""
     names = [name for name, _ in tables.interval_columns(contract)]
     hidden = redactions.keys_by_field(settings, contract.dataset)  # the table follows a redaction later
     for piece in table_io.pieces(locations.intervals(settings, contract.dataset), names, None, settings.storage_options):
@@ -32,7 +32,7 @@ def current(settings: Settings, contract: SourceContract, moment: datetime) -> I
 
 
 def valid(intervals: pa.Table, moment: datetime) -> pa.Table:
-    """Those of some intervals in which a moment lies."""
+    """The intervals that contain ``moment``."""
     at = pa.scalar(moment, intervals["valid_from"].type)
     has_begun = pc.less_equal(intervals["valid_from"], at)
     return intervals.filter(pc.and_(has_begun, pc.fill_null(pc.greater(intervals["valid_to"], at), True)))

@@ -1,5 +1,5 @@
-"""What becomes of each Bronze row: admission, row rules, the winner of a key, and the account of every row (R4).
+"""The disposition of each Bronze row: admission, row rules, the winner of a key, and the account of every row (R4).
 
-Rules on single cases are plain Python: ``admission``, ``verdicts``, ``reprocess_policy``. Rules on sets of rows take and give
-Arrow tables: ``judged_rows``, ``contests``. How silver is written belongs in ``silver``.
+Rules on single cases are plain Python: ``admission``, ``verdicts``, ``reprocess_policy``. Rules on sets of rows take and return
+Arrow tables: ``judged_rows``, ``contests``. Writing silver belongs in ``silver``.
 """

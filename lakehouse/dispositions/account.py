@@ -1,7 +1,7 @@
 """The account of Bronze: each row's disposition (rule R4), and the counts per arrival day.
 
-Rows, claims and decisions are read here; how a disposition follows from them is in ``contests``. The
-account as tables for SQL is written by ``account_tables``.
+Rows, claims and decisions are read here; the rules for a disposition are in ``contests``. The account as tables for SQL is
+written by ``account_tables``.
 """
 
 from __future__ import annotations
@@ -47,11 +47,10 @@ _COLUMNS = [
 
 @dataclass(frozen=True)
 class BronzeRow:
-    """A row of Bronze, and what became of it.
+    """A row of Bronze with its disposition.
 
-    ``decided_by`` is file and line of the row that outranks it, ``decision`` the newest decision of a steward.
-    ``admission`` is the contract's judgement (None for a malformed row); ``reason`` and ``detail`` explain why a row is not
-    admitted.
+    ``decided_by`` is file and line of the row that outranks it, ``decision`` the newest decision of a steward. ``admission`` is
+    the contract's judgement (None for a malformed row); ``reason`` and ``detail`` explain why a row is not admitted.
     """
 
     arrival_date: date
@@ -121,7 +120,7 @@ def table(
     keys: Collection[str] | pa.Array | None = None,
     unrecorded: Collection[DeliveredFile] = (),
 ) -> pa.Table:
-    """Rows of Bronze with their dispositions, by arrival day, file and line: all, or of some arrival days and keys.
+    """Rows of Bronze with their dispositions, by arrival day, file and line: all rows, or those of ``arrival_days`` and ``keys``.
 
     :param unrecorded: files that the ledger does not know yet.
     :returns: columns :data:`SCHEMA`.
@@ -152,10 +151,11 @@ def table(
 def pieces(
     settings: Settings, contract: SourceContract, where: Where, unrecorded: Collection[DeliveredFile] = ()
 ) -> Iterator[pa.Table]:
-    """The sound rows with the keys of some claims, with their dispositions, in pieces and in no order; :data:`SCHEMA`.
+    """The well-formed rows whose keys have claims that meet ``where``, with dispositions, in pieces and in no order;
+    :data:`SCHEMA`.
 
-    They are taken from the key log, which is sorted by key, so that large deliveries do not have to fit into memory. Whether it
-    covers Bronze is checked by counting (``dispositions.checks``).
+    They are read from the key log, which is sorted by key, so that large deliveries do not have to fit into memory. Whether the
+    log covers Bronze is checked by counting (``dispositions.checks``).
 
     :param where: the claims, see ``key_log.about_keys_with``.
     :param unrecorded: files that the ledger does not know yet.
@@ -166,7 +166,7 @@ def pieces(
 
 
 def malformed(settings: Settings, contract: SourceContract, where: Where) -> Iterator[pa.Table]:
-    """The malformed rows of some arrival days and ingestions, in pieces; :data:`SCHEMA`. They make no claim."""
+    """The malformed rows that meet ``where``, in pieces; :data:`SCHEMA`. They make no claim."""
     for piece in in_force.pieces(settings, contract.dataset, _COLUMNS, where):
         rows = piece.filter(pc.is_valid(piece["malformed_reason"])).rename_columns({"malformed_reason": "because"})
         rows = rows.append_column("disposition", pa.repeat(Disposition.MALFORMED.value, len(rows)))
@@ -176,7 +176,7 @@ def malformed(settings: Settings, contract: SourceContract, where: Where) -> Ite
 
 
 class _Judge:
-    """What the account of any claims depends on, read once."""
+    """The inputs on which the account of any claims depends, read once."""
 
     def __init__(self, settings: Settings, contract: SourceContract, unrecorded: Collection[DeliveredFile]) -> None:
         self._settings, self._contract, self._unrecorded = settings, contract, unrecorded
@@ -194,7 +194,7 @@ class _Judge:
     def account(self, log: pa.Table) -> pa.Table:
         """The rows whose own keys the claims are about, in the order of the claims; :data:`SCHEMA`.
 
-        :param log: every claim about some keys: columns ``_OF_CLAIM``.
+        :param log: every claim about a set of keys: columns ``_OF_CLAIM``.
         """
         self._read_files(log)
         judged = contests.dispositions(
@@ -219,7 +219,7 @@ class _Judge:
         return claims.choices(self._settings, self._contract, days, unrecorded=self._unrecorded)
 
     def _read_files(self, log: pa.Table) -> None:
-        """Read the files of claims whose ingestion the ledger does not know, because its run was stopped, from Bronze."""
+        """Read from Bronze the files of claims whose ingestion is missing in the ledger, because its run was stopped."""
         unknown = log.filter(pc.invert(pc.is_in(log["ingestion_id"], pa.array(list(self._files), pa.string()))))
         if len(unknown):
             path, names = locations.bronze(self._settings, self._contract.dataset), ["ingestion_id", "source_file"]
@@ -274,9 +274,9 @@ def _descriptions(decided: pa.Table) -> pa.Array:
 
 
 def _log(settings: Settings, contract: SourceContract, in_bronze: pa.Table, where: Where) -> pa.Table:
-    """Every claim about the keys of some rows: columns ``_OF_CLAIM``.
+    """Every claim about the keys of ``in_bronze``: columns ``_OF_CLAIM``.
 
-    :param where: what the rows were selected by; empty for all rows.
+    :param where: the condition by which the rows were selected; empty for all rows.
     """
     if where:
         log = key_log.about(settings, contract.dataset, _OF_CLAIM, pc.unique(in_bronze["record_key"].drop_null()))
@@ -286,7 +286,7 @@ def _log(settings: Settings, contract: SourceContract, in_bronze: pa.Table, wher
 
 
 def _contents(settings: Settings, contract: SourceContract, of_claims: pa.Table) -> pa.Array:
-    """A number of the content of each claim's row, without its provenance; see ``row_groups.content_numbers``."""
+    """A number for the content of each claim's row, without its provenance; see ``row_groups.content_numbers``."""
     columns = [name for name, _ in content_columns(contract)] + ["change_op", "corrects_key"]
     where = {"arrival_date": pc.unique(of_claims["arrival_date"]), "record_key": pc.unique(of_claims["record_key"])}
     bronze = in_force.read(settings, contract.dataset, ["ingestion_id", "line_number", *columns], where)

@@ -1,7 +1,7 @@
 """The account of Bronze as tables for SQL: ``ops/<source>_dispositions`` and ``silver/<source>_quarantine``.
 
-Both are copies of what ``account`` computes, updated for the rows whose disposition an ingestion, a decision or a rebuild may
-have changed. What a stopped run left out is written when the run is repeated. Listing the quarantine for people belongs in
+Both are copies of the results of ``account``, updated for the rows whose disposition an ingestion, a decision or a rebuild may
+have changed. Rows that a stopped run left out are written when the run is repeated. Listing the quarantine for people belongs in
 ``stewardship.quarantine``.
 """
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from lakehouse.ledger.row_ids import DeliveredFile
     from lakehouse.settings import Settings
 
-#: At most about so many rows are merged by one commit.
+#: The approximate maximum of rows that one commit merges.
 _MERGED_ROWS = 2**20
-#: Rows are appended in pieces that are sorted by event day, and a row group has few: those of a day are read with few others.
+#: Rows are appended in pieces sorted by event day, with small row groups: reading the rows of a day reads few others.
 _LAYOUT = WriterProperties(
     compression="ZSTD",
     compression_level=1,
@@ -92,7 +92,7 @@ def after_ingestions(
 ) -> None:
     """Write the rows of delivered files and the older rows that they changed, before the ledger records the files.
 
-    :param malformed: how many of their rows are malformed.
+    :param malformed: the number of their malformed rows.
     :param redelivered: further files, of known content, that count again in another delivery; each with the arrival day under
         which Bronze has its rows.
     """
@@ -117,7 +117,7 @@ def after_ingestions(
 
 
 def after_decision(settings: Settings, contract: SourceContract, keys: set[str], days: set[date]) -> None:
-    """Write the rows that a decision or a redaction about some keys changed.
+    """Write the rows that a decision or a redaction about ``keys`` changed.
 
     :param days: the event days on which the keys may have a row.
     """
@@ -135,9 +135,9 @@ def after_decision(settings: Settings, contract: SourceContract, keys: set[str],
 
 
 def after_rebuild(settings: Settings, contract: SourceContract, days: set[date], rows: pa.Table | None = None) -> None:
-    """Write every row whose key has been on some event days.
+    """Write every row whose key has been on one of ``days``.
 
-    :param rows: further rows that have been read again (their ids and arrival days), whether they are sound or malformed now.
+    :param rows: further rows that have been read again (their ids and arrival days), now well formed or malformed.
     """
     settings = with_table_cache(settings)
 
@@ -170,9 +170,9 @@ def _about_days(settings: Settings, contract: SourceContract, days: set[date]) -
 def _of_arrivals(
     settings: Settings, contract: SourceContract, keys: pa.Array, days: set[date], unrecorded: Collection[DeliveredFile] = ()
 ) -> pa.Table:
-    """The rows of all arrivals that have a row on an event day that rows of these keys and days may change.
+    """The rows of all arrival days with a row on one of the event days that rows of these keys and days may change.
 
-    They are what changes under a policy that chooses arrivals.
+    Under a policy that chooses deliveries, these are the rows that may change.
     """
     affected = claims.affected_event_days(settings, contract, days, keys)
     arrivals = key_log.arrival_days_with_rows_on(settings, contract.dataset, affected)
@@ -182,10 +182,10 @@ def _of_arrivals(
 def _enter(
     settings: Settings, contract: SourceContract, affected: Callable[[], Iterable[pa.Table]], delivered: Where | None = None
 ) -> None:
-    """Write rows into both tables, and again if what they are computed from has changed meanwhile.
+    """Write rows into both tables, and again if the tables from which they are computed have changed meanwhile.
 
     :param affected: computes the rows in pieces.
-    :param delivered: the ingestions whose rows are all among them; if the tables have none yet, they are appended.
+    :param delivered: the ingestions whose rows are all among them; they are appended if the tables have none of these rows yet.
     """
     while True:
         before = _input_versions(settings, contract.dataset)
@@ -209,7 +209,7 @@ def _write(
 
     @row_writer.retried_on_conflict
     def append() -> tuple[list[pa.Table], list[pa.Table]]:
-        """Append the rows of ingestions of which the table has none; gives the others, and those that are up for review."""
+        """Append the rows of ingestions of which the table has none; returns the other rows, and the rows to be reviewed."""
         table = row_writer.open_or_create(path, _DISPOSITIONS, options, ["arrival_date"])
         new, others, reviewed = _new_ingestions(table, delivered or {}), [], []
 
@@ -238,7 +238,9 @@ def _by_event_day(rows: pa.Table) -> pa.Table:
 
 
 def _new_ingestions(table: DeltaTable, delivered: Where) -> list[str]:
-    """The ingestions of which the table has no row: appending is cheaper than a MERGE, which reads whole arrival days."""
+    """The delivered ingestions of which the table has no row: appending is cheaper than a MERGE, which reads whole
+    arrival days.
+    """
     if not delivered:
         return []
     present = table_io.distinct_of_version(table, ["ingestion_id"], delivered)
@@ -248,7 +250,7 @@ def _new_ingestions(table: DeltaTable, delivered: Where) -> list[str]:
 def _are_reviewed(rows: pa.Table, existing: pa.Table) -> pa.ChunkedArray:
     """Whether rows are or were in the quarantine.
 
-    :param rows: columns ``account.SCHEMA``; ``existing`` those that the quarantine's table has.
+    :param rows: columns ``account.SCHEMA``; ``existing`` has the rows of the quarantine's table.
     """
     waits = pc.equal(rows["disposition"], Disposition.QUARANTINED.value)
     barred = pc.fill_null(pc.equal(rows["admission"], AdmissionStatus.QUARANTINED.value), False)
@@ -281,7 +283,7 @@ def _existing_reasons(settings: Settings, source: str) -> pa.Table:
 
 
 def _reviews(rows: pa.Table, decided: pa.Table, existing: pa.Table) -> dict[str, pa.ChunkedArray]:
-    """Why each row is or was quarantined, and the state of its review, by column.
+    """The reason why each row is or was quarantined, and the state of its review, by column.
 
     :param decided: the decision in force about each row; all NULL without one.
     :param existing: reason and detail of each row in the table; they are kept if the row no longer has a reason.

@@ -1,7 +1,7 @@
-"""Whether a sound row may contend for its key: how late it is by its own clocks (R5), and which row rules it fails.
+"""Whether a well-formed row may contend for its key: its lateness by the data's own clocks (R5), and the row rules that it fails.
 
-The judgement is the contract's; a steward's later decision about a single row outranks it (see ``ledger.decisions``). The rule
-is stated here for one row; ``judged_rows`` applies it to a set of rows.
+The judgement is the contract's; a steward's later decision about a single row outranks it (see ``ledger.decisions``). The rule is
+stated here for one row; ``judged_rows`` applies it to a set of rows.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def judge(late: timedelta | None, bounds: Lateness, failed: Collection[str], rul
     """The admission status of a row, by its contract.
 
     :param late: its ``calendar.event_day.lateness``.
-    :param bounds: those of its event type.
-    :param failed: names of the rules that it fails.
+    :param bounds: the bounds of its event type.
+    :param failed: the names of the rules that it fails.
     """
     by_severity = {
         severity: [name for name in failed if rules[name].severity == severity] for severity in ("reject", "quarantine")

@@ -1,4 +1,4 @@
-"""The checks of what became of the rows of an arrival day: dispositions, row rules, lateness, reviews.
+"""The checks of the rows of an arrival day: dispositions, row rules, lateness, reviews.
 
 They are part of the checks of Bronze (``bronze.checks``). Whether silver holds an event day's rows is checked in
 ``silver.checks``.
@@ -68,7 +68,7 @@ def check_rows(
 ) -> list[CheckResult]:
     """Every check on the rows of each arrival day.
 
-    :param in_bronze: how many rows Bronze holds, per arrival day.
+    :param in_bronze: the number of rows in Bronze, per arrival day.
     """
     disposed = check_dispositions(settings, contract, in_bronze, days)
     judged = [*_check_judgements(settings, contract, days), *_check_tiers(settings, contract, days)]
@@ -76,7 +76,7 @@ def check_rows(
 
 
 def _check_judgements(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
-    """The recorded judgement of the rows at their arrival: the rules that they fail, and how many came beyond the watermark.
+    """The recorded judgement of the rows at their arrival: the rules that they fail, and the number beyond the watermark.
 
     Rows that came as history are in neither count of the watermark.
     """
@@ -106,7 +106,9 @@ def _check_judgements(settings: Settings, contract: SourceContract, days: Collec
 
 
 def _check_tiers(settings: Settings, contract: SourceContract, days: Collection[date]) -> Iterator[CheckResult]:
-    """Whether no more rows of an arrival day than a tier tolerates came later than it; what becomes of them is another matter."""
+    """Whether the share of an arrival day's rows that came later than a tier is within the tier's tolerance, whatever their
+    disposition.
+    """
     tiers = _tiers(contract)
     seconds = measurement.of_days(settings, contract, days) if tiers else {}
     for day in sorted(days) if tiers else []:
@@ -118,7 +120,7 @@ def _check_tiers(settings: Settings, contract: SourceContract, days: Collection[
 
 
 def judgement_counts(claims: pa.Table) -> tuple[Counter[date], Counter[date], Counter[tuple[date, str]]]:
-    """By arrival day: sound rows, rows beyond the watermark, and (also by name) rows that fail a row rule.
+    """The well-formed rows, the rows beyond the watermark, and (also by name) the rows that fail a row rule, by arrival day.
 
     :param claims: ``arrival_date``, ``kind``, ``failed_rules``, ``beyond``.
     """
@@ -169,7 +171,7 @@ def check_dispositions(
 ) -> list[CheckResult]:
     """Whether the dispositions of each arrival day add up, and agree with silver on days without pending input.
 
-    :param in_bronze: how many rows Bronze holds, per arrival day.
+    :param in_bronze: the number of rows in Bronze, per arrival day.
     """
     source, arrivals = contract.dataset, {"arrival_date": list(days)}
     unapplied = pa.array(sorted(applied_inputs.pending(settings, source)), pa.date32())
@@ -209,7 +211,7 @@ def check_dispositions(
 
 
 def _account(settings: Settings, contract: SourceContract, days: Collection[date]) -> Iterator[pa.Table]:
-    """The account of the rows of some arrival days, in pieces."""
+    """The account of the rows of ``days``, in pieces."""
     where = {"arrival_date": list(days)}
     wanted = pa.array(sorted(days), pa.date32())
     for account in dispositions_account.pieces(settings, contract, where):
@@ -224,7 +226,7 @@ def _incomplete(
     counts: Mapping[date, Counter[Disposition]],
     days: Collection[date],
 ) -> str | None:
-    """What is wrong with the key log if it has fewer rows of the days than Bronze: its problem, in a sentence."""
+    """The problem of the key log in a sentence, if it has fewer rows of the days than Bronze; else None."""
     if all(counts[day].total() >= in_bronze.get(day, 0) for day in days):
         return None
     try:

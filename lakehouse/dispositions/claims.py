@@ -1,7 +1,7 @@
-"""Which claims count under each reprocess policy, from the key log and the stewards' decisions.
+"""The claims that count under each reprocess policy, from the key log and the stewards' decisions.
 
 The same selection as a DataFrame is in ``silver.admitted_claims``. How one claim wins its key is in ``contests``, and for
-DataFrames in ``silver.merge``. The rows of Bronze that make claims are read here as well.
+DataFrames in ``silver.merge``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Membership(NamedTuple):
-    """That an ingestion belongs to a delivery; one file may come in several.
+    """The membership of an ingestion in a delivery; one file may come in several deliveries.
 
     ``again_at`` is when it came again, where arrival times are those of deliveries; None for the first time.
     """
@@ -45,7 +45,7 @@ class Membership(NamedTuple):
     again_at: datetime | None = None
 
 
-#: By ingestion; one that is not listed belongs to the delivery of its arrival day.
+#: By ingestion; an ingestion that is not listed belongs to the delivery of its arrival day.
 Memberships = dict[str, set[Membership]]
 
 
@@ -62,7 +62,7 @@ def admitted_by_contract(claims: pa.Table) -> pa.Table:
 
 
 def rows_by_event_day(claims: pa.Table) -> Counter[date | None]:
-    """How many rows make the claims, per event day; None counts the rows without one."""
+    """The number of rows that make the claims, per event day; None counts the rows without one."""
     days = pc.value_counts(claims.filter(pc.not_equal(claims["kind"], "retire"))["event_date"])
     return Counter(dict(zip(days.field("values").to_pylist(), days.field("counts").to_pylist())))
 
@@ -70,10 +70,11 @@ def rows_by_event_day(claims: pa.Table) -> Counter[date | None]:
 def touched_days(
     settings: Settings, contract: SourceContract, ids: Sequence[str], arrivals: Collection[date]
 ) -> dict[str, dict[date, int]]:
-    """The event days whose content in silver each of some ingestions may change, with the number of its rows on each.
+    """For each of the ingestions ``ids``, the event days whose content in silver it may change, with the number of its rows on
+    each.
 
-    :param ids: the ingestions in their order: a key of one is looked for in those before it, and in all earlier ones. Their
-        claims are in the key log; those count that their contract admits.
+    :param ids: the ingestions in their order: a key of an ingestion is looked up in those before it, and in all earlier ones.
+        Their claims are in the key log; only claims that the contract admits count.
     :param arrivals: the arrival days of the ingestions.
     """
     policy, source = policy_of(contract), contract.dataset
@@ -96,7 +97,7 @@ def touched_days(
 
 
 def rows_of_ingestions(claims: pa.Table) -> dict[str, dict[date, int]]:
-    """How many rows make the claims, per ingestion and event day; rows without an event day are left out."""
+    """The number of rows that make the claims, per ingestion and event day; rows without an event day are left out."""
     rows = claims.filter(pc.and_(pc.not_equal(claims["kind"], "retire"), pc.is_valid(claims["event_date"])))
     counts: dict[str, dict[date, int]] = defaultdict(dict)
     for row in rows.group_by(["ingestion_id", "event_date"]).aggregate([([], "count_all")]).to_pylist():
@@ -107,7 +108,7 @@ def rows_of_ingestions(claims: pa.Table) -> dict[str, dict[date, int]]:
 def _days_of_keys(claims: pa.Table, admitted: pa.Table, ids: Sequence[str]) -> dict[str, set[date]]:
     """Every event day on which a key of each ingestion has been, in it and before it.
 
-    :param claims: all claims about the keys of the ingestions; ``admitted`` are those of the ingestions that count.
+    :param claims: all claims about the keys of the ingestions; ``admitted`` are the claims of the ingestions that count.
     """
     order = pa.array(ids, pa.string())
     places = claims.filter(pc.is_valid(claims["event_date"])).select(["record_key", "event_date", "ingestion_id"])
@@ -126,7 +127,7 @@ def _days_of_keys(claims: pa.Table, admitted: pa.Table, ids: Sequence[str]) -> d
 
 
 def affected_event_days(settings: Settings, contract: SourceContract, row_days: set[date], keys: pa.Array) -> set[date]:
-    """The event days whose content in silver rows of these days and keys may change, under the source's policy."""
+    """The event days whose content in silver rows of ``row_days`` and ``keys`` may change, under the source's policy."""
     return policy_of(contract).affected_days(
         row_days,
         days_of_keys=lambda: key_log.days_of(settings, contract.dataset, keys),
@@ -143,11 +144,11 @@ def choices(
     unrecorded: Iterable[DeliveredFile] = (),
     staged: Settings | None = None,
 ) -> dict[date, Choice]:
-    """The ingestions that each event day is computed from, under a policy that chooses deliveries; empty under the others.
+    """The ingestions that each event day is computed from, under a policy that chooses deliveries; empty under other policies.
 
     :param ids: use only these ingestions, decisions and rebuild requests (R10).
-    :param until: use only rows that had arrived by then.
-    :param unrecorded: files that the ledger does not know yet.
+    :param until: use only rows that had arrived by this time.
+    :param unrecorded: files that the ledger does not have yet.
     :param staged: the lake of a stage, whose files and claims count as well.
     """
     source, options = contract.dataset, settings.storage_options
@@ -195,7 +196,7 @@ def memberships(
 
 
 def judged_as_then(claims: pa.Table, then: pa.Table) -> pa.Table:
-    """Claims with the status of some earlier judgements (``judgement_history.as_of``) in place of theirs."""
+    """Claims with the status of earlier judgements (``judgement_history.as_of``) in place of their own."""
     place = positions(claims, then)
     standing = pc.if_else(pc.is_valid(place), then["standing"].take(place), claims["standing"])
     return claims.set_column(claims.column_names.index("standing"), "standing", standing)
@@ -204,7 +205,7 @@ def judged_as_then(claims: pa.Table, then: pa.Table) -> pa.Table:
 def with_decisions(claims: pa.Table, decided: pa.Table) -> pa.Table:
     """Claims with the decisions in force about their rows: ``steward`` (the verdict, NULL without one) and ``about_file``.
 
-    :param decided: of :func:`lakehouse.ledger.decisions.in_force`.
+    :param decided: from :func:`lakehouse.ledger.decisions.in_force`.
     """
     place = positions(claims, decided)
     claims = claims.append_column("steward", decided["verdict"].take(place))
@@ -249,7 +250,9 @@ def shares(claims: pa.Table, delivered: Mapping[str, Collection[Membership]]) ->
 def _with_staged(
     log: pa.Table | None, settings: Settings, staged: Settings, source: str, columns: Sequence[str], where: table_io.Where
 ) -> pa.Table | None:
-    """Claims with those of a stage: of its files, unless Bronze has their content, or of its reading, in place of the former."""
+    """Claims together with those of a stage: of its files that Bronze does not have, or of its reading, which replace those of
+    its rows.
+    """
     days = {name: values for name, values in where.items() if name == "event_date"}
     options = staged.storage_options
     reading = table_io.read(locations.readings(staged, source), ["ingestion_id", "line_number"], None, options)
@@ -263,7 +266,9 @@ def _with_staged(
 
 
 class _Part(NamedTuple):
-    """The rows of one event day in one ingestion; ``newest`` is the place of the greatest admitted one, None without any."""
+    """The rows of one event day in one ingestion; ``newest`` has the order values of the greatest admitted row, None
+    without any.
+    """
 
     event_date: date
     ingestion_id: str
@@ -294,6 +299,6 @@ def _parts(claims: pa.Table) -> list[_Part]:
 
 
 def _newest_of(claims: pa.Table, place: Numbers, rows: Numbers) -> Numbers:
-    """For each day of an ingestion that is among some rows, the position of the greatest of these rows."""
+    """For each day of an ingestion with one of ``rows``, the position of the greatest of these rows."""
     order = rows[np.lexsort([sortable(claims[name])[rows] for name in reversed(_ORDER)] + [place[rows]])]
     return order[np.flatnonzero(np.diff(place[order], append=-1))]

@@ -1,7 +1,7 @@
-"""Which claim wins its key (rule R2), and what became of the rows that make the claims (rule R4): Arrow in, Arrow out.
+"""The claim that wins each key (rule R2), and the dispositions of the rows that make the claims (rule R4): Arrow in, Arrow out.
 
-Right for any set of claims that is complete for the keys it holds, so that a large set may be partitioned by key. Claims are read
-from ``ledger.key_log``; Spark chooses the same winners in ``silver.admitted_claims``.
+The rules are correct for any set of claims that is complete for its keys, so that a large set may be partitioned by key. Claims
+are read from ``ledger.key_log``; Spark chooses the same winners in ``silver.admitted_claims``.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ def dispositions(
 ) -> pa.Table:
     """The disposition of each row whose own key is in a set of claims: columns :data:`SCHEMA`, in the order of the claims.
 
-    :param claims: every claim about some keys, whether its row is admitted or not: columns
-        :data:`CLAIM_COLUMNS`, in the order of their deliveries.
+    :param claims: every claim about a set of keys, whether its row is admitted or not: columns :data:`CLAIM_COLUMNS`, in the
+        order of their deliveries.
     :param chosen: the choice of each event day, if the policy chooses deliveries.
-    :param contents: for some claims, a number of each one's content: the same number for rows of one key with equal
-        content, NULL where it is not known or equal to no other. It is called with the claims of contested keys only.
+    :param contents: returns a number for the content of each given claim: the same number for rows of one key with equal content,
+        NULL where the content is unknown or equal to no other. It is called with the claims of contested keys only.
     """
     known = list(verdicts.CONTEST)
     verdict_of, outranked_by = np.full(len(claims), _NONE), np.full(len(claims), _NONE)
 
     def judge_cases(rule: Callable[..., RowVerdict | None], *columns: str) -> Numbers:
-        """Give the rows that have no verdict yet that of a rule on some columns; the result are the rows that got one."""
+        """Give the rows without a verdict the verdict of ``rule`` on ``columns``; returns the rows that got one."""
         rows = np.flatnonzero(verdict_of == _NONE)
         verdict_of[rows] = _of_cases(known, rule, *_at(claims.select(columns), rows).columns)
         judged: Numbers = rows[verdict_of[rows] != _NONE]
@@ -96,8 +96,8 @@ def dispositions(
 def winners(claims: pa.Table, *, by_sequence: bool, each_day: bool = False) -> pa.Table:
     """The claim that wins each key (R2), with ``retired``: whether any claim retires the key.
 
-    :param claims: every admitted claim about some keys: columns :data:`RANKED`, in the order of their deliveries;
-        others are kept.
+    :param claims: every admitted claim about a set of keys: columns :data:`RANKED`, in the order of their deliveries; other
+        columns are kept.
     :param each_day: whether the claims about a key are compared on each event day separately.
     """
     contest = groups(*claims.select(["record_key", "event_date"][: 1 + each_day]).columns)
@@ -108,10 +108,10 @@ def winners(claims: pa.Table, *, by_sequence: bool, each_day: bool = False) -> p
 
 
 class _Ranking(NamedTuple):
-    """Claims by contest, and in each by the total order.
+    """Claims by contest, and within each contest by the total order.
 
-    ``order`` are their positions; ``contest`` and ``kind`` are those of the claims in this order. ``starts`` are the
-    places of the first claim of each contest, ``winner`` those of its winner.
+    ``order`` has their positions; ``contest`` and ``kind`` belong to the claims in this order. ``starts`` has the places of the
+    first claim of each contest, ``winner`` the places of the winners.
     """
 
     order: Numbers
@@ -124,8 +124,8 @@ class _Ranking(NamedTuple):
 def _ranking(claims: pa.Table, contest: Numbers, *, by_sequence: bool) -> _Ranking:
     """Rank claims and choose the winner of each contest (R2).
 
-    Without a source sequence, an insert that arrives after the retirement of its key is the original arriving late, and does
-    not win.
+    Without a source sequence, an insert that arrives after the retirement of its key is the original arriving late, and does not
+    win.
     """
     # Within each contest by the total order: lexsort takes the most significant column last.
     order = np.lexsort((*(sortable(claims[name]) for name in reversed(ORDER)), contest))
@@ -140,9 +140,9 @@ def _ranking(claims: pa.Table, contest: Numbers, *, by_sequence: bool) -> _Ranki
 
 
 def _of_cases(known: list[RowVerdict], rule: Callable[..., RowVerdict | None], *columns: Column) -> Numbers:
-    """The number of each row's verdict by a rule on some columns; -1 where it gives none.
+    """The number of each row's verdict by ``rule`` on ``columns``; -1 where the rule gives none.
 
-    :param known: the verdicts by number; those of the rule are added.
+    :param known: the verdicts by number; new verdicts of the rule are appended.
     """
     case_of_row = groups(*columns)
     numbers = []
@@ -173,7 +173,7 @@ def _contend(
 def _ranked(
     claims: pa.Table, contest: Numbers, policy: ReprocessPolicy, contents: Callable[[pa.Table], pa.Array]
 ) -> tuple[Numbers, Numbers]:
-    """The same for claims each of which has a rival in its contest; the second result are positions among ``claims``."""
+    """The result of :func:`_contend` for claims that each have a rival; the second result has positions among ``claims``."""
     order, contest, kind, starts, winner = _ranking(claims, contest, by_sequence=policy.by_sequence)
     place = np.arange(len(order))
     winner = np.repeat(winner, np.diff(np.append(starts, len(order))))
@@ -209,7 +209,7 @@ def _ranked(
 
 
 def _ordered_alike(claims: pa.Table, order: Numbers, winner: Numbers) -> NDArray[np.bool_]:
-    """Whether each claim has the same order values as the winner of its contest, of another delivery.
+    """Whether each claim has the same order values as the winner of its contest, and comes from another delivery.
 
     :param order: the positions of the claims; ``winner`` are places in it.
     """
@@ -220,9 +220,9 @@ def _ordered_alike(claims: pa.Table, order: Numbers, winner: Numbers) -> NDArray
 
 
 def _newest_equal(contest: Numbers, content: pa.Array, makes_row: NDArray[np.bool_]) -> Numbers:
-    """The position of the newest claim of the same contest with the same content, for claims from the oldest to the newest.
+    """The position of the newest claim in the same contest with the same content, for claims from the oldest to the newest.
 
-    :param makes_row: whether the claim is about its row's own key, and so has a content.
+    :param makes_row: whether the claim is about its row's own key, and so has content.
     """
     newest = np.arange(len(contest))
     compared = np.flatnonzero(makes_row & numpy_of(pc.is_valid(content)))
@@ -238,7 +238,7 @@ def _as_table(
 ) -> pa.Table:
     """The verdicts as columns :data:`SCHEMA`.
 
-    :param is_held: whether the row is quarantined with its whole file, which the contract's judgement does not say.
+    :param is_held: whether the row is quarantined with its whole file, which the contract's judgement does not show.
     """
     makes_row = pc.not_equal(claims["kind"], _KINDS[_RETIRE])
     number = pa.array(verdict_of).filter(makes_row.combine_chunks())
@@ -263,7 +263,7 @@ def _as_table(
 
 
 def _at(rows: pa.Table, positions: Numbers) -> pa.Table:
-    """The rows at some positions; the table itself where they are all of its rows."""
+    """The rows at ``positions``; the table itself where these are all of its rows."""
     return rows if len(positions) == len(rows) else rows.take(pa.array(positions))
 
 

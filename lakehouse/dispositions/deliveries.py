@@ -1,9 +1,10 @@
-"""The order of deliveries: what decides between records that their source orders alike, and which content was delivered again.
+"""The order of deliveries, which decides between records that their source orders alike, and shows which content was delivered
+again.
 
 Bronze keeps a content once, under its first delivery; the ledger records each delivery of it. A claim counts as of the newest
-delivery of its content, by arrival day, then manifest and file. So a file that is sent again on a later day takes back what came
-in between, and of equal order values the later delivery counts. The order follows from the ledger's entries and not from when
-they were recorded, so that any order of ingestion gives the same.
+delivery of its content, by arrival day, then manifest and file. So a file that is sent again on a later day revokes what came in
+between, and among equal order values the later delivery counts. The order depends on the ledger's entries and not on when they
+were recorded, so that any order of ingestion gives the same result.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from lakehouse.ledger.row_ids import DeliveredFile
     from lakehouse.settings import Settings
 
-#: Per ingestion its place among all by the newest delivery of its content. ``redelivered_at`` is when that one arrived, if it is
-#: not the first and the contract takes arrival times from deliveries.
+#: The place of each ingestion among all, by the newest delivery of its content. ``redelivered_at`` is when that delivery arrived,
+#: if it is not the first and the contract takes arrival times from deliveries.
 SCHEMA = pa.schema([("ingestion_id", pa.string()), ("delivery", pa.int64()), ("redelivered_at", pa.timestamp("us", "UTC"))])
 #: The place of an ingestion that the ledger does not know.
 UNKNOWN = -1
@@ -43,7 +44,8 @@ def known(
     """The deliveries that count: those of new content, and those of known content that count again.
 
     :param ids: only these inputs (R10).
-    :param until: only those of known content that had arrived by then; the rows of the others have arrival times of their own.
+    :param until: only deliveries of known content that had arrived by this time; the rows of the others have arrival times of
+        their own.
     """
     zone = ZoneInfo(contract.clocks.timezone)
     return [
@@ -60,7 +62,7 @@ def again_at(contract: SourceContract, entry: Ingestion) -> datetime | None:
 
 
 def again_at_now(contract: SourceContract, file: DeliveredFile) -> datetime | None:
-    """The same of a file of known content that is not recorded yet."""
+    """The result of :func:`again_at` for a file of known content that is not recorded yet."""
     return _again_at(contract, file.arrival_date, file.received_at)
 
 
@@ -107,11 +109,11 @@ def of(
 
 
 def ordered(claims: pa.Table, deliveries: pa.Table) -> pa.Table:
-    """Claims with the order of their deliveries: ``ordered_at``, when they arrived last, and ``delivery``.
+    """Claims with the order of their deliveries: ``ordered_at``, the time of their last arrival, and ``delivery``.
 
     With Spark, ``silver.admitted_claims.ordered`` does the same.
 
-    :param claims: with ``ingestion_id`` and ``arrival_ts``; ``deliveries`` is of :func:`of`.
+    :param claims: with ``ingestion_id`` and ``arrival_ts``; ``deliveries`` is from :func:`of`.
     """
     place = pc.index_in(claims["ingestion_id"], value_set=deliveries["ingestion_id"].combine_chunks())
     kind = SCHEMA.field("redelivered_at").type

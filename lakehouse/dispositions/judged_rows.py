@@ -1,7 +1,7 @@
 """Rows of Bronze with the contract's judgement of each: ``admission`` on a set of rows (Arrow in, Arrow out).
 
-A row is judged by its own columns alone, so any set of rows may be judged together. The rule itself is asked once for each
-distinct case: the bounds in force, the row rules that fail, and the lateness as far as its text shows it.
+A row is judged by its own columns alone, so any set of rows may be judged together. The rule itself runs once for each distinct
+case: the bounds in force, the row rules that fail, and the lateness as far as its text shows it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _SECOND = 1_000_000
 
 
 def columns_to_judge(contract: SourceContract) -> list[str]:
-    """The columns of Bronze that :func:`judged` needs, and those that the key log takes from it."""
+    """The columns of Bronze that :func:`judged` needs, and those that the key log copies."""
     more = [contract.event_type_column, *([contract.marker.column] if contract.marker else [])]
     return list(dict.fromkeys([*key_log.BRONZE_COLUMNS, "event_ts", *more]))
 
 
 def failure_column(rule: str) -> str:
-    """The boolean column that holds whether a row fails a row rule; NULL and a missing column are no failure."""
+    """The boolean column that holds whether a row fails a row rule; NULL or a missing column means no failure."""
     return f"fails_{rule}"
 
 
@@ -45,9 +45,9 @@ def judged(contract: SourceContract, rows: pa.Table, history: pa.Array | None = 
     """Rows as the key log expects them: columns ``BRONZE_COLUMNS`` and ``JUDGED``, in the order of the rows, and those of
     ``lateness.measurement.clocked``.
 
-    :param rows: :func:`columns_to_judge`, and a :func:`failure_column` for each row rule that some of them fail. Malformed
-        rows are not judged: they make no claim, and are given as admitted.
-    :param history: the ingestions whose rows a person has admitted as history: they come beyond no watermark.
+    :param rows: :func:`columns_to_judge`, and a :func:`failure_column` for each row rule that any of them fails. Malformed rows
+        are not judged: they make no claim, and are returned as admitted.
+    :param history: the ingestions whose rows a person has admitted as history: no watermark applies to them.
     """
     rules = [name for name in contract.quality.named_rules if failure_column(name) in rows.column_names]
     sound = pc.is_null(rows["malformed_reason"])
@@ -79,7 +79,7 @@ def judged(contract: SourceContract, rows: pa.Table, history: pa.Array | None = 
 
 
 def _spread(rows: pa.Table, answers: Mapping[str, list[Any]], case_of_row: Numbers) -> pa.Table:
-    """The rows with the answers of their cases, as columns ``JUDGED``."""
+    """The rows with the results of their cases, as columns ``JUDGED``."""
     places = pa.array(case_of_row)
     for name in key_log.JUDGED:
         kind = key_log.SCHEMA.field(name).type
@@ -88,7 +88,7 @@ def _spread(rows: pa.Table, answers: Mapping[str, list[Any]], case_of_row: Numbe
 
 
 def _bounds(contract: SourceContract, rows: pa.Table) -> tuple[list[Lateness], Numbers]:
-    """The distinct bounds of lateness in force for the rows, and the number of each row's among them."""
+    """The distinct bounds of lateness in force for the rows, and for each row the index of its bounds."""
     by_day = rows["arrival_date"]
     by_type = rows[contract.event_type_column] if contract.lateness.by else pa.nulls(len(rows), pa.string())
     pair_of_row = groups(by_day, by_type)

@@ -59,19 +59,19 @@ def record(settings: Settings, source: str, operation_id: str, claims: pa.Table,
 
 
 def saved_by(settings: Settings, source: str, operation_id: str, ingestion_ids: pa.Array) -> pa.Table:
-    """The claims of some ingestions that were saved before an operation, those without an admission status included."""
+    """The claims of ``ingestion_ids`` that were saved before an operation, including those without an admission status."""
     where = {"ingestion_id": ingestion_ids, "operation_id": [operation_id]}
     log = table_io.read(locations.judgement_history(settings, source), [*key_log.SCHEMA.names], where, settings.storage_options)
     return key_log.SCHEMA.empty_table() if log is None else log.cast(key_log.SCHEMA)
 
 
 def arrival_days_of(settings: Settings, source: str, key: str) -> set[date]:
-    """The arrival days of all claims about a key that were saved, some of which the key log may no longer have."""
+    """The arrival days of all saved claims about ``key``; the key log may no longer have all of them."""
     return _days_of(settings, source, key, "arrival_date")
 
 
 def event_days_of(settings: Settings, source: str, key: str) -> set[date]:
-    """The event days of these claims."""
+    """The event days of all saved claims about ``key``."""
     return _days_of(settings, source, key, "event_date")
 
 
@@ -82,11 +82,11 @@ def _days_of(settings: Settings, source: str, key: str, column: str) -> set[date
 
 
 def as_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:
-    """The claims that replace those in the key log, so that they are judged as these operations left them.
+    """The claims that replace those in the key log, so that they are judged as the operations among ``ids`` left them.
 
-    They are the claims before the first request that is not among ``ids``. Any record of an operation identifies it, because
-    it is recorded again once its rows are judged. An operation that was never recorded, because it was stopped, belongs to the
-    next one. A claim without an admission status is to be left out: it did not exist.
+    They are the claims before the first request that is not among ``ids``. Any record of an operation identifies it, because it
+    is recorded again once its rows are judged. An operation that was never recorded, because it was stopped, belongs to the next
+    one. A claim without an admission status did not exist, and must be left out.
     """
     log = table_io.read(locations.judgement_history(settings, source), _SCHEMA.names, None, settings.storage_options)
     if log is None or not len(log):
@@ -105,10 +105,10 @@ def as_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:
 
 
 def judged_as_then(claims: pa.Table, replacing: pa.Table, then: pa.Table) -> pa.Table:
-    """Claims of the key log, with earlier ones in place of theirs; the same for DataFrames is in ``silver.admitted_claims``.
+    """Claims of the key log, with earlier claims in place of theirs; the same for DataFrames is in ``silver.admitted_claims``.
 
-    :param replacing: those of ``then`` that belong among the claims, with their columns.
-    :param then: all claims that :func:`as_of` gives.
+    :param replacing: those claims of ``then`` that belong to this set, with the same columns.
+    :param then: all claims that :func:`as_of` returns.
     """
     if not len(then):
         return claims
@@ -119,9 +119,9 @@ def judged_as_then(claims: pa.Table, replacing: pa.Table, then: pa.Table) -> pa.
 
 
 def judged_otherwise(recorded: pa.Table, judged: pa.Table) -> pa.Table:
-    """The claims of rows whose judgement is not the recorded one, those that retire another key included.
+    """The claims of rows whose judgement differs from the recorded one, including claims that retire another key.
 
-    :param recorded: the rows' own claims as the key log holds them, ``event_date`` aside; rows that are not in it are left out.
+    :param recorded: the rows' own claims in the key log, without ``event_date``; rows that are not in the log are left out.
     :param judged: claims of these and other rows, judged again: columns ``key_log.SCHEMA``.
     """
     rows = judged.filter(pc.not_equal(judged["kind"], "retire"))
@@ -135,7 +135,7 @@ def judged_otherwise(recorded: pa.Table, judged: pa.Table) -> pa.Table:
 
 
 def _last_of_each(claims: pa.Table) -> pa.Table:
-    """The claims without repetition: at the place of the first of equal ones stands the last."""
+    """The claims without repetition: the last of equal claims, at the place of the first."""
     numbers = groups(*(claims[name] for name in CLAIM))
     last = np.empty(numbers.max(initial=-1) + 1, np.int64)
     last[numbers] = np.arange(len(claims))  # of several values for one place, the last one stays

@@ -1,6 +1,6 @@
 """The malformed rows of Bronze in force, with the reason and the record as it was sent; redactions are applied.
 
-Commands, pages and the API show them. Which of them a number waits for is in ``unread``.
+Commands, pages and the API show them. Which of them delay a number is decided in ``unread``.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def tables(
     ids: Collection[str] | None = None,
     key: str | None = None,
 ) -> Iterator[pa.Table]:
-    """The malformed rows in tables, by arrival day, file and line within each; only files that have some are read.
+    """The malformed rows in tables, by arrival day, and within each by file and line; only files with malformed rows are read.
 
     :param event_days: only rows that name one of these event days.
-    :param ids: only of these ingestions.
+    :param ids: only rows of these ingestions.
     """
     known = ingestions.ingested(ingestions.all_of(settings, source))
     counted = unread_rows.newest(settings, source)
@@ -64,11 +64,11 @@ def tables(
 
 
 def few(settings: Settings, source: str, count: int, **which: Any) -> list[dict[str, Any]]:
-    """The first of them, by column; see :func:`tables` for the arguments."""
+    """The first ``count`` malformed rows, by column; see :func:`tables` for the arguments."""
     return list(islice((row for rows in tables(settings, source, **which) for row in rows.slice(0, count).to_pylist()), count))
 
 
 def raw_texts(settings: Settings, source: str, key: str) -> dict[RowId, str]:
-    """The records of a key that could not be read, as they were sent."""
+    """The records of ``key`` that could not be read, as they were sent."""
     rows = [row for table in tables(settings, source, key=key) for row in table.to_pylist()]
     return {(row["ingestion_id"], row["line_number"]): row["raw_payload"] or "(redacted)" for row in rows}

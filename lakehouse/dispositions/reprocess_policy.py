@@ -1,8 +1,8 @@
 """The reprocess policies: how several deliveries about the same event days become one content of silver.
 
-Every rule in which the policies differ is here, with one class per policy. Callers read the tables and pass in the rows; the
-same selection on sets of claims (``contests``) and on DataFrames (``silver.merge``, ``silver.admitted_claims``) follows the
-attributes declared here. How claims about one key contend with each other is the same under every policy, and is in ``contests``.
+Every rule in which the policies differ is here, with one class per policy. Callers read the tables and pass in the rows; the same
+selection on sets of claims (``contests``) and on DataFrames (``silver.merge``, ``silver.admitted_claims``) uses the attributes
+declared here. How claims about one key contend with each other is the same under every policy, and is in ``contests``.
 
 To add a policy, write its class, enter it in :data:`POLICIES` and add its name to the contract's ``reprocess_policy``.
 """
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Share:
-    """The rows of one event day in one delivery: what its sender delivered together.
+    """The rows of one event day in one delivery.
 
     :param delivery: the manifest, else the arrival day; see ``ledger.ingestions.Ingestion.delivered_with``.
     :param ingestion_ids: its files with rows of the day.
-    :param rows: how many rows are admitted or were barred individually by a steward.
+    :param rows: the number of rows that are admitted or were barred individually by a steward.
     :param order: the position by which deliveries are newer or older.
-    :param accepted: whether a steward has accepted it although it shrinks the day.
+    :param accepted: whether a steward has accepted the delivery although it shrinks the day.
     """
 
     delivery: str
@@ -46,7 +46,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Choice:
-    """The ingestions that a day is computed from, and those of deliveries that are held because they would shrink it."""
+    """The ingestions that a day is computed from, and the ingestions of deliveries that are held because they would shrink it."""
 
     counting: frozenset[str]
     held: frozenset[str]
@@ -75,7 +75,7 @@ class ReprocessPolicy(ABC):
     merges_pending: ClassVar[bool] = False
     #: Whether the claims about one key contend with each other; otherwise every admitted row lives.
     keys_contend: ClassVar[bool] = True
-    #: Whether a row may change every day on which its key has been: it may move the key, or end the newest row of it there.
+    #: Whether a row may change every day on which its key has been: it may move the key, or end its newest row there.
     reaches_days_of_keys: ClassVar[bool] = False
     #: Whether they contend on each event day separately, so that a key may live on several days.
     contends_per_day: ClassVar[bool] = False
@@ -92,7 +92,7 @@ class ReprocessPolicy(ABC):
         days_of_keys: Callable[[], Collection[date]],
         all_days: Callable[[], Collection[date]],  # noqa: ARG002 (each policy reads what it needs)
     ) -> set[date]:
-        """The event days whose content in silver some rows may change.
+        """The event days whose content in silver rows on ``row_days`` may change.
 
         :param row_days: the event days of these rows.
         :param days_of_keys: reads every event day on which the rows' keys have been.
@@ -101,17 +101,17 @@ class ReprocessPolicy(ABC):
         return row_days.union(days_of_keys()) if self.reaches_days_of_keys else row_days
 
     def choose(self, shares: Mapping[date, Sequence[Share]], days: Collection[date]) -> dict[date, Choice]:  # noqa: ARG002
-        """The ingestions that each event day is computed from; empty if every one counts.
+        """The ingestions that each event day is computed from; empty if every ingestion counts.
 
         :param shares: the shares of the deliveries by event day; for :attr:`chooses_for_table`, of all days.
         """
         return {}
 
     def _newest_that_counts(self, shares: Iterable[Share]) -> Choice:
-        """The choice among deliveries of one content: of a day, or of the table.
+        """The choice among deliveries of the same scope, a day or the table.
 
-        Deliveries are compared in an order that does not depend on that of ingestion. One that is held does not count until it
-        is accepted.
+        Deliveries are compared in an order that does not depend on the order of ingestion. A held delivery does not count until
+        it is accepted.
         """
         newest: Share | None = None
         held = set[str]()
@@ -156,7 +156,7 @@ class PartialMergePolicy(MergePolicy):
 
 
 class AppendPolicy(ReprocessPolicy):
-    """Every admitted row lives. The newest row of each key is kept beside them, by the rules of :class:`MergePolicy`."""
+    """Every admitted row lives. A separate table keeps the newest row of each key, by the rules of :class:`MergePolicy`."""
 
     name = "append"
     keys_contend = False
@@ -189,7 +189,7 @@ class OverwriteAllPolicy(ReprocessPolicy):
         days_of_keys: Callable[[], Collection[date]],  # noqa: ARG002 (see the base class)
         all_days: Callable[[], Collection[date]],
     ) -> set[date]:
-        """A newer delivery replaces all days."""
+        """All days: a newer delivery replaces every one of them."""
         return row_days.union(all_days()) if row_days else row_days
 
     def choose(self, shares: Mapping[date, Sequence[Share]], days: Collection[date]) -> dict[date, Choice]:

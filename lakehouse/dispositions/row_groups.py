@@ -1,7 +1,7 @@
-"""Rows with equal values as numbers, and rows found by their ids: what the rules on sets of rows are built from.
+"""Rows with equal values as numbers, and rows looked up by their ids: the building blocks of the rules on sets of rows.
 
-A rule in plain Python is asked once for each distinct case and its answer is spread over the rows of the case, so that no
-Python object is created for a row.
+A rule in plain Python runs once for each distinct case, and its result is spread over the rows of the case, so that no Python
+object is created for a row.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     Numbers: TypeAlias = NDArray[np.int64]
     Column: TypeAlias = pa.Array | pa.ChunkedArray
 
-#: Before every place of a value among others.
+#: Less than the place of any value.
 _BEFORE_ALL = -1
 #: Above every line number of a file.
 _LINES = 1 << 40
 
 
 def groups(*columns: Column) -> Numbers:
-    """The group of each row by its values in some columns; the groups are numbered from 0 by their first rows.
+    """The group of each row by its values in ``columns``; the groups are numbered from 0 by their first rows.
 
-    NULL equals NULL. The time is that of hashing each column once, the memory 8 bytes a row and column.
+    NULL equals NULL. The time is that of hashing each column once, the memory 8 bytes per row and column.
     """
     first, *others = columns
     numbers = _distinct_values(first)
@@ -53,13 +53,13 @@ def cases(numbers: Numbers, *columns: Column) -> Iterator[tuple[Any, ...]]:
 
 
 def positions(rows: pa.Table, among: pa.Table) -> pa.Array:
-    """The position of each row's id (``ingestion_id``, ``line_number``) in another table; NULL where it is not there."""
+    """The position of each row's id (``ingestion_id``, ``line_number``) in the table ``among``; NULL where it is missing."""
     ingestions = pc.unique(among["ingestion_id"])
     return pc.index_in(_row_numbers(rows, ingestions), value_set=_row_numbers(among, ingestions))
 
 
 def content_numbers(rows: pa.Table) -> pa.Array:
-    """A number for each row, the same for rows with equal values in all columns; NULL for a row that is equal to no other.
+    """A number for each row, equal for rows with equal values in all columns; NULL for a row that is equal to no other.
 
     A row with a NaN is equal to none, as NaN is not equal to itself. Columns are compared one after the other, each only for rows
     that have been equal to another one so far.
@@ -89,7 +89,7 @@ def numpy_of(column: Column) -> NDArray[Any]:
 
 
 def sortable(column: Column) -> NDArray[Any]:
-    """Numbers in the order of a column's values: those of texts in the order of their UTF-8 bytes, NULL first."""
+    """Numbers in the order of a column's values: texts are ordered by their UTF-8 bytes, NULL comes first."""
     if not (pa.types.is_string(column.type) or pa.types.is_null(column.type)):
         return numpy_of(column)
     if column.null_count == len(column):
@@ -100,7 +100,7 @@ def sortable(column: Column) -> NDArray[Any]:
 
 
 def _row_numbers(rows: pa.Table, ingestions: pa.Array) -> pa.Array:
-    """A number for each row id; NULL for one of another ingestion."""
+    """A number for each row id; NULL for a row of another ingestion."""
     of_ingestion = pc.index_in(rows["ingestion_id"], value_set=ingestions).cast(pa.int64())
     numbers = pc.add(pc.multiply(of_ingestion, _LINES), rows["line_number"])
     return numbers.combine_chunks() if isinstance(numbers, pa.ChunkedArray) else numbers

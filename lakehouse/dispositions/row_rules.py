@@ -38,15 +38,15 @@ _ROW_ID = ("ingestion_id", "line_number")
 
 
 class RuleError(LakehouseError):
-    """A row rule that Spark cannot run. Its text names contract, rule and Spark's reason."""
+    """A row rule that Spark cannot run. The message names contract, rule and Spark's reason."""
 
 
 def judged(settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], where: Where) -> Iterator[pa.Table]:
     """Rows of Bronze as the key log expects them, in pieces: columns ``BRONZE_COLUMNS`` and ``JUDGED``.
 
-    A row that was read again is judged as it is in force.
+    A row that was read again is judged by its reading in force.
 
-    :param where: which rows: values of ``arrival_date`` and ``ingestion_id``.
+    :param where: the rows to judge: values of ``arrival_date`` and ``ingestion_id``.
     :raises RuleError: for a row rule that Spark cannot run.
     """
     table = table_io.open_table(locations.bronze(settings, contract.dataset), settings.storage_options)
@@ -66,7 +66,7 @@ def judged(settings: Settings, contract: SourceContract, session: Callable[[], S
 def judged_reading(
     settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], of: Settings, where: Where
 ) -> Iterator[pa.Table]:
-    """The same for the rows of a reading that is not in force.
+    """The rows of :func:`judged`, for a reading that is not in force.
 
     :param of: the settings of the folder that holds the reading.
     """

@@ -1,10 +1,11 @@
-"""The rows of a source that could not be read, and the event days to which they may belong: what a number waits for (R13).
+"""The rows of a source that could not be read, and the event days to which they may belong: numbers of these days wait (R13).
 
-A malformed row that names its event day belongs to that day. Any other may belong to each day from the earliest to the latest
-one that its file names, through the file's arrival day; of a file that names none, to every day through its arrival day. It
-no longer counts once the same key has been read later, or the rows that the policy takes instead, or its file was replaced.
+A malformed row that names its event day belongs to that day. Any other may belong to each day from the earliest to the latest one
+that its file names, through the file's arrival day; if its file names none, to every day through its arrival day. A row no longer
+counts once a later row of the same key was read, once a later delivery replaced it under the reprocess policy, or once its file
+was replaced.
 
-Belongs here: that rule, and the share that a contract tolerates. Which periods wait, and how it is told, is in
+Belongs here: that rule, and the share that a contract tolerates. Which periods wait, and the text about it, is in
 ``gold.restatement.closing``; the counts are recorded by ``ledger.unread_rows``.
 """
 
@@ -35,21 +36,22 @@ if TYPE_CHECKING:
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
 
-#: Of a file with more malformed rows it is not looked up which of their keys have been read since.
+#: For a file with more malformed rows, later rows of the same keys are not looked up.
 MOST_LOOKED_UP = 100_000
 _COLUMNS = ("ingestion_id", "line_number", "record_key", "event_date", "malformed_reason")
-#: More lines than a file has: places of rows are compared as one number, of the delivery first.
+#: More lines than a file has: places of rows are compared as one number, with the delivery in the higher digits.
 _LINES = 2**40
 
 
 @dataclass(frozen=True)
 class UnreadFile:
-    """The rows of one delivered file that could not be read, nor have been replaced since.
+    """The rows of one delivered file that could not be read and have not been replaced since.
 
-    :param rows_of_file: how many rows the file has.
-    :param line_number: of the first of them that ingestion met, with its ``reason``; None if an earlier release ingested it.
-    :param days: how many of them name which event day; ``without_day`` name none.
-    :param first_day: the earliest day to which the latter may belong; None for every day. ``last_day`` is the latest.
+    :param rows_of_file: the number of all rows of the file.
+    :param line_number: the line of the first malformed row at ingestion, with its ``reason``; None if an earlier release ingested
+        it.
+    :param days: the number of rows that name each event day; ``without_day`` counts those that name none.
+    :param first_day: the earliest day to which rows without a day may belong; None for every day. ``last_day`` is the latest.
     """
 
     file: str
@@ -65,29 +67,29 @@ class UnreadFile:
 
     @property
     def rows(self) -> int:
-        """How many they are."""
+        """The number of rows that could not be read."""
         return sum(self.days.values()) + self.without_day
 
     @property
     def example(self) -> str | None:
-        """The reason of the first of them, and where it is."""
+        """The reason and the place of the first of these rows."""
         return None if self.reason is None else f"{self.reason} ({self.file}:{self.line_number})"
 
     def may_hold(self, day: date) -> bool:
-        """Whether the rows without an event day may belong to a day."""
+        """Whether the rows without an event day may belong to ``day``."""
         return bool(self.without_day) and day <= self.last_day and (self.first_day is None or self.first_day <= day)
 
     def concerns(self, days: Collection[date]) -> bool:
-        """Whether a row may belong to one of some days."""
+        """Whether a row may belong to one of ``days``."""
         return any(day in self.days or self.may_hold(day) for day in days)
 
 
 @dataclass(frozen=True)
 class UnreadOfSource:
-    """What of a source could not be read.
+    """The rows of a source that could not be read.
 
     :param tolerated: the share of the rows of a day that its contract tolerates.
-    :param received: how many rows of each event day were read.
+    :param received: the number of rows of each event day that were read.
     """
 
     tolerated: Decimal
@@ -95,7 +97,7 @@ class UnreadOfSource:
     received: Mapping[date, int]
 
     def __len__(self) -> int:
-        """How many files have such rows."""
+        """The number of files with such rows."""
         return len(self.files)
 
     @cached_property
@@ -111,17 +113,18 @@ class UnreadOfSource:
         return [file for file in self.files if file.without_day]
 
     def is_tolerated(self, day: date) -> bool:
-        """Whether no more rows that may belong to a day are unread than the contract tolerates."""
+        """Whether the unread rows that may belong to ``day`` are no more than the contract tolerates."""
         unread = sum(file.days[day] for file in self._named.get(day, ()))
         unread += sum(file.without_day for file in self._unnamed if file.may_hold(day))
         return not unread or not exceeds(unread, self.received.get(day, 0) + unread, self.tolerated)
 
     def missing_of(self, days: Collection[date] | None) -> tuple[int, str | None]:
-        """How many rows may belong to those of some event days that miss more than is tolerated, and an example of the reason.
+        """The number of unread rows that may belong to those of ``days`` that miss more than is tolerated, and an example of the
+        reason.
 
-        A row that may belong to several of them counts once.
+        A row that may belong to several of these days counts once.
 
-        :param days: default: all that a row names, and the arrival days of the files with other rows.
+        :param days: default: all days that a row names, and the arrival days of the files with other rows.
         """
         if days is None:
             days = {*self._named, *(file.arrival_date for file in self._unnamed)}
@@ -134,14 +137,15 @@ class UnreadOfSource:
 
 
 def none_of(contract: SourceContract) -> UnreadOfSource:
-    """What of a source could not be read, if everything could."""
+    """The result for a source without unread rows."""
     return UnreadOfSource(contract.quality.malformed.tolerated, (), {})
 
 
 def of_source(settings: Settings, contract: SourceContract, days: Collection[date] | None = None) -> UnreadOfSource:
-    """What of a source cannot be read now.
+    """The rows of a source that cannot be read now.
 
-    :param days: only what may belong to these event days; default: to any. A table cache keeps the latter until a table changes.
+    :param days: only rows that may belong to these event days; default: any. A table cache keeps the default result until a table
+        changes.
     """
     if days is not None:
         return _of_source(settings, contract, days)
@@ -171,7 +175,7 @@ def _of_source(settings: Settings, contract: SourceContract, days: Collection[da
 
 
 def _unread_file(entry: Ingestion, recorded: unread_rows.UnreadRows | None) -> UnreadFile:
-    """The malformed rows of a file; of those that an earlier release ingested no event day is known."""
+    """The malformed rows of a file; for files that an earlier release ingested no event day is known."""
     days = dict(zip(recorded.days, recorded.rows)) if recorded else {}
     malformed = recorded.malformed if recorded else entry.malformed
     named = [*days, *(day for day, rows in entry.rows_by_day.items() if rows)]
@@ -218,7 +222,7 @@ def _not_replaced(
 def _without_keys_read_since(
     settings: Settings, contract: SourceContract, place_of: Mapping[str, int], files: Sequence[UnreadFile]
 ) -> list[UnreadFile]:
-    """The files without the rows of which the same key was read later."""
+    """The files without those rows whose key was read in a later row."""
     looked_up = [file for file in files if 0 < file.rows <= MOST_LOOKED_UP]
     since: dict[str, Counter[date | None]] = defaultdict(Counter)
     where = {"arrival_date": {file.arrival_date for file in looked_up}, "ingestion_id": {file.ingestion_id for file in looked_up}}
@@ -239,7 +243,7 @@ def _without_keys_read_since(
 
 
 def _newest_places(settings: Settings, contract: SourceContract, place_of: Mapping[str, int], keys: pa.Array) -> dict[str, int]:
-    """By key, the place of the newest row that was read."""
+    """The place of the newest row that was read, by key."""
     columns = ["record_key", "kind", "ingestion_id", "line_number"]
     claims = key_log.about(settings, contract.dataset, columns, keys)
     newest: dict[str, int] = {}

@@ -1,7 +1,7 @@
-"""The verdicts that a row of Bronze can get, and why (rule R4): each disposition with its text, once.
+"""The verdicts that a row of Bronze can get (rule R4): each disposition with its text, once.
 
-Which of them a row gets is determined by the contract and the stewards (:func:`barred`), by the policy (``reprocess_policy``),
-and by the other claims about its key (``contests``).
+The verdict of a row is determined by the contract and the stewards (:func:`barred`), by the policy (``reprocess_policy``), and by
+the other claims about its key (``contests``).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CONTEST = (
 
 
 def barred(status: str | None, detail: str | None, decided: str | None) -> RowVerdict | None:
-    """What became of a row that may not contend for its key; None for one that may.
+    """The verdict on a row that may not contend for its key; None for a row that may.
 
     :param status: the contract's judgement (:class:`AdmissionStatus`), and ``detail`` its reason.
     :param decided: a steward's newest verdict (:class:`StewardVerdict`), if there is one; it outranks the contract.

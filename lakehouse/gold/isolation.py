@@ -1,4 +1,4 @@
-"""A failure is as large as what failed: one number that cannot be computed stops no other (rule R17).
+"""Isolates failures: one number that cannot be computed stops no other (rule R17).
 
 All numbers of a series are computed together. Only if that fails because of a value (an overflow, a text that is no number, a
 position that an array does not have), the periods are divided until those that fail are alone. Other failures, of storage, of
@@ -53,19 +53,19 @@ _PARTS = 4
 
 @dataclass(frozen=True)
 class Isolated(Generic[P]):
-    """The numbers that could be computed, and per period that could not the measure that fails, and what happened."""
+    """The computed numbers, and for each period that could not be computed the failing measure and the explanation."""
 
     numbers: Mapping[P, pa.Table]
     failed: Mapping[P, tuple[str | None, str]] = field(default_factory=dict)
 
     def by(self, name: Callable[[P], Q]) -> Isolated[Q]:
-        """The same by another name of each period."""
+        """The same results with the periods renamed by ``name``."""
         numbers = {name(period): rows for period, rows in self.numbers.items()}
         return Isolated(numbers, {name(period): failure for period, failure in self.failed.items()})
 
 
 def is_of_a_value(problem: Exception) -> bool:
-    """Whether an error is due to a value, so that the same computation of the same rows fails each time."""
+    """Whether an error is caused by a value, so that the same computation of the same rows fails each time."""
     return isinstance(problem, _OF_VALUES) or _STATE.search(f"{problem}") is not None
 
 
@@ -74,10 +74,10 @@ def isolate(
     compute: Callable[[Sequence[P]], Mapping[P, pa.Table]],
     suspects: Collection[P] = (),
 ) -> tuple[dict[P, pa.Table], dict[P, Exception]]:
-    """Compute the numbers of some periods, and find those that fail because of a value.
+    """Compute the numbers of ``periods``, and determine those that fail because of a value.
 
     :param compute: computes any of the periods, and writes nothing.
-    :param suspects: periods that failed before; they are computed apart from the others.
+    :param suspects: periods that failed before; they are computed separately from the others.
     :returns: the numbers, and the error of each period that fails.
     """
     numbers: dict[P, pa.Table] = {}
@@ -105,9 +105,9 @@ def numbers_of(
     compute: Callable[[MetricContract | None, Sequence[P]], Mapping[P, pa.Table]],
     start_of: Callable[[P], date],
 ) -> Isolated[P]:
-    """The numbers of some periods of a series, and the measure by which each of the others fails.
+    """The numbers of ``periods`` of a series, and for each of the others the measure that fails.
 
-    :param compute: computes periods by the metric itself (None), or by a copy of it that has one of its measures.
+    :param compute: computes periods for the metric itself (None), or for a copy of it with only one of its measures.
     :param start_of: the first day of a period.
     """
     known = failed_numbers.failing(settings, series.name) if periods else {}
@@ -128,7 +128,7 @@ def _failing_measure(
     period: P,
     compute: Callable[[MetricContract | None, Sequence[P]], Mapping[P, Any]],
 ) -> Measure | None:
-    """The measure that fails for a period; None if none fails by itself."""
+    """The measure that fails for a period; None if none fails individually."""
     if len(measures) == 1:
         return measures[0]
     for measure in measures:
@@ -139,7 +139,7 @@ def _failing_measure(
 
 
 def _explained(series: Series, start: date, measure: Measure | None, problem: Exception) -> str:
-    """What cannot be computed, why, and the way out."""
+    """The failed computation, the reason, and the remedy."""
     of = f" (measure {measure.name}: {measure.sql} as {measure.type})" if measure else ""
     return (
         f"{series.name} of {series.period(start).name} cannot be computed{of}: {reason(problem)}. Correct the rows, or the "
@@ -149,7 +149,7 @@ def _explained(series: Series, start: date, measure: Measure | None, problem: Ex
 
 
 def reason(problem: Exception) -> str:
-    """What an error says about the value, in one line, without Spark's codes and settings."""
+    """The part of an error about the value, in one line, without Spark's codes and settings."""
     text = f"{problem}".strip()
     java = _JAVA.findall(text) if "Traceback" in text or "\tat " in text else []
     line = (java[-1] if java else text).splitlines()[0] if text else type(problem).__name__

@@ -1,6 +1,6 @@
-"""Late events of a metric: which rows come after their window, what becomes of them, and the tables that tell.
+"""Late events of a metric: which rows come after their window, how they are handled, and the tables that record it.
 
-Arrow in, Arrow out: ``classification``. Which rows the numbers are computed from follows from ``left_out``;
-``silver/<source>_late`` and the counts of deliveries are copies to be read. How late rows are in general belongs to ``lateness``,
-what the contract says to ``contracts.late_events``, and computing numbers to ``gold``.
+Arrow in, Arrow out: ``classification``. ``left_out`` decides which rows do not count; ``silver/<source>_late`` and the counts of
+deliveries are copies for readers. Lateness in general belongs to ``lateness``, the contract's terms to ``contracts.late_events``,
+and computing numbers to ``gold``.
 """

@@ -1,9 +1,9 @@
 """Whether rows come on time, late within the allowed lateness, or beyond it: Arrow in, Arrow out.
 
-A row is judged by one window, the last one that it lies in: its hour, the last sliding window that covers it, its event day, or
-the last day whose trailing number covers it; of sessions, the one that the row would be alone. It is on time while the watermark
-that its delivery met has not reached the end of that window. All rows of a delivery meet the same watermark. A row without an
-event time is in no window and on time.
+A row is judged by the last window that it lies in: its hour, the last sliding window that covers it, its event day, or the last
+day whose trailing number covers it; for sessions, the session that the row would form alone. The row is on time while the
+watermark at its delivery's arrival has not reached the end of that window. All rows of a delivery have the same watermark. A row
+without an event time is in no window and on time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LAST_DAY = date(9998, 12, 31)
 
 
 class LateReason(str, Enum):
-    """How late a late row is."""
+    """The degree of lateness of a late row."""
 
     WITHIN = "late_within_tolerance"
     BEYOND = "dropped_beyond_tolerance"
@@ -97,9 +97,9 @@ def first_end(day: date, metric: MetricContract, zone: ZoneInfo) -> int:
 
 
 def are_late(ends: pa.Array, watermarks: pa.Array) -> pa.Array:
-    """Whether the watermark that each row met had reached the end of its window.
+    """Whether the watermark at each row's arrival had reached the end of its window.
 
-    :param watermarks: in microseconds, NULL for a delivery of which it is not known.
+    :param watermarks: in microseconds, NULL for a delivery without a known watermark.
     """
     return pc.fill_null(pc.greater_equal(watermarks, ends), False)
 
@@ -117,8 +117,8 @@ def are_left_out(ends: pa.Array, watermarks: pa.Array, terms: LateEvents) -> pa.
 def windows_of(rows: pa.Table, metric: MetricContract, zone: ZoneInfo) -> pa.Array:
     """The names of the windows that each row lies in, such as ``2024-01-15T14`` or ``2024-01-15``; a list for each row.
 
-    Of sessions it is their day. Windows begin and end at whole minutes, so that they are looked up once for each minute in which
-    something happened.
+    For sessions the list has their day. Windows begin and end at whole minutes, so the names are computed once for each minute
+    with an event.
     """
     minutes = pc.divide(_moments(rows), _MINUTE) if metric.event_window else pa.nulls(len(rows), pa.int64())
     group = groups(rows["event_date"], minutes)

@@ -1,4 +1,4 @@
-"""How many rows came on time, late and accepted, and late and not counted: of a metric, of a delivery, of a source.
+"""The numbers of rows that came on time, late and accepted, and late and not counted: by metric, delivery or source.
 
 Belongs here: the counts and their rates, from the counts of deliveries that ``follow`` keeps. A late row counts for each metric
 that has late events, because each has its own windows and terms.
@@ -27,7 +27,7 @@ _COUNTS = ("on_time", "late_accepted", "late_dropped")
 
 @dataclass(frozen=True)
 class LateCounts:
-    """Sound rows of a metric's source, by when they came.
+    """The well-formed rows of a metric's source, by lateness.
 
     :param late_accepted: late, and counted in the metric; :param late_dropped: late, and not counted.
     """
@@ -39,7 +39,7 @@ class LateCounts:
 
     @property
     def rows(self) -> int:
-        """All of them."""
+        """The number of all rows."""
         return self.on_time + self.late_accepted + self.late_dropped
 
     @property
@@ -64,7 +64,7 @@ def of_metric(settings: Settings, metric: MetricContract, arrivals: Collection[d
 def of_source(
     settings: Settings, source: str, metrics: Collection[MetricContract], arrivals: Collection[date] | None = None
 ) -> list[LateCounts]:
-    """The same for each of some metrics of a source that has late events, in their order."""
+    """The :func:`of_metric` counts of each of ``metrics`` that has late events, in their order."""
     path, names = locations.late_deliveries(settings, source), [metric.name for metric in metrics if metric.late_events]
     where: table_io.Where = {"metric": names, **({} if arrivals is None else {"arrival_date": arrivals})}
     rows = table_io.read(path, ["metric", *_COUNTS], where, settings.storage_options) if names else None
@@ -76,7 +76,7 @@ def of_source(
 
 
 def total(counts: Collection[LateCounts], name: str) -> LateCounts:
-    """Some counts together, such as those of all metrics of a source."""
+    """The sum of ``counts``, such as those of all metrics of a source."""
     return LateCounts(name, *(sum(getattr(entry, field) for entry in counts) for field in _COUNTS))
 
 
@@ -89,7 +89,7 @@ def newest_arrival(settings: Settings, metric: MetricContract) -> date | None:
 
 
 def by_event_day(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, LateCounts]:
-    """The late rows of some event days of a metric; on time rows are not counted here. Days without late rows are left out."""
+    """The late rows of ``days`` in a metric; rows on time are not counted here. Days without late rows are left out."""
     path, where = locations.late_rows(settings, metric.source), {"metric": [metric.name], "event_date": days}
     rows = table_io.read(path, ["event_date", "counts"], where, settings.storage_options)
     numbers = [] if rows is None else rows.group_by(["event_date", "counts"]).aggregate([([], "count_all")]).to_pylist()

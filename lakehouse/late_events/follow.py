@@ -1,4 +1,4 @@
-"""Brings ``silver/<source>_late`` and the counts of late deliveries up to date with Bronze.
+"""Updates ``silver/<source>_late`` and the counts of late deliveries from Bronze.
 
 A delivery is classified again when the watermark that it met has changed, because a delivery that had arrived before it was
 ingested after it, when the contract of the metric has changed, and when a steward has decided about its late rows. The commits
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-#: One row for each metric and delivery: how many of its sound rows came on time, late, and too late.
+#: One row for each metric and delivery: the numbers of its well-formed rows on time, late, and too late.
 COUNTS = pa.schema(
     [
         ("metric", pa.string()),
@@ -48,12 +48,12 @@ COUNTS = pa.schema(
 _JUDGED = ["record_key", "corrects_key", "counts"]
 _FOLLOWED = "late_events"
 _DAYS = "days_by_metric"
-#: Deliveries with so many rows together are classified in one step.
+#: Deliveries are classified together until they have this number of rows.
 _STEP_ROWS = 2**18
 
 
 def follow(settings: Settings, contract: SourceContract, metrics: Iterable[MetricContract]) -> None:
-    """Classify what is new of a source for those of some metrics that have late events."""
+    """Classify the new deliveries of a source for those of ``metrics`` that have late events."""
     judging = [metric for metric in metrics if metric.late_events is not None and metric.source == contract.dataset]
     if not judging:
         return
@@ -64,7 +64,7 @@ def follow(settings: Settings, contract: SourceContract, metrics: Iterable[Metri
 
 
 def changed_days(table: DeltaTable, metric: str, first: int) -> set[date] | None:
-    """The event days of which other rows of a metric may count than before, by the versions from ``first`` on.
+    """The event days on which the rows that count in a metric may have changed, from the commits of version ``first`` and later.
 
     :returns: None if the log no longer reaches back.
     """
@@ -76,7 +76,7 @@ def changed_days(table: DeltaTable, metric: str, first: int) -> set[date] | None
 
 
 def _unclassified(settings: Settings, metric: MetricContract, known: Deliveries) -> list[str]:
-    """The deliveries that have not been classified by the watermark that they met and by the present contract."""
+    """The deliveries that are not classified by their present watermark and the present contract."""
     where = {"metric": [metric.name]}
     path, options = locations.late_deliveries(settings, metric.source), settings.storage_options
     counted = table_io.read(path, ["ingestion_id", "watermark", "terms"], where, options)
@@ -105,7 +105,7 @@ def _steps(known: Deliveries, names: Sequence[str]) -> Iterator[list[str]]:
 def _classify(
     settings: Settings, metric: MetricContract, contract: SourceContract, known: Deliveries, names: Sequence[str]
 ) -> None:
-    """Classify some deliveries for a metric: put their late rows in place of those that the table holds, then count them."""
+    """Classify deliveries for a metric: replace their late rows in the table, then count them."""
     source, options = contract.dataset, settings.storage_options
     path = locations.late_rows(settings, source)
     table = row_writer.open_or_create(path, late_rows.SCHEMA, options, ["arrival_date"])
@@ -141,13 +141,13 @@ def _classify(
 
 
 def _left_out_keys(rows: pa.Table) -> pa.Array:
-    """The keys that late rows which do not count speak of."""
+    """The keys of the late rows that do not count, as well as the keys that these rows correct."""
     without = rows.filter(pc.invert(rows["counts"]))
     return pc.unique(pa.chunked_array([*without["record_key"].chunks, *without["corrects_key"].chunks], pa.string()).drop_null())
 
 
 def _left_out_before(table: DeltaTable, metric: MetricContract, keys: pa.Array) -> pa.Array:
-    """The keys of rows in the table that do not count and speak of one of some keys: what comes of them may count elsewhere."""
+    """The keys of stored rows that do not count and concern one of ``keys``: their results may now count elsewhere."""
     if not len(keys) or not table_io.rows_at_most(table, {}):
         return pa.array([], pa.string())
     columns = ["metric", *_JUDGED]
@@ -162,7 +162,7 @@ def _left_out_before(table: DeltaTable, metric: MetricContract, keys: pa.Array) 
 
 
 def _counted(settings: Settings, metric: MetricContract, known: Deliveries, names: Sequence[str], late: pa.Table) -> pa.Table:
-    """The counts of some deliveries."""
+    """The counts of the deliveries ``names``."""
     terms, numbers = _terms(settings, metric), late.group_by(["ingestion_id", "counts"]).aggregate([([], "count_all")])
     by_id = {(row["ingestion_id"], row["counts"]): row["count_all"] for row in numbers.to_pylist()}
     rows = []

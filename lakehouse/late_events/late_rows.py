@@ -1,7 +1,7 @@
-"""``silver/<source>_late``: one row for each metric and row that came after its window, with what became of it there.
+"""``silver/<source>_late``: one row for each metric and row that came after its window, with the action taken.
 
-Belongs here: the columns, and how rows are classified into them. The table follows from Bronze and the contracts; bringing it up
-to date belongs to ``follow``. Which rows numbers are computed from is decided in ``left_out`` by the same rules, without it.
+Belongs here: the columns, and how rows are classified into them. The table is derived from Bronze and the contracts; updating it
+belongs to ``follow``. Which rows the numbers are computed from is decided in ``left_out`` by the same rules, without the table.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from lakehouse.late_events.left_out import Deliveries
     from lakehouse.settings import Settings
 
-#: ``lateness_seconds`` is arrival less event; ``watermark`` is the one that the row met, ``window_end`` the end of the last
-#: window that it lies in; ``counts`` tells whether the row counts in the metric.
+#: ``lateness_seconds`` is arrival minus event; ``watermark`` is the watermark at the row's arrival, ``window_end`` the end of the
+#: last window that the row lies in; ``counts`` is whether the row counts in the metric.
 SCHEMA = pa.schema(
     [
         ("metric", pa.string()),
@@ -106,7 +106,7 @@ def classified(
 
 
 def in_window(rows: pa.Table, window: str) -> pa.Table:
-    """Those of some rows of the table that lie in the window with a name."""
+    """Those ``rows`` of the table that lie in the window named ``window``."""
     windows = rows["windows"].combine_chunks()
     places = pc.list_parent_indices(windows).filter(pc.equal(pc.list_flatten(windows), window))
     return rows.take(pc.unique(places))

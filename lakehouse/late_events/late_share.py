@@ -1,6 +1,6 @@
-"""The share of late rows in each window of a published number, by which the action ``update`` patches it or computes it again.
+"""The share of late rows in each window of a published number; the action ``update`` patches or recomputes the number by it.
 
-Belongs here: the share and its limit. How a number is patched belongs to ``gold.restatement.incremental``.
+Belongs here: the share and its limit. How a number is patched belongs to ``gold.restatement.from_changes``.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def is_below_limit(settings: Settings, metric: MetricContract, day: date, publis
 
 
 def late_rows_by_window(settings: Settings, metric: MetricContract, day: date) -> Counter[str]:
-    """By name of a window, how many late rows of an event day count in it."""
+    """The number of late rows of an event day that count, by name of the window."""
     late = late_rows.read(settings, metric.source, {"metric": [metric.name], "event_date": [day], "counts": [True]})
     counts = pc.value_counts(pc.list_flatten(late["windows"].combine_chunks()))
     return Counter(dict(zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist())))
 
 
 def _rows_by_window(metric: MetricContract, day: date, published: pa.Table) -> Counter[str]:
-    """By name of a window, how many rows its published number contains."""
+    """The number of rows that the published number contains, by name of the window."""
     window, rows = metric.event_window, Counter[str]()
     starts = published[WINDOW_START].to_pylist() if window else [None] * len(published)
     for start, count in zip(starts, published["row_count"].to_pylist()):

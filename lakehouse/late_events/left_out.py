@@ -1,7 +1,7 @@
-"""The rows that do not count in a metric because they came too late, for some event days and a set of inputs.
+"""The rows that do not count in a metric because they came too late, for given event days and inputs.
 
-This is a function of Bronze and the contract: numbers of now and of then are computed by it, whatever ``silver/<source>_late``
-holds. The rows that the numbers are computed from without them are read in ``gold.rows_read``.
+They are a function of Bronze and the contract: present and past numbers are computed by it, whatever ``silver/<source>_late``
+holds. The remaining rows, from which the numbers are computed, are read in ``gold.rows_read``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CLAIM = ["record_key", "kind", "event_date", *_ROW, "arrival_date"]
 
 
 class LeftOut(NamedTuple):
-    """Rows that do not count, by id, the keys that they speak of, and the event days whose content would be another with them."""
+    """Rows that do not count, by id; the keys that they concern; and the event days whose content would differ with them."""
 
     rows: pa.Table
     keys: pa.Array
@@ -51,7 +51,7 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True)
 class Deliveries:
-    """Deliveries of a source with the watermark that each met, as far as its rows may be late.
+    """Deliveries of a source with the watermark at the arrival of each, as far as their rows may be late.
 
     :param met: in microseconds since 1970, by ingestion.
     """
@@ -61,19 +61,19 @@ class Deliveries:
 
     @property
     def where(self) -> table_io.Where:
-        """What selects their rows in Bronze and in the key log."""
+        """The condition that selects the rows of these deliveries in Bronze and in the key log."""
         return {"ingestion_id": list(self.met), "arrival_date": {self.entries[name].arrival_date for name in self.met}}
 
     def watermarks(self, rows: pa.Table) -> pa.Array:
-        """The watermark that each row met; NULL for a row of another delivery."""
+        """The watermark at each row's arrival; NULL for a row of another delivery."""
         ids = pa.array(list(self.met), pa.string())
         return pa.array(list(self.met.values()), pa.int64()).take(pc.index_in(rows["ingestion_id"], ids).combine_chunks())
 
 
 def deliveries(settings: Settings, contract: SourceContract, ids: Collection[str] | None = None) -> Deliveries:
-    """The deliveries of a source, of a set of inputs or all, with the watermark that each met.
+    """The deliveries ``ids`` of a source (default: all), with the watermark at the arrival of each.
 
-    A correction that a person enters counts whenever it is entered: it meets none.
+    A correction that a person enters counts whenever it is entered: it has no watermark.
     """
     entries = _ingested(settings, contract, ids)
     met = event_watermark.met_by_each(settings, contract, entries)
@@ -88,7 +88,7 @@ def deliveries(settings: Settings, contract: SourceContract, ids: Collection[str
 
 
 def watermark_after(settings: Settings, contract: SourceContract, ids: Collection[str]) -> int:
-    """The watermark by the deliveries among some inputs, in microseconds since 1970; before all times if there is none."""
+    """The watermark after the deliveries among ``ids``, in microseconds since 1970; before all times if there is none."""
     taken = event_watermark.of_deliveries(settings, contract, _ingested(settings, contract, ids))
     return _micros(taken[-1].watermark) if taken else NEVER
 
@@ -101,7 +101,9 @@ def _ingested(settings: Settings, contract: SourceContract, ids: Collection[str]
 def may_be_late(
     settings: Settings, metric: MetricContract, contract: SourceContract, known: Deliveries, *, late_at_all: bool = False
 ) -> Deliveries:
-    """The deliveries that may have rows which do not count, or are late at all, told by their event days alone."""
+    """The deliveries that may have rows which do not count (with ``late_at_all``: which are late), judged by their event days
+    alone.
+    """
     zone = ZoneInfo(contract.clocks.timezone)
     tolerance = 0 if late_at_all else microseconds(terms_of(metric).tolerance)
     ends: dict[date, int] = {}
@@ -111,7 +113,7 @@ def may_be_late(
         entry = known.entries[name]
         days = [day for day, rows in entry.rows_by_day.items() if rows]
         ends |= {day: classification.first_end(day, metric, zone) + tolerance for day in days if day not in ends}
-        # Of a row that was not admitted, and that a steward may admit, the day is not listed.
+        # The day of a row that was not admitted, but that a steward may admit, is not listed.
         is_unlisted = sum(entry.rows_by_day.values()) < entry.rows - entry.malformed
         if read_again or is_unlisted or any(ends[day] <= met for day in days):
             suspected[name] = met
@@ -121,7 +123,7 @@ def may_be_late(
 def on_days(
     settings: Settings, metric: MetricContract, contract: SourceContract, days: Collection[date], ids: Collection[str]
 ) -> LeftOut | None:
-    """The rows that do not count in a metric and concern some event days: they lie there, or another row of their key does.
+    """The rows that do not count in a metric and concern ``days``: they, or other rows of their keys, lie on these days.
 
     :param contract: of the silver table that the metric reads.
     :param ids: the inputs that count; decisions to admit late rows are among them.
@@ -151,7 +153,7 @@ def on_days(
 
 
 def _may_be_left_out(claimed: pa.Table, metric: MetricContract, contract: SourceContract, known: Deliveries) -> pa.ChunkedArray:
-    """Whether the rows of some claims may be left out, by their event days; the row that retires another key has any day."""
+    """Whether the rows of each claim may be left out, by event day; a row that retires another key may have any day."""
     zone, tolerance = ZoneInfo(contract.clocks.timezone), microseconds(terms_of(metric).tolerance)
     days = pc.unique(claimed["event_date"])
     ends = [NEVER if day is None else classification.first_end(day, metric, zone) + tolerance for day in days.to_pylist()]
@@ -185,9 +187,9 @@ def _late_rows(
 
 
 def days_alike(named: Mapping[date, Collection[str]]) -> dict[frozenset[str], list[date]]:
-    """The event days that are computed from the same inputs, by these.
+    """The event days that are computed from the same inputs, by these inputs.
 
-    :param named: the inputs of each of some days.
+    :param named: the inputs of each day.
     """
     alike: dict[frozenset[str], list[date]] = defaultdict(list)
     for day, ids in named.items():

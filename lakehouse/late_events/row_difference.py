@@ -1,4 +1,4 @@
-"""How many rows of each event day do not count, because they or others of their keys came too late; counted without Spark.
+"""The number of rows per event day that do not count because they, or other rows of their keys, came too late; without Spark.
 
 An independent count for the check that no row was lost (``gold.publication.checks``). Which rows came too late is decided in
 ``left_out``.
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 def count(
     settings: Settings, metric: MetricContract, contract: SourceContract, named: Mapping[date, Collection[str]]
 ) -> Counter[date]:
-    """By event day, how many rows silver has more than count in a metric; fewer if an older version of a row counts again.
+    """The rows that silver has in excess of those that count in a metric, by event day; negative if an older version of a row
+    counts again.
 
     :param contract: of the silver table that the metric reads.
     :param named: the inputs of each of the days.
@@ -53,7 +54,7 @@ def count(
 
 
 def _living(contract: SourceContract, admitted: pa.Table) -> Counter[date]:
-    """How many rows of each event day some admitted claims put into silver."""
+    """The number of rows that the admitted claims put into silver, by event day."""
     policy = policy_of(contract)
     won = admitted
     if policy.keys_contend:

@@ -1,6 +1,6 @@
-"""How late rows arrive, and until when everything has: measurement, rules, completeness estimates, event-time watermarks, and the
-decisions that move a watermark.
+"""Lateness of rows and event-time watermarks: measurement, rules, completeness estimates, and the decisions that change a
+watermark.
 
-Plain Python: ``rules``, ``completeness``; Arrow in, Arrow out: ``keyed_watermark``. Whether a single row is admitted belongs in
-``dispositions``.
+``rules`` and ``completeness`` are plain Python; ``keyed_watermark`` maps Arrow to Arrow. Whether a single row is admitted belongs
+in ``dispositions``.
 """

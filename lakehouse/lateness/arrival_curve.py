@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-#: How many event days are read; older ones do not show how a source behaves now.
+#: The number of event days that are read; older days do not show the present behaviour of a source.
 _DAYS = 400
 _HOUR = 3600
 _COLUMNS = ["record_key", "kind", "event_date", "arrival_ts", "arrival_date", "standing"]
 
 
 def version(settings: Settings, source: str) -> Hashable:
-    """What the curve depends on, the key log and what is history; equal versions give equal curves."""
+    """The versions that the curve depends on, of the key log and of the history; equal versions give equal curves."""
     claims = table_io.version(locations.key_log(settings, source), settings.storage_options)
     return claims, history.of_source(settings, source).state
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: With fewer earlier periods no estimate is given.
 FEWEST = 5
-#: How many of the newest earlier periods are used at most, so that the estimate follows changes of the source.
+#: The greatest number of earlier periods, newest first, that are used, so that the estimate follows changes of the source.
 MOST = 90
 _COVERAGE = 0.9
 _HOURS = 24
@@ -33,7 +33,9 @@ _PLACES = 10_000
 
 @dataclass(frozen=True)
 class Ages:
-    """How many rows of a day had arrived by each age: hours after the end of the day, sorted, each with the rows until then."""
+    """Cumulative row counts of a day by age: sorted ``hours`` after the end of the day, and in ``until`` the rows that had
+    arrived by each.
+    """
 
     hours: tuple[int, ...]
     until: tuple[int, ...]
@@ -45,7 +47,7 @@ class Ages:
         return cls(tuple(hours), tuple(accumulate(rows[hour] for hour in hours)))
 
     def within(self, age: int) -> int:
-        """How many rows had arrived by an age."""
+        """The number of rows that had arrived by ``age``."""
         place = bisect_right(self.hours, age)
         return self.until[place - 1] if place else 0
 
@@ -57,9 +59,9 @@ NO_ROWS = Ages((), ())
 class Arrivals:
     """When the rows of a source arrived, by event day.
 
-    ``first`` is the first event day that is included: rows of days before the first arrival day arrived as a backlog, which
-    gives no information about ages, and days long past are left out. ``newest`` is the newest arrival: nothing is known after
-    it, whatever the wall clock shows.
+    ``first`` is the first event day that is included: rows of days before the first arrival day arrived as a backlog, which gives
+    no information about ages, and days long past are left out. ``newest`` is the newest arrival: later times have no data,
+    whatever the wall clock shows.
     """
 
     first: date
@@ -69,7 +71,9 @@ class Arrivals:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The share of a period's rows that had arrived, and the interval that contains it in a share ``coverage`` of such cases."""
+    """The share of a period's rows that had arrived, and an interval that contains the true share with probability
+    ``coverage``.
+    """
 
     share: float
     low: float

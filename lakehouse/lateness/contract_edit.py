@@ -1,6 +1,6 @@
-"""Editing of contract files: another watermark is added, and every other line stays as it is.
+"""Editing of contract files: another watermark is added, and every other line is unchanged.
 
-What a watermark means is defined in ``contracts.source``; which one to choose in ``lateness.rules``.
+The meaning of a watermark is defined in ``contracts.source``; the choice of one in ``lateness.rules``.
 """
 
 from __future__ import annotations

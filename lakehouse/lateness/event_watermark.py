@@ -1,9 +1,9 @@
 """The event-time watermark of a source: the time before which everything is believed to have arrived.
 
-Belongs here: how it follows from the deliveries of a source, under each strategy of the contract. It is computed from what the
-ledger says of each delivery, and for ``per_key`` from ``keyed_watermark_state``, so that a replay and a rebuild give the same,
-and never goes back. Which ``max_lateness`` is in force belongs to ``tuning``, how late a single row is to ``rules``, what
-``lateness.watermark`` bounds to ``admission``.
+Belongs here: the computation from the deliveries of a source, under each strategy of the contract. It reads only what the ledger
+records of each delivery, and for ``per_key`` also ``keyed_watermark_state``, so that replays and rebuilds give the same result;
+the watermark never moves back. Which ``max_lateness`` is in force belongs to ``tuning``, the lateness of a single row to
+``rules``, the bound ``lateness.watermark`` to ``admission``.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 #: The watermark before the first event: nothing is believed to be complete.
 BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
-#: How many of the keys that hold a watermark are named.
+#: The number of keys that hold a watermark which are named.
 _HOLDING = 5
 
 
 @dataclass(frozen=True)
 class WatermarkStep:
-    """A delivery with the watermark after it: the one by all deliveries that arrived until then.
+    """A delivery and the watermark after it, computed from it and all earlier deliveries.
 
     :param arrived: when the newest row of the delivery arrived.
     """
@@ -55,11 +55,11 @@ def steps(
     decided: Iterable[MaxLatenessDecision] = (),
     least_after: Mapping[str, int] = MappingProxyType({}),
 ) -> list[WatermarkStep]:
-    """The watermark after each delivery, in the order of their arrival, with the ``max_lateness`` in force when it arrived.
+    """The watermark after each delivery, in the order of arrival, with the ``max_lateness`` in force when the delivery arrived.
 
-    An event counts at the latest when it arrived: no clock that runs ahead moves the watermark beyond an arrival. A delivery
-    of which no row is sound does not move it; one that an earlier release recorded does not either, unless the watermark
-    follows the clock.
+    An event counts at the latest when it arrived: a clock that runs ahead does not move the watermark beyond an arrival.
+    Deliveries without a well-formed row do not advance the watermark; neither do deliveries recorded by older releases, unless
+    the strategy is ``processing_time``.
 
     :param least_after: see :class:`~lakehouse.lateness.keyed_watermark_state.KeyedState`; it is needed for ``per_key`` only.
     """
@@ -75,9 +75,9 @@ def steps(
 
 
 def by_steps(strategy: WatermarkStrategy, until_now: Sequence[WatermarkStep], now: datetime) -> datetime:
-    """The watermark at a time.
+    """The watermark at ``now``.
 
-    :param until_now: the :func:`steps` of the deliveries that had arrived by then.
+    :param until_now: the :func:`steps` of the deliveries that had arrived by ``now``.
     """
     if isinstance(strategy, ProcessingTimeWatermark):
         return now - strategy.delay
@@ -85,7 +85,9 @@ def by_steps(strategy: WatermarkStrategy, until_now: Sequence[WatermarkStep], no
 
 
 def _while_idle(strategy: WatermarkStrategy, until_now: Sequence[WatermarkStep], now: datetime) -> datetime:
-    """Where the clock has moved the watermark of a source of which nothing has arrived for the idle timeout."""
+    """The watermark that the clock alone gives a source without arrivals for the idle timeout; :data:`BEGINNING` if it is not
+    idle.
+    """
     if not isinstance(strategy, BoundedWatermark) or strategy.idle_timeout is None or not until_now:
         return BEGINNING
     is_idle = now - until_now[-1].arrived > strategy.idle_timeout and until_now[-1].watermark > BEGINNING
@@ -104,20 +106,21 @@ def _of_delivery(strategy: WatermarkStrategy, delivery: Ingestion, arrived: date
 
 
 def met_by_each(settings: Settings, contract: SourceContract, entries: Mapping[str, Ingestion]) -> dict[str, datetime]:
-    """The watermark that the rows of each of some deliveries met when they came: the one by all that arrived before.
+    """For each delivery, the watermark in force when it arrived.
 
-    Under ``processing_time`` it is that of the time at which the delivery arrived. A pause does not count against the rows that
-    end it. A delivery that an earlier release recorded, that has no sound row, or whose rows a backfill brought and admitted as
-    history, is left out.
+    Under ``processing_time`` this is the watermark at the delivery's own arrival, under all other strategies the watermark after
+    the previous delivery: a pause does not count against the rows that end it. Three kinds of deliveries are omitted: those
+    recorded by older releases, those without a well-formed row, and those whose rows a backfill plan brought and admitted as
+    history.
 
-    :param entries: every delivery that counts, by its id: what others arrived makes no difference.
+    :param entries: every delivery that counts, by its id; deliveries outside ``entries`` make no difference.
     """
     met, before, by_clock = {}, BEGINNING, isinstance(contract.clocks.watermark, ProcessingTimeWatermark)
     for step in of_deliveries(settings, contract, entries):
         met[step.delivery.ingestion_id] = step.watermark if by_clock else before
         before = step.watermark
     plans = {name: entry.backfill for name, entry in entries.items() if entry.backfill is not None}
-    # Of a file that came before the admission the rows stay late: numbers with other inputs were computed so (R10).
+    # Rows of a file that arrived before the admission stay late: earlier numbers were computed with them as late (R10).
     for admission in history_admissions.log(settings, contract.dataset).read() if plans else ():
         if plans.get(admission.ingestion_id) == admission.plan_id:
             met.pop(admission.ingestion_id, None)
@@ -125,7 +128,7 @@ def met_by_each(settings: Settings, contract: SourceContract, entries: Mapping[s
 
 
 def of_deliveries(settings: Settings, contract: SourceContract, entries: Mapping[str, Ingestion]) -> list[WatermarkStep]:
-    """The :func:`steps` of some deliveries of a source, as if there were no others; none if the contract has no watermark.
+    """The :func:`steps` of ``entries`` alone; empty if the contract has no watermark.
 
     :param entries: the deliveries by their ids.
     """
@@ -141,10 +144,11 @@ def of_deliveries(settings: Settings, contract: SourceContract, entries: Mapping
 
 @dataclass(frozen=True)
 class SourceWatermark:
-    """The watermark of a source at a time, and the deliveries that it follows from.
+    """The watermark of a source at a time, and the deliveries from which it is computed.
 
-    :param strategy: that of the contract, with the ``max_lateness`` in force at the time.
-    :param held_by: under ``per_key``, the active keys with the least newest event, the first ones; of the present only.
+    :param strategy: the strategy of the contract, with the ``max_lateness`` in force at the time.
+    :param held_by: under ``per_key``, the first active keys with the least newest event; empty for a time before the newest
+        arrival.
     """
 
     source: str
@@ -156,7 +160,7 @@ class SourceWatermark:
 
     @property
     def skewed(self) -> int:
-        """How many rows had an event that lay ahead of its arrival."""
+        """The number of rows whose event lies ahead of their arrival."""
         return sum(step.delivery.skewed for step in self.steps)
 
     @property
@@ -168,7 +172,7 @@ class SourceWatermark:
 
 
 def of_source(settings: Settings, contract: SourceContract, at: datetime | None = None) -> SourceWatermark | None:
-    """The watermark at a time (default: now), by the deliveries that are in Bronze; None if the contract has none."""
+    """The watermark at ``at`` (default: now), from the deliveries in Bronze; None if the contract has none."""
     strategy = contract.clocks.watermark
     decided = decisions.of(settings, contract.dataset) if isinstance(strategy, TunableWatermark) else ()
     return None if strategy is None else _of_source(settings, contract, strategy, decided, at or settings.clock())
@@ -195,7 +199,7 @@ def _of_source(
         entries = ingestions.ingested(ingestions.all_of(settings, contract.dataset)).values()
         return steps(strategy, entries, decided, state.least_after)
 
-    # A server asks once a second; thousands of deliveries take a tenth of that.
+    # Cached: a server calls this once a second, and the steps of thousands of deliveries take a tenth of a second.
     question = f"steps of the watermark {strategy.model_dump_json()}"
     depends_on = (tuple(decision.number for decision in decided), state.times.through, len(state.least_after))
     taken = ingestions.log(settings).derived(question, compute, {"source": [contract.dataset]}, depends_on)

@@ -1,9 +1,9 @@
-"""Which rows of a source came as history: they say nothing about how late its rows usually arrive.
+"""Which rows of a source are history: rows that give no information about how late its rows usually arrive.
 
 A source is *followed* from its first arrival day on. Event days before that day are its history: the arrival day that first
-brings such an event day loads it, in one commit or in many. A row that another arrival day brings to it is late, as is every late
-row of a day since. The rows of a file that a backfill plan brought are history as well. Both follow from the data's own days and
-from the ledger (R5), so that any grouping of runs and a replay decide the same.
+brings such an event day loads it, in one commit or in many. Rows of the same event day from another arrival day are late, as are
+late rows of all days since. Rows of a file that a backfill plan brought are history as well. Both rules use only the data's own
+days and the ledger (R5), so that any grouping of runs and a replay decide the same.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 #: The arrival day that first brought each event day of a source.
 FIRST_ARRIVALS = pa.schema([("event_date", pa.date32()), ("arrival_date", pa.date32())])
-#: The columns by which :meth:`SourceHistory.of` tells rows.
+#: The columns that :meth:`SourceHistory.of` needs.
 COLUMNS = ("event_date", "arrival_date", "ingestion_id")
 
 
 def first_arrivals(claims: pa.Table) -> pa.Table:
-    """The arrival day that first brought each event day, :data:`FIRST_ARRIVALS`.
+    """The first arrival day of each event day, as :data:`FIRST_ARRIVALS`.
 
-    :param claims: of the key log, with ``event_date`` and ``arrival_date``: all of a source, or the result of this function for
-        some and those that came since.
+    :param claims: from the key log, with ``event_date`` and ``arrival_date``: all claims of a source, or an earlier result of
+        this function together with the claims since.
     """
     dated = claims.filter(pc.is_valid(claims["event_date"]))
     firsts = dated.group_by("event_date").aggregate([("arrival_date", "min")])
@@ -47,8 +47,9 @@ def are_first_load(rows: pa.Table, firsts: pa.Table, followed_since: date | None
     """Whether each row came with the first load of its event day; never NULL.
 
     :param rows: with ``event_date`` and ``arrival_date``.
-    :param firsts: see :func:`first_arrivals`; of all event days of the source before it was followed.
-    :param followed_since: its first arrival day; by default the least of ``firsts``, which are then of all its event days.
+    :param firsts: see :func:`first_arrivals`; for all event days of the source before it was followed.
+    :param followed_since: the first arrival day of the source; by default the least of ``firsts``, which must then cover all
+        event days.
     """
     since = pc.min(firsts["arrival_date"]) if followed_since is None else pa.scalar(followed_since, pa.date32())
     of_day = firsts["arrival_date"].take(pc.index_in(rows["event_date"], firsts["event_date"].combine_chunks()))
@@ -57,13 +58,15 @@ def are_first_load(rows: pa.Table, firsts: pa.Table, followed_since: date | None
 
 
 def followed_since(entries: Iterable[Ingestion]) -> date | None:
-    """The first arrival day of a source; None before it. A backfill plan may bring files of any earlier arrival day."""
+    """The first arrival day of a source; None if nothing has arrived. Files that a backfill plan brings do not count: they may be
+    of any earlier arrival day.
+    """
     return min((entry.arrival_date for entry in entries if entry.status == "ingested" and entry.backfill is None), default=None)
 
 
 @dataclass(frozen=True)
 class SourceHistory:
-    """What the ledger says of the history of a source.
+    """The history of a source, as the ledger records it.
 
     :param since: see :func:`followed_since`.
     :param planned: the ingestions that a backfill plan brought.
@@ -76,7 +79,7 @@ class SourceHistory:
 
     @property
     def state(self) -> Hashable:
-        """What the answers of :meth:`of` depend on, beside the rows of the key log."""
+        """The facts on which the results of :meth:`of` depend, apart from the rows of the key log."""
         return self.since, len(self.planned)
 
     def of(self, rows: pa.Table) -> pa.Array:
@@ -88,7 +91,7 @@ class SourceHistory:
         if self.since is None:
             return planned
         before = pc.fill_null(pc.less(rows["event_date"], pa.scalar(self.since, pa.date32())), False)
-        # The key log is read only where the answer depends on it: the rows of a source that runs are seldom that old.
+        # The key log is read only where the result depends on it: in regular operation few rows are old enough.
         if not pc.any(pc.and_not(before, planned)).as_py():
             return planned
         return pc.or_(planned, are_first_load(rows, self._firsts, self.since))
@@ -99,7 +102,7 @@ class SourceHistory:
 
     @cached_property
     def _firsts(self) -> pa.Table:
-        """The arrival day that first brought each event day, by all sound rows, whether they were admitted or not."""
+        """The first arrival day of each event day, from all well-formed rows, admitted or not."""
         table = table_io.open_table(locations.key_log(self.settings, self.source), self.settings.storage_options)
         if table is None:
             return FIRST_ARRIVALS.empty_table()
@@ -113,12 +116,12 @@ class SourceHistory:
 
 
 def of_source(settings: Settings, source: str) -> SourceHistory:
-    """What is history of a source, by its recorded deliveries."""
+    """The history of a source, from its recorded deliveries."""
 
     def compute() -> tuple[date | None, pa.Array]:
         entries = ingestions.ingested(ingestions.all_of(settings, source)).values()
         planned = pa.array([entry.ingestion_id for entry in entries if entry.backfill is not None], pa.string())
         return followed_since(entries), planned
 
-    # A server asks at each look for news; it is computed once for each version of the ledger.
+    # Cached per version of the ledger: a server calls this whenever it checks for new data.
     return SourceHistory(settings, source, *ingestions.log(settings).derived("history", compute, {"source": [source]}))

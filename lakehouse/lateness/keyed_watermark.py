@@ -1,11 +1,12 @@
 """The strategy ``per_key`` of the event-time watermark: the least, over the active keys, of each key's newest event.
 
-Belongs here: the rule, on rows that are complete up to an arrival (Arrow in, Arrow out). What is stored of it belongs to
-``keyed_watermark_state``; the other strategies, which follow from one time per delivery, to ``event_watermark``.
+Belongs here: the rule, on rows that are complete up to an arrival (Arrow in, Arrow out). The stored state belongs to
+``keyed_watermark_state``; the other strategies, which need only one time per delivery, to ``event_watermark``.
 
-Rows count together with all others that arrived at the same moment, so that their order and their files make no difference. A
-key is active until nothing of it has arrived for the idle timeout, by the arrivals of the other keys: a source that is silent
-as a whole moves nothing. A key that speaks for the first time, or again, holds the watermark, and does not move it back.
+Rows that arrived at the same moment count together, so that neither their order nor their files make a difference. A key is
+active until the idle timeout passes without a row of that key, measured by the arrivals of the other keys: a source that is
+silent as a whole does not move the watermark. A key that sends its first row, or sends again after a pause, holds the watermark
+and does not move it back.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ TOUCHES = pa.schema([("key", pa.string()), ("arrived", pa.int64()), ("happened",
 
 @dataclass(frozen=True)
 class KeyedTimes:
-    """What is known of the keys after all rows up to an arrival.
+    """The state of the keys after all rows up to an arrival.
 
     :param newest_events: per key, when its newest event happened.
     :param newest_arrivals: per key, when its newest row arrived.
-    :param least: the least newest event of the active keys; never less than it was before.
-    :param least_before: what it was before the newest arrival.
+    :param least: the least newest event of the active keys; it never decreases.
+    :param least_before: the value of ``least`` before the newest arrival.
     """
 
     keys: pa.Array
@@ -51,11 +52,11 @@ class KeyedTimes:
         return int(self.newest_arrivals.max(initial=NEVER))
 
     def active(self, now: int, idle_timeout: int) -> Numbers:
-        """The places of the keys that are active at a time."""
+        """The indices of the keys that are active at ``now``."""
         return np.flatnonzero(self.newest_arrivals >= now - idle_timeout)
 
     def least_at(self, now: int, idle_timeout: int) -> int:
-        """The least newest event of the keys that are active at a time."""
+        """The least newest event of the keys that are active at ``now``."""
         return int(self.newest_events[self.active(now, idle_timeout)].min(initial=2**63 - 1))
 
     def holding(self, idle_timeout: int, count: int) -> list[str]:
@@ -74,26 +75,24 @@ NOTHING = KeyedTimes(pa.array([], pa.string()), np.empty(0, np.int64), np.empty(
 def touches(keys: pa.ChunkedArray, arrived: pa.ChunkedArray, happened: pa.ChunkedArray) -> pa.Table:
     """The newest event of each key at each arrival, as :data:`TOUCHES`; rows without an event time are left out.
 
-    :param arrived: in microseconds, as ``happened``. Rows without a key have one of their own together.
+    :param arrived: in microseconds, like ``happened``. All rows without a key share one key, the empty text.
     """
     rows = pa.table({"key": pc.fill_null(keys.cast(pa.string()), ""), "arrived": arrived, "happened": happened}, TOUCHES)
     return together([rows.filter(pc.is_valid(rows["happened"]))])
 
 
 def together(parts: Sequence[pa.Table]) -> pa.Table:
-    """Parts of :func:`touches` as one, in the order of arrival."""
+    """Concatenate results of :func:`touches`, in the order of arrival."""
     rows = pa.concat_tables(parts).group_by(["key", "arrived"]).aggregate([("happened", "max")])
     return rows.rename_columns({"happened_max": "happened"}).select(TOUCHES.names).sort_by("arrived")
 
 
 def followed_by(times: KeyedTimes, rows: pa.Table, idle_timeout: int, ends: Sequence[int]) -> tuple[KeyedTimes, list[int]]:
-    """What is known after further rows, and the least newest event at some arrivals.
+    """The state after further rows, and the least newest event at each of ``ends``.
 
-    :param rows: all rows of some deliveries, as :func:`together` gives them, none of which arrived before ``times.through``.
-    :param ends: times of arrival, in order, none before ``times.through``.
-
-    Between two arrivals at which a key becomes active the least can only grow. So it is computed in front of those, and at the
-    ends, not for each row.
+    :param rows: all rows of the further deliveries, from :func:`together`; none arrived before ``times.through``.
+    :param ends: times of arrival, in order, none before ``times.through``. Between two arrivals at which a key becomes active the
+        least can only grow, so it is computed before these arrivals and at the ends, not for each row.
     """
     arrived, happened = rows["arrived"].to_numpy(), rows["happened"].to_numpy()
     known = _with_keys(times, rows["key"])
@@ -117,12 +116,12 @@ def followed_by(times: KeyedTimes, rows: pa.Table, idle_timeout: int, ends: Sequ
 
 
 def _before(times: KeyedTimes, arrived: Numbers) -> int:
-    """The least before further rows: if the first of them came with the newest of the known ones, before those."""
+    """The least before further rows; if the first of them arrived at ``times.through``, the least before that arrival."""
     return times.least_before if len(arrived) and arrived[0] == times.through else times.least
 
 
 def _with_keys(times: KeyedTimes, keys: pa.ChunkedArray) -> KeyedTimes:
-    """The same with further keys, of which nothing is known yet."""
+    """``times`` with further keys, which have no event and no arrival yet."""
     distinct = keys.unique()
     new = distinct.filter(pc.invert(pc.is_in(distinct, times.keys)))
     nothing = np.full(len(new), NEVER, np.int64)

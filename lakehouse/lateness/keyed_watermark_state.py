@@ -1,9 +1,8 @@
-"""``ops/watermark_keys``: what the strategy ``per_key`` knows of a source, one row per source, replaced by one commit.
+"""``ops/watermark_keys``: the state of the strategy ``per_key``, one row per source, replaced by one commit.
 
-It follows from Bronze and the ledger, is brought up to date at the end of each ingestion, and computed from all of Bronze again
-where that is needed: when a delivery is older than the newest row that is known, when the contract names another key or timeout,
-and when the table is gone. What a backfill plan brought is ``history``: its keys hold no watermark. The rule is in
-``keyed_watermark``.
+The state is derived from Bronze and the ledger and updated at the end of each ingestion. It is computed from all of Bronze again
+when a delivery is older than the newest row in the state, when the contract names another key or timeout, and when the table is
+gone. Rows that a backfill plan brought are ``history``: their keys hold no watermark. The rule is in ``keyed_watermark``.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class KeyedState:
-    """What is known of the keys of a source.
+    """The state of the keys of a source.
 
     :param least_after: by ingestion, the least newest event of the active keys after it, in microseconds since 1970.
     """
@@ -58,7 +57,7 @@ class KeyedState:
 
 
 def of(settings: Settings, source: str, strategy: PerKeyWatermark) -> KeyedState:
-    """What was known at the end of the newest ingestion; nothing under another key or timeout."""
+    """The state at the end of the newest ingestion; an empty state under another key or timeout."""
     where = _of_terms(source, strategy)
     rows = table_io.read(locations.watermark_keys(settings), _SCHEMA.names, where, settings.storage_options)
     return _state_of(rows)
@@ -66,9 +65,9 @@ def of(settings: Settings, source: str, strategy: PerKeyWatermark) -> KeyedState
 
 @row_writer.retried_on_conflict
 def advance(settings: Settings, contract: SourceContract) -> bool:
-    """Take in the deliveries of a source that are in the ledger and not taken in yet.
+    """Add the deliveries of a source that are in the ledger but not yet in the state.
 
-    :returns: whether there were any; never under another strategy.
+    :returns: whether there were any; always False under another strategy.
     """
     strategy = contract.clocks.watermark
     if not isinstance(strategy, PerKeyWatermark):
@@ -98,9 +97,9 @@ def advance(settings: Settings, contract: SourceContract) -> bool:
 def least_after(
     settings: Settings, contract: SourceContract, strategy: PerKeyWatermark, entries: Mapping[str, Ingestion]
 ) -> Mapping[str, int]:
-    """By ingestion the least newest event of the active keys after it, if only some deliveries count.
+    """For each ingestion, the least newest event of the active keys after it, if only ``entries`` count.
 
-    It is read where the table knows the same deliveries, and computed from Bronze otherwise.
+    It is read from the table if the table was computed from the same deliveries, and computed from Bronze otherwise.
 
     :param entries: the deliveries that count, by their ids.
     """
@@ -116,12 +115,12 @@ def least_after(
 
 
 def _is_followed(entry: Ingestion) -> bool:
-    """Whether the keys of a delivery count: it has sound rows, and no backfill plan brought it."""
+    """Whether the keys of a delivery count: it has well-formed rows, and no backfill plan brought it."""
     return entry.newest_arrival is not None and entry.backfill is None
 
 
 def _touches(settings: Settings, contract: SourceContract, key: str, entries: Collection[Ingestion]) -> pa.Table:
-    """What deliveries say of the keys, as ``keyed_watermark.together`` gives it."""
+    """The key events of the deliveries, as ``keyed_watermark.together`` gives them."""
     columns = list(dict.fromkeys([key, "event_ts", "event_date", "arrival_ts", "malformed_reason"]))
     where: table_io.Where = {
         "arrival_date": {entry.arrival_date for entry in entries},

@@ -1,7 +1,7 @@
 """The lateness of a source's rows, measured on Bronze by event type, with their dispositions.
 
-Ranges are of arrival days, whose rows never change. Rows that came as ``history`` are not measured. This is the Arrow side of
-``rules``, which defines what is late, and of ``calendar.event_day``, which defines the lateness of a row.
+Ranges are arrival days, whose rows never change. Rows that came as ``history`` are not measured. This is the Arrow side of
+``rules``, which defines when a row is late, and of ``calendar.event_day``, which defines the lateness of a row.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ Seconds = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class EventTypeLateness:
-    """The rows of one event type: how late each was in begun seconds, sorted; ``late`` counts those beyond ``expected``."""
+    """The rows of one event type: ``seconds`` has the lateness of each in begun seconds, sorted; ``late`` counts those beyond
+    ``expected``.
+    """
 
     event_type: str
     seconds: Sequence[int]
@@ -48,12 +50,12 @@ class EventTypeLateness:
 
     @property
     def rows(self) -> int:
-        """How many rows have a lateness."""
+        """The number of rows with a lateness."""
         return len(self.seconds)
 
     @property
     def on_time(self) -> int:
-        """How many rows came within what the contract expects."""
+        """The number of rows within the lateness that the contract expects."""
         return self.rows - self.late
 
     @property
@@ -62,7 +64,7 @@ class EventTypeLateness:
         return int(self.seconds[-1])
 
     def beyond(self, watermark: timedelta | None) -> int | None:
-        """How many rows came later than a watermark; None without one."""
+        """The number of rows that came later than ``watermark``; None without one."""
         return None if watermark is None else self.rows - rows_within(self.seconds, watermark)
 
 
@@ -71,7 +73,9 @@ ACCEPTED, WAITING = ("applied", "superseded", "duplicate"), ("quarantined",)
 
 
 def sums_of(dispositions: Mapping[str, int]) -> dict[str, int]:
-    """How many rows were accepted, wait for a steward, and were dropped or rejected; malformed rows are none of them."""
+    """The number of rows that were accepted, wait for a steward, and were dropped or rejected; malformed rows count in none of
+    these.
+    """
     accepted = sum(dispositions.get(name, 0) for name in ACCEPTED)
     waiting = sum(dispositions.get(name, 0) for name in WAITING)
     others = sum(count for name, count in dispositions.items() if name not in {*ACCEPTED, *WAITING, "malformed"})
@@ -80,11 +84,11 @@ def sums_of(dispositions: Mapping[str, int]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class LatenessMeasurement:
-    """The rows of some arrival days. ``dispositions`` counts all of them.
+    """The rows of a range of arrival days. ``dispositions`` counts all of them.
 
-    :param unclocked: how many sound rows have no event time.
-    :param skewed: how many have an event ahead of its arrival; they are in no percentile and no share.
-    :param historical: how many came as history, see ``history``; of all these counts they are in ``dispositions`` only.
+    :param unclocked: the number of well-formed rows without an event time.
+    :param skewed: the number of rows with an event ahead of its arrival; they are in no percentile and no share.
+    :param historical: the number of rows that came as history, see ``history``; they count in ``dispositions`` and nowhere else.
     """
 
     source: str
@@ -98,12 +102,12 @@ class LatenessMeasurement:
 
     @property
     def rows(self) -> int:
-        """How many rows have a lateness."""
+        """The number of rows with a lateness."""
         return sum(one.rows for one in self.types)
 
     @property
     def late(self) -> int:
-        """How many rows came later than the contract expects of their event type."""
+        """The number of rows that came later than the contract expects of their event type."""
         return sum(one.late for one in self.types)
 
     @property
@@ -113,28 +117,26 @@ class LatenessMeasurement:
 
     @property
     def next_day(self) -> date:
-        """The arrival day after those measured; the watermark in force is that of this day."""
+        """The day after the last measured arrival day; the watermark in force is that of this day."""
         return self.last + timedelta(days=1)
 
 
 def newest_arrival(settings: Settings, source: str, until: date = date.max) -> date | None:
-    """The newest arrival day with rows in Bronze through a day, by the partitions of the dispositions."""
+    """The newest arrival day with rows in Bronze through ``until``, from the partitions of the dispositions."""
     table = table_io.open_table(locations.dispositions(settings, source), settings.storage_options)
     days = [] if table is None else data_files.by_partition(table, "arrival_date")
     return max((day for day in days if day <= until), default=None)
 
 
 def version(settings: Settings, source: str) -> Hashable:
-    """What measurements of a source depend on; equal versions give equal measurements.
-
-    The ledger, which says what is history, follows the dispositions.
-    """
+    """The versions of the dispositions and of the history; equal versions give equal measurements."""
     dispositions = table_io.version(locations.dispositions(settings, source), settings.storage_options)
     return dispositions, history.of_source(settings, source).state
 
 
 def measure(settings: Settings, contract: SourceContract, first: date, last: date) -> LatenessMeasurement:
-    """The rows that arrived from one day through another; read in pieces, of which only the lateness is kept.
+    """The lateness of the rows that arrived from ``first`` through ``last``; rows are read in pieces, and only their lateness is
+    kept.
 
     Rows that came as history are counted, and left out of everything else.
     """
@@ -164,7 +166,9 @@ def measure(settings: Settings, contract: SourceContract, first: date, last: dat
 
 
 def late_dispositions(settings: Settings, contract: SourceContract, first: date, last: date) -> Counter[str]:
-    """What became of the rows of some arrival days that came later than the contract expects, by disposition; history aside."""
+    """The dispositions of the rows from ``first`` through ``last`` that came later than the contract expects, counted; without
+    history.
+    """
     where: table_io.Where = {"arrival_date": list(span(first, last))}
     by, options, key = contract.event_type_column, settings.storage_options, ["ingestion_id", "line_number"]
     columns = list(dict.fromkeys([*_CLOCKS, *history.COLUMNS, by, *key]))
@@ -185,19 +189,19 @@ def late_dispositions(settings: Settings, contract: SourceContract, first: date,
 
 
 def by_day(settings: Settings, contract: SourceContract, first: date, last: date) -> dict[date, Sequence[int]]:
-    """How late the rows of each arrival day were in begun seconds, sorted; days without rows are left out."""
+    """The lateness of the rows of each arrival day in begun seconds, sorted; days without rows are left out."""
     return of_days(settings, contract, span(first, last))
 
 
 def of_days(settings: Settings, contract: SourceContract, days: Iterable[date]) -> dict[date, Sequence[int]]:
-    """How late the rows of each of some arrival days were, as :func:`by_day` has them."""
+    """The lateness of the rows of each of ``days``, in the form of :func:`by_day`."""
     return _grouped(settings, contract, days, lambda rows: rows["arrival_date"])
 
 
 def by_hour(
     settings: Settings, contract: SourceContract, first: date, last: date, clock: Literal["event", "arrival"]
 ) -> dict[int, Sequence[int]]:
-    """How late the rows of each hour of the day were in begun seconds, sorted; hours without rows are left out.
+    """The lateness of the rows of each hour of the day in begun seconds, sorted; hours without rows are left out.
 
     :param clock: the hour of the event or of the arrival, in the contract's time zone. An event of which only the day is known
         has no hour.
@@ -209,9 +213,7 @@ def by_hour(
 def _grouped(
     settings: Settings, contract: SourceContract, days: Iterable[date], group: Callable[[pa.Table], pa.ChunkedArray]
 ) -> dict[Any, Sequence[int]]:
-    """How late the rows of some arrival days were in begun seconds, sorted, by a group; rows without one, and history, are left
-    out.
-    """
+    """The lateness of the rows of ``days`` in begun seconds, sorted, by ``group``; without history and rows of no group."""
     columns, known_history = list(dict.fromkeys([*_CLOCKS, *history.COLUMNS])), history.of_source(settings, contract.dataset)
     where: table_io.Where = {"arrival_date": list(days)}
     seconds = defaultdict[Any, list[Seconds]](list)
@@ -238,7 +240,7 @@ def lags(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
 
 
 def judged(rows: pa.Table, contract: SourceContract) -> tuple[pa.Array, pa.Array]:
-    """How long after the event each row arrived, in microseconds from 0, and whether that is later than the contract expects."""
+    """The lateness of each row in microseconds (at least 0), and whether it is later than the contract expects."""
     lag = pc.max_element_wise(pc.fill_null(lags(rows, contract), 0), 0).combine_chunks()
     return lag, are_late(lag, _expected(rows[contract.event_type_column].combine_chunks(), contract))
 
@@ -259,22 +261,22 @@ def are_skewed(rows: pa.Table, lag: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def sound_lags(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
-    """The :func:`lags` that percentiles, shares and proposals are computed from: NULL for skewed rows, too."""
+    """The :func:`lags` for percentiles, shares and proposals: NULL also for skewed rows."""
     return without_skewed(rows, lags(rows, contract))
 
 
 def without_skewed(rows: pa.Table, lag: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same :func:`lags`, NULL for skewed rows."""
+    """``lag``, with NULL for skewed rows."""
     return pc.if_else(are_skewed(rows, lag), pa.scalar(None, pa.int64()), lag)
 
 
 def clocked(contract: SourceContract, rows: pa.Table, sound: pa.ChunkedArray) -> pa.Table:
-    """What the event-time watermark follows: the columns ``happened_at``, ``is_skewed`` and ``is_marker``.
+    """The input of the event-time watermark: the columns ``happened_at``, ``is_skewed`` and ``is_marker``.
 
-    An event that lies ahead of its arrival happened, for the watermark, when it arrived; one of which only the day is known, at
-    the end of that day. NULL for malformed rows and those without an event time.
+    An event ahead of its arrival is taken to have happened when it arrived; an event of which only the day is known, at the end
+    of that day. NULL for malformed rows and those without an event time.
 
-    :param rows: of Bronze, with the columns of :func:`lags`, and that of the contract's marker.
+    :param rows: of Bronze, with the columns of :func:`lags`, and the column of the contract's marker.
     :param sound: whether each row is well formed.
     """
     time = pa.timestamp("us", "UTC")
@@ -309,7 +311,7 @@ def _seconds(lag: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def sorted_seconds(lag: pa.Array) -> Sequence[int]:
-    """Lateness in begun seconds, sorted; without what has none.
+    """Lateness in begun seconds, sorted; rows without a lateness are left out.
 
     :param lag: see :func:`lags`.
     """
@@ -321,22 +323,22 @@ def _sorted(parts: Sequence[Any]) -> Sequence[int]:
 
 
 def together(types: Iterable[EventTypeLateness]) -> Sequence[int]:
-    """How late the rows of some event types were, sorted."""
+    """The lateness of the rows of all ``types``, sorted."""
     parts = [entry.seconds for entry in types]
     return parts[0] if len(parts) == 1 else _sorted(parts)
 
 
 def pools(contract: SourceContract, measured: LatenessMeasurement) -> dict[str | None, Sequence[int]]:
-    """How late rows were, sorted: for each event type with its own bounds, and (None) for all others together."""
+    """The lateness of rows, sorted, by event type with its own bounds; under None that of all other event types together."""
     own = sorted(contract.lateness.by.values) if contract.lateness.by else []
     found: dict[str | None, Sequence[int]] = {None: together(one for one in measured.types if one.event_type not in own)}
     return found | {kind: together(one for one in measured.types if one.event_type == kind) for kind in own}
 
 
 def proposals(contract: SourceContract, measured: LatenessMeasurement, on: date | None = None) -> dict[str | None, Proposal]:
-    """The watermarks that are proposed from the rows of each of the :func:`pools`.
+    """The watermarks that are proposed for each of the :func:`pools`.
 
-    :param on: the arrival day with whose watermark they are compared; default: the one after those measured.
+    :param on: the arrival day whose watermark they are compared with; default: the day after the measured ones.
     """
     terms, day = contract.lateness, on or measured.next_day
     return {
@@ -346,10 +348,10 @@ def proposals(contract: SourceContract, measured: LatenessMeasurement, on: date 
 
 
 def beyond_tiers(contract: SourceContract, measured: LatenessMeasurement) -> list[TierLateness]:
-    """The rows beyond each tier of the contract, of all event types."""
+    """The rows of all event types beyond each tier of the contract."""
     return tiers_of(contract.lateness.tiers, together(measured.types))
 
 
 def window(newest: date, days: int) -> tuple[date, date]:
-    """The first and the last of ``days`` arrival days that end with the newest."""
+    """The first and the last of the ``days`` arrival days that end with ``newest``."""
     return newest - timedelta(days=days - 1), newest

@@ -1,8 +1,8 @@
-"""``ops/missing_inputs``: what the sensors know to be missing: unfinished arrival days, and files that no run could ingest.
+"""``ops/missing_inputs``: missing inputs that the sensors report: unfinished arrival days, and files that no run could ingest.
 
-A held file is recorded in the ledger of deliveries and is not repeated here. An entry says that something is missing, or no
-longer is; the newest one about a subject holds. A sensor writes when what it sees has changed, so that readers need not look at
-landing or at Dagster's runs.
+A held file is recorded in the ledger of deliveries and is not repeated here. An entry states that something is missing, or no
+longer is; the newest entry about a subject holds. A sensor writes when its observation changes, so that readers need not list
+landing or read Dagster's runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Kind = Literal["unfinished_day", "failed_ingestion", "stream_gap"]
 
 @dataclass(frozen=True)
 class MissingInput:
-    """What is missing of an arrival day, as a sentence; with ``is_missing`` False, that it no longer is."""
+    """A sentence about what is missing from an arrival day; with ``is_missing`` False, it is no longer missing."""
 
     source: str
     kind: Kind
@@ -40,9 +40,9 @@ def log(settings: Settings) -> LogTable[MissingInput]:
 
 
 def record(settings: Settings, source: str, kind: Kind, missing: Mapping[date, str]) -> bool:
-    """Record what of one kind is missing now; nothing is written if the same was missing before.
+    """Record everything of one kind that is missing now; nothing is written if the same was missing before.
 
-    :param missing: by arrival day, what is missing of it; all that is missing of the kind.
+    :param missing: everything of ``kind`` that is missing, as a sentence by arrival day.
     :returns: whether anything was written.
     """
     before = {entry.arrival_date: entry for entry in of(settings, source) if entry.kind == kind}
@@ -57,7 +57,7 @@ def record(settings: Settings, source: str, kind: Kind, missing: Mapping[date, s
 
 
 def of(settings: Settings, source: str) -> list[MissingInput]:
-    """What is missing of a source, by arrival day."""
+    """The missing inputs of a source, by arrival day."""
     newest: dict[tuple[str, date], MissingInput] = {}
     for entry in sorted(log(settings).read({"source": [source]}), key=lambda entry: entry.recorded_at):
         newest[entry.kind, entry.arrival_date] = entry

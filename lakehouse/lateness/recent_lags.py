@@ -1,7 +1,7 @@
 """The lags of a source's newest arrivals, from Bronze, by the data's own clocks (rule R5).
 
-Only facts are read here; the alerts that follow from them are in ``operations.alerts.rules``. Only arrival days with arrivals
-of the requested time are read, by the statistics of their files, and of these a few narrow columns. Rows are judged by the
+Only facts are read here; the alerts based on them are in ``operations.alerts.rules``. Only arrival days with arrivals of the
+requested time are read, by the statistics of their files, and of these only a few narrow columns. Rows are judged by the
 contract's present watermark: the key log records the judgement at the time of arrival, and no lag.
 """
 
@@ -35,7 +35,7 @@ _AT_ONCE = 1000
 
 @dataclass(frozen=True)
 class RecentArrivals:
-    """The sound rows of Bronze that arrived in some days through ``newest``.
+    """The well-formed rows of Bronze that arrived in a number of days through ``newest``.
 
     :param rows: ``arrival_ts``; ``lag`` in microseconds, empty without an event time and for a skewed row; ``late``, beyond the
         watermark.
@@ -53,17 +53,17 @@ class RecentArrivals:
             yield from map(ArrivalCount, *(column.to_pylist() for column in batch.columns))
 
     def seconds(self, after: datetime, through: datetime) -> Sequence[int]:
-        """How late these rows were in begun seconds, sorted."""
+        """The lateness of the rows that arrived after ``after`` and through ``through``, in begun seconds, sorted."""
         return measurement.sorted_seconds(self._lags(after, through))
 
     def _lags(self, after: datetime, through: datetime) -> pa.Array:
-        """The lags of the rows that arrived after a time and through another."""
+        """The lags of the rows that arrived after ``after`` and through ``through``."""
         there = self.rows["arrival_ts"]
         wanted = pc.and_(pc.greater(there, _scalar(after)), pc.less_equal(there, _scalar(through)))
         return self.rows["lag"].filter(wanted).drop_null().combine_chunks()
 
     def p99(self, after: datetime, through: datetime) -> LagPercentile:
-        """The 99th percentile (nearest rank) of the lags of the rows that arrived after a time and through another."""
+        """The 99th percentile (nearest rank) of the lags of the rows that arrived after ``after`` and through ``through``."""
         lags = self._lags(after, through)
         if not len(lags):
             return LagPercentile(0, None)
@@ -73,10 +73,9 @@ class RecentArrivals:
 
 
 def newest(settings: Settings, contract: SourceContract, days: int) -> RecentArrivals | None:
-    """The arrivals of the last ``days + 1`` days up to the newest one; rows that arrive after the clock's time, and those that
-    came as history, are left out.
+    """The arrivals of the last ``days + 1`` days up to the newest one; None if there are none.
 
-    None if there are none.
+    Rows that arrive after the clock's time, and rows that came as history, are left out.
     """
     table = table_io.open_table(locations.bronze(settings, contract.dataset), settings.storage_options)
     now = settings.clock()

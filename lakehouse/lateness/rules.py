@@ -1,9 +1,8 @@
-"""When a row is late, the share of late rows, percentiles of lateness, and the watermark that the data asks for.
+"""When a row is late, the share of late rows, percentiles of lateness, and the watermark that the data suggests.
 
-Every layer uses this definition of a late row; the Arrow form of :func:`is_late` is
-``lateness.measurement.are_late``. The lateness of a row itself is in ``calendar.event_day``, what becomes of a late row in
-``admission``. A proposal keeps the watermark in force while the data asks for nearly the same one (hysteresis), so that the
-watermark does not move back and forth.
+Every layer uses this definition of a late row; the Arrow form of :func:`is_late` is ``lateness.measurement.are_late``. The
+lateness of a row itself is in ``calendar.event_day``, what happens to a late row in ``admission``. A proposal keeps the watermark
+in force while the data suggests nearly the same one (hysteresis), so that the watermark does not move back and forth.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ LADDER = (
     *(timedelta(seconds=seconds) for seconds in (30, 60, 300, 900)),
     *(timedelta(hours=hours) for hours in (1, 6, 12, 24, 48, 72, 168, 336, 720)),
 )
-#: How many times the tolerated share of rows beyond a watermark is an error.
+#: The multiple of the tolerated share of rows beyond a watermark that is an error.
 _FAR = 10
 _MINUTE, _QUARTER, _HOUR, _TWO_DAYS = 60, 900, 3_600, 172_800
 
@@ -48,7 +47,7 @@ def late_share(late: int, rows: int) -> float:
 
 
 def exceeds(late: int, rows: int, tolerated: Decimal | float) -> bool:
-    """Whether the share of late rows is greater than the tolerated one, without rounding."""
+    """Whether the share of late rows is greater than ``tolerated``, without rounding."""
     return late > Decimal(f"{tolerated}") * rows
 
 
@@ -63,9 +62,9 @@ class ArrivalCount:
 
 @dataclass(frozen=True)
 class TierLateness:
-    """How many of the rows with a lateness came later than a tier of the contract.
+    """The number of rows, among those with a lateness, that came later than a tier of the contract.
 
-    :param is_exceeded: whether these are more than the contract tolerates.
+    :param is_exceeded: whether their share is more than the contract tolerates.
     """
 
     tier: Tier
@@ -75,7 +74,7 @@ class TierLateness:
 
     @property
     def text(self) -> str:
-        """The share beyond the tier and the tolerated one, as the end of a sentence about these rows."""
+        """The share beyond the tier and the tolerated share, as the end of a sentence about these rows."""
         late = f"{self.share:.2%} ({self.beyond:,}) came later than {format_duration(self.tier.within)}, the tier that serves "
         return f"{late}{self.tier.serves!r}; the contract tolerates {self.tier.tolerated or 0:.2%}"
 
@@ -89,7 +88,7 @@ class LagPercentile:
 
 
 class WatermarkVerdict(str, Enum):
-    """What becomes of the watermark in force."""
+    """The effect of a proposal on the watermark in force."""
 
     KEEP = "keep"
     SET = "set"
@@ -99,7 +98,7 @@ class WatermarkVerdict(str, Enum):
 
 
 class RecommendationSeverity(str, Enum):
-    """How much a proposal matters."""
+    """The severity of a proposal."""
 
     NONE = "none"
     INFO = "info"
@@ -119,8 +118,8 @@ class WatermarkEvidence:
 class Proposal:
     """The watermark that is proposed from the data.
 
-    ``needed`` is the smallest round watermark that catches the wanted share; ``watermark`` is the one that should be in force:
-    ``needed`` within the contract's bounds, or the present one. Both are None if there are too few rows.
+    ``needed`` is the smallest round watermark that catches the wanted share of rows; ``watermark`` is the one that should be in
+    force: ``needed`` within the contract's bounds, or the present one. Both are None if there are too few rows.
     """
 
     verdict: WatermarkVerdict
@@ -142,8 +141,11 @@ class Proposal:
         return next((line.share for line in self.evidence if line.watermark == self.current), None) if self.rows else None
 
     def severity(self, catch: float) -> RecommendationSeverity:
-        """An error if more than ten times the tolerated share of rows came beyond the watermark in force, a warning if more than
-        that share did and another watermark would help, information if nothing is missed by it.
+        """The severity by the share of rows beyond the watermark in force.
+
+        ``ERROR`` and ``WARN`` require that less than ``catch`` came within it, and that another one is proposed or the contract's
+        bounds exclude the one that is needed: an error if more than ten times the tolerated share came beyond it, else a warning.
+        ``INFO`` for any other proposal and where the rows are too few or no watermark is in force, else ``NONE``.
 
         :param catch: the share of rows that the contract wants within the watermark.
         """
@@ -157,7 +159,7 @@ class Proposal:
 
 
 def share_within(seconds: Sequence[int], watermark: timedelta) -> float:
-    """The share of rows that came within a watermark; 0 if there are no rows.
+    """The share of rows that came within ``watermark``; 0 if there are no rows.
 
     :param seconds: how late each row came, sorted; parts of a second count as a whole one.
     """
@@ -165,12 +167,12 @@ def share_within(seconds: Sequence[int], watermark: timedelta) -> float:
 
 
 def rows_within(seconds: Sequence[int], watermark: timedelta) -> int:
-    """How many rows came within a watermark; see :func:`share_within`."""
+    """The number of rows that came within ``watermark``; see :func:`share_within`."""
     return bisect_right(seconds, int(watermark.total_seconds()))
 
 
 def tiers_of(tiers: Iterable[Tier], seconds: Sequence[int]) -> list[TierLateness]:
-    """The rows beyond each of some tiers.
+    """The rows beyond each of ``tiers``.
 
     :param seconds: how late each row came, sorted.
     """
@@ -183,12 +185,12 @@ def tiers_of(tiers: Iterable[Tier], seconds: Sequence[int]) -> list[TierLateness
 
 
 def percentile(seconds: Sequence[int], share: str | float) -> int | None:
-    """The smallest lateness within which at least this share of rows came, by nearest rank; None if there are no rows."""
+    """The smallest lateness within which at least ``share`` of the rows came, by nearest rank; None if there are no rows."""
     return int(seconds[nearest_rank(len(seconds), share)]) if len(seconds) else None
 
 
 def percentiles(seconds: Sequence[int], names: Iterable[str] = tuple(PERCENTILES)) -> dict[str, int | None]:
-    """Some of the :data:`PERCENTILES` of lateness, by name.
+    """The :data:`PERCENTILES` of lateness that ``names`` lists, by name.
 
     :param seconds: how late each row came, sorted.
     """
@@ -198,21 +200,21 @@ def percentiles(seconds: Sequence[int], names: Iterable[str] = tuple(PERCENTILES
 def nearest_rank(count: int, share: str | float) -> int:
     """The index of a percentile among ``count`` sorted values, from 0.
 
-    The value at this place is the smallest that at least this share of the values do not exceed: always one of them, never
-    an interpolation.
+    The value at this index is the smallest one that at least ``share`` of the values do not exceed: always one of the values,
+    never an interpolation.
     """
     wanted = Fraction(str(share)) * count
     return max(-(-wanted.numerator // wanted.denominator), 1) - 1
 
 
 def evidence(seconds: Sequence[int], also: Collection[timedelta | None] = ()) -> tuple[WatermarkEvidence, ...]:
-    """The share of rows that each watermark of the ladder, and some others, would have caught."""
+    """The share of rows that each watermark of the ladder, and each of ``also``, would have caught."""
     asked = sorted({*LADDER, *(one for one in also if one is not None)})
     return tuple(WatermarkEvidence(one, share_within(seconds, one)) for one in asked)
 
 
 def propose(seconds: Sequence[int], current: timedelta | None, tuning: Tuning) -> Proposal:
-    """The watermark that catches the wanted share of these rows, within the contract's bounds.
+    """The watermark that catches the wanted share of ``seconds``, within the contract's bounds.
 
     :param seconds: see :func:`share_within`.
     :param current: the watermark in force.

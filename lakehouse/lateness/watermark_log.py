@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class WatermarkDecision:
     """A decision that changed a watermark.
 
-    ``seconds`` is the watermark for rows that arrive on ``since`` or later, of one ``event_type``, or of all that have none
-    of their own; ``because`` and ``evidence`` (JSON) are those of the proposal.
+    ``seconds`` is the watermark for rows that arrive on ``since`` or later, of one ``event_type``, or of all event types without
+    bounds of their own; ``because`` and ``evidence`` (JSON) are those of the proposal.
     """
 
     source: str

@@ -1,6 +1,6 @@
 """``ops/applications``: which ingestions, decisions, redactions and rebuild requests silver contains, for which event days.
 
-No information is lost with this table: applying an input again changes nothing, because silver is a function of Bronze.
+Losing this table loses no information: applying an input again changes nothing, because silver is a function of Bronze.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AppliedInputs:
-    """One commit to silver: the event days whose content it brought up to date, and the inputs that it contains for them.
+    """One commit to silver: the event days whose content it updated, and the inputs that it contains for them.
 
-    ``ingestion_ids`` are the ids of ingestions, decisions, redactions and rebuild requests; ``method`` is how silver was
-    written (merged, or rebuilt by day). ``silver_commit`` and ``silver_lineage`` tell whether silver still holds the commit, see
+    ``ingestion_ids`` are the ids of ingestions, decisions, redactions and rebuild requests; ``method`` is how silver was written
+    (merged, or rebuilt by day). ``silver_commit`` and ``silver_lineage`` show whether silver still holds the commit, see
     ``delta.lost_commits``; they are empty in entries of earlier releases.
     """
 
@@ -130,15 +130,15 @@ def has_any(settings: Settings, source: str) -> bool:
     return bool(_applied_days(settings, source, lost_versions(settings, source)))
 
 
-#: The Delta transaction by which the table with the newest rows of a source says that it was built, and has no row.
+#: The Delta transaction that marks the table with the newest rows of a source as built, although it has no row.
 BUILT_EMPTY = "built_empty"
 
 
 def lacks_newest(settings: Settings, source: str) -> bool:
-    """Whether the table with the newest rows of an ``append`` source has yet to be built: it has no row, and silver has.
+    """Whether the table with the newest rows of an ``append`` source has yet to be built: it has no row, and silver has rows.
 
-    It is built in one commit, so that it never contains a part of them. If silver's rows are all outdated by deletions, from a
-    time when the source was under another policy, the table has no row and :data:`BUILT_EMPTY` says so.
+    It is built in one commit, so that it is never incomplete. If deletions, from a time when the source was under another policy,
+    have outdated all rows of silver, the table has no row, and :data:`BUILT_EMPTY` records that it was built.
     """
     path = locations.silver_newest(settings, source)
     if _has_rows(settings, path) or not _has_rows(settings, locations.silver(settings, source)):
@@ -153,16 +153,18 @@ def _has_rows(settings: Settings, path: str) -> bool:
 
 
 class LostVersions(NamedTuple):
-    """Silver was seen at version ``followed``; what it holds now was known up to version ``kept``, -1 for none."""
+    """The newest recorded version of silver (``followed``), and the newest recorded version that silver still holds (``kept``, or
+    -1).
+    """
 
     followed: int
     kept: int
 
 
 def lost_versions(settings: Settings, source: str) -> LostVersions | None:
-    """The versions of silver that inputs are recorded with and that it does not hold any more; None if it holds all.
+    """The recorded versions of silver that it no longer holds; None if it holds all of them.
 
-    They are told from the newest one: if silver holds that, it holds those before it.
+    The versions are checked from the newest one down: if silver holds a version, it holds all earlier ones.
     """
     silver = table_io.open_table(locations.silver(settings, source), settings.storage_options)
     lineage = lost_commits.lineage(silver)
@@ -182,7 +184,7 @@ def lost_versions(settings: Settings, source: str) -> LostVersions | None:
 def _applied_days(settings: Settings, source: str, lost: LostVersions | None) -> dict[str, list[frozenset[date]]]:
     """Per input id the event days for which silver contains the input, commit by commit.
 
-    :param lost: of :func:`lost_versions`.
+    :param lost: from :func:`lost_versions`.
     """
     of_source = {"source": [source]}
     silver = table_io.open_table(locations.silver(settings, source), settings.storage_options)

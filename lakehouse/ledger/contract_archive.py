@@ -1,8 +1,8 @@
-"""``ops/contracts``: the full contracts under which numbers were published, so that these can be reproduced (rule R10).
+"""``ops/contracts``: the full contracts under which numbers were published, so that the numbers can be reproduced (rule R10).
 
-A contract is identified by the hash in revisions and commits. The kind ``ingested`` has the contract of a source under which its
-rows were read last (``contracts_in_use``). A metric's row also names the contract of its source, and is
-written again when the source's contract changes: the time of a revision determines which pair was in force.
+A contract is identified by the hash that revisions and commits contain. The kind ``ingested`` has the contract of a source under
+which its rows were last read (``contracts_in_use``). A metric's row also names the contract of its source, and is written again
+when the source's contract changes: the time of a revision determines which pair was in force.
 ``gold.reproduction.contract_history`` selects the contract of a revision.
 """
 
@@ -61,12 +61,12 @@ def record(
 
 
 def find(settings: Settings, kind: Kind, name: str, version: str) -> dict[str, Any] | None:
-    """The contract with a hash; None if it was never stored."""
+    """The contract with the hash ``version``; None if it was never stored."""
     return next((json.loads(entry.contract) for entry in _archived(settings, kind, name) if entry.version == version), None)
 
 
 def newest(settings: Settings, kind: Kind, name: str) -> dict[str, Any] | None:
-    """The contract of a name that was stored last; None if none was."""
+    """The contract of ``name`` that was stored last; None if there is none."""
     archived = _archived(settings, kind, name)
     return readable(json.loads(archived[-1].contract)) if archived else None
 
@@ -83,7 +83,7 @@ def readable(stored: dict[str, Any]) -> dict[str, Any]:
 
 
 def source_version(settings: Settings, metric: str, version: str, when: datetime) -> str | None:
-    """The hash of the source's contract that was in force with a metric's contract at a time; None if it is not recorded."""
+    """The hash of the source's contract that was in force with a metric's contract at ``when``; None if it is not recorded."""
     archived = [entry for entry in _archived(settings, "metric", metric) if entry.version == version]
     before = [entry for entry in archived if entry.recorded_at <= when]
     return next((entry.source_version for entry in reversed(before or archived[:1])), None)

@@ -1,7 +1,7 @@
-"""Whether a contract was changed in place: the contract under which the lake was filled, compared with the present one.
+"""Detects contracts that were changed in place: compares the contract under which the lake was filled with the present one.
 
-What a change of a key means is in ``contracts.changed_keys``. Belongs here: which contract is recorded for a source or a metric,
-and the sentences that name the file, the key, both values and what to do.
+Belongs here: which contract is recorded for a source or a metric, and the sentences that name the file, the key, both values and
+the remedy. The effect of a change of a key is defined in ``contracts.changed_keys``.
 """
 
 from __future__ import annotations
@@ -28,11 +28,14 @@ _SHOWN = 5
 
 
 class ChangedMeaningError(LakehouseError):
-    """A metric was changed in place so that new numbers would mean something else than the published ones."""
+    """A metric that was changed in place so that new numbers would differ in meaning from the published ones."""
 
 
 def problem_of_source(settings: Settings, contract: SourceContract) -> str | None:
-    """Why no row may be ingested under a contract: rows would be other events, or count otherwise, than the older ones."""
+    """The reason why no row may be ingested under a contract, or None if rows may be.
+
+    New rows would identify other events than the older rows, or be ordered or counted by other rules.
+    """
     changes = [each for each in _changes_of_source(settings, contract) if each.effect is KeyEffect.IDENTITY]
     if not changes:
         return None
@@ -45,9 +48,10 @@ def problem_of_source(settings: Settings, contract: SourceContract) -> str | Non
 
 
 def notices_of_source(settings: Settings, contract: SourceContract) -> list[str]:
-    """What differs between rows that are ingested under a contract and the older ones, each as a sentence with the command.
+    """The differences between rows ingested under ``contract`` and older rows, each as a sentence with a command if one resolves
+    it.
 
-    Nothing differs any more as soon as the contract is recorded by :func:`accept`.
+    There are none once the contract is recorded by :func:`accept`.
     """
     source, notices = contract.dataset, []
     changes = _changes_of_source(settings, contract)
@@ -72,13 +76,13 @@ def notices_of_source(settings: Settings, contract: SourceContract) -> list[str]
 
 
 def accept(settings: Settings, contract: SourceContract) -> None:
-    """Record the contract under which rows are ingested, or were read again, if another one or none is recorded."""
+    """Record the contract under which rows are ingested, or were read again, unless it is already the recorded one."""
     source, version = contract.dataset, provenance.of_contract(contract)
     contract_archive.record(settings, "ingested", source, version, contract.model_dump_json(), settings.clock())
 
 
 def check_meaning(settings: Settings, metric: MetricContract) -> None:
-    """Refuse to publish numbers of another meaning beside those that are published.
+    """Refuse to publish numbers that differ in meaning from the published ones.
 
     :raises ChangedMeaningError: naming the keys that were changed.
     """
@@ -100,7 +104,9 @@ def check_meaning(settings: Settings, metric: MetricContract) -> None:
 
 
 def _changes_of_source(settings: Settings, contract: SourceContract) -> list[ChangedKey]:
-    """What was changed since rows were ingested last; for rows of a release that did not record it, since silver was written."""
+    """The changed keys since rows were last ingested; for rows of a release that did not record it, since silver was last
+    written.
+    """
     source = contract.dataset
     stored = contract_archive.newest(settings, "ingested", source)
     if stored is None and (in_silver := provenance.newest_in_silver(settings, source)["contract"]):

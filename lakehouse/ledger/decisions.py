@@ -1,6 +1,7 @@
-"""``bronze/<source>_decisions``: the decisions of stewards about single rows of Bronze. The newest one about a row is in force.
+"""``bronze/<source>_decisions``: the stewards' decisions about single rows of Bronze; the newest decision about a row is in
+force.
 
-Decisions are input, as files are: the log is append-only, and a rebuild applies them again.
+Decisions are input, like files: the log is append-only, and a rebuild applies them again.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Decision:
-    """One steward's decision about one row. ``number`` counts the decisions on that row, from 1.
+    """One steward's decision about one row. ``number`` counts the decisions about that row, from 1.
 
-    ``about_file`` is set where the row waited because its delivery would shrink its day, so that the decision is about that;
-    ``decision_id`` is shared by the rows decided with one command; ``touched_days`` are the event days on which the row's
-    key may have a row.
+    ``about_file`` is set where the row waited because its delivery would shrink its day, so that the decision concerns the
+    delivery; ``decision_id`` is shared by the rows decided with one command; ``touched_days`` are the event days on which the
+    row's key may have a row.
     """
 
     decision_id: str = field(default="", kw_only=True)
@@ -48,7 +49,7 @@ class Decision:
 
     @property
     def row(self) -> RowId:
-        """The row it is about."""
+        """The row that the decision is about."""
         return self.ingestion_id, self.line_number
 
     @property
@@ -101,7 +102,7 @@ def newest(settings: Settings, source: str, ids: Collection[str] | None = None) 
 
 
 def touched(settings: Settings, source: str) -> dict[str, set[date]]:
-    """Per decision id the event days that it may change."""
+    """The event days that each decision may change, by decision id."""
     days: dict[str, set[date]] = {}
     for row in log(settings, source).select(["decision_id", "touched_days"]).to_pylist():
         days.setdefault(row["decision_id"], set()).update(row["touched_days"])

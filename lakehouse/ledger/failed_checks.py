@@ -1,7 +1,7 @@
 """``ops/failed_checks``: the checks of Bronze and silver with severity ERROR that fail, and the event days that they concern.
 
 A number of such a day is held (see ``gold.publication``), until the check passes and the number is computed again, or a person
-publishes it. The table has a row for each check and day that has ever failed; without the table no check has.
+publishes it. The table has a row for each check and day that has ever failed; it does not exist if no check has failed.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def record(
     outcomes: Iterable[CheckResult],
     event_days: Callable[[date], Collection[date]] = lambda day: [day],
 ) -> None:
-    """Record which checks fail, and which pass that failed before; nothing is written if there are neither.
+    """Record the checks that fail, and those that failed before and pass now; nothing is written if there are neither.
 
-    :param event_days: those that a partition of the layer concerns; by default the partition is one.
+    :param event_days: returns the event days that a partition of the layer concerns; by default the day of the partition.
     """
     known = {(entry.check, entry.day) for entry in failing(settings, source) if entry.layer == layer}
     fail: dict[tuple[str, date], FailingCheck] = {}

@@ -1,7 +1,8 @@
-"""``ops/failed_numbers``: the numbers that cannot be computed from their rows, and why.
+"""``ops/failed_numbers``: the numbers that cannot be computed from their rows, with the reasons.
 
-The number of such a period is held: readers see the one before, if there is one. A period is computed again when its rows change,
-and when the contract or the code does. The table has a row for each period that has ever failed; without the table none has.
+The number of such a period is held: readers see the previous one, if there is one. A period is computed again when its rows
+change, and when the contract or the code does. The table has a row for each period that has ever failed; it does not exist if
+none has.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _KEYS = ("series", "start")
 class FailedNumber:
     """A period of a series: whether its number still cannot be computed, which measure fails, and why.
 
-    :param explanation: a sentence for people, with the way out.
-    :param measure: None if no measure fails by itself.
+    :param explanation: a sentence for people, with the remedy.
+    :param measure: None if the failure cannot be assigned to one measure.
     """
 
     series: str
@@ -54,7 +55,7 @@ def log(settings: Settings) -> LogTable[FailedNumber]:
 def failing(settings: Settings, series: str, starts: Collection[date] | None = None) -> dict[date, FailedNumber]:
     """The periods of a series whose number cannot be computed, in order.
 
-    :param starts: only these.
+    :param starts: only these periods.
     """
     entries = log(settings).read({"series": [series]})
     wanted = None if starts is None else set(starts)
@@ -63,7 +64,7 @@ def failing(settings: Settings, series: str, starts: Collection[date] | None = N
 
 
 def may_pass(settings: Settings, series: Series) -> set[date]:
-    """The failing periods that were computed under another contract, or by other code, than the present one."""
+    """The failing periods that were computed under another contract or with other code than the present one."""
     present = (provenance.of_contract(series.metric), provenance.code())
     entries = failing(settings, series.name)
     return {start for start, entry in entries.items() if (entry.contract_version, entry.code_version) != present}
@@ -76,11 +77,11 @@ def record(
     computed: Collection[date],
     run_id: str,
 ) -> list[date]:
-    """Record which numbers fail, and which that failed before do no longer; nothing is written if there are neither.
+    """Record the numbers that fail, and those that failed before and no longer do; nothing is written if there are neither.
 
-    :param failed: per period the measure that fails and the explanation.
+    :param failed: by period, the measure that fails and the explanation.
     :param computed: the periods that the run has computed.
-    :returns: the periods that fail no longer.
+    :returns: the periods that no longer fail.
     """
     known = failing(settings, series.name)
     versions, now = (provenance.of_contract(series.metric), provenance.code()), settings.clock()

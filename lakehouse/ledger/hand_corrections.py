@@ -1,7 +1,7 @@
-"""Deliveries that enter a correction by a person (``lakehouse correct``), as the name of their file tells.
+"""The file names of deliveries by which a person enters a correction (``lakehouse correct``).
 
-Belongs here: the name. Proposing, approving and entering corrections belongs to ``operations.corrections``. The name is in Bronze
-with each row, so that what follows from it can be computed again from there.
+Belongs here: the name. Proposing, approving and entering corrections belongs to ``operations.corrections``. Bronze stores the
+name with each row, so that everything that depends on it can be computed again from Bronze.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _BY_HAND = re.compile(r"(?:^|[./])correction-[0-9a-f]{12}[.]")
 
 
 def file_name(correction_id: str, ending: str) -> str:
-    """The name of the file with a correction; the landing folder may put that of the arrival day before it.
+    """The name of the file with a correction; the landing folder may prefix it with the arrival day.
 
     :param ending: such as ``.csv``.
     """
@@ -20,5 +20,5 @@ def file_name(correction_id: str, ending: str) -> str:
 
 
 def is_by_hand(source_file: str) -> bool:
-    """Whether a delivered file enters a correction by a person."""
+    """Whether a delivered file contains a correction that a person entered."""
     return _BY_HAND.search(source_file) is not None

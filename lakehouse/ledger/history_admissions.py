@@ -1,7 +1,7 @@
-"""``bronze/<source>_admissions``: the files whose rows no watermark holds, because a person has admitted them as history.
+"""``bronze/<source>_admissions``: the files to whose rows no watermark applies, because a person has admitted them as history.
 
-An admission is input, as a steward's decision is: it is recorded before the rows of the file are judged, and holds whenever they
-are judged again. It concerns lateness only; row rules apply.
+An admission is input, like a steward's decision: it is recorded before the rows of the file are judged, and applies whenever they
+are judged again. It concerns lateness only; row rules still apply.
 """
 
 from __future__ import annotations

@@ -25,12 +25,11 @@ FileIdentity = tuple[str, int, "datetime | None"]
 class Ingestion:
     """One delivered file. ``touched_days`` are the event days whose silver content it may change.
 
-    ``delivery`` names the manifest that lists it, None for none.
-
-    ``newest_arrival`` and ``newest_event`` are the greatest times of its sound rows, an event counted at the latest when it
-    arrived; ``newest_marker`` is that of its rows which the contract's watermark takes for markers; ``skewed`` counts the rows
-    whose event lies ahead of their arrival. ``header`` is the header line of a CSV file, without which its raw records cannot be
-    read again. They are empty in entries of earlier releases. ``backfill`` is the plan that brought the file, None for none.
+    ``delivery`` names the manifest that lists it, None for none. ``newest_arrival`` and ``newest_event`` are the greatest times
+    of its well-formed rows, where an event counts at the latest when it arrived; ``newest_marker`` is the greatest time of its
+    markers, as the contract's watermark defines them; ``skewed`` counts the rows whose event lies ahead of their arrival.
+    ``header`` is the header line of a CSV file, without which its raw records cannot be read again. These fields are empty in
+    entries of earlier releases. ``backfill`` is the plan that brought the file, None for none.
     """
 
     source: str
@@ -65,22 +64,22 @@ class Ingestion:
 
     @property
     def counts_again(self) -> bool:
-        """Whether it is a file of known content that counts again in its delivery."""
+        """Whether this is a file of known content that counts again in its delivery."""
         return self.status == "redelivered" and bool(self.touched_days)
 
     @property
     def delivered_with(self) -> str:
-        """The name of its delivery."""
+        """The name of the delivery to which the file belongs."""
         return delivery_name(self.delivery, self.arrival_date)
 
     @property
     def identity(self) -> FileIdentity:
-        """The delivered file in its state, to be compared with the file in landing."""
+        """The name, size and time of the delivered file, to be compared with the file in landing."""
         return self.source_file, self.bytes, self.modified
 
     @property
     def rows_by_day(self) -> dict[date, int]:
-        """How many of its rows each touched day received; 0 for a day that only had an older row of a key."""
+        """The number of its rows on each touched day; 0 for a day that only had an older row of a key."""
         return dict(zip(self.touched_days, self.touched_rows))
 
 
@@ -90,7 +89,7 @@ def log(settings: Settings) -> LogTable[Ingestion]:
 
 
 def record(settings: Settings, *entries: Ingestion) -> None:
-    """Append deliveries of one source in one commit; one with the same file, status and message as a recorded one is left out."""
+    """Append deliveries of one source in one commit, except those recorded before with the same file, status and message."""
     if entries:
         where = {"source": [entries[0].source], "source_file": [entry.source_file for entry in entries]}
         log(settings).append_missing(entries, _app_id, where)
@@ -117,26 +116,28 @@ def ingested(entries: Iterable[Ingestion]) -> dict[str, Ingestion]:
 
 
 def completed(settings: Settings, source: str) -> Collection[str]:
-    """The ids of the completed ingestions. One that was stopped is left out: numbers do not list it among their inputs."""
+    """The ids of the completed ingestions. An ingestion that was stopped is left out: numbers do not list it among their
+    inputs.
+    """
     return ingested(all_of(settings, source)).keys()
 
 
 def row_count(settings: Settings, source: str) -> int:
-    """How many rows Bronze has of a source."""
+    """The number of rows of a source in Bronze."""
     return sum(entry.rows for entry in ingested(all_of(settings, source)).values())
 
 
 def only_in(settings: Settings, other: Settings, source: str) -> list[str]:
-    """The ingestions of one lake whose content another one does not have."""
+    """The ingestions in the lake ``settings`` whose content the lake ``other`` does not have."""
     here, there = (ingested(all_of(lake, source)).keys() for lake in (settings, other))
     return sorted(here - there)
 
 
 def inputs(entries: Iterable[Ingestion]) -> dict[str, Ingestion]:
-    """What silver is computed from, by input id: the ingestions, and the files that count again in a later delivery.
+    """The inputs of silver by input id: the ingestions, and the files that count again in a later delivery.
 
-    A file of known content adds no row to Bronze. It counts again in a delivery in which the content has not come yet, unless the
-    contract says otherwise: only such an entry has days that it touches.
+    A file of known content adds no row to Bronze. It counts again in a delivery that did not contain the content yet, unless the
+    contract excludes it: only such an entry has touched days.
     """
     return {entry.input_id: entry for entry in entries if entry.status == "ingested" or entry.counts_again}
 

@@ -1,7 +1,8 @@
-"""The ids of the inputs of silver besides files: decisions, redactions, rebuild requests, and files that were delivered again.
+"""The ids of silver's inputs other than files: decisions, redactions and rebuild requests; and of files that were delivered
+again.
 
-An id is the kind of the input, a colon and a hash of its content, so that writing the same input again gives the same id. The
-id of an ingestion has no kind (see ``ingestions``).
+An id is the kind of the input, a colon and a hash of its content, so that writing the same input again gives the same id. The id
+of an ingestion has no kind (see ``ingestions``).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _REDELIVERY = "redelivery:"
 
 
 class InputKind(str, Enum):
-    """What a person adds to a source; the values are part of stored ids."""
+    """The kinds of inputs that a person adds to a source; the values are part of stored ids."""
 
     DECISION = "decision"
     REDACTION = "redaction"
@@ -28,12 +29,12 @@ class InputKind(str, Enum):
     def id_of(self, content: str) -> str:
         """The id of an input of this kind.
 
-        :param content: text that two inputs share only if they are the same one.
+        :param content: a text that is equal for two inputs only if they are the same input.
         """
         return self.prefix + hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def is_kind_of(self, input_id: str) -> bool:
-        """Whether an id is one of this kind."""
+        """Whether ``input_id`` is an id of this kind."""
         return input_id.startswith(self.prefix)
 
 
@@ -43,12 +44,12 @@ def of_content(content_hash: str) -> str:
 
 
 def is_manual_input(input_id: str) -> bool:
-    """Whether an id is that of a decision, a redaction or a rebuild request, and not of a delivered file."""
+    """Whether ``input_id`` belongs to a decision, a redaction or a rebuild request, and not to a delivered file."""
     return any(kind.is_kind_of(input_id) for kind in InputKind)
 
 
 def is_redelivery(input_id: str) -> bool:
-    """Whether an id is that of a file that was delivered again."""
+    """Whether ``input_id`` belongs to a file that was delivered again."""
     return input_id.startswith(_REDELIVERY)
 
 

@@ -1,11 +1,11 @@
 """``ops/<source>_keys``: every claim that Bronze makes about a key, narrow enough to be read whole.
 
 A *claim* is the statement of one row about one key: an insert, a correction, a delete, or, where the row corrects another key
-under its own, the retirement of that other key. The log is appended before silver is merged and records where a key may
-live; a surplus claim does no harm (rule R2 takes the greatest).
+under its own, the retirement of that other key. The log is appended before silver is merged and records where a key may live; a
+surplus claim does no harm (rule R2 takes the greatest).
 
 Each claim carries the admission status that the contract gives its row (column ``standing``). Rows that are not admitted are
-logged as well, so that a steward's decision is enough to admit one.
+logged as well, so that a steward's decision is enough to admit one of them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ JUDGED = ("standing", "reason", "detail", "failed_rules", "beyond")
 BRONZE_COLUMNS = [name for name in SCHEMA.names if name not in {"kind", *JUDGED}]
 BRONZE_COLUMNS += ["change_op", "corrects_key", "malformed_reason"]
 
-#: The rows of a file are sorted by key, in long runs at least, and a row group has few: a look-up of few keys reads few groups.
+#: The rows of a file are sorted by key, at least in long runs, and row groups are small: looking up few keys reads few groups.
 LAYOUT = WriterProperties(
     compression="ZSTD",
     compression_level=1,
@@ -62,25 +62,25 @@ LAYOUT = WriterProperties(
         "line_number": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED"),
     },
 )
-#: Up to so many keys are looked up by row groups.
+#: Up to this many keys are looked up by row groups.
 FEW_KEYS = 10_000
-#: Claims about more keys are read so many at a time.
+#: Claims about more keys are read in ranges of about this many rows.
 _RANGE_ROWS = 2**18
 
 
 class IncompleteKeyLogError(LakehouseError):
-    """The key log does not cover Bronze, so that anything computed from it would lack rows. Its text has the remedy."""
+    """The key log does not cover Bronze: results computed from it would lack rows. The message contains the remedy."""
 
     passes_by_itself = True  # a run of bronze may complete it meanwhile
 
 
 def app_id(ingestion_id: str) -> str:
-    """The Delta transaction by which the log says that it has the claims of an ingestion."""
+    """The Delta transaction that marks the claims of an ingestion as logged."""
     return f"keys:{ingestion_id}"
 
 
 def claims(bronze: pa.Table) -> pa.Table:
-    """The claims of some bronze rows (columns :data:`BRONZE_COLUMNS` and :data:`JUDGED`)."""
+    """The claims of ``bronze`` rows (columns :data:`BRONZE_COLUMNS` and :data:`JUDGED`)."""
     sound = bronze.filter(pc.is_null(bronze["malformed_reason"]))
     same_key = sound.rename_columns({"change_op": "kind"}).select(SCHEMA.names)
     corrections = sound.filter(
@@ -95,7 +95,7 @@ def claims(bronze: pa.Table) -> pa.Table:
 
 
 def typed(claims: pa.Table) -> pa.Table:
-    """Columns read from the log, with their types; one that is newer than the log is empty."""
+    """Columns read from the log, with their types; a column that is newer than the log is empty."""
     return claims.cast(pa.schema([SCHEMA.field(name) for name in claims.column_names]))
 
 
@@ -107,10 +107,10 @@ def append(
     arrivals: Collection[date],
     claims_of: Callable[[], Iterable[pa.Table]],
 ) -> None:
-    """Append the claims of some ingestions in one commit, except of those that have claims in the log already.
+    """Append the claims of ``ingestion_ids`` in one commit, except those of ingestions that the log already has.
 
     :param arrivals: their arrival days; files with claims of other days are not read.
-    :param claims_of: gives their claims in pieces, all of them each time.
+    :param claims_of: returns their claims in pieces; it may be called again after a conflict.
     """
     path, options = locations.key_log(settings, source), settings.storage_options
     table = row_writer.open_or_create(path, SCHEMA, options)
@@ -133,9 +133,9 @@ def replace(
     claims_of: Callable[[DeltaTable], Iterable[pa.Table]],
     app_id: str,
 ) -> None:
-    """Put claims in place of those of some arrival days, in one commit; repeating it changes nothing.
+    """Replace the claims of ``arrivals``, in one commit; repeating it changes nothing.
 
-    :param claims_of: gives all claims of these days in pieces, from the log at a version.
+    :param claims_of: returns all claims of these days in pieces, computed from the log at a version.
     :param app_id: identifies the replacement.
     """
     table = row_writer.open_or_create(locations.key_log(settings, source), SCHEMA, settings.storage_options)
@@ -145,7 +145,7 @@ def replace(
 
 
 def about(settings: Settings, source: str, columns: Sequence[str], keys: Collection[str] | pa.Array) -> pa.Table | None:
-    """These columns of the claims about some keys; None if there is no log."""
+    """The ``columns`` of the claims about ``keys``; None if there is no log."""
     table = table_io.open_table(locations.key_log(settings, source), settings.storage_options)
     if table is None:
         return None
@@ -159,7 +159,7 @@ def _about(table: DeltaTable, columns: Sequence[str], keys: pa.Array) -> pa.Tabl
 
 
 def about_keys_with(settings: Settings, source: str, columns: Sequence[str], where: table_io.Where) -> Iterator[pa.Table]:
-    """All claims about the keys of which a claim meets ``where``, in pieces: a piece has all claims about its keys."""
+    """All claims about those keys that have a claim which meets ``where``, in pieces: a piece has all claims about its keys."""
     table = table_io.open_table(locations.key_log(settings, source), settings.storage_options)
     if table is None:
         return
@@ -197,7 +197,7 @@ def days_of(settings: Settings, source: str, keys: pa.Array) -> set[date]:
 
 
 def days_by_key(settings: Settings, source: str, keys: Collection[str]) -> dict[str, set[date]]:
-    """The same for a few keys, key by key."""
+    """The event days of :func:`days_of` for each of a few keys."""
     log = about(settings, source, ["record_key", "event_date"], keys)
     result: dict[str, set[date]] = {key: set() for key in keys}
     places = [] if log is None else log.group_by(["record_key", "event_date"]).aggregate([]).to_pylist()
@@ -208,13 +208,13 @@ def days_by_key(settings: Settings, source: str, keys: Collection[str]) -> dict[
 
 
 def arrival_days_of(settings: Settings, source: str, keys: Collection[str] | pa.Array) -> set[date]:
-    """The arrival days of all claims about some keys."""
+    """The arrival days of all claims about ``keys``."""
     log = about(settings, source, ["arrival_date"], keys)
     return set() if log is None else set(pc.unique(log["arrival_date"]).to_pylist())
 
 
 def arrival_days_with_rows_on(settings: Settings, source: str, days: Collection[date]) -> set[date]:
-    """The arrival days of all claims on some event days."""
+    """The arrival days of all claims on ``days``."""
     log = table_io.read(locations.key_log(settings, source), ["arrival_date"], {"event_date": days}, settings.storage_options)
     return set() if log is None else set(pc.unique(log["arrival_date"]).to_pylist())
 
@@ -228,7 +228,7 @@ def days(settings: Settings, source: str) -> set[date]:
 def keys_and_days(
     settings: Settings, source: str, ingestion_id: Collection[str], arrival_date: Collection[date]
 ) -> tuple[pa.Array, set[date]]:
-    """The keys about which some ingestions make claims, and the event days of their claims.
+    """The keys about which the ingestions ``ingestion_id`` make claims, and the event days of these claims.
 
     :param arrival_date: the arrival days of the ingestions; files with claims of other days are not read.
     """
@@ -241,17 +241,17 @@ def keys_and_days(
 
 
 def keys_of(settings: Settings, source: str, ingestion_ids: Collection[str]) -> pa.Array:
-    """The keys about which some ingestions make claims."""
+    """The keys about which the ingestions ``ingestion_ids`` make claims."""
     where = {"ingestion_id": sorted(ingestion_ids)}
     log = table_io.read(locations.key_log(settings, source), ["record_key"], where, settings.storage_options)
     return pa.array([], pa.string()) if log is None else pc.unique(log["record_key"])
 
 
 def retired_arrival_days(settings: Settings, source: str, ingestion_ids: set[str]) -> set[date]:
-    """The arrival days of all claims about the keys of these ingestions that some record has retired.
+    """The arrival days of all claims about those keys of the ingestions that a record has retired.
 
     A retirement can revive an older row of its key or end a newer one, so that the rows of all these days may be needed. Most
-    sources have none.
+    sources have no retirements.
     """
     path = locations.key_log(settings, source)
     retirements = table_io.read(path, ["record_key"], {"kind": ["retire"]}, settings.storage_options)

@@ -101,7 +101,7 @@ class LogTable(Generic[Row]):
 
     @row_writer.retried_on_conflict
     def append_missing(self, entries: Iterable[Row], app_id_of: Callable[[Row], str], where: table_io.Where) -> None:
-        """Append in one commit the entries that the table does not contain, told by their ids.
+        """Append in one commit the entries that the table does not contain, identified by their ids.
 
         :param where: selects the rows that may have one of the ids, as in :meth:`read`.
         :raises CommitFailedError: when other writers win eight times in a row.
@@ -115,7 +115,7 @@ class LogTable(Generic[Row]):
         row_writer.append_new(self.path, table, [new], missing, self._options)
 
     def read(self, where: table_io.Where | None = None) -> list[Row]:
-        """The entries whose columns hold one of the values that ``where`` gives for them, in no particular order."""
+        """The entries that meet ``where`` (see :func:`lakehouse.delta.table_io.read`), in no particular order."""
         return list(self.derived("entries", lambda: self._parsed(where or {}), where))
 
     def _parsed(self, where: table_io.Where) -> list[Row]:
@@ -131,10 +131,10 @@ class LogTable(Generic[Row]):
     def derived(
         self, name: str, compute: Callable[[], Answer], where: table_io.Where | None = None, also: Hashable = None
     ) -> Answer:
-        """What is computed from the rows that meet ``where``; a table cache keeps it until the table changes.
+        """The result of ``compute``, computed from the rows that meet ``where``; a table cache keeps it until the table changes.
 
-        :param name: tells it from other things that are computed from the same rows.
-        :param also: what else it depends on, such as the version of another table.
+        :param name: distinguishes the result from other results that are computed from the same rows.
+        :param also: anything else that the result depends on, such as the version of another table.
         """
         table = table_io.open_table(self.path, self._options)
         if table is None:
@@ -142,7 +142,7 @@ class LogTable(Generic[Row]):
         return table_io.answer(table, table_io.question(self.path, None, where, name), compute, self._options, also)
 
     def select(self, columns: Sequence[str] | None = None, where: table_io.Where | None = None) -> pa.Table:
-        """The same as an Arrow table of some columns (default: all); empty if the table does not exist."""
+        """The rows that meet ``where`` as an Arrow table of ``columns`` (default: all); empty if the table does not exist."""
         schema = self.schema
         names = schema.names if columns is None else list(columns)
         wanted = pa.schema([schema.field(name) for name in names])
@@ -183,7 +183,7 @@ class _Column:
 
 @lru_cache(maxsize=64)
 def _columns_of(row: Any, partition_by: str | None) -> tuple[_Column, ...]:
-    """:raises TypeError: for a field of a type that no column holds."""
+    """:raises TypeError: for a field whose type no column can hold."""
     hints = get_type_hints(row, localns=_NAMES, include_extras=True)
     columns = [_column(item, hints[item.name]) for item in fields(row)]
     if partition_by is not None and partition_by not in {column.name for column in columns}:
@@ -217,9 +217,10 @@ def _default_of(item: Field[Any]) -> Callable[[], Any] | None:
 
 
 def _objects(values: pa.Array, decode: Callable[[Any], Any] | None = None) -> list[Any]:
-    """The values as Python objects. Equal ones are the same object: making a date takes longer than all else in a log of them.
+    """The values as Python objects. Equal values share one object: creating dates would otherwise take most of the time of
+    reading a log.
 
-    :param decode: makes the value of a field from a stored one, which is not None.
+    :param decode: makes the value of a field from a stored value, which is not None.
     """
     if pa.types.is_list(values.type):
         members = iter(_objects(values.flatten()))
@@ -232,7 +233,7 @@ def _objects(values: pa.Array, decode: Callable[[Any], Any] | None = None) -> li
 
 
 def _times(values: pa.Array) -> list[datetime | None]:
-    """Times of UTC, by way of NumPy: Arrow looks up the time zone of each."""
+    """Times in UTC, converted through NumPy: Arrow would look up the time zone of each."""
     plain = values.cast(pa.timestamp("us")).to_numpy(zero_copy_only=False).tolist()
     return [None if time is None else time.replace(tzinfo=timezone.utc) for time in plain]
 

@@ -1,8 +1,8 @@
-"""Files that the ledger calls ingested, and of whose rows Bronze or the key log has none.
+"""Files that the ledger records as ingested, but of which Bronze or the key log has no row.
 
-The table was restored from a copy, or its log was damaged. ``bronze.ingest`` makes up for both: Bronze's rows are read again from
-landing, and claims are derived again from Bronze; ``streams.lost_messages`` does so for messages, from their topic. Until then
-silver computes nothing: a row of another file would take the place of one that is missing.
+The cause is a table that was restored from a copy, or a damaged log. ``bronze.ingest`` restores both: rows of Bronze are read
+again from landing, and claims are derived again from Bronze; ``streams.lost_messages`` does so for messages, from their topic.
+Until then silver computes nothing: a row of another file would take the place of a missing one.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _SHOWN = 3
-#: So many files that were recorded last are looked up in the key log.
+#: The number of files, recorded last, that are looked up in the key log.
 _LOOKED_AT = 8
 
 
 class LostRowsError(LakehouseError):
-    """Bronze lacks rows of files that were ingested. The message names the files, and how they are read again."""
+    """Bronze lacks rows of files that were ingested. The message names the files, and how to read them again."""
 
 
 def lost_deliveries(settings: Settings, source: str) -> list[Ingestion]:
-    """The ingested files of whose rows Bronze has none, by arrival day and file.
+    """The ingested files of which Bronze has no row, by arrival day and file.
 
-    Told from the counts of rows in Bronze's log; only days that have too few are read.
+    They are determined from the row counts in Bronze's log; only days with too few rows are read.
     """
     known = [entry for entry in _ingested(settings, source) if entry.rows]
     table = table_io.open_table(locations.bronze(settings, source), settings.storage_options) if known else None
@@ -54,9 +54,9 @@ def lost_deliveries(settings: Settings, source: str) -> list[Ingestion]:
 
 
 def lost_claims(settings: Settings, source: str) -> list[Ingestion]:
-    """The same of the key log: the ingested files without a claim, though they have sound rows.
+    """The ingested files with well-formed rows of which the key log has no claim.
 
-    Told from the files that were recorded last: a log that has lost commits has lost its newest ones.
+    Only the files recorded last are checked first: a log that has lost commits has lost its newest ones.
     """
     known = [entry for entry in _ingested(settings, source) if entry.rows > entry.malformed]
     table = table_io.open_table(locations.key_log(settings, source), settings.storage_options) if known else None
@@ -72,7 +72,7 @@ def _ingested(settings: Settings, source: str) -> list[Ingestion]:
 
 
 def _absent(table: DeltaTable, entries: list[Ingestion]) -> list[Ingestion]:
-    """Those of some files of which a table has no row."""
+    """Those ``entries`` of which the table has no row."""
     if not entries:
         return []
     days = {entry.arrival_date for entry in entries}
@@ -92,7 +92,7 @@ def require_none(settings: Settings, source: str) -> None:
 
 
 def refused(table: str, lost: Sequence[Ingestion], way_out: str) -> LostRowsError:
-    """The error about some lost files."""
+    """The error about ``lost`` files."""
     names = join_limited([entry.source_file for entry in lost], _SHOWN)
     rows = sum(entry.rows for entry in lost)
     return LostRowsError(f"{table} has lost the {rows:,} rows of {len(lost):,} ingested files ({names}): {way_out}")

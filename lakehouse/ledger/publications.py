@@ -1,7 +1,7 @@
 """``ops/publications``: each commit of published numbers with its lineage: inputs, code, checks and trigger.
 
-The rows are copied from the metadata of the gold tables' commits, so that a run that was stopped after its commit loses
-nothing: :func:`follow` writes the missing rows.
+The rows are copied from the metadata of the gold tables' commits, so that a run that stops after its commit loses nothing:
+:func:`follow` writes the missing rows.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _MAPPINGS = ("published", "input_versions", "validation", "trigger", "keys", "di
 class Publication:
     """One commit of a series.
 
-    ``published`` has the version of each period; ``input_versions`` the inputs, with their time range; ``validation`` counts
-    the checks; ``trigger`` lists the files, decisions, redactions or code that caused it; ``keys`` counts the changed keys per
-    silver day, with a sample; ``downstream`` lists the datasets and consumers that it affects; ``by`` is the person
-    who started the run. ``dimension_changes`` has the changes of dimensions that concern facts: how many, and the first of them.
-    ``versions`` is what is recorded of each version, see ``gold.publication.recorded_versions``.
+    ``published`` has the version of each period; ``input_versions`` the inputs, with their time range; ``validation`` counts the
+    checks; ``trigger`` lists the files, decisions, redactions or code that caused it; ``keys`` counts the changed keys per silver
+    day, with a sample; ``downstream`` lists the datasets and consumers that it affects; ``by`` is the person who started the run.
+    ``dimension_changes`` has the changes of dimensions that concern facts: their number, and the first of them. ``versions`` is
+    the record of each version, see ``gold.publication.recorded_versions``.
     """
 
     series: str
@@ -71,7 +71,7 @@ def follow(settings: Settings, series: str, gold: str) -> int:
     """Write a row for each commit of a gold table that has none yet.
 
     :param gold: the table's address.
-    :returns: how many rows were written.
+    :returns: the number of rows written.
     """
     table = log(settings)
 

@@ -26,9 +26,9 @@ REPLAYS = frozenset({BUG_REPLAY, REPARSE})
 class RebuildRequest:
     """One request to rebuild a range of days; ``touched_days`` are the days of the range and others that it affects.
 
-    ``code_before`` and ``contract_before`` are the versions that wrote silver's newest commit at that time, ``..._after`` those
-    that carry out the request. The days of a :data:`REPARSE` are arrival days, and its id is that of its reading;
-    ``rows_judged_otherwise`` counts the rows that read otherwise, ``malformed_more`` by how many malformed rows they have more.
+    ``code_before`` and ``contract_before`` are the versions that wrote silver's newest commit at that time, ``..._after`` the
+    versions that carry out the request. The days of a :data:`REPARSE` are arrival days, and its id is that of its reading;
+    ``rows_judged_otherwise`` counts the rows that read differently, ``malformed_more`` is the increase in malformed rows.
     """
 
     source: str
@@ -50,13 +50,13 @@ class RebuildRequest:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The values in which a repeated request equals the first one."""
+        """The values that are equal for a repeated request and the first one."""
         values = self.operation, self.first_day, self.last_day, self.reason, self.runner_id, self.code_after, self.contract_after
         return (*values, self.operation_id) if self.operation == REPARSE else values
 
     @property
     def published_as(self) -> str:
-        """The operation by which readers of numbers know it."""
+        """The name of the operation for readers of numbers."""
         return BUG_REPLAY if self.operation in REPLAYS else self.operation
 
 
@@ -68,7 +68,7 @@ def log(settings: Settings) -> LogTable[RebuildRequest]:
 def record(settings: Settings, entry: RebuildRequest, operation_id: str | None = None) -> str:
     """Append a request, once.
 
-    :param operation_id: its id, if it has one already, as a reading has.
+    :param operation_id: its id, if it already has one, like a reading.
     :returns: its id.
     """
     if operation_id is None:
@@ -85,5 +85,5 @@ def all_of(settings: Settings, source: str) -> list[RebuildRequest]:
 
 
 def touched(settings: Settings, source: str) -> dict[str, set[date]]:
-    """Per operation id the event days that it rebuilds."""
+    """The event days that each operation rebuilds, by operation id."""
     return {entry.operation_id: set(entry.touched_days) for entry in all_of(settings, source)}

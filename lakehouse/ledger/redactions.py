@@ -1,4 +1,4 @@
-"""``bronze/<source>_redactions``: fields of keys that must not be shown any more (right to erasure).
+"""``bronze/<source>_redactions``: fields of keys that must no longer be shown (right to erasure).
 
 Redactions are an overlay: silver and everything computed from it leave the fields empty; Bronze keeps the files as they came.
 Neither the values nor hashes of them are stored here.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Redaction:
-    """The named fields of one key are empty from now on; ``touched_days`` are the event days on which it may live."""
+    """The named fields of one key are empty from now on; ``touched_days`` are the event days on which the key may live."""
 
     redaction_id: str = field(default="", kw_only=True)
     record_key: str
@@ -59,7 +59,7 @@ def all_of(settings: Settings, source: str) -> list[Redaction]:
 
 
 def keys_by_field(settings: Settings, source: str) -> dict[str, set[str]]:
-    """Per redacted field the keys for which it is empty."""
+    """By redacted field, the keys for which it is empty."""
     found: dict[str, set[str]] = defaultdict(set)
     for entry in all_of(settings, source):
         for name in entry.fields:
@@ -67,14 +67,14 @@ def keys_by_field(settings: Settings, source: str) -> dict[str, set[str]]:
     return dict(found)
 
 
-#: Columns of Bronze that may repeat a value of any field: the record as it was read, and what a message has besides its value.
+#: Columns of Bronze that may repeat a value of any field: the record as it was read, and the key and headers of a message.
 AS_SENT = ("raw_payload", "kafka_key", "kafka_headers")
 
 
 def applied(rows: pa.Table, keys_by_field: Mapping[str, Collection[str]]) -> pa.Table:
-    """The rows with the redacted fields of their keys set to NULL, and with them the record as it was read.
+    """The rows with the redacted fields of their keys, and the record as it was read, set to NULL.
 
-    :param rows: with ``record_key``; fields that they do not have are left out.
+    :param rows: with ``record_key``; redacted fields that they lack are ignored.
     """
     for name, keys in keys_by_field.items():
         is_redacted = pc.is_in(rows["record_key"], value_set=pa.array(sorted(keys), pa.string()))
@@ -85,5 +85,5 @@ def applied(rows: pa.Table, keys_by_field: Mapping[str, Collection[str]]) -> pa.
 
 
 def touched(settings: Settings, source: str) -> dict[str, set[date]]:
-    """Per redaction id the event days that it may change."""
+    """The event days that each redaction may change, by redaction id."""
     return {entry.redaction_id: set(entry.touched_days) for entry in all_of(settings, source)}

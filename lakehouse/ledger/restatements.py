@@ -1,7 +1,7 @@
-"""``ops/restatements``: the silver version up to which each run brought a metric, and the days that changed.
+"""``ops/restatements``: the silver version up to which each run updated a metric, and the days that changed.
 
-The restatement sensor finds new changes with it, and it records why a day was restated. Without it a metric is computed again
-for all days, and days with equal results are not written.
+The restatement sensor finds new changes with it, and it records why a day was restated. Without it a metric is computed again for
+all days, and days with equal results are not written.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 class Restatement:
     """One run of a metric.
 
-    ``followed_version`` is the version of the upstream table (Silver for days, the daily table for longer periods) through
-    which all changes are in the numbers, -1 if only some periods were requested; it is stored as ``silver_version``.
-    ``causes`` counts, per Silver day, the keys inserted, corrected, moved and deleted. ``followed_table`` names the silver table
-    that a metric's days follow if it is not the main one of the only source, and each table that a derived metric follows.
-    ``followed_further`` has the version of each further table that a metric's days follow, -1 for one that does not exist: by
-    name, of the silver table of each further source and of the intervals of each dimension. ``gold_commit``,
-    ``followed_commit`` and ``further_commits`` are the ids of the commits of these versions, see ``delta.lost_commits``; they are
-    empty in entries of earlier releases.
+    ``followed_version`` is the version of the upstream table (Silver for days, the daily table for longer periods) through which
+    all changes are in the numbers, -1 if only selected periods were requested; it is stored as ``silver_version``. ``causes``
+    counts, per Silver day, the keys inserted, corrected, moved and deleted. ``followed_table`` names the silver table that a
+    metric's days follow if it is not the main table of the only source, and each table that a derived metric follows.
+    ``followed_further`` has the version of each further table that a metric's days follow, -1 for a table that does not exist: by
+    name, the silver table of each further source and the intervals of each dimension. ``gold_commit``, ``followed_commit`` and
+    ``further_commits`` are the ids of the commits of these versions, see ``delta.lost_commits``; they are empty in entries of
+    earlier releases.
     """
 
     metric: str
@@ -53,7 +53,7 @@ def log(settings: Settings) -> LogTable[Restatement]:
 
 
 def record(settings: Settings, *entries: Restatement) -> None:
-    """Append one run: one row, of a derived metric one for each table that it follows."""
+    """Append one run: one row, or for a derived metric one row for each table that it follows."""
     log(settings).append([replace(entry, days=sorted(entry.days)) for entry in entries])
 
 
@@ -65,7 +65,7 @@ def of(settings: Settings, metric: str) -> list[Restatement]:
 def since_following(entries: Sequence[Restatement], table: str | None) -> list[Restatement]:
     """The runs since the last one that followed another table: versions of different tables cannot be compared.
 
-    :param entries: of :func:`of`.
+    :param entries: from :func:`of`.
     :param table: see ``Restatement.followed_table``.
     """
     others = (place for place, entry in enumerate(entries) if entry.followed_version >= 0 and entry.followed_table != table)
@@ -73,12 +73,14 @@ def since_following(entries: Sequence[Restatement], table: str | None) -> list[R
 
 
 def followed_version(settings: Settings, metric: str, table: str | None = None) -> int:
-    """The version of its upstream table that a metric has followed, -1 if it has followed none, or another table since."""
+    """The version of ``table`` that a metric has followed; -1 if it has followed none, or another table since."""
     return max((entry.followed_version for entry in since_following(of(settings, metric), table)), default=-1)
 
 
 def followed_versions(settings: Settings) -> dict[str, tuple[int, int]]:
-    """How many runs each metric had, and the greatest version that it has followed: unchanged until another run is recorded."""
+    """The number of runs of each metric, and the greatest version that it has followed: unchanged until another run is
+    recorded.
+    """
     rows = log(settings).select(["metric", "silver_version"])
     newest = rows.group_by("metric").aggregate([([], "count_all"), ("silver_version", "max")])
     return {row["metric"]: (row["count_all"], row["silver_version_max"]) for row in newest.to_pylist()}

@@ -1,4 +1,4 @@
-"""The id of a row of Bronze, and the delivery that contained the row.
+"""The id of a row of Bronze, and the delivered file that contained the row.
 
 Every module that refers to rows uses these ids: the key log, the decisions, the dispositions and Bronze itself.
 """
@@ -23,9 +23,9 @@ RowId = tuple[str, int]
 class DeliveredFile:
     """One file as it was delivered.
 
-    ``ingestion_id`` is derived from the hash of the content; ``received_at`` is the arrival time of records that do not
-    carry their own; ``delivery`` names the manifest that lists it, empty for none; ``ingested_at`` is when the file was taken in,
-    if that is another time than ``received_at``.
+    ``ingestion_id`` is derived from the hash of the content; ``received_at`` is the arrival time of records that do not carry
+    their own; ``delivery`` names the manifest that lists it, empty for none; ``ingested_at`` is the time of ingestion, if it
+    differs from ``received_at``.
     """
 
     path: str
@@ -36,17 +36,17 @@ class DeliveredFile:
     ingested_at: datetime | None = None
 
     def latest_arrival_time(self, max_ahead: timedelta, zone: ZoneInfo) -> datetime:
-        """The latest arrival time that one of its records can carry."""
+        """The latest arrival time that a record of the file can carry."""
         return latest_arrival_time(self.arrival_date, self.ingested_at or self.received_at, max_ahead, zone)
 
     @property
     def delivered_with(self) -> str:
-        """The name of its delivery."""
+        """The name of the delivery to which the file belongs."""
         return delivery_name(self.delivery, self.arrival_date)
 
 
 def delivery_name(manifest: str | None, arrival_date: date) -> str:
-    """The name of what a sender delivered together: the manifest that lists the files, else their arrival day.
+    """The name of a delivery: the manifest that lists its files, else their arrival day.
 
     Files of one delivery count together, and a later delivery replaces them.
     """
@@ -54,7 +54,7 @@ def delivery_name(manifest: str | None, arrival_date: date) -> str:
 
 
 def row_id_of(row: Mapping[str, Any]) -> RowId:
-    """The id of a row that is given by its columns."""
+    """The id of a row, given by its columns."""
     return row["ingestion_id"], row["line_number"]
 
 
@@ -64,9 +64,9 @@ def format_row_id(row: RowId) -> str:
 
 
 def parse_row_id(text: str) -> RowId:
-    """The id that :func:`format_row_id` has written.
+    """Parse an id that :func:`format_row_id` has written.
 
-    :raises ValueError: for anything else.
+    :raises ValueError: for any other text.
     """
     ingestion_id, _, line = text.strip().partition(":")
     if not ingestion_id or not line.isascii() or not line.isdigit():

@@ -1,8 +1,8 @@
 """The states of a row of Bronze: each vocabulary once, as tables, commands and the API spell it.
 
-A row's state consists of the contract's judgement (:class:`AdmissionStatus`, with a :class:`QuarantineReason`), the decision
-of a steward (:class:`StewardVerdict`) and the result (:class:`Disposition`); :class:`QuarantineStatus` is the state of its
-review. How one follows from the others is in ``dispositions``.
+A row's state consists of the contract's judgement (:class:`AdmissionStatus`, with a :class:`QuarantineReason`), the decision of a
+steward (:class:`StewardVerdict`) and the result (:class:`Disposition`); :class:`QuarantineStatus` is the state of its review. The
+rules that connect them are in ``dispositions``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class QuarantineReason(Word):
 
 
 class Disposition(Word):
-    """What became of a row; every row of Bronze has exactly one."""
+    """The final state of a row; every row of Bronze has exactly one."""
 
     APPLIED = "applied"
     SUPERSEDED = "superseded"
@@ -38,7 +38,7 @@ class Disposition(Word):
 
 
 class AdmissionStatus(Word):
-    """What a row may do by its contract; only an admitted one contends for its key."""
+    """The admission of a row by its contract; only an admitted row contends for its key."""
 
     ADMITTED = "admitted"
     QUARANTINED = "quarantined"
@@ -47,7 +47,7 @@ class AdmissionStatus(Word):
 
     @property
     def barred_as(self) -> Disposition | None:
-        """What becomes of the row; None for one that may contend for its key."""
+        """The disposition of a row with this status; None if the row may contend for its key."""
         return _BARRED_BY_CONTRACT.get(self)
 
 
@@ -62,7 +62,7 @@ class QuarantineStatus(Word):
 
 
 class StewardVerdict(Word):
-    """What a steward decides about a row."""
+    """A steward's decision about a row."""
 
     ACCEPT = "accept"
     REJECT = "reject"
@@ -70,7 +70,7 @@ class StewardVerdict(Word):
 
     @property
     def barred_as(self) -> Disposition | None:
-        """What becomes of the row; None for one that may contend for its key."""
+        """The disposition of a row with this verdict; None if the row may contend for its key."""
         return _BARRED_BY_STEWARD.get(self)
 
     @property

@@ -1,7 +1,7 @@
-"""``ops/unread_rows``: how many rows of a delivered file could not be read, by the event days that they name.
+"""``ops/unread_rows``: the number of rows of a delivered file that could not be read, by the event days that they name.
 
 An entry is written when a file with malformed rows is ingested, and again when a reading changes which of them can be read; the
-newest one about a file holds. What a number waits for on their account is in ``dispositions.unread``.
+newest entry about a file holds. Which numbers wait because of them is decided in ``dispositions.unread``.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ COLUMNS = ("ingestion_id", "arrival_date", "line_number", "event_date", "malform
 
 @dataclass(frozen=True)
 class UnreadRows:
-    """The malformed rows of one ingestion: ``rows`` of them name the event day in ``days``, the others none.
+    """The malformed rows of one ingestion: ``rows`` has the number of those that name the event day in ``days``; the others name
+    none.
 
-    ``line_number`` and ``reason`` are those of the first of them. ``reading`` is 0 for what ingestion met, else the number of
-    the reading after which it was counted.
+    ``line_number`` and ``reason`` belong to the first malformed row. ``reading`` is 0 for the count at ingestion, else the number
+    of the reading after which the rows were counted.
     """
 
     source: str
@@ -53,9 +54,9 @@ def log(settings: Settings) -> LogTable[UnreadRows]:
 
 
 def count(source: str, pieces: Iterable[pa.Table], recorded_at: datetime) -> list[UnreadRows]:
-    """The entries of the ingestions with malformed rows among some rows.
+    """The entries of those ingestions in ``pieces`` that have malformed rows.
 
-    :param pieces: rows with :data:`COLUMNS`; those of one ingestion may be in several pieces.
+    :param pieces: rows with :data:`COLUMNS`; rows of one ingestion may be in several pieces.
     """
     counts: dict[str, Counter[date | None]] = {}
     entries: dict[str, UnreadRows] = {}
@@ -87,20 +88,22 @@ def count(source: str, pieces: Iterable[pa.Table], recorded_at: datetime) -> lis
 
 
 def record(settings: Settings, entries: Collection[UnreadRows]) -> None:
-    """Append the entries of one source; those of a file that the table has after the same reading are left out."""
+    """Append the entries of one source, except those of a file that the table already has after the same reading."""
     if entries:
         where = {"source": [next(iter(entries)).source], "ingestion_id": [entry.ingestion_id for entry in entries]}
         log(settings).append_missing(entries, lambda entry: f"unread:{entry.reading}:{entry.ingestion_id}", where)
 
 
 def newest(settings: Settings, source: str) -> dict[str, UnreadRows]:
-    """By ingestion, what of it cannot be read now; ingestions of earlier releases have no entry."""
+    """The unread rows of each ingestion at present; ingestions of earlier releases have no entry."""
     entries = log(settings).read({"source": [source]})
     return {entry.ingestion_id: entry for entry in sorted(entries, key=lambda entry: entry.reading)}
 
 
 def first_reason(settings: Settings, source: str, ingestion_ids: Collection[str]) -> str | None:
-    """Why the first malformed row of some ingestions is malformed; None if none is, or an earlier release ingested them."""
+    """Why the first malformed row of ``ingestion_ids`` is malformed; None if there is none, or an earlier release
+    ingested them.
+    """
     if not ingestion_ids:
         return None
     known = newest(settings, source)

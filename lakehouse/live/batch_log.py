@@ -1,8 +1,8 @@
-"""``ops/live_batches``: which rows of Bronze each batch of a stream has read, and behind which watermark.
+"""``ops/live_batches``: the rows of Bronze that each batch of a stream has read, and the watermark behind which it dropped rows.
 
-With it, what the stream has counted can be computed again after Spark has removed the offsets of a batch from its checkpoint,
-and after Bronze was compacted. An entry is written before the live numbers of its batch: whether these have followed is known
-from the live table (see ``table.written_up_to``).
+From it, the rows that the stream has counted can be computed again after Spark has removed the offsets of a batch from its
+checkpoint, and after Bronze was compacted. An entry is written before the live numbers of its batch; the live table shows whether
+these have been written (see ``table.written_up_to``).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LiveBatch:
-    """The rows of one ingestion that a batch has read: those between two lines, themselves included.
+    """The rows of one ingestion that a batch has read: those from ``first_line`` through ``last_line``.
 
-    ``query`` identifies the checkpoint. ``watermark_before`` is the watermark of the batch before, behind which rows were
-    dropped; None in the first one. ``numbers`` counts the live numbers that the batch changed.
+    ``query`` identifies the checkpoint. ``watermark_before`` is the watermark of the previous batch, behind which rows were
+    dropped; None in the first batch. ``numbers`` counts the live numbers that the batch changed.
     """
 
     metric: str
@@ -55,7 +55,7 @@ def record(settings: Settings, entries: Sequence[LiveBatch]) -> None:
 
 
 def newest(settings: Settings, metric: str) -> LiveBatch | None:
-    """An entry of the batch of a metric that was recorded last; None if no stream has read anything."""
+    """An entry of the newest recorded batch of a metric; None if no stream has read anything."""
     rows = log(settings).select(None, {"metric": [metric]})
     if not len(rows):
         return None

@@ -1,6 +1,6 @@
-"""Two versions of one number, side by side: of a period, or of a window of a day.
+"""Comparison of two versions of one number: of a period, or of a window of a day.
 
-A side is a version of the books or, under the name ``live``, the number of the stream. The command line and the API ask here.
+A side is a published version or, under the name ``live``, the number of the stream. The command line and the API use this module.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ LIVE = NumberLayer.LIVE.value
 
 
 class MissingLiveNumberError(LakehouseError):
-    """A number of the stream that there is not. The message says why."""
+    """A requested number of the stream that does not exist. The message gives the reason."""
 
 
 @dataclass(frozen=True)
 class ComparedSide:
     """One side of a comparison.
 
-    :param wanted: the name of the version as it was written.
-    :param note: what a reader must know in addition.
+    :param wanted: the name of the version as the user wrote it.
+    :param note: additional information for the reader.
     """
 
     wanted: str
@@ -66,9 +66,9 @@ def compared(
 
     :param window: the first moment of the window.
     :param known: every version of the period, oldest first.
-    :param names: of the two versions; the second is by default the final number with the adjustments that were booked for it.
-    :raises UnknownVersionError: for a version that there is not.
-    :raises MissingLiveNumberError: if the number of the stream is wanted and there is none.
+    :param names: the names of the two versions; the second is by default the final number with the adjustments booked for it.
+    :raises UnknownVersionError: for a version that does not exist.
+    :raises MissingLiveNumberError: if the number of the stream is requested and does not exist.
     """
     first = _side(settings, series, period, window, known, names[0])
     second = _side(settings, series, period, window, known, names[1])
@@ -105,7 +105,7 @@ def _side(
 def _live(settings: Settings, series: Series, period: Period, window: datetime | None) -> PublishedVersion:
     """The number of the stream as one side.
 
-    :raises MissingLiveNumberError: if there is none.
+    :raises MissingLiveNumberError: if it does not exist.
     """
     metric = series.metric
     if metric.live is None:

@@ -1,7 +1,7 @@
 """The rows that the stream of a live metric has dropped as late, read from Bronze without Spark.
 
-The stream counts sound inserts with an event time (``query.counted_rows``), and drops a row in the windows that had ended at the
-watermark of the batch before (``query.late_rule``). Which rows a batch has read, and behind which watermark, is on record.
+The stream counts well-formed inserts with an event time (``query.counted_rows``), and drops a row in those windows that had ended
+at the watermark of the previous batch (``query.late_rule``). ``batch_log`` records the rows and the watermark of each batch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MICROSECOND, _MINUTE = timedelta(microseconds=1), 60_000_000
 #: An ingestion has fewer lines than this.
 _LINES = 2**40
 _READ = ["ingestion_id", "line_number", "arrival_date", "record_key", "event_ts", "event_date", "arrival_ts"]
-#: ``watermark`` is the one behind which the row was dropped, ``windows`` are those in which it is not counted.
+#: ``watermark`` is the watermark behind which the row was dropped, ``windows`` are the windows in which it is not counted.
 SCHEMA = pa.schema(
     [
         ("ingestion_id", pa.string()),
@@ -55,7 +55,7 @@ SCHEMA = pa.schema(
 
 
 class DroppedRows(NamedTuple):
-    """The rows that a stream has dropped, and how many it has read that it counts unless they are late."""
+    """The rows that a stream has dropped, and the number of rows read that it counts unless they are late."""
 
     read: int
     rows: pa.Table
@@ -91,7 +91,9 @@ def dropped(settings: Settings, metric: MetricContract, contract: SourceContract
 
 
 def _with_batch(rows: pa.Table, batches: pa.Table, ids: pa.Array) -> tuple[pa.Table, pa.Array]:
-    """The rows that some batches have read, and the watermark before each one's, in microseconds; NULL in the first batch."""
+    """The rows that ``batches`` have read, and the watermark before the batch of each, in microseconds; NULL in the first
+    batch.
+    """
 
     def places(of: pa.Table, line: str) -> Numbers:
         files: Numbers = pc.index_in(of["ingestion_id"], value_set=ids).combine_chunks().to_numpy(zero_copy_only=False)
@@ -109,7 +111,7 @@ def _with_batch(rows: pa.Table, batches: pa.Table, ids: pa.Array) -> tuple[pa.Ta
 
 
 def _dropped(rows: pa.Table, watermarks: pa.Array, metric: MetricContract, contract: SourceContract) -> pa.Table:
-    """Those of some rows that were dropped in a window, as rows of the result."""
+    """Those ``rows`` that were dropped in a window, as rows of the result."""
     minutes = pc.divide(rows["event_ts"].cast(_TIME).cast(pa.int64()).combine_chunks(), _MINUTE)
     group = groups(rows["event_date"], minutes)
     known = [_windows(day, minute, metric, contract) for day, minute in cases(group, rows["event_date"], minutes)]
@@ -128,7 +130,9 @@ def _dropped(rows: pa.Table, watermarks: pa.Array, metric: MetricContract, contr
 
 
 def _windows(day: date, minute: int, metric: MetricContract, contract: SourceContract) -> Sequence[tuple[int, str]]:
-    """The windows in which the stream counts a minute of an event day, each with its end in microseconds since 1970."""
+    """The windows in which the stream counts an event in a minute of an event day, each with its end in microseconds
+    since 1970.
+    """
     window = metric.event_window
     if not isinstance(window, EventWindow):
         return [(_micros(end_of_day(day, ZoneInfo(contract.clocks.timezone))), f"{day}")]

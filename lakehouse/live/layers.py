@@ -1,7 +1,7 @@
-"""The numbers of a day by layer: those of the stream, those of the books, or both merged. No row mixes the two.
+"""The numbers of a day by layer: those of the stream, the published ones, or both merged. No row mixes the two.
 
-A day is published as a whole, so it is taken from one layer as a whole: from the books when its number there is preliminary or
-final, and from the stream until then. ``live`` is also the first *state* of a number in the books; the layer is another thing.
+A day is published as a whole, so it is taken from one layer as a whole: the published numbers once they are preliminary or final,
+and the stream until then. ``live`` is also the first *state* of a published number; it is not the same as the layer.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class NumberLayer(str, Enum):
-    """Where a number is from."""
+    """The layer from which a number comes."""
 
     LIVE = "live"
     BOOKS = "books"
 
 
 class LayerChoice(str, Enum):
-    """Which layer is wanted; merged: the books where they are closed, and the stream behind them."""
+    """The requested layer; merged: the published numbers of closed days, and the stream for all others."""
 
     LIVE = "live"
     BOOKS = "books"
@@ -38,7 +38,7 @@ class LayerChoice(str, Enum):
 def chosen(choice: LayerChoice, state: State | None, *, has_live: bool) -> NumberLayer:
     """The layer that a day is taken from.
 
-    :param state: of its newest number in the books; None if there is none.
+    :param state: of its newest published number; None if there is none.
     :param has_live: whether the stream has a number of the day.
     """
     if choice is LayerChoice.MERGED:
@@ -48,7 +48,7 @@ def chosen(choice: LayerChoice, state: State | None, *, has_live: bool) -> Numbe
 
 
 def live_rows(settings: Settings, metric: MetricContract, days: Sequence[date]) -> list[dict[str, Any]]:
-    """The live numbers of some days, by day, window and grain; empty for a metric without a speed layer."""
+    """The live numbers of ``days``, by day, window and grain; empty for a metric without a speed layer."""
     numbers = table.read(settings, metric, days) if metric.live and days else None
     rows = [] if numbers is None else numbers.to_pylist()
     return sorted(rows, key=lambda row: tuple(f"{row[name]}" for name in ("event_date", *metric.grain)))

@@ -1,6 +1,6 @@
-"""The state of the streams, as each writes it into a small file: read without Spark, also when a stream was killed.
+"""The state of the streams, which each stream writes into a small file: readable without Spark, also after a stream was killed.
 
-Whether a stream runs is known from a lock that ends with its process, not from what it wrote last.
+Whether a stream runs is determined by a lock that ends with its process, not by the last state that it wrote.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 
 class AlreadyLiveError(LakehouseError):
-    """The stream of a metric runs already. The message says how it is stopped."""
+    """The stream of a metric is already running. The message says how to stop it."""
 
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """What is known of a stream.
+    """The last reported state of a stream.
 
-    ``state_rows`` and ``state_bytes`` are what its open windows take in Spark's state store. Rates (rows a second) and duration
+    ``state_rows`` and ``state_bytes`` are the size of its open windows in Spark's state store. Rates (rows a second) and duration
     (milliseconds) are those of the last batch with rows. ``dropped`` counts the late rows since the stream was started as Spark
-    does, after adding up the rows of a window: the reconciliation counts each. ``rows_read``, ``state_updated`` and
-    ``state_removed`` are Spark's counts since then: rows of Bronze, rows of state that were made or changed, and such that were
-    removed. ``problem`` is why it ended, if it failed.
+    does, after aggregating the rows of a window: the reconciliation counts each row. ``rows_read``, ``state_updated`` and
+    ``state_removed`` are Spark's counts since the start: rows of Bronze, rows of state that were created or changed, and rows of
+    state that were removed. ``problem`` is the reason if it failed.
     """
 
     metric: str
@@ -61,13 +61,13 @@ class StreamStatus:
 
 #: The fields of a status that are sums over its batches.
 SUMS = ("dropped", "rows_read", "state_updated", "state_removed")
-#: Who looks whether a stream runs holds the lock for a moment, which must not keep a stream from starting.
+#: A check whether a stream runs holds the lock for a moment, which must not prevent a stream from starting.
 _LOOK_SECONDS = 0.5
 _TIMES = ("started_at", "written_at", "batch_at", "watermark")
 
 
 def write(settings: Settings, status: StreamStatus) -> None:
-    """Replace what is known of a stream."""
+    """Replace the recorded state of a stream."""
     path = _folder(settings, status.metric) / "status.json"
     draft = path.with_suffix(".tmp")
     draft.write_text(json.dumps(asdict(status), default=lambda value: value.isoformat()), "utf-8")
@@ -75,9 +75,9 @@ def write(settings: Settings, status: StreamStatus) -> None:
 
 
 def of(settings: Settings, metric: str) -> StreamStatus | None:
-    """What is known of the stream of a metric; None if it never ran.
+    """The recorded state of the stream of a metric; None if it never ran.
 
-    :returns: with the state ``running``, ``stopped``, ``failed``, or ``killed`` if its process ended without a word.
+    :returns: with the state ``running``, ``stopped``, ``failed``, or ``killed`` if its process ended without writing a state.
     """
     address = locations.live_checkpoints(settings, metric)
     try:
@@ -93,7 +93,7 @@ def of(settings: Settings, metric: str) -> StreamStatus | None:
 
 
 def of_progress(progress: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a status that Spark's report about a batch gives."""
+    """The fields of a status that Spark's report about a batch contains."""
     operator = (progress["stateOperators"] or [{}])[0]
     watermark = progress["eventTime"].get("watermark", "1970")
     return {
@@ -106,7 +106,7 @@ def of_progress(progress: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rates(progress: Mapping[str, Any]) -> dict[str, Any]:
-    """The same of the fields that a batch without rows does not change."""
+    """The fields of a status that only a batch with rows changes."""
     return {
         "input_rate": progress["inputRowsPerSecond"] or 0,
         "processing_rate": progress["processedRowsPerSecond"] or 0,
@@ -115,7 +115,7 @@ def rates(progress: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def counts(progress: Mapping[str, Any]) -> dict[str, int]:
-    """What is added up over batches, for each field of :data:`SUMS`."""
+    """The numbers of a batch that are added up, for each field of :data:`SUMS`."""
     operator = (progress["stateOperators"] or [{}])[0]
     return {
         "dropped": int(operator.get("numRowsDroppedByWatermark", 0)),
@@ -129,7 +129,7 @@ def counts(progress: Mapping[str, Any]) -> dict[str, int]:
 def running(settings: Settings, metric: str) -> Iterator[None]:
     """Within the context, no other process of this machine runs the stream of a metric.
 
-    :raises AlreadyLiveError: if one does.
+    :raises AlreadyLiveError: if another process runs it.
     """
     lock = _lock(settings, metric)
     try:
@@ -156,7 +156,7 @@ def is_running(settings: Settings, metric: str) -> bool:
 
 
 def _has_ended(settings: Settings, metric: str) -> bool:
-    """Whether no process of this machine runs the stream; no where that cannot be known, as in a lake that is read-only."""
+    """Whether no process of this machine runs the stream; False where that cannot be determined, as in a read-only lake."""
     try:
         return not is_running(settings, metric)
     except OSError:
@@ -164,12 +164,12 @@ def _has_ended(settings: Settings, metric: str) -> bool:
 
 
 def ask_to_stop(settings: Settings, metric: str) -> None:
-    """Have the stream of a metric stop after the batch that it is at."""
+    """Request that the stream of a metric stop after its current batch."""
     _stop_marker(settings, metric).write_text(f"{os.getpid()}\n", "utf-8")
 
 
 def is_to_stop(settings: Settings, metric: str) -> bool:
-    """Whether the stream of a metric is to stop."""
+    """Whether the stream of a metric has been requested to stop."""
     return _stop_marker(settings, metric).exists()
 
 

@@ -1,6 +1,6 @@
 """``live/<metric>``: the newest live number of each window and grain, written by one stream and read without Spark.
 
-Each commit carries the number of its batch, so that a batch that is repeated after a stop changes nothing.
+Each commit carries the number of its batch, so that repeating a batch after a stop changes nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.settings import Settings
 
-#: The columns besides event day, grain, measures and row count: when the window ends, and which batch wrote the number.
+#: The columns apart from event day, grain, measures and row count: the end of the window, and the batch that wrote the number.
 OF_LIVE = pa.schema(
     [
         ("window_end", pa.timestamp("us", "UTC")),
@@ -37,7 +37,7 @@ OF_LIVE = pa.schema(
 
 
 def read(settings: Settings, metric: MetricContract, days: Collection[date] | None = None) -> pa.Table | None:
-    """The live numbers of some days, of all by default; None if the stream has written none yet."""
+    """The live numbers of ``days`` (default: all); None if the stream has written none yet."""
     where = None if days is None else {"event_date": days}
     return table_io.read(locations.live(settings, metric.name), None, where, settings.storage_options)
 
@@ -50,7 +50,7 @@ def days(settings: Settings, metric: MetricContract) -> list[date]:
 
 @row_writer.retried_on_conflict
 def write(settings: Settings, metric: MetricContract, query: str, batch: int, numbers: pa.Table) -> bool:
-    """Put the numbers of a batch in place of those with the same window and grain, in one commit.
+    """Replace the numbers with the same window and grain by those of a batch, in one commit.
 
     :param numbers: event_date, the grain, the measures, row_count and :data:`OF_LIVE`.
     :returns: whether they were written: a batch of a query is written once.
@@ -69,7 +69,7 @@ def write(settings: Settings, metric: MetricContract, query: str, batch: int, nu
 
 
 def written_up_to(table: DeltaTable | None, query: str) -> int:
-    """The newest batch of a query whose numbers are in an open table; -1 if none are, or if there is no table."""
+    """The newest batch of a query whose numbers are in an open table; -1 if there are none, or no table."""
     return ((table.transaction_version(_app_id(query)) if table is not None else None) or 0) - 1
 
 
@@ -83,7 +83,7 @@ def clear(settings: Settings, metric: MetricContract) -> None:
 
 @row_writer.retried_on_conflict
 def expire(settings: Settings, metric: MetricContract, days: Collection[date], closed_before: datetime) -> int:
-    """Remove the live numbers of some days whose windows ended before a time; gives their number."""
+    """Remove the live numbers of ``days`` whose windows ended at or before ``closed_before``; returns their number."""
     table = table_io.open_snapshot(locations.live(settings, metric.name), settings.storage_options)
     if table is None or not days:
         return 0

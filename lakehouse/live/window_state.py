@@ -1,7 +1,7 @@
-"""The state of the open windows of a stream: how much of it there is, and what has become of the windows. Read without Spark.
+"""The state of the open windows of a stream: its size, and the life cycle of the windows. Read without Spark.
 
-Windows and events are counted in ``live/<metric>``, rows and bytes are what Spark reported of its state store last. Whether that
-is too much is decided in ``operations.alerts.streams``.
+Windows and events are counted in ``live/<metric>``; rows and bytes are from Spark's last report about its state store. Whether
+that is too much is decided in ``operations.alerts.streams``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _END = "window_end"
 
 @dataclass(frozen=True)
 class StateCounts:
-    """How many of something there have been: made, past their end, and gone from the state."""
+    """Numbers of windows, timers or events: created, past their end, and removed from the state."""
 
     created: int
     fired: int
@@ -37,12 +37,13 @@ class StateCounts:
 class WindowState:
     """The state of a stream as of the batch that it reported last.
 
-    Of the numbers that ``live/<metric>`` still has, ``windows`` counts those of each key by itself: with a number, with an end
-    that the watermark has passed, and without a row of state. ``timers`` counts their ends, of which each has one; an end that
-    has passed does not wait any more. ``events`` counts the rows that were added up in them, in each window that they lie in.
+    The counts cover the numbers that ``live/<metric>`` still has. ``windows`` counts the windows of each key separately: those
+    with a number, those with an end that the watermark has passed, and those without a row of state. ``timers`` counts their
+    ends, one for each; an end that has passed no longer waits. ``events`` counts the rows aggregated in them, once for each
+    window.
 
     :param open_windows: windows that the watermark has not passed; ``keys``: values of the grain that have such a window.
-    :param rows: of the state store, and ``bytes``: what they take in memory, both by Spark's report.
+    :param rows: rows in the state store, and ``bytes``: their size in memory, both from Spark's report.
     """
 
     open_windows: int
@@ -85,7 +86,7 @@ def of(settings: Settings, metric: MetricContract, known: StreamStatus) -> Windo
 
 
 def _is_open(ends: pa.ChunkedArray, known: StreamStatus) -> Any:
-    """Whether each window ends behind the watermark in force, as Spark compares them."""
+    """Whether the end of each window is later than the watermark in force, as Spark compares them."""
     if known.watermark is None:
         return pa.chunked_array([pa.array([True] * len(ends), pa.bool_())])
     return pc.greater(ends, pa.scalar(known.watermark, ends.type))

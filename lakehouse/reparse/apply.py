@@ -1,4 +1,4 @@
-"""Puts a reading into force: its rows, the former judgement of them, their claims, and last the request to rebuild.
+"""Puts a reading into force: its rows, their previous judgement, their claims, and last the request to rebuild.
 
 The order of commits makes stopping safe (R11): a reading counts once its request is recorded; until then its rows have no effect,
 and the same command again finishes it. One process at a time applies a reading of a source.
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-#: Renewed after each step.
+#: The lease of a process that applies a reading; renewed after each step.
 APPLYING = leases.Work("_applying", timedelta(minutes=15))
 
 
 class ReadingError(LakehouseError):
-    """A reading that cannot be put into force as it is. The text says why, and what to do."""
+    """A reading that cannot be put into force in its present state. The message gives the reason, and what to do."""
 
 
 def apply(
@@ -56,11 +56,11 @@ def apply(
     """Put a reading into force and request the rebuild of the event days that it affects; repeating it changes nothing.
 
     :param from_: the settings of the folder that :func:`lakehouse.reparse.read_again.read_again` has written.
-    :param whole: whether all arrival days were read: files that were held because the contract was changed may be ingested then.
-    :returns: the event days that silver rebuilds in its next run; none if no row reads otherwise.
+    :param whole: whether all arrival days were read: then files that were held because the contract was changed may be ingested.
+    :returns: the event days that silver rebuilds in its next run; none if no row reads differently.
     :raises ReadingError: if the contract or the rows in force have changed since the reading was made, or another process applies
         a reading.
-    :raises RedactedKeyError: if a redaction cannot follow.
+    :raises RedactedKeyError: if a redaction cannot be extended.
     """
     source = contract.dataset
     path = locations.readings(settings, source)
@@ -92,7 +92,7 @@ def apply(
 
 
 def _described(from_: Settings, source: str) -> dict[str, Any] | None:
-    """What the folder says about its reading; None if no row reads otherwise."""
+    """The metadata of the reading in the folder; None if no row reads differently."""
     table = table_io.open_table(locations.readings(from_, source), from_.storage_options)
     if table is None or not table_io.rows_at_most(table, {}):
         return None
@@ -159,7 +159,7 @@ def _put_into_force(
 def _copy_rows(
     settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], from_: Settings, why: dict[str, Any]
 ) -> None:
-    """Append the rows to the readings of the lake, unless a stopped run has."""
+    """Append the rows to the readings of the lake, unless a stopped run has done so."""
     source, columns = contract.dataset, readings_table.columns(contract)
     path = locations.readings(settings, source)
     spark_commits.add_missing_columns(session, settings, path, columns)
@@ -179,7 +179,7 @@ def _copy_rows(
 
 
 def _finished(settings: Settings, contract: SourceContract) -> PlannedRebuild:
-    """Enter the rows of readings in force into the account, where a stopped run has not, and say what silver waits for."""
+    """Enter the rows of readings in force into the account, where a stopped run has not, and return what silver waits for."""
     source, options = contract.dataset, settings.storage_options
     waiting: set[str] = set().union(*applied_inputs.pending_manual_inputs(settings, source).values())
     entries = [entry for entry in rebuild_requests.all_of(settings, source) if entry.operation == rebuild_requests.REPARSE]
@@ -204,7 +204,7 @@ def _finished(settings: Settings, contract: SourceContract) -> PlannedRebuild:
 
 
 def _record_unread(settings: Settings, contract: SourceContract, rows: pa.Table | None, reading: int) -> None:
-    """Count again what cannot be read of the files of a reading in force.
+    """Count again the unread rows in the files of a reading in force.
 
     :param rows: the ids and arrival days of its rows.
     """

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _PLACE = ("arrival_date", "ingestion_id")
-#: Files are read together while they have no more rows: each piece is written in the order of its keys.
+#: Files are read together up to this number of rows: each piece is written in the order of its keys.
 _TOGETHER = 2**20
 
 
 class ChangedRows(NamedTuple):
-    """Some rows of a reading (ids, arrival day, ``malformed_reason``), with their claims before and after it."""
+    """Rows of a reading (ids, arrival day, ``malformed_reason``), with their claims before and after it."""
 
     rows: pa.Table
     before: pa.Table
@@ -43,9 +43,9 @@ class ChangedRows(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadingChanges:
-    """How many rows a reading has, how many of them were and are malformed, and the event days that silver has to rebuild.
+    """The number of rows of a reading, of malformed ones before and after it, and the event days that silver has to rebuild.
 
-    ``keys`` is the number of their keys before and after it.
+    ``keys`` is the number of keys of these rows before and after it.
     """
 
     rows: int
@@ -67,7 +67,7 @@ def pieces(settings: Settings, of: Settings, source: str) -> Iterator[ChangedRow
 
 
 def _claims_before(settings: Settings, source: str, rows: pa.Table) -> pa.Table:
-    """The claims in the key log, or those that a stopped run has saved before it replaced them."""
+    """The claims in the key log, or the claims that a stopped run has saved before it replaced them."""
     reading_id = rows[READING_ID][0].as_py()
     saved = judgement_history.saved_by(settings, source, reading_id, pc.unique(rows["ingestion_id"]))
     saved = saved.filter(pc.is_valid(positions(saved, rows)))
@@ -84,7 +84,7 @@ def _claims_of(settings: Settings, source: str, rows: pa.Table) -> pa.Table:
 
 
 def in_place(settings: Settings, of: Settings, source: str, log: DeltaTable) -> Iterator[pa.Table]:
-    """The claims of the arrival days of a reading as the key log is to hold them, in pieces of some files each.
+    """The claims of the arrival days of a reading as the key log should hold them, in pieces of several files each.
 
     :param log: the key log.
     """
@@ -98,13 +98,13 @@ def in_place(settings: Settings, of: Settings, source: str, log: DeltaTable) -> 
 
 
 def arrival_days(of: Settings, source: str) -> list[date]:
-    """The arrival days of which a reading has rows."""
+    """The arrival days with rows of a reading."""
     days = table_io.distinct(locations.readings(of, source), ["arrival_date"], None, of.storage_options)
     return [] if days is None else days["arrival_date"].to_pylist()
 
 
 def _files_together(settings: Settings, of: Settings, source: str, log: DeltaTable) -> Iterator[Where]:
-    """The delivered files of the arrival days of a reading, as many together as have about :data:`_TOGETHER` rows."""
+    """The delivered files of the arrival days of a reading, grouped up to about :data:`_TOGETHER` rows."""
     places = [table_io.distinct_of_version(log, _PLACE, {"arrival_date": arrival_days(of, source)})]
     read = table_io.distinct(locations.readings(of, source), _PLACE, None, of.storage_options)
     places += [] if read is None else [read.cast(places[0].schema)]
@@ -124,7 +124,7 @@ def _files_together(settings: Settings, of: Settings, source: str, log: DeltaTab
 
 
 def changes(settings: Settings, of: Settings, contract: SourceContract) -> ReadingChanges:
-    """What a reading changes, from all its rows."""
+    """The changes of a reading, from all its rows."""
     count = malformed_before = malformed_after = 0
     days: set[date] = set()
     keys = pa.array([], pa.string())
@@ -143,7 +143,7 @@ def changes(settings: Settings, of: Settings, contract: SourceContract) -> Readi
 def samples(
     settings: Settings, of: Settings, contract: SourceContract, count: int
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Some rows of a reading, as they are in force and as they read otherwise, by column."""
+    """The first rows of a reading, at most ``count``, as they are in force and as they now read, by column."""
     source, columns = contract.dataset, [name for name, _ in bronze_columns(contract)]
     pieces_of_reading = table_io.pieces(locations.readings(of, source), columns, None, of.storage_options)
     after = next(pieces_of_reading).slice(0, count)

@@ -1,4 +1,4 @@
-"""A folder of the deployment that holds a reading until it is put into force or thrown away."""
+"""A folder of the deployment that holds a reading until it is put into force or discarded."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def temporary(settings: Settings, source: str) -> Iterator[Settings]:
-    """Settings whose root is a new folder below that of the deployment, which is deleted when the block ends.
+    """Settings whose root is a new folder below that of the deployment; the folder is deleted when the block ends.
 
-    The folder of a process that was killed stays, without effect.
+    The folder of a process that was killed remains, without effect.
     """
     root = f"{settings.root}/staging/{source}-{uuid.uuid4().hex[:8]}"
     try:

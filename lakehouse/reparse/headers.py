@@ -1,6 +1,6 @@
 """The headers of CSV files whose raw records are read again: from the record of the ingestion, else from the file in landing.
 
-Bronze keeps the records of a file and not its header. Ingestions of earlier releases have not recorded it.
+Bronze keeps the records of a file without its header. Earlier releases did not record it with the ingestion.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _SHOWN = 5
 
 
 class MissingHeaderError(LakehouseError):
-    """The header of a CSV file is neither recorded nor in landing. The text names the files and the ways out."""
+    """The header of a CSV file is neither recorded nor in landing. The message names the files and the remedies."""
 
 
 def of_ingestions(settings: Settings, contract: SourceContract, entries: Collection[Ingestion]) -> dict[str, str | None]:
     """The header of each ingestion's file, by ingestion id; None for a format without headers.
 
-    :raises MissingHeaderError: when the header of a file with rows is not known any more.
+    :raises MissingHeaderError: when the header of a file with rows is no longer known.
     """
     if contract.source.format != "csv":
         return {entry.ingestion_id: None for entry in entries}

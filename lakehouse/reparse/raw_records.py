@@ -1,8 +1,8 @@
-"""Parses the raw records of Bronze again, each by itself, and gives the rows that differ from those in force (Arrow).
+"""Parses the raw records of Bronze again, each by itself, and returns the rows that differ from those in force (Arrow).
 
-The records of a file are put together to a text, so that the readers of files read them: by columns where that is certain to be
-right. A record that is not read as one then is read alone. Where Bronze does not hold the record exactly, because its bytes were
-no text or its quotes were broken, its row stays as it is.
+The records of a file are joined to one text, so that the readers of files can read them: by columns where the result is certain
+to be exact. A record that is not read as one record then is read alone. Where Bronze does not hold the record exactly, because
+its bytes were no text or its quotes were broken, its row stays as it is.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 _NOT_TEXT = r"^(?:not valid UTF-8|holds a NUL|longer than)"
 _BROKEN_QUOTES = r"^(?:a quote is opened|not CSV|holds a stray quote)"
 _BROKEN = r"^(?:not JSON|a quote is opened|not CSV|holds a stray quote|has [0-9]+ fields)"
-#: What the reason begins with of a message whose bytes Bronze holds as base64, as ``streams.wire_format`` gives it.
+#: The beginning of the reason for a message whose bytes Bronze holds as base64, as ``streams.wire_format`` writes it.
 _NOT_DECODED = "^not decoded: "
-#: How Bronze writes a byte that is no text.
+#: The form in which Bronze writes a byte that is no text.
 _ESCAPED_BYTE = r"\\x[0-9a-f]{2}"
 #: Longer than the calendar, and short enough for a duration of Arrow.
 _LONGEST = timedelta(days=4_000_000)
@@ -49,7 +49,7 @@ _NOBODYS = datetime(9998, 12, 31, 23, 59, 59, 999_999, timezone.utc)
 
 @dataclass(frozen=True)
 class RawFile:
-    """What the raw records of an ingestion do not hold: the header of its CSV file, and when it was received."""
+    """The facts about an ingestion that its raw records do not contain: the header of its CSV file, and when it was received."""
 
     name: str
     header: str | None
@@ -57,10 +57,10 @@ class RawFile:
 
 
 def rows_read_otherwise(contract: SourceContract, files: Mapping[str, RawFile], in_force: pa.Table) -> pa.Table:
-    """The rows whose raw records read otherwise under a contract: columns of Bronze and ``RECEIVED``.
+    """The rows whose raw records read differently under ``contract``: columns of Bronze and ``RECEIVED``.
 
     :param files: by ingestion id.
-    :param in_force: rows in force, with the same columns; columns that the contract has had since may be missing.
+    :param in_force: rows in force, with the same columns; columns that were added to the contract since may be missing.
     :raises FileProblem: when a file lacks a column of the contract.
     """
     schema = arrow_schema((*bronze_columns(contract), (RECEIVED, "timestamp")))
@@ -76,7 +76,7 @@ def rows_read_otherwise(contract: SourceContract, files: Mapping[str, RawFile], 
 
 
 def _is_kept(contract: SourceContract, rows: pa.Table) -> pa.ChunkedArray:
-    """Which rows stay as they are, because Bronze does not hold their records exactly."""
+    """Whether each row stays as it is, because Bronze does not hold its record exactly."""
     reason, raw = pc.fill_null(rows["malformed_reason"], ""), pc.fill_null(rows["raw_payload"], "")
     has_bytes = pc.and_(pc.match_substring_regex(reason, _BROKEN), pc.match_substring_regex(raw, _ESCAPED_BYTE))
     kept = pc.or_(pc.match_substring_regex(reason, _NOT_TEXT), pc.or_(has_bytes, pc.is_null(rows["raw_payload"])))
@@ -90,14 +90,14 @@ def _is_kept(contract: SourceContract, rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _read(contract: SourceContract, file: RawFile, rows: pa.Table) -> pa.Table:
-    """The new rows of some rows of an ingestion, in their order."""
+    """The new rows for ``rows`` of an ingestion, in their order."""
     received = pc.fill_null(rows[RECEIVED], pa.scalar(file.received_at, rows[RECEIVED].type))
     if contract.source.kafka:
         sent = rows["kafka_timestamp"]
         received = pc.coalesce(rows[RECEIVED], pc.if_else(pc.less(sent, received), sent, received), received)
     elif contract.clocks.arrival is None:
         return _read_as_received(contract, file, rows, received)
-    # Few records lack an arrival time of their own: they are found by one that no record has, and are read a second time.
+    # Few records lack an arrival time of their own: they get a marker time that no record has, and are read a second time.
     after = _read_as_received(contract, file, rows, pa.chunked_array([pa.repeat(pa.scalar(_NOBODYS, received.type), len(rows))]))
     has_nobodys = np.asarray(pc.fill_null(pc.equal(after["arrival_ts"], pa.scalar(_NOBODYS, received.type)), False))
     # The event day of a malformed row is known only if it does not lie too far after its arrival, and the row does not hold that.
@@ -115,13 +115,13 @@ def _read(contract: SourceContract, file: RawFile, rows: pa.Table) -> pa.Table:
 
 
 def _lie_before(rows: pa.Table, moments: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Whether events lie before some times for certain; a row without an event does."""
+    """Whether each event certainly lies before its moment; True for a row without an event."""
     events = pc.coalesce(rows["event_ts"], pc.cast(pc.cast(rows["event_date"], pa.timestamp("us")), moments.type))
     return np.asarray(pc.fill_null(pc.less(events, moments), True))
 
 
 def _read_as_received(contract: SourceContract, file: RawFile, rows: pa.Table, received: pa.ChunkedArray) -> pa.Table:
-    """The new rows, where records without an arrival time of their own have that of their row in ``received``."""
+    """The new rows, where records without an arrival time of their own get the time in ``received``."""
     places = rows.append_column("place", pa.array(np.arange(len(rows)))).append_column("received", received)
     parts, order = [], []
     for moment, part in table_io.split(places, "received").items():
@@ -137,7 +137,7 @@ class _Records:
     """Reads raw records of one file that were received at the same time."""
 
     def __init__(self, contract: SourceContract, file: RawFile, delivery: DeliveredFile) -> None:
-        # Raw records stand by themselves: without lines before them or an array around them, and with a header if they need it.
+        # Raw records are read individually: without lines before them or an array around them, and with a header if needed.
         source = contract.source.model_copy(update={"skip_lines": 0, "array": False})
         contract = contract.model_copy(update={"source": source})
         self._contract, self._delivery = contract, delivery
@@ -158,7 +158,9 @@ class _Records:
         return parsed.set_column(parsed.column_names.index("line_number"), "line_number", records["line_number"])
 
     def _together(self, raw: pa.StringArray) -> tuple[pa.Table, NDArray[np.int64]]:
-        """The rows of records that are read as one each when they are read as a file, and which records these are."""
+        """The rows of those records that are read as one record each when they are read as a file, and the positions of these
+        records.
+        """
         if self._contract.source.format == "parquet":
             return self._schema.empty_table(), np.empty(0, np.int64)
         header = b"" if self._file.header is None else f"{self._file.header}\n".encode()
@@ -198,7 +200,7 @@ class _Records:
 
 
 def _differs(before: pa.Table, after: pa.Table) -> NDArray[np.bool_]:
-    """Whether rows differ, one by one; NULL equals NULL, and NaN equals NaN."""
+    """Whether rows differ, row by row; NULL equals NULL, and NaN equals NaN."""
     differs = np.zeros(len(before), bool)
     for name in after.column_names:
         if name == RECEIVED:

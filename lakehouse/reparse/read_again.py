@@ -1,4 +1,4 @@
-"""Parses the raw records of a source again, under its contract as it is now; writes the rows that read otherwise into a folder.
+"""Parses the raw records of a source again, under its present contract; writes the rows that read differently into a folder.
 
 Nothing in the lake changes: ``apply`` puts the rows into force. Few rows are read in this process, many by tasks of Spark, by the
 same rule (``raw_records``).
@@ -43,12 +43,12 @@ _SAMPLED = 10
 
 @dataclass(frozen=True)
 class ReadingSummary:
-    """What a reading would change.
+    """The changes that a reading would make.
 
     ``reading_id`` is the id that its rebuild request will have. ``rows_read`` raw records were parsed; ``rows_otherwise`` of them
-    read otherwise, of which ``malformed_before`` were malformed and ``malformed_after`` are. ``days`` are the event days that
-    silver has to rebuild, ``keys`` the number of keys of the rows before and after. ``samples`` are some rows, before and after,
-    by column.
+    read differently, of which ``malformed_before`` were malformed and ``malformed_after`` are malformed now. ``days`` are the
+    event days that silver has to rebuild, ``keys`` the number of keys of the rows before and after. ``samples`` are sample rows,
+    before and after, by column.
     """
 
     reading_id: str
@@ -69,14 +69,15 @@ def read_again(
     last: date | None,
     into: Settings,
 ) -> ReadingSummary:
-    """Parse the records of some arrival days again, and write the rows that differ from those in force, and their claims.
+    """Parse the records of arrival days ``first`` through ``last`` again; write the rows that differ from those in force, and
+    their claims.
 
     The rows are written to the table of readings below ``into``, their judged claims to the key log there; a repeated call
-    finishes what a stopped one left out.
+    finishes the work of a stopped one.
 
-    :param first: the first arrival day; by default, and with ``last``, all.
+    :param first: the first arrival day; None, also for ``last``: no limit.
     :param into: the same settings with a root of its own.
-    :raises MissingHeaderError: when the header of a CSV file is not known any more.
+    :raises MissingHeaderError: when the header of a CSV file is no longer known.
     :raises FileProblem: when a file lacks a column of the contract.
     :raises SchemaChangeError: when a column of the contract has another type in Bronze or silver.
     """
@@ -110,7 +111,7 @@ def _write(
     into: Settings,
     why: dict[str, Any],
 ) -> None:
-    """Write the rows that read otherwise, unless the folder has them already."""
+    """Write the rows that read differently, unless the folder already has them."""
     path, columns = locations.readings(into, contract.dataset), readings_table.columns(contract)
     table = spark_commits.table_of(into, path, columns, "arrival_date", partition_writer.APPEND_ONLY)
     if table_io.rows_at_most(table, {}):
@@ -155,7 +156,7 @@ def _files(settings: Settings, contract: SourceContract, entries: Collection[Ing
 
 
 def _received(settings: Settings, contract: SourceContract, entries: Collection[Ingestion]) -> dict[str, datetime]:
-    """When the files with malformed rows were received: the arrival time of their other rows, if these have the same."""
+    """When the files with malformed rows were received: the arrival time of their other rows, if all of these have the same."""
     where = {"arrival_date": {entry.arrival_date for entry in entries}, "ingestion_id": [entry.ingestion_id for entry in entries]}
     columns = ["ingestion_id", "arrival_ts"]
     path, options = locations.bronze(settings, contract.dataset), settings.storage_options
@@ -174,7 +175,7 @@ def _summary(
     into: Settings,
     summary: ReadingSummary,
 ) -> ReadingSummary:
-    """Judge the rows, enter their claims into the folder's key log, and describe what differs."""
+    """Judge the rows, enter their claims into the folder's key log, and describe the differences."""
     source = contract.dataset
     path, options = locations.readings(into, source), into.storage_options
     places = table_io.distinct(path, ["ingestion_id", "arrival_date"], None, options)

@@ -1,6 +1,6 @@
-"""Redactions follow the rows whose key a reading changes, and the fields under which it reads a hidden value again.
+"""Extends redactions to rows whose key a reading changes, and to fields in which a reading would show a hidden value again.
 
-They are recorded before the reading is in force, so that no state of silver shows what was redacted.
+The redactions are recorded before the reading is in force, so that no state of silver shows a redacted value.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class RedactedKeyError(LakehouseError):
-    """A reading that would show a redacted value as a part of a key. The text says what to do."""
+    """A reading that would show a redacted value as a part of a key. The message says what to do."""
 
 
 def follow(settings: Settings, contract: SourceContract, of: Settings, days: set[date]) -> None:
-    """Record the redactions that rows of a reading need besides those that there are.
+    """Record the redactions that rows of a reading need in addition to the existing ones.
 
     :param of: the settings of the folder that holds the reading.
     :param days: the event days that the reading affects.

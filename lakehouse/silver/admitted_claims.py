@@ -1,7 +1,7 @@
-"""The claims that contend for their keys, as a DataFrame, and which of them wins: those about the keys of some ingestions, of
-admitted rows, of the chosen deliveries.
+"""The claims that contend for their keys, as a DataFrame, and the winners among them.
 
-The same rules for few rows are in ``dispositions.claims`` and ``dispositions.contests``.
+Claims are selected by the keys of ingestions, by admission, and by the chosen deliveries. The same rules for few rows are in
+``dispositions.claims`` and ``dispositions.contests``.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ def key_log_of(spark: SparkSession, settings: Settings, source: str) -> DataFram
 def of_inputs(
     spark: SparkSession, settings: Settings, source: str, ids: Collection[str] | None, keys: pa.Array | None = None
 ) -> DataFrame:
-    """The claims of some ingestions with the judgement that their rows had then (R10); of all recorded ones, that of now.
+    """The claims of ingestions: of those in ``ids`` with the judgement that their rows had then (R10); of all, with the present
+    one.
 
-    :param ids: of ingestions, decisions and rebuild requests; None for all.
+    :param ids: ingestions, decisions and rebuild requests; None for all recorded ones.
     :param keys: only the claims about these keys.
     """
     log = key_log_of(spark, settings, source) if keys is None else about(spark, settings, source, keys)
@@ -62,7 +63,7 @@ def of_inputs(
 
 
 def about(spark: SparkSession, settings: Settings, source: str, keys: pa.Array) -> DataFrame:
-    """All claims of recorded ingestions about some keys, read by this process."""
+    """All claims of recorded ingestions about ``keys``, read in this process."""
     found = key_log.about(settings, source, key_log.SCHEMA.names, keys)
     claimed = key_log.SCHEMA.empty_table() if found is None else found.cast(key_log.SCHEMA)
     ids = pa.array(sorted(ingestions.completed(settings, source)), pa.string())
@@ -70,7 +71,7 @@ def about(spark: SparkSession, settings: Settings, source: str, keys: pa.Array) 
 
 
 def about_keys_of(spark: SparkSession, settings: Settings, source: str, ingestion_ids: Collection[str]) -> DataFrame:
-    """All claims of recorded ingestions about the keys that occur in these ingestions, found by tasks of Spark."""
+    """All claims of recorded ingestions about the keys that occur in these ingestions, computed by tasks of Spark."""
     log = key_log_of(spark, settings, source)
     spoken_of = log.where(F.col("ingestion_id").isin(sorted(ingestion_ids))).select("record_key").distinct()
     wanted = log.where(F.col("ingestion_id").isin(sorted(ingestions.completed(settings, source))))
@@ -78,9 +79,9 @@ def about_keys_of(spark: SparkSession, settings: Settings, source: str, ingestio
 
 
 def contested_keys(settings: Settings, source: str, ingestion_ids: Collection[str], at_most: int) -> pa.Array | None:
-    """The keys of these ingestions whose winner is not obvious: about the others there is one claim, an admitted insert.
+    """The keys of these ingestions whose winner is not obvious: a key with a single claim, an admitted insert, is not contested.
 
-    The rows of an ingestion with a decision about any row are all weighed.
+    All rows of an ingestion with a decision about any row are compared.
 
     :returns: None if there are more than ``at_most`` such keys.
     """
@@ -118,9 +119,9 @@ def admitted(spark: SparkSession, log: DataFrame, decided: dict[RowId, Decision]
 
 
 def judged_as_then(spark: SparkSession, log: DataFrame, then: pa.Table) -> DataFrame:
-    """The claims of the key log, with those of ``then`` in place of their present judgement (R10).
+    """The claims of the key log, with the claims of ``then`` in place of their present judgement (R10).
 
-    Those that have no admission status there did not exist then.
+    Claims without an admission status in ``then`` did not exist at that time.
     """
     if not len(then):
         return log
@@ -130,9 +131,9 @@ def judged_as_then(spark: SparkSession, log: DataFrame, then: pa.Table) -> DataF
 
 
 def with_staged(spark: SparkSession, log: DataFrame, settings: Settings, staged: Settings, source: str) -> DataFrame:
-    """The claims of the key log with those of a stage: of its files, or of its reading, in place of the former ones.
+    """The claims of the key log together with those of a stage: of its files, or of its reading, which replace those of its rows.
 
-    :param staged: the lake of the stage; of its files, content that Bronze has already adds no claim.
+    :param staged: the lake of the stage; files whose content Bronze already has add no claim.
     """
     added = key_log_of(spark, staged, source).select(*log.columns)
     if table_io.open_table(locations.readings(staged, source), staged.storage_options) is None:
@@ -168,8 +169,8 @@ def of_chosen(spark: SparkSession, contract: SourceContract, claims: DataFrame, 
 def winners(counting: DataFrame, *, by_sequence: bool, each_day: bool = False) -> DataFrame:
     """The winning claim of each key: (record_key, kind, event_date, order columns, arrival_date, retired).
 
-    The greatest claim by the total order wins (see :func:`ordered`). Without a source sequence there is one exception: inserts
-    of a key that a correction has retired are the original arriving late, and are ignored; a later correction of that key counts.
+    The greatest claim by the total order wins (see :func:`ordered`). Without a source sequence there is one exception: inserts of
+    a key that a correction has retired are the original arriving late, and are ignored; a later correction of that key counts.
 
     :param each_day: whether the claims about a key are compared on each event day separately.
     """
@@ -180,7 +181,7 @@ def winners(counting: DataFrame, *, by_sequence: bool, each_day: bool = False) -
 
 
 def greatest_claims() -> list[Column]:
-    """What :func:`winner` has to know of the claims about a key, as aggregates."""
+    """The aggregates of the claims about a key from which :func:`winner` chooses."""
     claim = F.struct(*ORDER, "ingestion_id", "kind", "event_date", "arrival_date")
     return [
         F.max(claim).alias("greatest"),

@@ -1,7 +1,7 @@
 """Follows silver's log: the audit rows of each commit, computed from its change feed.
 
-The rows are computed in ``audit_rows``; they are stored, read and masked in ``audit_log``. The reason for a commit is taken from
-its metadata.
+The rows are computed in ``audit_rows``, and stored, read and masked in ``audit_log``. The reason for a commit is taken from its
+metadata.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LOOKED_AT_AGAIN = 8
 def follow(settings: Settings, contract: SourceContract, metrics: Collection[MetricContract]) -> int:
     """Audit every version of silver that has not been audited yet, each in one commit.
 
-    :returns: how many rows were written.
+    :returns: the number of rows written.
     """
     settings = with_table_cache(settings)
     source = contract.dataset
@@ -86,7 +86,7 @@ def _parts(table: DeltaTable, contract: SourceContract, version: int) -> Iterato
 
 
 def _first_arrivals(entries: Collection[Ingestion]) -> pa.Table:
-    """The arrival day that first brought each event day, from the ledger: all rows in silver are of recorded ingestions."""
+    """The first arrival day of each event day, from the ledger: all rows in silver belong to recorded ingestions."""
     brought = {
         (day, entry.arrival_date) for entry in entries for day, rows in zip(entry.touched_days, entry.touched_rows) if rows
     }

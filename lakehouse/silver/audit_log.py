@@ -1,10 +1,10 @@
 """``ops/late_arrival_audit``: a row per change of an existing silver row, per late insert, and per file and day of a first load.
 
 This module determines why a commit was made, and it appends, reads and masks the rows. They are computed in ``audit_rows``, from
-silver's change feed. Values are JSON of the changed fields, of the whole row if it was inserted or removed, or of the counts of
-a first load, whose ``event_id`` is NULL.
+silver's change feed. Values are JSON of the changed fields, of the whole row if it was inserted or removed, or of the counts of a
+first load, whose ``event_id`` is NULL.
 
-The table is append-only. What is recorded of a row later is an overlay that :func:`read` applies: its redaction, from
+The table is append-only. Later facts about a row are overlays that :func:`read` applies: its redaction, from
 ``bronze/<source>_redactions``, and its notification, from ``ops/audit_notifications``. ``audit_overlay.erasure`` removes redacted
 values from the files.
 """
@@ -75,7 +75,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False)
 
 
 class Ruling(NamedTuple):
-    """How the audit records a change: its action type, who made it, and the reason."""
+    """The audit's description of a change: its action type, the actor, and the reason."""
 
     action: str
     actor: str | None
@@ -97,7 +97,7 @@ class Cause:
 
     @property
     def backfill(self) -> str | None:
-        """The backfill plan or stage that made the commit, by whom and why; None for other commits."""
+        """The backfill plan or stage that made the commit, its author and reason; None for other commits."""
         plan, by, reason = (self.why.get(name) for name in ("backfill", "by", "reason"))
         if plan is None or "operation" in self.why:  # the reason of a plan's own request to rebuild names the plan
             return reason if plan else None
@@ -105,18 +105,18 @@ class Cause:
 
     @property
     def runner(self) -> str | None:
-        """Who ran the backfill, or promoted the stage, that made the commit; None for other commits."""
+        """The person who ran the backfill, or promoted the stage, that made the commit; None for other commits."""
         return None if self.backfill is None else self.why.get("by")
 
     @cached_property
     def of_keys(self) -> dict[str, Ruling]:
-        """How the changes of keys are recorded about which people decided."""
+        """The rulings on changes of keys about which people decided, by key."""
         decided = {key: Ruling("steward", decision.by, decision.reason) for key, decision in self.decided.items()}
         return decided | {key: Ruling("redaction", entry.by, entry.reason) for key, entry in self.redacted.items()}
 
     @cached_property
     def of_others(self) -> Ruling | None:
-        """How the changes of all other keys are recorded; None if arrivals caused them, so that each row decides."""
+        """The ruling on the changes of all other keys; None if arrivals caused them, so that each row decides."""
         by, reason = self.why.get("by"), self.why.get("reason")
         if self.why.get("operation") in rebuild_requests.REPLAYS:
             return Ruling("replay", by, reason)
@@ -140,7 +140,7 @@ def followed(settings: Settings, source: str, silver_id: str) -> int:
 
 
 def cause(settings: Settings, source: str, why: Mapping[str, Any], redacted: Iterable[Redaction]) -> Cause:
-    """Why a commit was made, by its metadata (see ``commit_log.commit_metadata``).
+    """The reason why a commit was made, from its metadata (see ``commit_log.commit_metadata``).
 
     :param redacted: all redactions of the source.
     """
@@ -166,8 +166,8 @@ def cause(settings: Settings, source: str, why: Mapping[str, Any], redacted: Ite
 def append(settings: Settings, source: str, silver_id: str, version: int, rows: pa.Table, masked_for: int = 0) -> int:
     """Append the audit of one version of silver; repeating it writes nothing.
 
-    :param masked_for: for how many redactions of the source the rows are masked; see ``audit_overlay.erasure``.
-    :returns: how many rows were written.
+    :param masked_for: the number of redactions of the source for which the rows are masked; see ``audit_overlay.erasure``.
+    :returns: the number of rows written.
     """
 
     def still_masked(table: DeltaTable) -> tuple[str, int]:
@@ -197,7 +197,7 @@ def read(
     action: str | None = None,
     since: datetime | None = None,
 ) -> pa.Table:
-    """The audit rows of a source that meet all given conditions, oldest first, as redacted and notified by now.
+    """The audit rows of a source that meet all given conditions, oldest first, with present redactions and notifications.
 
     :param day: rows about this event day; a move is about both of its days.
     :param since: rows written at this time or later.
@@ -220,7 +220,7 @@ def read(
 
 
 def untold(settings: Settings, source: str, versions: Collection[int]) -> pa.Table:
-    """The rows of some versions of silver that no consumer was notified of: their ids, version and impacted numbers.
+    """The rows of ``versions`` of silver of which consumers have not been notified: their ids, version and impacted numbers.
 
     Earlier releases recorded notifications in ``notification_sent`` itself.
     """

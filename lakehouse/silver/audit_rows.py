@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from lakehouse.ledger.redactions import Redaction
     from lakehouse.silver.audit_log import Cause
 
-#: The columns of a row that came as history, beside those by which it is ruled.
+#: The columns of a row that came as history, in addition to those that its ruling depends on.
 _LOADED_BY = ("arrival_date", "ingestion_id", "source_file")
-#: How many changes are formatted at a time: their texts are several times larger than they are.
+#: The number of changes that are formatted at a time: their texts are several times larger than the changes.
 _AT_ONCE = 50_000
 _NONE = pa.scalar(None, pa.string())
 _REDACTED = json_text(audit_log.REDACTED)
@@ -44,11 +44,11 @@ _REDACTED = json_text(audit_log.REDACTED)
 
 @dataclass(frozen=True)
 class AuditedCommit:
-    """What the audit rows of a commit depend on besides its change feed.
+    """The inputs of a commit's audit rows in addition to its change feed.
 
     :param redacted: all redactions of the source; their fields are masked.
     :param firsts: the arrival day that first brought each event day of the source, see ``lateness.history.first_arrivals``.
-    :param followed_since: its first arrival day, see ``lateness.history.followed_since``.
+    :param followed_since: the first arrival day of the source, see ``lateness.history.followed_since``.
     """
 
     contract: SourceContract
@@ -82,7 +82,7 @@ class AuditedCommit:
         return {name: pa.scalar(value, audit_log.SCHEMA.field(name).type) for name, value in values.items()}
 
     def impacted(self, days: Collection[date]) -> str:
-        """The published numbers that a change of some days may affect: those whose window covers them, and their roll-ups."""
+        """The published numbers that a change on ``days`` may affect: those whose window covers them, and their roll-ups."""
         numbers = []
         for daily in map(Series, self.metrics):
             affected = sorted(days_reached(daily.metric, days))
@@ -98,9 +98,9 @@ def needed_columns(contract: SourceContract, existing: Collection[str]) -> list[
 
 
 def audit_rows(feed: pa.Table, commit: AuditedCommit) -> pa.Table:
-    """The audit rows of a commit, ``audit_log.SCHEMA``: what came as history by event day and file, then changes by key.
+    """The audit rows of a commit, ``audit_log.SCHEMA``: rows that came as history by event day and file, then changes by key.
 
-    :param feed: its change feed, see ``change_feed.feed_of``, with :func:`needed_columns` at least.
+    :param feed: its change feed, see ``change_feed.feed_of``, with at least :func:`needed_columns`.
     """
     feed = feed.combine_chunks()
     changes = row_changes(feed)
@@ -110,7 +110,7 @@ def audit_rows(feed: pa.Table, commit: AuditedCommit) -> pa.Table:
 
 
 def change_parts(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> Iterator[pa.Table]:
-    """The audit rows of some changes in parts; all rows of a key are in one part."""
+    """The audit rows of ``changes`` in parts; all rows of a key are in one part."""
     first_of_key = np.flatnonzero(starts(_newest(feed["record_key"], changes)))
     cuts = np.searchsorted(first_of_key, np.arange(0, len(changes), _AT_ONCE))
     begins = np.unique(first_of_key[cuts[cuts < len(first_of_key)]])
@@ -119,9 +119,9 @@ def change_parts(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> It
 
 
 def _are_history(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> pa.Array:
-    """Which changes are counted by file and day: rows that came as history, or in time by a backfill.
+    """Whether each change is counted by file and day: rows that came as history, or in time by a backfill.
 
-    They were inserted because of arrivals, not by a person or a rebuild.
+    Such rows were inserted because of arrivals, not by a person or a rebuild.
     """
     if commit.cause.of_others is not None or not len(commit.firsts):
         return pa.repeat(pa.scalar(False), len(changes))
@@ -138,7 +138,7 @@ def _are_history(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> pa
 
 
 def _loads(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> pa.Table:
-    """The audit rows about what each file brought to each event day as history."""
+    """The audit rows about the rows that each file brought to each event day as history."""
     contract = commit.contract
     names = dict.fromkeys(["event_date", "event_ts", "arrival_ts", *_LOADED_BY, contract.event_type_column])
     rows = pa.table({name: _newest(feed[name], changes) for name in names})
@@ -181,7 +181,7 @@ def _rows_of(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> pa.Tab
 
 
 def _rows_and_days(feed: pa.Table, changes: pa.Table, contract: SourceContract) -> tuple[pa.Table, pa.Table]:
-    """What ``rulings`` judges: the newest row of each change, and the event days before and after it."""
+    """The input of ``rulings``: the newest row of each change, and the event days before and after it."""
     names = dict.fromkeys([*RULED_BY, contract.event_type_column])
     rows = pa.table({name: _newest(feed[name], changes) for name in names})
     return rows, pa.table({side: feed["event_date"].take(changes[side]) for side in ("before", "after")})
@@ -193,7 +193,7 @@ def _newest(column: pa.ChunkedArray, changes: pa.Table) -> pa.Array:
 
 
 def _first_and_second(days: pa.Table) -> list[pa.Array]:
-    """The event day of each change; for a move, the day before and the day after it. There is no second day otherwise."""
+    """The event day of each change; for a move, the day before and the day after it. Otherwise there is no second day."""
     before, after = days["before"], days["after"]
     moved = pc.fill_null(pc.not_equal(before, after), False)
     return [pc.coalesce(before, after), pc.if_else(moved, after, pa.scalar(None, pa.date32()))]
@@ -223,7 +223,7 @@ def _values(feed: pa.Table, changes: pa.Table, keys: pa.Array, commit: AuditedCo
 
 
 def _members(name: str, values: pa.Array, shown: pa.Array, redacted: pa.Array | None) -> pa.Array:
-    """A field of each JSON object; NULL where it is not shown. Only what is shown is formatted."""
+    """A field of each JSON object; NULL where it is not shown. Only shown values are formatted."""
     texts = json_texts(values.filter(shown))
     if redacted is not None:
         texts = pc.if_else(redacted.filter(shown), _REDACTED, texts)
@@ -252,7 +252,7 @@ def _ids(keys: pa.Array, days: pa.Table, commit: AuditedCommit) -> pa.Array:
 
 
 def _repetitions(keys: pa.Array, days: pa.Table) -> pa.Array:
-    """Numbers of the rows with the same key and days, from 2; NULL for the first: under 'append' a key may be on a day twice.
+    """The numbers, from 2, of rows with the same key and days; NULL for the first: under 'append' a key may be on a day twice.
 
     :param keys: sorted.
     """
@@ -271,7 +271,7 @@ def _repetitions(keys: pa.Array, days: pa.Table) -> pa.Array:
 
 
 def _impacted(days: pa.Table, commit: AuditedCommit) -> pa.Array:
-    """The impacted numbers of each change, found once for all changes of the same days."""
+    """The impacted numbers of each change, computed once for all changes of the same days."""
     first, second = (pc.coalesce(days[name], days["first"]).cast(pa.int32()).cast(pa.int64()) for name in ("first", "second"))
     _, examples, which = np.unique((first.to_numpy() << 32) + second.to_numpy(), return_index=True, return_inverse=True)
     distinct = days.take(pa.array(examples)).to_pylist()

@@ -54,7 +54,7 @@ _ROW = pa.schema(
 )
 
 _IDENTITY = [name for name in _ROW.names if name != "event_date"]
-#: What to do about a key with two rows; under a policy that takes each day as its sender sent it, a key may have moved.
+#: The advice about a key with two rows; under a policy that uses each day as it was sent, a key may have moved.
 _TWICE = "a key has two rows: materialize this day again, and the others on which the key has been"
 _MOVED = (
     "a key counts on two days, because each day is taken as it was sent: have the day that the record has left sent again, "
@@ -79,7 +79,7 @@ def check_silver(
 ) -> list[CheckResult]:
     """Every check on each event day.
 
-    :param changed: the keys that may have changed since the last check of the days: only these are looked for on other days. By
+    :param changed: the keys that may have changed since the last check of the days: only these are looked up on other days. By
         default all keys of the days are.
     """
     settings = with_table_cache(settings)
@@ -112,9 +112,9 @@ def check_source_rules(settings: Settings, contract: SourceContract, days: Colle
 
 
 def check_equals_bronze(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
-    """Silver's rows of each event day, one by one, against those that the dispositions apply to it.
+    """Compare silver's rows of each event day with those that the dispositions apply to it.
 
-    Both are compared as sums first. On days on which they differ rows are compared, and the keys in question are judged again:
+    Both are compared as sums first. On days with different sums, rows are compared, and the keys in question are judged again:
     the disposition tables lag where a process was stopped between a decision and its entry.
     """
     source, silver = contract.dataset, locations.silver(settings, contract.dataset)
@@ -177,9 +177,9 @@ def _check_rows(
 
 
 def rows_missing(rows: pa.Table, required: Collection[str], hidden: Mapping[str, Collection[str]]) -> Counter[date]:
-    """How many required fields have no value, per event day.
+    """The number of required fields without a value, per event day.
 
-    :param hidden: by field the keys for which it is redacted: there it may be empty.
+    :param hidden: by field, the keys for which it is redacted: there it may be empty.
     """
     missing: Counter[date] = Counter()
     for name in required:
@@ -190,9 +190,9 @@ def rows_missing(rows: pa.Table, required: Collection[str], hidden: Mapping[str,
 
 
 def keys_twice(rows: pa.Table, everywhere: pa.Table) -> Counter[date]:
-    """How many rows of each event day have a key that another row has as well.
+    """The number of rows of each event day whose key another row has as well.
 
-    :param everywhere: the rows among which a key may stand once.
+    :param everywhere: the rows among which a key may occur once.
     """
     counted = everywhere.group_by("record_key").aggregate([([], "count_all")])
     repeated = counted.filter(pc.greater(counted["count_all"], 1))
@@ -205,7 +205,7 @@ def keys_twice(rows: pa.Table, everywhere: pa.Table) -> Counter[date]:
 def _keys_twice(
     settings: Settings, contract: SourceContract, table: DeltaTable, days: Collection[date], changed: pa.Array | None
 ) -> Counter[date]:
-    """How many rows of each day have a key that must not have a second row, and has: :func:`keys_twice`."""
+    """The number of rows of each day whose key must not have a second row, and has one: :func:`keys_twice`."""
     policy, source = policy_of(contract), contract.dataset
     if not policy.keys_contend:
         return Counter()
@@ -221,9 +221,9 @@ def _keys_twice(
 
 
 def _twice_within(table: DeltaTable, days: Collection[date], reach: Collection[date]) -> Counter[date]:
-    """The same, with the keys compared on ``reach`` as a whole.
+    """The result of :func:`_keys_twice`, with the keys compared on all of ``reach``.
 
-    They are compared as hashes first, so that only those of equal hashes are read as texts.
+    Keys are compared as hashes first, so that only keys with equal hashes are read as texts.
     """
     names = ["event_date", "record_key"]
 
@@ -252,7 +252,7 @@ def _places(settings: Settings, source: str, table: DeltaTable, days: Collection
 
 
 def _summed(rows: pa.Table, counts: pa.ChunkedArray) -> Counter[date]:
-    """The sums of some counts, per event day."""
+    """The sums of ``counts``, per event day."""
     by_day = pa.table({"day": rows["event_date"], "count": counts}).group_by("day").aggregate([("count", "sum")])
     return Counter(dict(zip(by_day["day"].to_pylist(), by_day["count_sum"].to_pylist())))
 
@@ -274,7 +274,7 @@ def _differing_rows(settings: Settings, contract: SourceContract, days: Collecti
 
 
 def _differences(due: pa.Table, in_silver: pa.Table) -> pa.Table:
-    """The rows of :data:`_ROW` whose numbers differ in two tables; ``_missing`` is how many more are due than in silver."""
+    """The rows of :data:`_ROW` whose counts differ in two tables; ``_missing`` is the number due minus the number in silver."""
     both = pa.concat_tables([due, in_silver])
     signed = both.append_column("_missing", pa.array([1] * len(due) + [-1] * len(in_silver), pa.int64()))
     summed = signed.group_by(_ROW.names).aggregate([("_missing", "sum")]).rename_columns([*_ROW.names, "_missing"])
@@ -291,7 +291,7 @@ def _applied_rows(settings: Settings, contract: SourceContract, days: Collection
 
 
 def _judged_rows(settings: Settings, contract: SourceContract, differing: pa.Table, days: Collection[date]) -> pa.Table:
-    """The rows that are due on the days by the key log and the decisions, for the keys of some differing rows.
+    """The rows that are due on the days by the key log and the decisions, for the keys of ``differing`` rows.
 
     :raises IncompleteKeyLogError: when Bronze holds one of them and the key log does not.
     """

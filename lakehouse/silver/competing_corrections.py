@@ -1,8 +1,9 @@
-"""Whether two corrections of one original both count: records under new ids that name the same record, directly or by a chain.
+"""Checks for two corrections of one original that both count: records under new ids that name the same record, directly or by a
+chain.
 
-A correction ends the record that it names, and lives under an id of its own. Of two that name one original nobody can know which
-one its sender means, and both would count. The check finds them from what lives in silver; who is to go is decided by the
-sender, or by a person.
+A correction ends the record that it names, and lives under an id of its own. If two corrections name one original, the sender's
+intention is unknown, and both would count. The check looks for such pairs among the rows that live in silver; the sender or a
+person decides which one to withdraw.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def check(settings: Settings, contract: SourceContract, table: DeltaTable | None
 
 
 def competing(settings: Settings, contract: SourceContract, table: DeltaTable, days: Collection[date]) -> list[list[LiveRecord]]:
-    """The corrections that live beside others of the same original, in groups of which one lives on one of the days."""
+    """The living corrections that share their original with other living ones, in groups of which one lives on one of
+    ``days``.
+    """
     living = _corrections(table, {"event_date": list(days)})
     if not len(living):
         return []
@@ -92,7 +95,7 @@ class _Groups:
     """Keys that corrections connect."""
 
     def __init__(self, named: Iterable[tuple[str, str]]) -> None:
-        """:param named: a correction and the record that it names."""
+        """:param named: pairs of a correction and the record that it names."""
         self._above: dict[str, str] = {}
         self._naming: dict[str, set[str]] = defaultdict(set)
         self._connect(named)
@@ -111,7 +114,7 @@ class _Groups:
         return {key for key in self._above if counts[self.of(key)] > 1}
 
     def complete(self, settings: Settings, source: str) -> None:
-        """Add all corrections that are connected with the keys, found in the key log."""
+        """Add all corrections that are connected with the keys, from the key log."""
         seen: set[str] = set()
         while new := self._above.keys() - seen:
             seen |= new
@@ -126,7 +129,7 @@ class _Groups:
 
 
 def _naming(settings: Settings, source: str, keys: pa.Array) -> Iterable[tuple[str, str]]:
-    """The corrections by these keys, and of them: the key of each and that of the record which it names."""
+    """The corrections by or of ``keys``: the key of each, and the key of the record that it names."""
     row = ["ingestion_id", "line_number"]
     about = key_log.about(settings, source, ["record_key", "kind", "arrival_date", *row], keys)
     if about is None or not len(about):

@@ -1,4 +1,4 @@
-"""Whether a correction empties fields that it does not name: a record that holds only what was corrected wipes the others.
+"""Checks for corrections that empty fields which they do not name: a record with only the corrected field would erase the others.
 
 A correction replaces the whole record. Where a source says which field was corrected (``changes.corrected_field``), fields that
 are empty in the correction, that it does not name, and that had a value before, were most likely not sent. The check finds them
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 WHOLE_CORRECTION = "whole_correction"
 DESCRIPTION = "No correction empties a field that it does not name in its column for corrected fields."
 _SHOWN = 3
-#: What says where a record stands among those of its key, and which row of Bronze it is; see ``deliveries.ordered``.
+#: The columns for the order of a record among those of its key, and its id in Bronze; see ``deliveries.ordered``.
 _PLACED_BY = ["source_sequence", "source_order", "arrival_ts", "ingestion_id", "line_number"]
 
 
 class Emptied(NamedTuple):
-    """A correction that lives, and the fields that it empties without naming them."""
+    """A living correction, and the fields that it empties without naming them."""
 
     key: str
     day: date
@@ -76,7 +76,7 @@ def check(settings: Settings, contract: SourceContract, table: DeltaTable | None
 
 
 def emptied(settings: Settings, contract: SourceContract, table: DeltaTable, days: Collection[date]) -> list[Emptied]:
-    """The corrections that live on the days and empty fields that they do not name."""
+    """The corrections that live on ``days`` and empty fields that they do not name."""
     names = [spec.name for spec in contract.model.fields if spec.name not in contract.primary_key]
     columns = ["event_date", "record_key", "corrects_key", "ingestion_id", "line_number", "corrected_field", *names]
     living = table_io.read_version(table, columns, {"event_date": list(days), "is_correction": [True]})
@@ -106,7 +106,7 @@ def emptied(settings: Settings, contract: SourceContract, table: DeltaTable, day
 
 
 def _records(settings: Settings, contract: SourceContract, keys: Collection[str], names: Collection[str]) -> list[dict[str, Any]]:
-    """The records of some keys in Bronze that give values, in the total order of R2."""
+    """The records of ``keys`` in Bronze that have content, in the total order of R2."""
     source, wanted = contract.dataset, pa.array(sorted(keys), pa.string())
     where = {"arrival_date": sorted(key_log.arrival_days_of(settings, source, wanted)), "record_key": wanted}
     columns = ["record_key", "change_op", "is_correction", "corrected_field", "malformed_reason", *_PLACED_BY, *names]
@@ -120,7 +120,9 @@ def _records(settings: Settings, contract: SourceContract, keys: Collection[str]
 
 
 def _had_value(contract: SourceContract, earlier: Sequence[Mapping[str, Any]], name: str) -> bool:
-    """Whether a field had a value, by earlier records from the newest on; one that emptied it by name, or was whole, decides."""
+    """Whether a field had a value in ``earlier`` records, newest first, up to a record that emptied it by name or was no
+    correction.
+    """
     for record in earlier:
         if record[name] is not None:
             return True

@@ -1,4 +1,4 @@
-"""The one audit row that a file has for each event day of history that it brought: a load is no correction of anything.
+"""The one audit row for each file and event day of history that it brought: a load corrects nothing.
 
 Which rows came as history is defined in ``lateness.history``.
 """
@@ -29,9 +29,9 @@ _FILE_AND_DAY = ("event_date", "ingestion_id", "source_file")
 
 
 def loaded(rows: pa.Table) -> pa.Table:
-    """What each file brought to each event day, :data:`LOADED`, in the order of days and files.
+    """The rows that each file brought to each event day, counted as :data:`LOADED`, in the order of days and files.
 
-    :param rows: those that came as history, with ``event_date``, ``ingestion_id``, ``source_file``, ``arrival_ts``, and
+    :param rows: the rows that came as history, with ``event_date``, ``ingestion_id``, ``source_file``, ``arrival_ts``, and
         whether they are ``late``.
     """
     counted = rows.append_column("is_late", rows["late"].cast(pa.int64())).group_by(_FILE_AND_DAY)

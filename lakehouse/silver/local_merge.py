@@ -1,6 +1,6 @@
 """The merge of pending ingestions with few rows, in this process: Arrow chooses the rows, delta-rs merges them.
 
-It results in the same rows as the merge by Spark (``merge``), by the same rules: how a claim wins its key is in
+The resulting rows and the rules are those of the merge by Spark (``merge``): how a claim wins its key is in
 ``dispositions.contests``, which row replaces another one in ``merge.clauses``.
 """
 
@@ -37,7 +37,7 @@ _HELD_ROWS = 2**18
 def is_possible(settings: Settings, contract: SourceContract, days: Collection[date], row_count: int) -> bool:
     """Whether few enough rows are concerned: those to merge, and those that silver holds on the days, which delta-rs reads.
 
-    :param row_count: how many rows the pending ingestions have.
+    :param row_count: the number of rows of the pending ingestions.
     """
     table = table_io.open_table(locations.silver_of(settings, contract), settings.storage_options)
     held = 0 if table is None else table_io.rows_at_most(table, {"event_date": days})
@@ -52,7 +52,7 @@ def merge(
     arrival_days: Collection[date],
     why: Mapping[str, Any],
 ) -> None:
-    """Merge pending ingestions into some event days, in one commit that also moves rows between these days.
+    """Merge pending ingestions into ``days``, in one commit that also moves rows between these days.
 
     :param arrival_days: the partitions of Bronze with the rows of the ingestions.
     :raises CommitFailedError: when another writer has changed one of the days meanwhile.
@@ -76,7 +76,7 @@ def _merge_rows(
     ingestion_ids: Collection[str],
     arrival_days: Collection[date],
 ) -> pa.Table:
-    """The rows of :func:`rows_to_merge` for the keys of some ingestions."""
+    """The rows of :func:`rows_to_merge` for the keys of the ingestions."""
     source = contract.dataset
     keys, _ = key_log.keys_and_days(settings, source, ingestion_ids, arrival_days)
     claimed = claims_about(settings, source, keys, ingestions.completed(settings, source))
@@ -86,7 +86,7 @@ def _merge_rows(
 
 
 def claims_about(settings: Settings, source: str, keys: pa.Array, ingestion_ids: Collection[str]) -> pa.Table:
-    """The claims of some ingestions about some keys, as far as a merge needs them."""
+    """The claims of ``ingestion_ids`` about ``keys``, with the columns that a merge needs."""
     log = key_log.about(settings, source, [*contests.RANKED, "standing"], keys)
     named = pa.array(sorted(ingestion_ids), pa.string())
     return key_log.SCHEMA.empty_table() if log is None else log.filter(pc.is_in(log["ingestion_id"], value_set=named))
@@ -97,12 +97,12 @@ def rows_to_merge(
 ) -> pa.Table:
     """One row per key and day on which silver may hold it, with the columns that ``merge.clauses`` names.
 
-    A row has the id of the row that wins, whether it puts the key on that day, and the Bronze row if there is one for it.
-    Silver holds a key on two days while only one of the days of a move has been updated.
+    A row has the id of the row that wins, whether it puts the key on that day, and the Bronze row if there is one for it. Silver
+    holds a key on two days while only one of the days of a move has been updated.
 
     :param counting: all claims about the keys in the order of their deliveries, with the decisions on them (see
         ``claims.with_decisions``).
-    :param rows_of: gives the Bronze rows that make some winning claims, as far as they may be new in silver.
+    :param rows_of: returns the Bronze rows that make the given winning claims, as far as they may be new in silver.
     """
     on_days = pc.is_in(counting["event_date"], value_set=pa.array(sorted(days), pa.date32()))
     places = counting.filter(on_days).group_by(["record_key", "event_date"]).aggregate([])

@@ -1,9 +1,9 @@
 """Silver: per key the greatest row by the total order, on its own event day (rules R2, R3).
 
-This is the reprocess policy ``merge``; :func:`state` computes the rows that silver should hold on some days under the other
+This is the reprocess policy ``merge``; :func:`state` computes the rows that silver should hold on given days under the other
 policies as well (``dispositions.reprocess_policy``). :func:`merge` applies pending ingestions, ``local_merge`` does so where few
-rows are concerned, and :func:`rebuild` computes days from Bronze; all result in the same rows. Which of them is used is decided
-in ``update``. A contract stands for its silver table: ``SourceContract.newest`` for the newest rows beside an ``append`` source.
+rows are concerned, and :func:`rebuild` computes days from Bronze; all give the same rows. Which of them is used is decided in
+``update``. A contract identifies its silver table: ``SourceContract.newest`` that of the newest rows of an ``append`` source.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lakehouse.dispositions.reprocess_policy import Choice
     from lakehouse.settings import Settings
 
-_SORTED_ROWS = 500_000  # about so many a task sorts by day before it writes them
+_SORTED_ROWS = 500_000  # the approximate number of rows that a task sorts by day before it writes them
 _CLAIM_ROW = ["record_key", "event_date", "arrival_date", "ingestion_id", "line_number"]
 
 
@@ -61,11 +61,11 @@ def state(
 
     :param ids: use only these ingestions and decisions, with rows judged as these rebuild requests left them, so that any
         earlier state can be computed again (R10); redactions always apply.
-    :param until: use only rows that had arrived by then, even if other rows of their file arrived later.
+    :param until: use only rows that had arrived by this time, even if other rows of their file arrived later.
     :param staged: the lake of a stage: its Bronze rows and their claims count as well.
-    :param without: the ids of rows that do not count, as if they had never come.
+    :param without: the ids of rows that do not count, as if they had never arrived.
     :param keys: only the rows of these keys.
-    :param instead: claims that count in place of their recorded judgement.
+    :param instead: claims that replace the recorded judgement of the same claims.
     """
     source = contract.dataset
     if staged is None and not instead:
@@ -102,7 +102,7 @@ def state(
 def _living(
     spark: SparkSession, contract: SourceContract, counting: DataFrame, days: Collection[date], chosen: dict[date, Choice]
 ) -> DataFrame:
-    """The claims that put a row on one of the days, under the source's reprocess policy."""
+    """The claims that put a row on one of ``days``, under the source's reprocess policy."""
     policy = policy_of(contract)
     if not policy.keys_contend:
         return counting.where(_lives(days))
@@ -125,12 +125,12 @@ def merge(
     *,
     row_count: int,
 ) -> None:
-    """Merge pending ingestions into some event days, in one commit that also moves rows between these days.
+    """Merge pending ingestions into ``days``, in one commit that also moves rows between these days.
 
-    Rows are appended if silver has no row to match on the days.
+    Rows are appended if silver has no row on these days.
 
     :param arrival_days: the partitions of Bronze with the rows of the ingestions.
-    :param row_count: how many rows they have.
+    :param row_count: the number of rows of the ingestions.
     """
     target = locations.silver_of(settings, contract)
     while True:
@@ -164,7 +164,7 @@ def rebuild(
 ) -> set[date]:
     """Compute days from Bronze and replace those whose content differs.
 
-    :param row_count: about how many rows they have.
+    :param row_count: the approximate number of rows of the days.
     :returns: the days that were written.
     """
     target = locations.silver_of(settings, contract)
@@ -200,13 +200,13 @@ def changed_days(before: DataFrame, after: DataFrame) -> set[date]:
 
 
 def row_hash(columns: Sequence[str]) -> Column:
-    """A hash of some columns of a row."""
-    # Spark's hash skips NULL, so that it would not say in which column a value stands.
+    """A hash of the ``columns`` of a row."""
+    # Spark's hash skips NULL, so that it would not depend on the column in which a value occurs.
     return F.xxhash64(*columns, *(F.col(name).isNull() for name in columns))
 
 
 def _a_file_for_each_day(rows: DataFrame, row_count: int) -> DataFrame:
-    """The rows such that they are written as MERGE writes them: every task has whole days."""
+    """The rows, partitioned like those of a MERGE: every task writes whole days."""
     return rows.repartition(max(2, row_count // _SORTED_ROWS), "event_date")
 
 
@@ -244,7 +244,7 @@ def _merge_source(
     claims_of_keys: DataFrame,
     arrival_days: Collection[date],
 ) -> DataFrame:
-    """One row per key of some claims and day on which silver may hold it; see ``local_merge``."""
+    """One row per key of ``claims_of_keys`` and day on which silver may hold it; see ``local_merge``."""
     places = claims_of_keys.where(on_days(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
     counting = admitted_claims.admitted(spark, claims_of_keys, decisions.newest(settings, contract.dataset))
     counting = admitted_claims.ordered(spark, counting, deliveries.of(settings, contract))
@@ -263,8 +263,8 @@ def _merge_source(
 def clauses(table: DeltaTable, contract: SourceContract, days: Collection[date]) -> MergeClauses:
     """The clauses of the MERGE into silver's table, for Spark and for delta-rs.
 
-    A row that wins its key replaces the present one: that may also be older, because its key was retired, or because its content
-    was delivered again. Columns of the table that the contract no longer has are emptied, so that no older value stays in them.
+    A row that wins its key replaces the present one, which may also be newer: when its key was retired, or when older content was
+    delivered again. Columns of the table that the contract no longer has are emptied, so that no older value stays in them.
     """
     columns = [name for name, _ in silver_columns(contract)]
     another = "(" + " OR ".join(f"s._{name} <> t.{name}" for name in ROW_ID) + ")"
@@ -279,11 +279,11 @@ def clauses(table: DeltaTable, contract: SourceContract, days: Collection[date])
 
 
 def _lives(days: Collection[date]) -> Column:
-    """Whether a claim puts a row on one of the days."""
+    """Whether a claim puts a row on one of ``days``."""
     return F.col("kind").isin(*LIVING_KINDS) & on_days(days)
 
 
 def on_days(days: Collection[date]) -> Column:
-    """Whether a row lies on one of the days."""
+    """Whether a row lies on one of ``days``."""
     # As text: to build a Column from objects takes several calls to the JVM for each day.
     return F.expr(f"coalesce({day_conditions.among('event_date', days)}, false)")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedRebuild:
-    """The event days to rebuild, how many rows are judged differently, and the code and contract of silver's newest commit."""
+    """The event days to rebuild, the number of rows judged differently, and the code and contract of silver's newest commit."""
 
     days: list[date]
     rows_judged_otherwise: int
@@ -52,7 +52,7 @@ def plan_rebuild(
     operation: str = rebuild_requests.BUG_REPLAY,
     keys: pa.Array | None = None,
 ) -> PlannedRebuild:
-    """Record that the days from ``first`` through ``last`` are to be rebuilt, and judge their rows again.
+    """Record that the days from ``first`` through ``last`` must be rebuilt, and judge their rows again.
 
     Days outside the range are planned as well if a row that is judged differently affects them.
 
@@ -107,9 +107,9 @@ def days_to_rebuild(
 ) -> tuple[set[date], pa.Table, int]:
     """The event days that a rebuild of a range evaluates. Writes nothing.
 
-    :param first: None for the first event day there is; ``last`` likewise.
+    :param first: None for the first existing event day; ``last`` likewise.
     :param keys: see :func:`plan_rebuild`.
-    :returns: the days, the claims of rows that are judged differently now, and how many rows these are.
+    :returns: the days, the claims of rows that are now judged differently, and the number of these rows.
     """
     source = contract.dataset
     existing = key_log.days(settings, source) | _days_of_silver(settings, source)
@@ -126,7 +126,7 @@ def days_to_rebuild(
 
 
 def _unfinished_repeats(settings: Settings, entry: RebuildRequest) -> list[RebuildRequest]:
-    """The records of the same request that cover its days and are still pending on some of theirs."""
+    """The records of the same request that cover its days and still have pending days."""
     waiting = applied_inputs.pending_manual_inputs(settings, entry.source)
     unfinished: set[str] = set().union(*waiting.values())
     return [
@@ -141,9 +141,9 @@ def _unfinished_repeats(settings: Settings, entry: RebuildRequest) -> list[Rebui
 def _judged_otherwise(
     settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], days: set[date], keys: pa.Array | None
 ) -> pa.Table:
-    """The claims of rows on some event days whose judgement has changed, as the key log should hold them.
+    """The claims of rows on ``days`` whose judgement has changed, as the key log should hold them.
 
-    :param keys: only of these keys; None for all.
+    :param keys: only the claims about these keys; None for all.
     """
     columns = ["ingestion_id", "line_number", "arrival_date", "kind", *key_log.JUDGED]
     path, options = locations.key_log(settings, contract.dataset), settings.storage_options
@@ -165,6 +165,6 @@ def _claims_about(settings: Settings, source: str, columns: Sequence[str], keys:
 
 
 def _days_of_silver(settings: Settings, source: str) -> set[date]:
-    """The event days of which silver has files."""
+    """The event days for which silver has files."""
     rows = table_io.read(locations.silver(settings, source), ["event_date"], None, settings.storage_options)
     return set() if rows is None else set(pc.unique(rows["event_date"]).to_pylist())

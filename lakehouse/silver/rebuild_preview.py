@@ -1,6 +1,6 @@
-"""What a rebuild would change, before it is requested: the event days whose rows would differ, and by how much.
+"""Previews a rebuild before it is requested: the event days whose rows would differ, and by how much.
 
-The rows are judged and chosen again by the code and contract of now, as a rebuild does it, and compared with silver. Nothing is
+The rows are judged and chosen again under the present code and contract, as in a rebuild, and compared with silver. Nothing is
 written. Requesting the rebuild belongs to ``rebuild``; the published numbers of a day belong to ``impact``.
 """
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class DayDifference:
     """An event day that a rebuild would change.
 
-    :param rows: how many rows silver has, and would have.
-    :param keys: how many keys would come, go or have other values.
+    :param rows: the number of rows in silver, before and after.
+    :param keys: the number of keys that would be added, removed or changed.
     """
 
     day: date
@@ -44,10 +44,10 @@ class DayDifference:
 
 @dataclass(frozen=True)
 class RebuildPreview:
-    """What a rebuild would change.
+    """The changes that a rebuild would make.
 
-    :param days: how many event days would be evaluated.
-    :param rows_judged_otherwise: how many rows the contract of now judges differently.
+    :param days: the number of event days that would be evaluated.
+    :param rows_judged_otherwise: the number of rows that the present contract judges differently.
     :param differing: the days whose content would change, in order.
     """
 
@@ -59,7 +59,7 @@ class RebuildPreview:
 def preview(
     session: SparkSession, settings: Settings, contract: SourceContract, first: date | None = None, last: date | None = None
 ) -> RebuildPreview:
-    """Compare silver with what a rebuild of some event days would make of it.
+    """Compare silver with the result of a rebuild of the event days from ``first`` through ``last``.
 
     A change of the provenance of a row alone is no difference, as in published numbers.
 

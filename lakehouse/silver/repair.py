@@ -1,7 +1,7 @@
-"""Days of silver of which data files are damaged: their rows are computed again from Bronze (rule R2).
+"""Repairs days of silver with damaged data files: their rows are computed again from Bronze (rule R2).
 
-Whoever follows silver finds that the change feed of the commit is not whole, and compares content: a day that comes out equal
-changes nothing.
+Followers of silver detect that the change feed of the commit is incomplete, and compare content: a day with equal content changes
+nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def repair(settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], run_id: str) -> list[date]:
-    """Write the damaged days of a source's silver tables again, each in one commit; a stopped repair is repeated.
+    """Write the damaged days of a source's silver tables again, each in one commit; repeat it if it was stopped.
 
     :returns: the days.
     :raises LostRowsError: when Bronze lacks rows of files that were ingested.

@@ -1,7 +1,7 @@
-"""What a commit to silver did to each row: pairs of a removed and an added row of its change feed.
+"""The changes of rows in a commit to silver: pairs of a removed and an added row of its change feed.
 
-Rows are named by their places in the feed (row numbers from 0), so that no wide row is copied. A feed that is complete for its
-keys gives the changes of these keys, whatever other keys it lacks.
+Rows are identified by their positions in the feed (row numbers from 0), so that no wide row is copied. A feed that is complete
+for its keys gives the changes of these keys, whatever other keys it lacks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _PLACE = ("record_key", "event_date")
 class _NetRows(NamedTuple):
     """The rows that a commit removed and added, sorted by key and event day.
 
-    ``at`` is the place of a row in the feed, ``key`` and ``day`` number its key and its event day of that key.
+    ``at`` is the position of a row in the feed, ``came`` whether it was added; ``key`` and ``day`` number its key and its event
+    day within that key.
     """
 
     at: _Numbers
@@ -36,14 +37,14 @@ class _NetRows(NamedTuple):
     day: _Numbers
 
     def where(self, chosen: NDArray[np.bool_]) -> _NetRows:
-        """Some of the rows."""
+        """The rows for which ``chosen`` is True."""
         return _NetRows(*(column[chosen] for column in self))
 
 
 def row_changes(feed: pa.Table) -> pa.Table:
-    """The changes of a commit, :data:`CHANGES`: a new row has no ``before``, a removed one no ``after``.
+    """The changes of a commit, :data:`CHANGES`: a new row has no ``before``, a removed row no ``after``.
 
-    A row that was removed and added with equal content is no change (R6). The order is that of the keys; of a key, first the
+    A row that was removed and added with equal content is no change (R6). The order is that of the keys; within a key, first the
     changes within an event day, then the others, for which the removed and the added rows are paired in the order of their days.
 
     :param feed: see ``change_feed.feed_of``; with ``record_key`` and ``event_date``, neither of them NULL.
@@ -99,7 +100,7 @@ def _net_rows(feed: pa.Table) -> _NetRows:
 
 
 def _equal_content(feed: pa.Table, old: _Numbers, new: _Numbers) -> NDArray[np.bool_]:
-    """Whether the rows at some places have the same content as those at others, pair by pair."""
+    """Whether the rows at the positions ``old`` have the same content as those at ``new``, pair by pair."""
     equal = np.ones(len(old), np.bool_)
     for name in _content(feed) if len(old) else ():
         if name not in _PLACE:
@@ -109,9 +110,9 @@ def _equal_content(feed: pa.Table, old: _Numbers, new: _Numbers) -> NDArray[np.b
 
 
 def _crowded_rows(feed: pa.Table, rows: _NetRows) -> _NetRows:
-    """The same for keys with several rows on an event day (under ``append``): equal rows are counted against each other.
+    """The result of :func:`_net_rows` for keys with several rows on an event day (under ``append``): equal rows cancel out.
 
-    Rows with equal content stand together, in the order in which the feed first names their content.
+    Rows with equal content come together, in the order in which their content first occurs in the feed.
     """
     if not len(rows.at):
         return rows
@@ -133,7 +134,7 @@ def _crowded_rows(feed: pa.Table, rows: _NetRows) -> _NetRows:
 def _matched(old: _Numbers, new: _Numbers) -> tuple[_Numbers, _Numbers]:
     """Pairs of equal numbers in two sorted columns: the first with the first, the second with the second, and so on.
 
-    :returns: for each old row the position of its new one, and the other way round; -1 for none.
+    :returns: for each old row the position of its new row, and for each new row that of its old row; -1 for none.
     """
     size = max(len(old), len(new), 1)
     old_code, new_code = (column * size + np.arange(len(column)) - np.searchsorted(column, column) for column in (old, new))

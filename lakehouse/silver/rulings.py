@@ -1,7 +1,7 @@
-"""How the audit records the changes of a commit: action type, actor and reason, as columns.
+"""The audit's description of the changes of a commit: action type, actor and reason, as columns.
 
-Why the commit was made is a ``audit_log.Cause``. What people or the system caused is ruled by key; what arrivals caused, by
-the rows themselves.
+``audit_log.Cause`` gives the reason for the commit. Changes caused by people or the system are ruled by key; changes caused by
+arrivals, by the rows themselves.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakehouse.silver.audit_log import Cause, Ruling
 
 RULINGS = pa.schema([("action_type", pa.string()), ("actor", pa.string()), ("reason", pa.string())])
-#: The columns of a changed row by which it is ruled, beside that of its event type.
+#: The columns of a changed row that its ruling depends on, in addition to that of its event type.
 RULED_BY = (
     *("record_key", "event_date", "event_ts", "arrival_ts", "source_system", "corrected_by", "correction_reason"),
     "ingestion_id",
@@ -34,7 +34,7 @@ _UNITS = (86_400, 3_600, 60, 1)
 
 
 def rulings(rows: pa.Table, days: pa.Table, contract: SourceContract, cause: Cause) -> pa.Table:
-    """How each change is recorded, :data:`RULINGS`; NULL for an insert that arrived in time, which is not audited.
+    """The ruling on each change, :data:`RULINGS`; NULL for an insert that arrived in time, which is not audited.
 
     :param rows: the rows after the changes, or before them where a row was removed, with :data:`RULED_BY` and the event type.
     :param days: the event days ``before`` and ``after``, NULL on a side without a row.
@@ -55,7 +55,7 @@ def _same(ruling: Ruling, count: int) -> pa.Table:
 
 
 def _by_row(rows: pa.Table, days: pa.Table, contract: SourceContract, cause: Cause) -> pa.Table:
-    """The rulings on what arrivals caused; with a backfill, its plan is part of each reason, and its runner the actor."""
+    """The rulings on changes caused by arrivals; with a backfill, its plan is part of each reason, and its runner the actor."""
     backfill = cause.backfill
     lag, late = judged(rows, contract)
     before, after = days["before"], days["after"]
@@ -84,7 +84,7 @@ def _by_row(rows: pa.Table, days: pa.Table, contract: SourceContract, cause: Cau
 
 
 def _sentences(lag: pa.Array, forms: Collection[str]) -> list[pa.Array]:
-    """Sentences with each duration in them, as ``text.format_duration`` writes it.
+    """Sentences that contain each duration, formatted as by ``text.format_duration``.
 
     :param lag: microseconds, not below 0.
     """

@@ -1,4 +1,4 @@
-"""Brings silver days up to date: by a merge of pending ingestions where possible, else by a rebuild from Bronze.
+"""Updates silver days: by a merge of pending ingestions where possible, else by a rebuild from Bronze.
 
 The choice between the two, the retries and the record of applied inputs belong here. The rows are computed in ``merge``, their
 audit in ``audit``.
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SilverUpdate:
-    """What a run did to silver: the days merged, the days rebuilt, and the key changes on each day whose content changed.
+    """The result of a run on silver: the days merged, the days rebuilt, and the key changes on each day whose content changed.
 
-    ``keys`` are the keys of the merged ingestions; None if they are many, or days were rebuilt: then any key may be in doubt.
+    ``keys`` are the keys of the merged ingestions; None if there are many, or days were rebuilt: then any key may have changed.
     """
 
     merged: frozenset[date]
@@ -67,14 +67,15 @@ def update(
     *,
     in_one_commit: bool = False,
 ) -> SilverUpdate:
-    """Bring ``days`` up to date and audit the changes; merging and rebuilding give the same rows (R3), merging is cheaper.
+    """Update ``days`` and audit the changes; merging and rebuilding give the same rows (R3), merging is cheaper.
 
-    Under ``append`` the newest row of each key is kept in a table beside silver, which is updated first: inputs are recorded as
-    applied when both contain them. If it has yet to be built, it is built from Bronze, and all days that wait are updated.
+    Under ``append`` a further table keeps the newest row of each key and is updated first: inputs are recorded as applied when
+    both tables contain them. If it has yet to be built, it is built from Bronze, and all days that wait are updated.
 
     :param metrics: the metrics that read the source; the audit records which of their numbers a change may affect.
-    :param because: the ``backfill`` plan of the run, its ``reason``, and ``by`` whom; recorded in the commits and in the audit.
-    :param in_one_commit: if some of the days have to be rebuilt, rebuild all, so that readers see the days change together.
+    :param because: the ``backfill`` plan of the run, its ``reason``, and its author ``by``; recorded in the commits and in the
+        audit.
+    :param in_one_commit: if any of the days has to be rebuilt, rebuild all, so that readers see the days change together.
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
     :raises LostRowsError: when Bronze lacks rows of files that were ingested.
     :raises LostRecordsError: when inputs that silver contains are recorded nowhere any more.
@@ -141,7 +142,7 @@ def _mergeable(contract: SourceContract, waiting: Mapping[date, Collection[str]]
 def _with_rows(
     settings: Settings, contract: SourceContract, days: Collection[date], waiting: Mapping[date, Collection[str]]
 ) -> frozenset[date]:
-    """The days without those that wait only for files that bring no row to them, where no key contends with another row."""
+    """The days without those that wait only for files without rows on them, where no key contends with another row."""
     if policy_of(contract).keys_contend:
         return frozenset(days)
     known = ingestions.inputs(ingestions.all_of(settings, contract.dataset))
@@ -159,7 +160,7 @@ def _update_newest(
     *,
     builds: bool,
 ) -> None:
-    """Bring the newest row of each key up to date.
+    """Update the newest row of each key.
 
     :param newest: the contract of the table.
     :param builds: whether the table is built from Bronze, for all days.
@@ -239,9 +240,9 @@ def _follow(
     method: str,
     run_id: str,
 ) -> None:
-    """Audit the commit, bring intervals up to date, then record its inputs as applied.
+    """Audit the commit, update the intervals, then record the inputs of the commit as applied.
 
-    If the process stops in between, the inputs wait still, and the repeated run does the rest.
+    If the process stops in between, the inputs are still waiting, and the repeated run completes the work.
     """
     audit.follow(settings, contract, metrics)
     late_events.follow(settings, contract, metrics)
@@ -261,7 +262,7 @@ def _follow(
 
 
 def _few_keys(settings: Settings, source: str, ids: set[str]) -> pa.Array | None:
-    """The keys of ingestions; None if they are many."""
+    """The keys of the ingestions; None if there are many."""
     contents = _contents(settings, source, ids)
     if sum(entry.rows for entry in contents.values()) > key_log.FEW_KEYS:
         return None
@@ -269,7 +270,7 @@ def _few_keys(settings: Settings, source: str, ids: set[str]) -> pa.Array | None
 
 
 def _contents(settings: Settings, source: str, ids: set[str]) -> dict[str, Ingestion]:
-    """The ingestions whose rows some inputs bring, by their ids: of a content that was delivered again, the first one."""
+    """The ingestions whose rows the inputs bring, by their ids: for content that was delivered again, its first ingestion."""
     entries = ingestions.all_of(settings, source)
     known, first = ingestions.inputs(entries), ingestions.ingested(entries)
     return {known[one].ingestion_id: first[known[one].ingestion_id] for one in ids}
@@ -279,7 +280,7 @@ def _contents(settings: Settings, source: str, ids: set[str]) -> dict[str, Inges
 def _check_key_log(settings: Settings, source: str) -> None:
     """Check that the operational tables cover Bronze; retried, because a run of bronze may complete meanwhile.
 
-    :raises IncompleteKeyLogError: when Bronze holds sound rows that are missing from the ledger or the key log.
+    :raises IncompleteKeyLogError: when Bronze holds well-formed rows that are missing from the ledger or the key log.
     """
     table = table_io.open_table(locations.bronze(settings, source), settings.storage_options)
     log = table_io.open_table(locations.key_log(settings, source), settings.storage_options)

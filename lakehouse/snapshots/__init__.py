@@ -1,1 +1,1 @@
-"""The rows of a source at a time: which inputs were known, the rows that follow from them, and files of these rows."""
+"""The rows of a source at a time: the inputs known then, the rows computed from them, and files with these rows."""

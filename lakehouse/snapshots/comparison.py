@@ -1,7 +1,7 @@
-"""Two sets of rows of a source, compared: rows, keys, and the total of each field.
+"""Comparison of two sets of rows of a source: rows, keys, and the total of each field.
 
 Belongs here: the comparison of any two tables with the content columns of Silver, in one pass of Spark over both, and the same
-for rows in memory. Where the rows come from belongs to ``rows``.
+for rows in memory. Reading the rows belongs to ``rows``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WHOLE = ("byte", "short", "int", "integer", "long", "bigint")
 
 @dataclass(frozen=True)
 class FieldTotals:
-    """One field in both sets: how many rows have a value and, of numbers, their sum (None without a value)."""
+    """One field in both sets: the number of rows with a value and, for numbers, their sum (None without a value)."""
 
     name: str
     filled: tuple[int, int]
@@ -42,11 +42,11 @@ class FieldTotals:
 class RowsComparison:
     """Two sets of rows, before and after.
 
-    :param rows: how many rows each has.
-    :param keys: how many keys each has.
-    :param only_before: keys that only the first has.
-    :param only_after: keys that only the second has.
-    :param changed: keys of both whose rows differ, their provenance aside.
+    :param rows: the number of rows of each.
+    :param keys: the number of keys of each.
+    :param only_before: the number of keys that only the first has.
+    :param only_after: the number of keys that only the second has.
+    :param changed: the number of keys of both whose rows differ, apart from their provenance.
     """
 
     rows: tuple[int, int]
@@ -65,7 +65,7 @@ class RowsComparison:
 def compare(before: DataFrame, after: DataFrame, contract: SourceContract) -> RowsComparison:
     """Compare the content of two sets of rows as multisets.
 
-    :param before: at least the content columns of Silver (see ``delta.columns``), as ``after``.
+    :param before: with at least the content columns of Silver (see ``delta.columns``), like ``after``.
     """
     content = [name for name, _ in content_columns(contract)]
     sides = ("before", "after")
@@ -110,7 +110,7 @@ def compare(before: DataFrame, after: DataFrame, contract: SourceContract) -> Ro
 
 
 def compare_here(before: pa.Table, after: pa.Table, contract: SourceContract) -> tuple[RowsComparison, pa.Array]:
-    """The same as :func:`compare` for rows in memory, and the keys that differ."""
+    """The comparison of :func:`compare` for rows in memory, and the keys that differ."""
     content = [name for name, _ in content_columns(contract)]
     both = pa.concat_tables([before.select(content), after.select(content)])
     is_after = np.arange(len(both)) >= len(before)

@@ -1,7 +1,7 @@
-"""The intervals of a dimension in which a moment lies, as they were known at a time or follow from a snapshot.
+"""The intervals of a dimension that contain a moment, as known at a time or computed from a snapshot.
 
-They follow from the changes of then by the rule in ``dimensions.intervals``: few in this process, any number by Spark. Those of
-now are read in ``dimensions.valid_at``.
+They are computed from the changes of that state by the rule in ``dimensions.intervals``: few in this process, any number by
+Spark. Present intervals are read in ``dimensions.valid_at``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def valid_as_of(
     as_of: datetime | NamedSnapshot,
     session: Callable[[], SparkSession],
 ) -> Iterator[pa.Table]:
-    """The intervals in which a moment lies, with what was known at a time, or with the inputs of a snapshot.
+    """The intervals that contain ``moment``, as known at the time ``as_of``, or with the inputs of the snapshot ``as_of``.
 
     :param moment: in event time.
     :param session: called only if more changes are concerned than this process computes.

@@ -1,6 +1,6 @@
 """Files of rows: Parquet, CSV, or a new Delta table, written piece by piece.
 
-A file appears under its name when it is complete. Which rows are written belongs to ``rows``.
+A file gets its name when it is complete. Which rows are written belongs to ``rows``.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ ENDINGS = (".parquet", ".csv", ".delta")
 
 
 class ExportError(LakehouseError):
-    """A file that cannot be written. The message says what to choose instead."""
+    """A file that cannot be written. The message names alternatives."""
 
 
 def check(path: Path) -> None:
-    """Check that rows can be written there.
+    """Check that rows can be written to ``path``.
 
     :raises ExportError: for another ending, a name that is taken, or a folder that does not exist.
     """
@@ -43,9 +43,9 @@ def check(path: Path) -> None:
 
 
 def write(pieces: Iterable[pa.Table], path: Path) -> int:
-    """Write rows to a new file or table, by the ending of its name.
+    """Write rows to a new file or table, by the suffix of its name.
 
-    :returns: how many rows were written.
+    :returns: the number of rows written.
     :raises ExportError: see :func:`check`.
     """
     check(path)

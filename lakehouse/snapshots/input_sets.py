@@ -1,6 +1,6 @@
 """``ops/inputs``: the ingestions, decisions and redactions that revisions were computed from (rule R10).
 
-A set is named by a digest of its members and stored as what it adds to an older set, so that a revision only needs its name.
+A set is named by a digest of its members and stored as its additions to an older set, so that a revision only needs its name.
 Sets only grow, because Bronze, decisions and redactions are append-only.
 """
 
@@ -27,7 +27,7 @@ class UnknownInputsError(LakehouseError):
 
 @dataclass(frozen=True)
 class InputSet:
-    """A set of ids by its name ``inputs``: those of the set ``adds_to`` (if any), and the ``added`` ones."""
+    """A set of ids named ``inputs``: the ids of the set ``adds_to`` (if any), and those in ``added``."""
 
     source: str
     inputs: str
@@ -67,7 +67,7 @@ def record(settings: Settings, source: str, ids: Collection[str], now: datetime)
 
 
 def ids_of(settings: Settings, source: str, name: str) -> set[str]:
-    """The ids in a set.
+    """The ids in the set ``name``.
 
     :raises UnknownInputsError: if it was never recorded.
     """

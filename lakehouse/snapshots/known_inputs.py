@@ -1,4 +1,4 @@
-"""Which inputs of a source were known at a time: files, decisions and rebuild requests.
+"""The inputs of a source that were known at a time: files, decisions and rebuild requests.
 
 Rows and numbers as known at a time are both computed from this one set.
 """
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def known_at(settings: Settings, source: str, when: datetime) -> set[str]:
-    """The ids of all files, and of what had been decided and requested by a time.
+    """The ids of all files, and of everything that had been decided and requested by ``when``.
 
-    Of the files, the arrival time of each row decides (``until`` of ``silver.merge.state``): a file may have been read later than
-    its rows arrived.
+    Files are always included; their rows are filtered by arrival time (``until`` of ``silver.merge.state``), because a file may
+    have been ingested later than its rows arrived.
     """
     ids = set(ingestions.inputs(ingestions.all_of(settings, source)))
     ids |= {one.decision_id for one in decisions.all_of(settings, source) if one.decided_at <= when}

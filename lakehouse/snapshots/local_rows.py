@@ -1,8 +1,7 @@
-"""Few rows of silver, read or computed in this process: as the table holds them now, were known at a time, or follow from a
-snapshot.
+"""Few rows of silver, read or computed in this process: the present rows, the rows known at a time, or the rows of a snapshot.
 
-It results in the same rows as ``rows``, where Spark computes any number of them, by the rules on sets of claims in
-``dispositions``.
+The rows equal those of ``rows``, where Spark computes any number of them; here the rules on sets of claims in ``dispositions``
+compute them.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ def days_of(
     last: date | None = None,
     keys: Collection[str] | None = None,
 ) -> list[date]:
-    """The event days about which the source has ever had rows, within a range, in order.
+    """The event days about which the source has ever had rows, from ``first`` through ``last``, in order.
 
-    :param keys: only days on which one of these keys has ever had one.
+    :param keys: only days on which one of these keys has ever had a row.
     """
     source = contract.dataset
     known = key_log.days(settings, source) if keys is None else key_log.days_of(settings, source, pa.array(keys, pa.string()))
@@ -50,7 +49,7 @@ def days_of(
 def current(
     settings: Settings, contract: SourceContract, days: Collection[date], keys: Collection[str] | None = None
 ) -> Iterator[pa.Table]:
-    """The rows that silver holds on some days, in pieces, with the columns of the contract.
+    """The rows that silver holds on ``days``, in pieces, with the columns of the contract.
 
     :param keys: only the rows of these keys.
     """
@@ -64,9 +63,9 @@ def current(
 def first_rows(
     settings: Settings, contract: SourceContract, days: Collection[date], count: int, keys: Collection[str] | None = None
 ) -> pa.Table:
-    """The first rows that silver holds on some days, ``count`` at most, by event day and key.
+    """The first rows that silver holds on ``days``, at most ``count``, by event day and key.
 
-    Of a day of which not all rows fit, any may be missing.
+    If not all rows of a day fit, the rows returned for it are arbitrary.
 
     :param keys: only the rows of these keys.
     """
@@ -95,11 +94,12 @@ def computed(
     at_most: int,
     keys: Collection[str] | None = None,
 ) -> pa.Table | None:
-    """The rows that silver would hold on some days with what was known at a time, or with the inputs of a snapshot.
+    """The rows that silver would hold on ``days`` with the state ``as_of``: what was known at a time, or the inputs of a
+    snapshot.
 
     They are computed under today's contract, from Bronze; redactions always apply. They come in the order of days and keys.
 
-    :param at_most: how many keys, and how many rows, may be concerned.
+    :param at_most: the greatest number of keys, and of rows, that may be concerned.
     :param keys: only the rows of these keys.
     :returns: None if more are concerned than this process computes.
     """
@@ -109,14 +109,14 @@ def computed(
 
 
 def inputs(settings: Settings, source: str, as_of: datetime | NamedSnapshot) -> tuple[set[str], datetime | None]:
-    """The ids of the inputs, and the time by which their rows have to have arrived."""
+    """The ids of the inputs, and the time by which their rows must have arrived."""
     if isinstance(as_of, NamedSnapshot):
         return input_sets.ids_of(settings, source, as_of.inputs), as_of.until
     return known_at(settings, source, as_of), as_of
 
 
 def _filling(days: list[date], held: Mapping[date, int], count: int) -> list[date]:
-    """The first days, as many as have fewer rows than ``count`` together; at least one."""
+    """The first of ``days``, as many as have fewer rows than ``count`` together; at least one."""
     total = np.cumsum([held[day] for day in days])
     return days[: max(int(np.searchsorted(total, count, side="right")), 1)]
 

@@ -1,7 +1,7 @@
 """``ops/snapshots``: sets of inputs of a source that a person has named, such as ``partner_feed_v1.3_correction``.
 
-A snapshot is frozen: later files, decisions and requests never belong to it, and its name is never given again. Its rows are
-computed from Bronze (``rows``), so that it costs one entry of a log, whatever its size, and needs no older version of a table.
+A snapshot is frozen: later files, decisions and requests never belong to it, and its name is never reused. Its rows are computed
+from Bronze (``rows``), so that it costs one log entry, whatever its size, and needs no older version of a table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-#: What a name may look like.
+#: The form of a name.
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 
 
@@ -34,7 +34,7 @@ class SnapshotError(LakehouseError):
 
 
 class SnapshotEvent(str, Enum):
-    """What happened to a name."""
+    """The events of a name."""
 
     CREATED = "created"
     DROPPED = "dropped"
@@ -44,8 +44,8 @@ class SnapshotEvent(str, Enum):
 class NamedSnapshot:
     """A named set of inputs, or the record that it was dropped.
 
-    ``inputs`` names the set of ids (see ``input_sets``); with ``until``, only rows that had arrived by then belong to it;
-    ``described`` is what was asked for, for people.
+    ``inputs`` names the set of ids (see ``input_sets``); with ``until``, only rows that had arrived by this time belong to it;
+    ``described`` is the request in words.
     """
 
     source: str
@@ -76,7 +76,7 @@ def create(
     reason: str,
     until: datetime | None = None,
 ) -> NamedSnapshot:
-    """Name a set of inputs. The same request again changes nothing.
+    """Name a set of inputs. Repeating the same request changes nothing.
 
     :param ids: see :func:`everything`, :func:`through`, :func:`of_files` and ``known_inputs.known_at``.
     :raises SnapshotError: for a name that is no file name, that is taken, or for no input at all.
@@ -111,7 +111,7 @@ def create(
 
 
 def drop(settings: Settings, source: str, name: str, *, by: str, reason: str) -> NamedSnapshot:
-    """Take a name out of use; who did it and why stays recorded, and no row of any table changes.
+    """Take a name out of use; the author and the reason stay recorded, and no row of any table changes.
 
     :raises SnapshotError: for an unknown name.
     """
@@ -124,7 +124,7 @@ def drop(settings: Settings, source: str, name: str, *, by: str, reason: str) ->
 
 
 def find(settings: Settings, source: str, name: str) -> NamedSnapshot:
-    """The snapshot of a name.
+    """The snapshot ``name``.
 
     :raises SnapshotError: for an unknown or dropped name; the message lists the known ones.
     """
@@ -156,7 +156,7 @@ def through(settings: Settings, source: str, last: date) -> set[str]:
 
 
 def of_files(settings: Settings, source: str, files: Sequence[str]) -> set[str]:
-    """Only some files, by the names under which they were delivered, and every decision and request.
+    """The ``files``, by the names under which they were delivered, and every decision and request.
 
     :raises SnapshotError: for a name under which no file was ingested.
     """

@@ -1,7 +1,7 @@
-"""The rows of silver on some event days as they were known at a time, or follow from a snapshot, computed by Spark.
+"""The rows of silver on given event days as known at a time, or computed from a snapshot, by Spark.
 
 They come in pieces, so that any number of rows can be written with little memory. Writing them belongs to ``export``; few rows,
-and those that silver holds now, are read without Spark in ``local_rows``.
+and present rows, are read without Spark in ``local_rows``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DAYS_AT_ONCE = 31
 def as_known_at(
     spark: SparkSession, settings: Settings, contract: SourceContract, days: Collection[date], when: datetime
 ) -> Iterator[pa.Table]:
-    """The rows that silver would hold on some days with what had arrived and been decided by a time; see :func:`computed`."""
+    """The rows that silver would hold on ``days`` with everything arrived and decided by ``when``; see :func:`computed`."""
     settings = with_table_cache(settings)
     return computed(spark, settings, contract, days, known_at(settings, contract.dataset, when), when)
 
@@ -42,7 +42,7 @@ def as_known_at(
 def of_snapshot(
     spark: SparkSession, settings: Settings, contract: SourceContract, days: Collection[date], snapshot: NamedSnapshot
 ) -> Iterator[pa.Table]:
-    """The rows that silver would hold on some days with the inputs of a snapshot; see :func:`computed`."""
+    """The rows that silver would hold on ``days`` with the inputs of a snapshot; see :func:`computed`."""
     settings = with_table_cache(settings)
     ids = input_sets.ids_of(settings, contract.dataset, snapshot.inputs)
     return computed(spark, settings, contract, days, ids, snapshot.until)
@@ -70,12 +70,12 @@ def computed(
     ids: Collection[str],
     until: datetime | None = None,
 ) -> Iterator[pa.Table]:
-    """The rows that silver would hold on some days with a set of inputs, under today's contract, from Bronze.
+    """The rows that silver would hold on ``days`` with the inputs ``ids``, under today's contract, from Bronze.
 
     Redactions always apply. The rows come in the order of the days.
 
     :param days: at least one, of ``local_rows.days_of``.
-    :param until: only rows that had arrived by then.
+    :param until: only rows that had arrived by this time.
     """
     in_order, columns = sorted(days), [name for name, _ in silver_columns(contract)]
     with sized_for(spark, settings, many=_is_large(settings, contract)):

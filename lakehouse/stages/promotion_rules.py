@@ -1,4 +1,4 @@
-"""What forbids to promote a stage, and how a promoted one is undone.
+"""The conditions that forbid the promotion of a stage, and how a promoted stage is undone.
 
 Belongs here: the rules. The runs of a promotion, and their order, belong to ``orchestration.execution.stage_promotion``.
 """
@@ -31,10 +31,10 @@ def is_outdated(settings: Settings, stage: Stage) -> bool:
 
 
 def check(catalog: Catalog, stage: Stage, by: str, sign_off: str | None) -> None:
-    """Check that a stage may be promoted; one whose promotion was stopped may be continued.
+    """Check that a stage may be promoted; a stage whose promotion was stopped may be continued.
 
-    :param sign_off: why exceeded thresholds and failed checks are accepted.
-    :raises StageError: with everything that forbids it.
+    :param sign_off: the reason why exceeded thresholds and failed checks are accepted.
+    :raises StageError: if it may not be promoted; the message gives the reason.
     """
     name, state = stage.name, stage.state
     if state is StageEventKind.PROMOTING:
@@ -54,7 +54,7 @@ def check(catalog: Catalog, stage: Stage, by: str, sign_off: str | None) -> None
 
 
 def undo(settings: Settings, catalog: Catalog, stage: Stage, run: Run, reason: str) -> list[UndoneSeries]:
-    """Put the numbers that a stage restated back to those before it, as new revisions; calling it again changes nothing.
+    """Restore the numbers that a stage restated to their previous values, as new revisions; calling it again changes nothing.
 
     :param run: names the person.
     :raises StageError: if the stage was not promoted.
@@ -71,7 +71,7 @@ def undo(settings: Settings, catalog: Catalog, stage: Stage, run: Run, reason: s
 
 
 def _check_contracts(catalog: Catalog, stage: Stage) -> None:
-    """:raises StageError: if a contract is not the one that the stage was computed under."""
+    """:raises StageError: if a contract differs from the one under which the stage was computed."""
     computed, now = stage.validated.contracts, provenance.of_contracts(catalog, stage.source)
     other = [name for name in sorted({*computed, *now}) if computed.get(name) != now.get(name)]
     if not other:
@@ -91,7 +91,7 @@ def _check_contracts(catalog: Catalog, stage: Stage) -> None:
 
 
 def _check_approvals(catalog: Catalog, stage: Stage, by: str) -> None:
-    """:raises StageError: if final numbers would change, and their contract asks for more people than the two of the stage."""
+    """:raises StageError: if final numbers would change, and their contract requires more people than the two of the stage."""
     final = {series.series for series in stage.report.series if series.final_days}
     asking = [metric for metric in catalog.metrics_of(stage.source) if metric.name in final and metric.publication.approvals > 1]
     if asking and by == stage.created.by:

@@ -1,7 +1,7 @@
 """The silver rows of a stage under ``merge``, if few rows are concerned: the live rows, with the staged ones merged into them.
 
-The rules are those of every merge: who wins a key is decided by ``silver.local_merge.rows_to_merge``, which row replaces another
-one by ``silver.merge.clauses``. Other stages are computed from all of Bronze, in ``side_rows``.
+The rules are those of every merge: the winner of a key is chosen by ``silver.local_merge.rows_to_merge``, and rows are replaced
+by ``silver.merge.clauses``. Other stages are computed from all of Bronze, in ``side_rows``.
 """
 
 from __future__ import annotations

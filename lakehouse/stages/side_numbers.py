@@ -1,7 +1,7 @@
-"""The numbers that follow from the silver rows of a stage, beside those that readers see.
+"""The numbers computed from the silver rows of a stage, kept apart from those that readers see.
 
 Belongs here: the stage's own tables of numbers, and which published numbers they would change. The query of a metric belongs to
-``gold.restatement.metric_query``; what a publication would do belongs to ``gold``.
+``gold.restatement.metric_query``; the effect of a publication belongs to ``gold``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """How far, in percent, a measure of a day, and of all changed days together, may move without a sign-off."""
+    """The greatest changes, in percent, of a measure on one day, and over all changed days together, that need no sign-off."""
 
     day: Decimal = stage_report.DAY_THRESHOLD
     whole_set: Decimal = stage_report.SET_THRESHOLD
@@ -62,7 +62,7 @@ def changes(
     """Compute the numbers of a metric on the days that a stage changes, write them to the stage, and compare.
 
     :param daily: the days of the metric as readers see them.
-    :param silver: the name of the silver table that the stage changes; of other sources of the metric the live rows are taken.
+    :param silver: the name of the silver table that the stage changes; live rows are used for other sources of the metric.
     :param staged_rows: its rows in the stage on ``changed_days``.
     """
     today = lifecycle.today(settings.clock(), daily.metric.publication)
@@ -99,7 +99,7 @@ def _computed(
     changed_days: Collection[date],
     days: Collection[date],
 ) -> dict[date, pa.Table]:
-    """The numbers of some days from staged rows, and from live rows of the days that the stage does not change."""
+    """The numbers of ``days`` from staged rows, and from live rows on the days that the stage does not change."""
     if not days:
         return {}
     entry = next(entry for entry in metric.read if entry.silver == silver)
@@ -112,7 +112,7 @@ def _computed(
 
 
 def _content(published: PublishedState | None) -> str | None:
-    """The digest of a day's number as readers count with it; of a closed day with its adjustments."""
+    """The digest of a day's number as readers use it; for a closed day including its adjustments."""
     return None if published is None else published.restated or published.content
 
 
@@ -157,7 +157,7 @@ def _sides(daily: Series, before: pa.Table | None, after: pa.Table) -> dict[str,
 def _held(
     settings: Settings, daily: Series, before: write_audit_publish.SeriesSnapshot, changing: Mapping[date, pa.Table]
 ) -> dict[date, dict[str, str]]:
-    """Per day the blocking checks that its number fails, with what they found."""
+    """The blocking checks that the number of each day fails, with their explanations."""
     trailing = write_audit_publish.trailing(settings, daily, changing)
     held = {}
     for day, rows in changing.items():
@@ -170,7 +170,7 @@ def _held(
 
 
 def _listed(sides: Mapping[date, Mapping[str, Sides]]) -> list[date]:
-    """The days that are listed, in order: if they are many, those that move furthest."""
+    """The days that are listed, in order: if there are many, those with the greatest changes."""
     if len(sides) <= stage_report.LISTED_DAYS:
         return sorted(sides)
     furthest = sorted(sides, key=lambda day: max((one.size for one in sides[day].values()), default=0), reverse=True)
@@ -182,7 +182,7 @@ def _plain(sides: Mapping[str, Sides]) -> dict[str, tuple[Any, Any]]:
 
 
 def _write(stage: Settings, daily: Series, numbers: Mapping[date, pa.Table]) -> None:
-    """Make the numbers the content of the stage's table of the series."""
+    """Replace the content of the stage's table of the series by ``numbers``."""
     tables = [
         rows.add_column(0, daily.by, pa.repeat(pa.scalar(day, pa.date32()), len(rows))) for day, rows in sorted(numbers.items())
     ]

@@ -1,7 +1,7 @@
-"""The silver rows that follow from a stage, on exactly the event days that it changes, beside those that readers see.
+"""The silver rows computed from a stage, on exactly the event days that it changes, kept apart from those that readers see.
 
-Belongs here: which days a stage reaches, its own silver table, and how it differs from the live one. The rows themselves are
-computed by ``silver.merge.state``. The numbers that follow from them belong to ``side_numbers``.
+Belongs here: which days a stage reaches, its own silver table, and its differences from the live table. The rows themselves are
+computed by ``silver.merge.state``. The numbers computed from them belong to ``side_numbers``.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
     from lakehouse.snapshots.comparison import RowsComparison
 
-#: So many keys are sampled.
+#: The number of sampled keys.
 _SAMPLED = 10
 
 
 @dataclass(frozen=True)
 class SideRows:
-    """How the silver rows of a stage differ from the live ones.
+    """The differences between the silver rows of a stage and the live ones.
 
     :param days: the event days whose rows differ; the stage's silver table has the rows of these days.
     :param compared: the rows of these days, before and after.
@@ -77,7 +77,7 @@ def reached_days(settings: Settings, stage: Settings, contract: SourceContract) 
 def compute(
     spark: SparkSession, settings: Settings, stage: Settings, contract: SourceContract, days: Collection[date], seed: int
 ) -> SideRows:
-    """Compute the rows that silver would hold on some days with the staged input, and write those of the days that differ.
+    """Compute the rows that silver would hold on ``days`` with the staged input, and write those of the days that differ.
 
     :param seed: chooses the sampled keys.
     :raises StageError: if the source has no silver rows yet.
@@ -110,7 +110,7 @@ def compute(
 
 
 def _merged(settings: Settings, stage: Settings, contract: SourceContract, days: Collection[date], seed: int) -> SideRows:
-    """The same for few rows, merged and compared in this process."""
+    """The result of :func:`compute` for few rows, merged and compared in this process."""
     changed, live, staged = side_merge.merge(settings, stage, contract, days)
     compared, differing = comparison.compare_here(live, staged, contract)
     columns, keys = [name for name, _ in content_columns(contract)], _chosen(differing.to_pylist(), seed)
@@ -122,13 +122,13 @@ def _merged(settings: Settings, stage: Settings, contract: SourceContract, days:
 
 
 def read(spark: SparkSession, stage: Settings, contract: SourceContract, days: Collection[date]) -> DataFrame:
-    """The silver rows of a stage on some days."""
+    """The silver rows of a stage on ``days``."""
     columns = [name for name, _ in silver_columns(contract)]
     return dataframes.scan(spark, stage, locations.silver_of(stage, contract), columns, {"event_date": days})
 
 
 def _write(rows: DataFrame, stage: Settings, contract: SourceContract) -> None:
-    """Make some rows the content of the stage's silver table."""
+    """Replace the content of the stage's silver table by ``rows``."""
     path = locations.silver_of(stage, contract)
     table = spark_commits.table_of(stage, path, silver_columns(contract), "event_date", partition_writer.ALL_STATISTICS)
     if table.version() > 0:
@@ -139,7 +139,7 @@ def _write(rows: DataFrame, stage: Settings, contract: SourceContract) -> None:
 
 
 def _sampled(before: DataFrame, after: DataFrame, contract: SourceContract, seed: int) -> list[SampledRow]:
-    """Some of the keys whose content differs, the same ones for the same seed."""
+    """A sample of the keys whose content differs, the same for the same seed."""
     content = [name for name, _ in content_columns(contract)]
     signed = before.select(*content, F.lit(-1).alias("_sign")).unionByName(after.select(*content, F.lit(1).alias("_sign")))
     differing = signed.groupBy(*content).agg(F.sum("_sign").alias("_sign")).where("_sign <> 0").select("record_key").distinct()

@@ -1,6 +1,6 @@
-"""``ops/stages``: what was staged, by whom and why, the newest validation, and what became of it.
+"""``ops/stages``: what was staged, by whom and why, the newest validation, and the outcome.
 
-Belongs here: the log, and the state of a stage. What a stage contains is computed in ``side_version``.
+Belongs here: the log, and the state of a stage. The content of a stage is computed in ``side_rows`` and ``side_numbers``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StageError(LakehouseError):
 
 
 class StageKind(str, Enum):
-    """What a stage changes."""
+    """The kind of input that a stage changes."""
 
     FILES = "files"
     REPARSE = "reparse"
@@ -37,7 +37,7 @@ class StageKind(str, Enum):
 
 
 class StageEventKind(str, Enum):
-    """What happened to a stage; its newest event is its state, a validation aside."""
+    """The events of a stage; its newest event other than a validation is its state."""
 
     CREATED = "created"
     VALIDATED = "validated"
@@ -51,9 +51,9 @@ class StageEventKind(str, Enum):
 class StageEvent:
     """An event of a stage.
 
-    ``number`` counts the events of a stage from 1; ``described`` is what was staged, for people; ``about`` has the arguments that
-    the stage is computed from, and ``contracts`` the versions of the contracts that it was computed under; ``report`` is the
-    :class:`StageReport` of a creation or validation, as JSON; ``sign_off`` is why exceeded thresholds were accepted.
+    ``number`` counts the events of a stage from 1; ``described`` is a description for people; ``about`` has the arguments that
+    the stage is computed from, and ``contracts`` the versions of the contracts under which it was computed; ``report`` is the
+    :class:`StageReport` of a creation or validation, as JSON; ``sign_off`` is the reason why exceeded thresholds were accepted.
     """
 
     name: str
@@ -99,12 +99,12 @@ class Stage:
 
     @property
     def report(self) -> StageReport:
-        """What it would change, as computed last."""
+        """The newest report of the changes that the stage would make."""
         return StageReport.model_validate_json(self.validated.report or "")
 
     @property
     def state(self) -> StageEventKind:
-        """What happened to it last."""
+        """The state of the stage: its last event; a validated stage is in the state created."""
         newest = self.events[-1].event
         return StageEventKind.CREATED if newest is StageEventKind.VALIDATED else newest
 
@@ -115,7 +115,7 @@ class Stage:
 
     @property
     def run_name(self) -> str:
-        """What its runs, commits, audit rows and publications are called."""
+        """The name of its runs, commits, audit rows and publications."""
         return run_name(self.name)
 
 
@@ -139,7 +139,7 @@ def all_of(settings: Settings, source: str | None = None) -> list[Stage]:
 
 
 def find(settings: Settings, name: str) -> Stage:
-    """A stage by its name.
+    """The stage named ``name``.
 
     :raises StageError: if there is none.
     """
@@ -151,7 +151,9 @@ def find(settings: Settings, name: str) -> Stage:
 
 
 def check_free(settings: Settings, name: str) -> None:
-    """:raises StageError: for a name that is no file name, or that was given before: a name is never given again."""
+    """:raises StageError: for a name that is no file name, or that is already in use or was used before: names are never
+    reused.
+    """
     if not _NAME.fullmatch(name):
         msg = f"{name!r} is no name of a stage: write letters, digits, '.', '_' and '-', such as feed_v1.3_2024-11-10"
         raise StageError(msg)
@@ -164,7 +166,7 @@ def check_free(settings: Settings, name: str) -> None:
 def record(settings: Settings, event: StageEvent) -> None:
     """Append an event.
 
-    :raises StageError: if another command has recorded one of the same stage meanwhile.
+    :raises StageError: if another command has recorded an event of the same stage meanwhile.
     """
     if not log(settings).append([event], app_id=f"stage:{event.name}", app_version=event.number):
         msg = f"another command has changed the stage {event.name} meanwhile: look at it with 'lakehouse stage show {event.name}'"

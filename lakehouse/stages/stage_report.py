@@ -1,4 +1,4 @@
-"""What a stage would change: rows, numbers and longer periods, and which thresholds that exceeds.
+"""The changes that a stage would make, to rows, numbers and longer periods, and the thresholds that they exceed.
 
 Belongs here: the report, as plain data, and the rules about it. It is computed in ``validation``.
 """
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from lakehouse.gold.numbers.comparison import Number
 
-#: How far, in percent, a measure of a day, and of all changed days together, may move before a person has to sign it off.
+#: The changes, in percent, of a measure on one day, and over all changed days together, above which a person must sign off.
 DAY_THRESHOLD, SET_THRESHOLD = Decimal(50), Decimal(10)
-#: So many changed days of a metric are listed; all of them are counted and judged.
+#: The greatest number of changed days of a metric that are listed; all of them are counted and judged.
 LISTED_DAYS = 366
 
 
@@ -48,10 +48,10 @@ class ChangedSeries(_ReportPart):
     """The numbers of a metric that would change.
 
     :ivar days: at most :data:`LISTED_DAYS` of them, ``days_changed`` counts all.
-    :ivar totals: each measure over all changed days, before and after; of measures that add up.
-    :ivar rollups: by series the longer periods that contain a changed day.
-    :ivar held: per day the blocking checks that its number fails, with what they found.
-    :ivar kept: the days that a person has put back to an earlier number: they would keep it.
+    :ivar totals: each additive measure over all changed days, before and after.
+    :ivar rollups: by series, the longer periods that contain a changed day.
+    :ivar held: per day, the blocking checks that its number fails, with their explanations.
+    :ivar kept: the days that a person has reverted to an earlier number: they would keep it.
     :ivar exceeded: a sentence for each exceeded threshold.
     """
 
@@ -70,14 +70,14 @@ class ChangedSeries(_ReportPart):
 
 
 class StageReport(_ReportPart):
-    """What a stage would change, against the tables as they were.
+    """The changes that a stage would make to the tables as they were.
 
     :ivar silver_version: the version of silver that it was compared with.
     :ivar rows_staged: the rows of the staged input: ``rows_malformed`` are malformed, ``rows_waiting`` wait for a steward.
     :ivar days: the event days whose silver rows would change.
-    :ivar rows: rows and keys before and after, and how many keys are new, gone or changed (see ``snapshots.comparison``).
-    :ivar fields: by field the rows with a value and the totals, before and after.
-    :ivar samples: some of the changed keys, chosen by ``seed``.
+    :ivar rows: rows and keys before and after, and the number of new, missing and changed keys (see ``snapshots.comparison``).
+    :ivar fields: by field, the rows with a value and the totals, before and after.
+    :ivar samples: a sample of the changed keys, chosen by ``seed``.
     """
 
     silver_version: int
@@ -95,7 +95,7 @@ class StageReport(_ReportPart):
 
     @property
     def objections(self) -> list[str]:
-        """What a person has to sign off before the stage may be promoted."""
+        """The sentences that a person must sign off before the stage may be promoted."""
         found = [sentence for one in self.series for sentence in one.exceeded]
         for one in self.series:
             found += [f"{one.series} {day}: {name}: {text}" for day, failed in one.held.items() for name, text in failed.items()]
@@ -109,9 +109,9 @@ def exceeded(
     day_threshold: Decimal,
     set_threshold: Decimal,
 ) -> list[str]:
-    """A sentence for each measure of a day, and for each total, that moves further than a threshold.
+    """A sentence for each measure of a day, and for each total, that changes by more than a threshold.
 
-    A day that has no number yet is not judged by itself: there is nothing that it could move from.
+    A day without a previous number is not judged by itself: it has no value to compare with.
     """
     sentences = []
     for day, measures in sorted(days.items()):
@@ -126,7 +126,7 @@ def exceeded(
 
 
 def totals_of(days: Iterable[Mapping[str, Sides]], names: Sequence[str]) -> dict[str, Sides]:
-    """The sums over days of measures that add up."""
+    """The sums over days of additive measures."""
     listed = list(days)
     return {
         name: Sides(added(sides[name].before for sides in listed), added(sides[name].after for sides in listed)) for name in names

@@ -1,7 +1,7 @@
 """The files of a stage: copied to a landing folder of its own, and ingested into its own Bronze.
 
-Belongs here: which names the files get, and what forbids to stage them. Ingestion itself belongs to ``bronze.ingest``, which
-reads the same files again when the stage is promoted.
+Belongs here: the names of the copied files, and the conditions that forbid staging them. Ingestion itself belongs to
+``bronze.ingest``, which reads the same files again when the stage is promoted.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _SHOWN = 5
 def copy(stage: Settings, contract: SourceContract, paths: Sequence[Path], today: date) -> None:
     """Copy files to the landing folder of a stage.
 
-    A file in a folder that is named keeps its name below that folder where that is a name of the contract's landing folder, its
-    arrival day included; markers and manifests too. Any other file arrives today.
+    A file in a folder keeps its name below that folder, including its arrival day, where that is a name in the contract's landing
+    folder; markers and manifests too. Any other file arrives today.
 
     :param stage: the settings of the stage's lake.
     :raises StageError: for a folder that has no file of the source, and for a source of Kafka.
@@ -59,7 +59,7 @@ def copy(stage: Settings, contract: SourceContract, paths: Sequence[Path], today
 
 
 def _named(stage: Settings, contract: SourceContract, folder: Path) -> list[str]:
-    """The names in a folder that are names of the contract's landing folder."""
+    """The names in a folder that are valid names in the contract's landing folder."""
     listed = bronze_landing.listing(stage.model_copy(update={"landing": str(folder.absolute())}), contract)
     markers = [file for of_day in listed.completion_markers.values() for file in of_day]
     return [file.name for file in (*listed.files, *markers)] if listed.files else []
@@ -68,7 +68,7 @@ def _named(stage: Settings, contract: SourceContract, folder: Path) -> list[str]
 def ingest(stage: Settings, contract: SourceContract, session: Callable[[], SparkSession], run_id: str) -> None:
     """Ingest the files of a stage into its own lake.
 
-    :raises StageError: if one cannot be read, or waits for others; the message names it.
+    :raises StageError: if a file cannot be read, or waits for others; the message names it.
     """
     days = arrival_days(stage, contract)
     reports = Ingest(stage, contract, session, run_id).days(days)

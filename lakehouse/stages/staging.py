@@ -1,7 +1,7 @@
 """Creating, validating and dropping a stage: its input, its side version of silver and gold, and the report on both.
 
-Belongs here: the steps and their order. A stage exists once its creation is recorded; what a stopped creation has left in the
-folder of the stage is removed by the next one. What forbids a promotion belongs to ``promotion_rules``.
+Belongs here: the steps and their order. A stage exists once its creation is recorded; files that a stopped creation has left in
+the folder of the stage are removed by the next creation. The conditions of a promotion belong to ``promotion_rules``.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-#: The folders of a stage with its tables; its files are beside them.
+#: The folders of a stage with its tables; its files are in another folder of the stage.
 TABLES = ("bronze", "silver", "gold", "ops")
 
 
 @dataclass(frozen=True)
 class StageRequest:
-    """A stage that a person asks for.
+    """A person's request for a stage.
 
-    :param files: the files, or folders of files, of a stage of that kind.
-    :param contract: the changed contract, of a stage of that kind.
-    :param first: of a stage that reads Bronze again, the first arrival day.
+    :param files: the files, or folders of files, for a stage of that kind.
+    :param contract: the changed contract, for a stage of that kind.
+    :param first: the first arrival day, for a stage that reads Bronze again.
     :param seed: chooses the sampled rows.
     """
 
@@ -73,7 +73,7 @@ class StageRequest:
 
     @property
     def described(self) -> str:
-        """What is staged, for people."""
+        """A description of the staged input, for people."""
         if self.kind is StageKind.FILES:
             return f"{len(self.files):,} {'file or folder' if len(self.files) == 1 else 'files or folders'}"
         if self.contract is not None:
@@ -86,7 +86,7 @@ class StageRequest:
 def create(
     settings: Settings, catalog: Catalog, session: Callable[[], SparkSession], request: StageRequest, run_id: str
 ) -> Stage:
-    """Stage a changed input: compute its side version of silver and gold, and what it would change.
+    """Stage a changed input: compute its side version of silver and gold, and the report of the changes.
 
     :raises StageError: for a name that is taken, files that cannot be staged, or a stage that changes nothing.
     """
@@ -122,7 +122,7 @@ def create(
 def refresh(settings: Settings, catalog: Catalog, session: Callable[[], SparkSession], name: str, by: str, run_id: str) -> Stage:
     """Compute a stage again, against the tables and under the contracts as they are now.
 
-    :raises StageError: if it is not waiting any more, or as :func:`create`.
+    :raises StageError: if it is no longer waiting, or as :func:`create`.
     """
     settings = with_table_cache(settings)
     stage = stage_log.find(settings, name)
@@ -142,9 +142,9 @@ def refresh(settings: Settings, catalog: Catalog, session: Callable[[], SparkSes
 
 
 def drop(settings: Settings, name: str, by: str, reason: str) -> Stage:
-    """Remove a stage: nothing is left of it but the record. Calling it again changes nothing.
+    """Remove a stage: only its record is left. Calling it again changes nothing.
 
-    :raises StageError: if it is being promoted, or was.
+    :raises StageError: if it is being promoted, or was promoted.
     """
     stage = stage_log.find(settings, name)
     if stage.state in {StageEventKind.PROMOTING, StageEventKind.PROMOTED, StageEventKind.UNDONE}:
@@ -182,7 +182,7 @@ def next_event(settings: Settings, stage: Stage, event: StageEventKind, by: str,
 def _staged(
     settings: Settings, catalog: Catalog, source: str, name: str, kind: StageKind, about: Mapping[str, str]
 ) -> StagedChange:
-    """What a stage is computed from; a staged contract takes the place of the deployed one."""
+    """The input of a stage; a staged contract takes the place of the deployed one."""
     sources, metrics = dict(catalog.sources), dict(catalog.metrics)
     text, changed = about.get("contract"), about.get("metric")
     if text and changed:

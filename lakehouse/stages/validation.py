@@ -1,4 +1,4 @@
-"""What a stage would change: its side version of silver and gold is computed, and compared with what readers see.
+"""Computes the changes that a stage would make: its side version of silver and gold, compared with what readers see.
 
 Belongs here: the order of these steps for each kind of input. Rows are computed in ``side_rows``, numbers in ``side_numbers``;
 the rules about the result are in ``stage_report``.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StagedChange:
-    """What a stage is computed from: the settings of its own lake, and the contracts as staged."""
+    """The input of a stage: the settings of its own lake, and the contracts as staged."""
 
     lake: Settings
     catalog: Catalog
@@ -95,7 +95,9 @@ def validated(settings: Settings, staged: StagedChange, session: Callable[[], Sp
 
 
 def _take_input(settings: Settings, staged: StagedChange, session: Callable[[], SparkSession], run_id: str) -> dict[str, int]:
-    """Bring the staged input into the lake of the stage; returns how many rows it has, malformed ones, and ones that wait."""
+    """Bring the staged input into the lake of the stage; returns the numbers of its rows, of malformed rows, and of rows that
+    wait.
+    """
     contract, lake = staged.source, staged.lake
     if staged.kind is StageKind.FILES:
         staged_files.ingest(lake, contract, session, run_id)
@@ -121,7 +123,7 @@ def _changed_series(
     tables: Mapping[str, SideRows],
     thresholds: Thresholds,
 ) -> ChangedSeries:
-    """What the numbers of a metric would be; under a staged contract of its own, on all of its days."""
+    """The changes of a metric's numbers; if its own contract is staged, on all of its days."""
     daily = served_version.daily(settings, staged.catalog, metric)
     read = source_read(daily.metric, staged.source)
     if staged.changed_metric is None:

@@ -1,6 +1,6 @@
-"""Reads a topic through librdkafka: what the brokers say of it, and its messages from given offsets on.
+"""Reads a topic through librdkafka: the brokers' description of it, and its messages from given offsets on.
 
-No other module knows Kafka's client. Offsets are kept in Bronze, never with the brokers.
+No other module uses Kafka's client. Offsets are kept in Bronze, never with the brokers.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from lakehouse.contracts.inputs.kafka import KafkaTopic
     from lakehouse.settings import Settings
 
-#: How long a broker may take to answer a question about the topic.
+#: The timeout, in seconds, of requests to a broker about the topic.
 _ANSWER_SECONDS = 10.0
-#: Messages that are handed over at a time, and how long to wait for the first of them.
+#: The greatest number of messages per call of the client, and how long to wait for the first of them.
 _AT_ONCE, _WAIT_SECONDS = 10_000, 0.25
 #: Bytes of messages that are held before they are committed.
 _HELD_BYTES = 2**27
@@ -31,21 +31,21 @@ _GROUP = "lakehouse"
 
 
 class StreamProblem(LakehouseError):  # noqa: N818 (shown to people)
-    """A topic cannot be read. The text says why and what to do."""
+    """A topic that cannot be read. The message says why and what to do."""
 
     passes_by_itself = True
 
 
 class OffsetGoneError(StreamProblem):
-    """The brokers do not have the offset that was to be read next: it may have been deleted since the topic was looked at."""
+    """The brokers no longer have the offset to be read next: it may have been deleted since the state of the topic was read."""
 
 
 @dataclass
 class MessageColumns:
-    """Messages of a partition, by offset. ``end`` is the offset behind all that was read, also where no message was.
+    """Messages of a partition, by offset. ``end`` is the offset after the last one read, also where no message was.
 
     ``milliseconds`` are the timestamps since 1970, None for a message without one. ``problems`` are the reasons why values could
-    not be decoded, by their positions; such a value is text that stands for the bytes of the message.
+    not be decoded, by their positions; such a value is text that represents the bytes of the message.
     """
 
     end: int
@@ -67,13 +67,13 @@ class MessageColumns:
 
 
 class TopicReader:
-    """A topic and its messages; to be closed at the end."""
+    """A topic and its messages; the caller must close it."""
 
     def __init__(self, settings: Settings, kafka: KafkaTopic, answer_seconds: float | None = None) -> None:
         """A reader of a topic.
 
         :param answer_seconds: how long a broker may take to answer a question about the topic; by default 10 seconds.
-        :raises StreamProblem: if Kafka's client is not installed, or does not know an option.
+        :raises StreamProblem: if Kafka's client is not installed, or does not support an option.
         """
         try:
             import confluent_kafka  # noqa: PLC0415 (sources of files do without it)
@@ -114,7 +114,7 @@ class TopicReader:
         self.close()
 
     def state(self) -> TopicState:
-        """The topic as it is now.
+        """The present state of the topic.
 
         :raises StreamProblem: if the brokers do not answer, or have no such topic.
         """
@@ -153,9 +153,9 @@ class TopicReader:
         seconds: float,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> dict[int, MessageColumns]:
-        """Messages from an offset of each partition on.
+        """Messages of each partition from an offset on.
 
-        :param end: where reading may stop; by default it goes on until ``seconds`` have passed.
+        :param end: where reading may stop; by default it continues until ``seconds`` have passed.
         :param is_stopped: whether reading should end early.
         :raises OffsetGoneError: when an offset has been deleted since :meth:`state`.
         :raises StreamProblem: when the topic cannot be read.
@@ -187,7 +187,7 @@ class TopicReader:
         return read
 
     def _pass_end(self, message: Message, read: dict[int, MessageColumns]) -> None:
-        """Take the news that a partition has no further message: its last offsets may be markers of transactions."""
+        """Handle the report that a partition has no further message: its last offsets may be markers of transactions."""
         error, partition = message.error(), message.partition()
         if error.code() == self._kafka.KafkaError._PARTITION_EOF:  # noqa: SLF001 (the client names it so)
             read[partition].end = self._positions[partition] = max(read[partition].end, message.offset())

@@ -1,7 +1,7 @@
-"""``ops/stream_gaps``: what of the sources' topics was lost before it was read, and who has accepted that.
+"""``ops/stream_gaps``: messages of the sources' topics that were lost before they were read, and who has accepted the loss.
 
-While a gap is open its partition is not read on, and the source lacks an input (``lateness.missing_inputs``): alerts tell of it,
-and numbers do not become final. What a gap is, is decided in ``reading_plan``.
+While a gap is open, its partition is not read further, and the source lacks an input (``lateness.missing_inputs``): alerts report
+it, and numbers do not become final. The definition of a gap is in ``reading_plan``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GapEntry:
-    """A gap that was seen, or that a person has accepted (``by`` and ``reason``); the fields are those of ``OffsetGap``."""
+    """A gap that was detected, or that a person has accepted (``by`` and ``reason``); the fields are those of ``OffsetGap``."""
 
     source: str
     kind: GapKind
@@ -54,22 +54,22 @@ def log(settings: Settings) -> LogTable[GapEntry]:
 
 
 def entries(settings: Settings, source: str) -> list[GapEntry]:
-    """All entries of a source, the oldest first."""
+    """All entries of a source, oldest first."""
     return sorted(log(settings).read({"source": [source]}), key=_in_time)
 
 
 def accepted(known: Iterable[GapEntry]) -> list[OffsetGap]:
-    """The gaps that people have accepted, of :func:`entries`."""
+    """The gaps that people have accepted, among :func:`entries`."""
     return [entry.gap for entry in known if entry.by is not None]
 
 
 def open_gaps(settings: Settings, source: str) -> list[GapEntry]:
-    """The newest entry of each partition's gap that nobody has accepted and that was there when the topic was last read."""
+    """The newest entry of each partition's gap that is not accepted and that existed when the topic was last read."""
     return open_among(entries(settings, source))
 
 
 def open_among(known: Iterable[GapEntry]) -> list[GapEntry]:
-    """The same of :func:`entries`."""
+    """The open gaps (see :func:`open_gaps`) among :func:`entries`."""
     newest: dict[tuple[str, int], GapEntry] = {}
     for entry in sorted(known, key=_in_time):
         if entry.by is None:
@@ -82,7 +82,7 @@ def open_among(known: Iterable[GapEntry]) -> list[GapEntry]:
 def record(
     settings: Settings, contract: SourceContract, gaps: Collection[OffsetGap], known: Sequence[GapEntry]
 ) -> list[GapEntry]:
-    """Record the gaps that are there now, unless they are recorded.
+    """Record the present gaps, unless they are recorded already.
 
     :param known: the :func:`entries` of the source.
     :returns: their entries.
@@ -98,7 +98,7 @@ def record(
 
 
 def accept(settings: Settings, contract: SourceContract, by: str, reason: str) -> list[GapEntry]:
-    """Accept the open gaps of a source: reading goes on behind them.
+    """Accept the open gaps of a source: reading continues after them.
 
     :returns: the gaps that were accepted.
     """
@@ -111,7 +111,7 @@ def accept(settings: Settings, contract: SourceContract, by: str, reason: str) -
 
 
 def _in_time(entry: GapEntry) -> tuple[datetime, bool]:
-    """The order of entries; of one moment, acceptances are last."""
+    """The sort key of entries; at the same time, acceptances come last."""
     return (entry.recorded_at, entry.by is not None)
 
 

@@ -1,8 +1,8 @@
 """Brings the messages of a topic into Bronze: each micro-batch is one commit, and each message is in exactly one.
 
-The commit records, per partition, the offset behind its messages as the version of a Delta transaction: where the next one
-begins is read from Bronze alone. The commits that follow it are those of files (``bronze.bookkeeping``), in the same order; the
-next run makes up from Bronze what a stopped one left out (R11). Of two runs at once one is refused, and looks again.
+The commit records, per partition, the offset after its messages as the version of a Delta transaction: the beginning of the next
+micro-batch is read from Bronze alone. The commits that follow it are those of files (``bronze.bookkeeping``), in the same order;
+the next run completes from Bronze what a stopped run left out (R11). Of two concurrent runs one conflicts, and tries again.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
     from lakehouse.streams.reading_plan import ReadingPlan, TopicState
 
 
-#: What the brokers say of the topic then tells whether an offset is gone for good, which is a gap.
+#: Reading the topic's state again shows whether an offset is gone for good, which is a gap.
 _looked_at_again = retry(
     retry=retry_if_exception_type(OffsetGoneError), stop=stop_after_attempt(4), wait=wait_random_exponential(0.1, 1), reraise=True
 )
 
 
 class StreamSchemaError(LakehouseError):
-    """Bronze cannot take rows of the contract as it is now; the text says why and what to do."""
+    """Bronze cannot store rows of the present contract; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class StreamLimits:
-    """How much a micro-batch takes: at most so many messages, and those that arrive within so many seconds.
+    """The limits of a micro-batch: the number of messages, and the time in seconds within which they arrive.
 
-    :param to_end: whether it ends as soon as it has what the topic holds now.
+    :param to_end: whether it ends as soon as it has all messages that the topic has now.
     """
 
     max_messages: int = 100_000
@@ -67,10 +67,10 @@ class StreamLimits:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What a micro-batch took, and what keeps partitions from being read.
+    """The result of a micro-batch, and the gaps that keep partitions from being read.
 
-    :param resumed: deliveries of an earlier run that was stopped behind its commit to Bronze.
-    :param at_end: whether the topic has no further message, as far as it may be read.
+    :param resumed: deliveries of an earlier run that was stopped after its commit to Bronze.
+    :param at_end: whether the topic has no further message that may be read.
     """
 
     taken: list[Ingestion] = field(default_factory=list)
@@ -81,19 +81,19 @@ class MicroBatch:
 
     @property
     def recorded(self) -> list[Ingestion]:
-        """All deliveries that it has recorded in the ledger."""
+        """All deliveries that the micro-batch has recorded in the ledger."""
         return [*self.resumed, *self.taken]
 
     @property
     def rows(self) -> int:
-        """How many rows it added to Bronze."""
+        """The number of rows added to Bronze."""
         return sum(entry.rows for entry in self.taken)
 
 
 class StreamIngest:
     """Brings the messages of one source into Bronze.
 
-    :param session: gives the Spark session; it is called only for rules in SQL and new columns.
+    :param session: returns the Spark session; it is called only for rules in SQL and new columns.
     """
 
     def __init__(
@@ -114,16 +114,16 @@ class StreamIngest:
 
     @cached_property
     def _contract_problem(self) -> str | None:
-        """Why no message is taken under the contract, as it is for this reader."""
+        """The reason why no message may be ingested under the contract, or None; computed once for this object."""
         return contracts_in_use.problem_of_source(self._settings, self._contract)
 
     @_looked_at_again
     @spark_commits.recomputed_on_conflict
     def micro_batch(self, limits: StreamLimits | None = None) -> MicroBatch:
-        """Take what the topic has, up to the limits, in one commit.
+        """Ingest the messages of the topic, up to the limits, in one commit.
 
         :raises StreamProblem: when the topic or the schema registry cannot be read.
-        :raises StreamSchemaError: when the contract and Bronze do not fit.
+        :raises StreamSchemaError: when the contract and Bronze are incompatible.
         """
         limits = StreamLimits() if limits is None else limits
         was_settled, self._is_settled = self._is_settled, False  # another run's commit is the cause of a second attempt
@@ -164,7 +164,7 @@ class StreamIngest:
         """The messages of a range that was read before.
 
         :raises OffsetGoneError: when the brokers have deleted them meanwhile.
-        :raises StreamProblem: when they do not give all of them in time.
+        :raises StreamProblem: when they do not deliver all of them in time.
         """
         partition, limits = place.log.partition, StreamLimits()
         read = self._reader.fetch({partition: place.begin}, {partition: place.end}, place.end - place.begin, limits.seconds)
@@ -174,7 +174,7 @@ class StreamIngest:
         return read[partition] if self._decoder is None else self._decoder.decoded(read[partition])
 
     def _taken(self, state: TopicState, plan: ReadingPlan, read: Mapping[int, MessageColumns], version: int) -> list[Ingestion]:
-        """Append what was read by one commit, and make the entries of the ledger follow.
+        """Append the messages read in one commit, and record their deliveries in the ledger.
 
         :raises SchemaRegistryError: if a schema cannot be fetched; then nothing was committed.
         """
@@ -227,7 +227,7 @@ class StreamIngest:
 
 
 def rows_by_day(batch: MicroBatch) -> Mapping[date, int]:
-    """How many rows a micro-batch added, by arrival day."""
+    """The number of rows that a micro-batch added, by arrival day."""
     counts: Counter[date] = Counter()
     for entry in batch.taken:
         counts[entry.arrival_date] += entry.rows

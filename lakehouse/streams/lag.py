@@ -1,4 +1,6 @@
-"""How far Bronze is behind a topic: how many messages wait, and since when. It starts no JVM, and does not wait for long."""
+"""The lag of Bronze behind a topic: the number of waiting messages, and since when they wait. No JVM is started; waits
+are short.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,17 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
     from lakehouse.streams.status import PartitionStatus
 
-#: How long a broker may take to answer: an evaluation of alerts must not wait for one that is down.
+#: The timeout of a broker's answer, in seconds: an evaluation of alerts must not wait for a broker that is down.
 ANSWER_SECONDS = 2.0
 _BEGIN = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
 class TopicLag:
-    """What waits in a topic.
+    """The messages that wait in a topic.
 
-    :param messages: the offsets that wait, over all partitions.
-    :param oldest: Kafka's timestamp of the oldest message that waits, of the partitions that were looked at; None if none waits.
+    :param messages: the number of waiting offsets, over all partitions.
+    :param oldest: Kafka's timestamp of the oldest waiting message in the partitions that were read; None if none waits.
     """
 
     messages: int
@@ -34,9 +36,9 @@ class TopicLag:
 
 
 def of_topic(settings: Settings, contract: SourceContract, kafka: KafkaTopic, *, with_age: bool) -> TopicLag:
-    """What waits in the topic of a source.
+    """The messages that wait in the topic of a source.
 
-    :param with_age: whether the first message that waits is read of each partition, for some seconds in total at most.
+    :param with_age: whether the first waiting message of each partition is read, for at most a few seconds in total.
     :raises StreamProblem: when the topic cannot be read.
     """
     known = status.of_topic(settings, contract, kafka, ANSWER_SECONDS)
@@ -45,7 +47,7 @@ def of_topic(settings: Settings, contract: SourceContract, kafka: KafkaTopic, *,
 
 
 def _oldest(settings: Settings, kafka: KafkaTopic, waiting: list[PartitionStatus]) -> datetime | None:
-    """The oldest of the next messages of some partitions. Offsets at which no message is have no age."""
+    """The oldest of the next messages of the partitions ``waiting``. Offsets without a message have no age."""
     until = time.monotonic() + ANSWER_SECONDS
     moments: list[int] = []
     with TopicReader(settings, kafka, ANSWER_SECONDS) as reader:

@@ -1,8 +1,8 @@
-"""Messages that the ledger calls ingested and of which Bronze has no row: they are read again from their topic.
+"""Restores messages that the ledger records as ingested but that have no row in Bronze: they are read again from their topic.
 
-Bronze was restored from a copy, or its log has lost commits. A lost delivery is read from its own offsets and becomes the same
-rows under the same id, so that nothing that follows Bronze has to know. What the brokers no longer have is named. The same for
-files is in ``bronze.ingest``; telling what is lost belongs to ``ledger.lost_rows``.
+The cause is a Bronze that was restored from a copy, or whose log has lost commits. A lost delivery is read from its own offsets
+and becomes the same rows under the same id, so that nothing downstream of Bronze is affected. Messages that the brokers no longer
+have are reported. The same for files is in ``bronze.ingest``; detecting lost rows belongs to ``ledger.lost_rows``.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def restore(
 ) -> None:
     """Read lost deliveries again, and derive lost claims from Bronze.
 
-    :param logs: the logs that the topic has now, after its resets.
-    :param read: gives the messages of a range, decoded.
-    :raises LostRowsError: naming the deliveries whose messages the brokers do not have any more.
+    :param logs: the present logs of the topic, after its resets.
+    :param read: returns the messages of a range, decoded.
+    :raises LostRowsError: naming the deliveries whose messages the brokers no longer have.
     """
     source = contract.dataset
     if lost := lost_rows.lost_deliveries(settings, source):
@@ -74,7 +74,7 @@ def _is_held(state: TopicState, place: MessageRange) -> bool:
 
 
 def _overlapping(held: Iterable[tuple[Ingestion, MessageRange]]) -> list[list[tuple[Ingestion, MessageRange]]]:
-    """Deliveries in groups whose ranges overlap: what was read at once holds messages of several arrival days."""
+    """Deliveries in groups whose ranges overlap: one read may contain messages of several arrival days."""
     groups: list[list[tuple[Ingestion, MessageRange]]] = []
     end = None
     for entry, place in sorted(held, key=lambda each: (each[1].log, each[1].begin, each[1].end)):
@@ -93,7 +93,7 @@ def _append(
     read: Callable[[MessageRange], MessageColumns],
     run_id: str,
 ) -> None:
-    """Append deliveries of one log by one commit; those that have not the rows of before are left out."""
+    """Append deliveries of one log in one commit, except deliveries that no longer have the same number of rows."""
     log = together[0][1].log
     begin, end = min(place.begin for _, place in together), max(place.end for _, place in together)
     messages = read(message_ranges.MessageRange(log, begin, end))

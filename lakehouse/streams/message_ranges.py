@@ -1,7 +1,7 @@
-"""Names of ranges of messages: what identifies a delivery from a topic, and how it is written in Bronze and the ledger.
+"""Names of ranges of messages, which identify deliveries from a topic in Bronze and the ledger.
 
 A *log* is a partition of a topic from its creation until it is created again or loses offsets that were read. A delivery is a
-range of offsets of a log, of the messages of one arrival day. Nothing here reads a topic or a table.
+range of offsets of a log, with the messages of one arrival day. Nothing here reads a topic or a table.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class PartitionLog:
 
     @property
     def place(self) -> tuple[str, str, int]:
-        """The partition of the topic, whatever offsets it has lost: what a log and its successors after a reset share."""
+        """The partition of the topic, regardless of resets: equal for a log and its successors after a reset."""
         return (self.topic, self.topic_id, self.partition)
 
     @property
     def generation(self) -> str:
-        """What tells it from the same partition before the topic was created again, or lost offsets."""
+        """The part of the name that differs after the topic was created again, or the partition has lost offsets."""
         return f"{self.topic_id}~{self.resets}" if self.resets else self.topic_id
 
     @property
@@ -50,7 +50,7 @@ class PartitionLog:
 
 @dataclass(frozen=True)
 class MessageRange:
-    """The offsets from ``begin`` to ``end`` (exclusive) of a log, as far as their messages arrived on one day."""
+    """The offsets from ``begin`` to ``end`` (exclusive) of a log, limited to the messages that arrived on one day."""
 
     log: PartitionLog
     begin: int
@@ -60,7 +60,7 @@ class MessageRange:
         return f"{self.log.topic}/{self.log.generation}/{self.log.partition}@{self.begin}-{self.end}"
 
     def content_hash(self, cluster_id: str, arrival_date: date) -> str:
-        """The identity of the delivery: the hash of where its messages are."""
+        """The identity of the delivery: a hash of the place of its messages."""
         place = {
             "cluster_id": cluster_id,
             "topic_id": self.log.generation,
@@ -73,15 +73,15 @@ class MessageRange:
     def ingestion_id(self, cluster_id: str) -> str:
         """The id of the delivery in the tables.
 
-        Rows that arrive in one millisecond are ordered by it (rule R2). It therefore grows with the offsets, and their order does
-        not depend on how they were grouped into deliveries.
+        Rows that arrive in the same millisecond are ordered by this id (rule R2). It increases with the offsets, so the order
+        does not depend on how the messages were grouped into deliveries.
         """
         topic = hashlib.sha256(f"{cluster_id}/{self.log.generation}".encode()).hexdigest()[:8]
         return f"{topic}{self.log.partition:06x}{self.begin:014x}"
 
 
 def parse(text: str) -> MessageRange | None:
-    """The range that a delivery's name in the tables gives; None for the name of a file."""
+    """The range that a delivery's name in the tables denotes; None for the name of a file."""
     match = _NAME.fullmatch(text)
     if match is None:
         return None
@@ -102,7 +102,7 @@ def range_of(name: str) -> MessageRange:
 
 
 def ends(names: Iterable[str]) -> dict[PartitionLog, int]:
-    """The end of what deliveries have of each log."""
+    """The end offset of the deliveries of each log."""
     found: dict[PartitionLog, int] = {}
     for delivered in filter(None, map(parse, names)):
         found[delivered.log] = max(found.get(delivered.log, 0), delivered.end)

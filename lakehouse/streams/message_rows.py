@@ -1,8 +1,8 @@
-"""Makes rows of Bronze from messages: every message is one row, also one without a value or with one that is no record (R1).
+"""Makes rows of Bronze from messages: every message is one row, also one without a value or whose value is no record (R1).
 
-A value is read as a line of a JSON file is, by columns where that is certain to give the same. What a message has besides its
-value is kept in columns of its own (``OF_A_MESSAGE``). The arrival time of a message is Kafka's timestamp, unless the contract
-names a column, and its arrival day is the day of that timestamp.
+A value is read like a line of a JSON file, by columns where the result is certain to be the same. The other parts of a message
+are kept in columns of their own (``OF_A_MESSAGE``). The arrival time of a message is Kafka's timestamp, unless the contract names
+a column, and its arrival day is the day of that timestamp.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.streams.client import MessageColumns
 
-#: Messages that are read at once.
+#: The number of messages that are parsed at once.
 _BLOCK_ROWS = 2**15
 _EMPTY = "an empty message, which is no JSON"
 _TOMBSTONE = "a message without a value (a tombstone), from which no record follows"
@@ -48,7 +48,7 @@ _LAST_MILLISECOND = 253_402_300_799_999
 
 @dataclass(frozen=True)
 class DeliveredMessages:
-    """A delivery of messages, with their positions among those that were read, and when each of these arrived."""
+    """A delivery of messages, with their positions among all messages read, and the arrival time of each."""
 
     delivery: DeliveredFile
     range: MessageRange
@@ -60,10 +60,10 @@ class DeliveredMessages:
 def deliveries(
     contract: SourceContract, cluster_id: str, log: PartitionLog, begin: int, messages: MessageColumns, now: datetime
 ) -> list[DeliveredMessages]:
-    """The deliveries that messages of a log make up, one for each arrival day.
+    """The deliveries that messages of a log form, one for each arrival day.
 
     :param begin: the offset from which they were read.
-    :param now: no message arrives later than this, whatever the clock of its producer says.
+    :param now: the latest arrival time of a message, whatever the clock of its producer shows.
     """
     if not messages.offsets:
         return []
@@ -89,10 +89,10 @@ def deliveries(
 def delivered_again(
     contract: SourceContract, delivery: DeliveredFile, place: MessageRange, content_hash: str, messages: MessageColumns
 ) -> DeliveredMessages:
-    """A delivery of before, of messages that were read again.
+    """An earlier delivery, whose messages were read again.
 
-    :param delivery: as the ledger has it; no message arrives later than it was received.
-    :param messages: all messages of its range, and others of the same log.
+    :param delivery: as the ledger has it; its messages arrive at the latest when it was received.
+    :param messages: all messages of its range, possibly with others of the same log.
     """
     offsets = np.array(messages.offsets, np.int64)
     received_at = arrival_times(messages, delivery.received_at)
@@ -108,7 +108,7 @@ def _arrival_days(contract: SourceContract, received_at: pa.TimestampArray) -> N
 
 
 def arrival_times(messages: MessageColumns, now: datetime) -> pa.TimestampArray:
-    """When each message arrived: at Kafka's timestamp; at ``now`` if it has none, or one that lies ahead."""
+    """When each message arrived: at Kafka's timestamp; at ``now`` if it has none, or one later than ``now``."""
     latest = (now - _EPOCH) // (datetime.resolution * 1000)
     moments = [latest if moment is None or moment > latest else moment for moment in messages.milliseconds]
     return pc.cast(pc.multiply(pa.array(moments, pa.int64()), 1000), MOMENT)
@@ -117,7 +117,7 @@ def arrival_times(messages: MessageColumns, now: datetime) -> pa.TimestampArray:
 def rows(contract: SourceContract, delivered: DeliveredMessages, messages: MessageColumns) -> Iterator[pa.RecordBatch]:
     """The rows of a delivery, in the order of their offsets.
 
-    :param messages: all that were read of the log.
+    :param messages: all messages read of the log.
     """
     for begin in range(0, len(delivered.positions), _BLOCK_ROWS):
         positions = delivered.positions[begin : begin + _BLOCK_ROWS].tolist()
@@ -140,7 +140,7 @@ def _parsed(
     received: pa.TimestampArray,
     problems: Mapping[int, str],
 ) -> pa.RecordBatch:
-    """The rows of some messages; ``line_number`` is the position of a message among them, from 0."""
+    """The rows of a block of messages; ``line_number`` is the position of a message in the block, from 0."""
     unread = {place: _record_without_value(contract, place, values[place], keys[place]) for place in _blank(values)}
     unread |= {place: Record(place, readable_text(values[place] or b""), None, problem) for place, problem in problems.items()}
     contents = [b"" if value is None or place in unread else value for place, value in enumerate(values)]

@@ -1,7 +1,7 @@
-"""What Bronze and the ledger know of a topic: the next offset of each log, and the deliveries that only Bronze has.
+"""The positions of Bronze and the ledger in a topic: the next offset of each log, and the deliveries that only Bronze has.
 
-The offset is the version of a Delta transaction of Bronze. Where Bronze's log no longer has it, the offset follows from the
-deliveries themselves, and that is said.
+The offset is the version of a Delta transaction of Bronze. Where Bronze's log no longer has it, the offset is computed from the
+deliveries themselves, and a remark is made.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _READ = ["source_file", "ingestion_id", "arrival_date", "raw_payload", "kafka_ti
 class DeliveryInBronze:
     """A delivery of messages, as its rows in Bronze describe it.
 
-    ``bytes`` are those of its values as text, ``newest`` is the newest timestamp of Kafka, ``remark`` says how many of its
-    offsets hold no message.
+    ``bytes`` is the size of its values as text, ``newest`` is the newest timestamp of Kafka, ``remark`` gives the number of its
+    offsets without a message.
     """
 
     name: str
@@ -51,9 +51,9 @@ def of_bronze(
 ) -> dict[PartitionLog, int]:
     """The next offset of each log of which Bronze has messages.
 
-    :param table: Bronze, at the version that the next commit follows.
+    :param table: Bronze, at the version on which the next commit is based.
     :param recorded: the logs of which the ledger has deliveries.
-    :param remarks: gets a sentence where Bronze's log lacks an offset.
+    :param remarks: a sentence is appended where Bronze's log lacks an offset.
     """
     logs = {*recorded, *(PartitionLog(state.topic, state.topic_id, partition) for partition in state.offsets)}
     committed = {log: version for log in logs if (version := table.transaction_version(log.app_id)) is not None}
@@ -72,9 +72,9 @@ def of_bronze(
 def unrecorded(
     table: DeltaTable, known: Mapping[PartitionLog, int], entries: Collection[Ingestion], cluster_id: str
 ) -> list[DeliveryInBronze]:
-    """The deliveries that Bronze has and the ledger lacks: of a run that was stopped between the two.
+    """The deliveries that Bronze has and the ledger lacks, because a run was stopped between the two.
 
-    :param known: as :func:`of_bronze` gives it.
+    :param known: from :func:`of_bronze`.
     """
     recorded = message_ranges.ends(entry.source_file for entry in entries)
     behind = {log for log, offset in known.items() if recorded.get(log, 0) < offset}
@@ -90,7 +90,7 @@ def unrecorded(
 
 
 def described(rows: pa.Table, cluster_id: str) -> list[DeliveryInBronze]:
-    """The deliveries of some rows of Bronze, all of each."""
+    """The deliveries in ``rows`` of Bronze, which must have all rows of each."""
     sizes = pc.fill_null(pc.binary_length(rows["raw_payload"]), 0)
     table = rows.select(["source_file", "ingestion_id", "arrival_date", "kafka_timestamp"]).append_column("size", sizes)
     wanted = [([], "count_all"), ("size", "sum"), ("kafka_timestamp", "max")]

@@ -1,7 +1,7 @@
-"""Decides from where each partition of a topic is read next, and what of it is missing for good.
+"""Decides the offset from which each partition of a topic is read next, and which messages are lost.
 
-Offsets that are missing are a *gap*: its partition is not read on until a person has accepted the gap. Nothing here reads a topic
-or a table.
+Lost offsets are a *gap*: their partition is not read further until a person has accepted the gap. Nothing here reads a topic or a
+table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GapKind = Literal["lost", "recreated", "reset"]
 
 @dataclass(frozen=True)
 class TopicState:
-    """A topic as the brokers describe it: for each partition the first offset that it has, and the end."""
+    """A topic as the brokers describe it: for each partition the first available offset, and the end."""
 
     cluster_id: str
     topic: str
@@ -29,10 +29,10 @@ class TopicState:
 
 @dataclass(frozen=True)
 class OffsetGap:
-    """Offsets of a log that were not read and cannot be read any more.
+    """Offsets of a log that were not read and can no longer be read.
 
-    ``begin`` is the next offset that would have been read, ``resume`` the one from which reading can go on: in the same log
-    (``lost``), or in its successor ``reset`` or ``recreated``.
+    ``begin`` is the next offset that would have been read, ``resume`` the offset from which reading can continue: in the same log
+    (``lost``), or in its successor (``reset`` or ``recreated``).
     """
 
     kind: GapKind
@@ -57,7 +57,7 @@ class OffsetGap:
 
 @dataclass(frozen=True)
 class ReadingPlan:
-    """From which offset each log is read, and the gaps that keep other partitions from being read."""
+    """The offset from which each log is read, and the gaps that keep other partitions from being read."""
 
     begin: Mapping[PartitionLog, int] = field(default_factory=dict)
     gaps: Collection[OffsetGap] = ()
@@ -69,11 +69,11 @@ def plan(
     accepted: Collection[OffsetGap] = (),
     waiting: Collection[OffsetGap] = (),
 ) -> ReadingPlan:
-    """Where reading goes on.
+    """The offsets from which reading continues.
 
     :param positions: for each log that was ever read, the next offset.
     :param accepted: the gaps that a person has accepted.
-    :param waiting: those that were seen before and that nobody has accepted: a log that was reset may have grown since.
+    :param waiting: the gaps that were detected before and are not accepted: a log that was reset may have grown since.
     """
     former = {log for log in positions if log.topic == state.topic and log.topic_id != state.topic_id}
     begin: dict[PartitionLog, int] = {}
@@ -99,7 +99,7 @@ def plan(
 
 
 def newest(logs: Collection[PartitionLog]) -> set[PartitionLog]:
-    """Of each partition of each topic the log after its last reset."""
+    """The log of each partition of each topic after its last reset."""
     last: dict[tuple[str, str, int], PartitionLog] = {}
     for log in sorted(logs):
         last[log.place] = log
@@ -107,7 +107,7 @@ def newest(logs: Collection[PartitionLog]) -> set[PartitionLog]:
 
 
 def _position(log: PartitionLog, positions: Mapping[PartitionLog, int], accepted: Collection[OffsetGap], default: int) -> int:
-    """The next offset of a log, behind the accepted gaps."""
+    """The next offset of a log, after the accepted gaps."""
     if log in positions:
         position = positions[log]
     elif log.resets:

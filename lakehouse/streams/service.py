@@ -1,7 +1,7 @@
-"""Runs the ingestion of a source again and again: until there is nothing more, or until somebody stops it.
+"""Repeats the ingestion of a source until all data is ingested, or until it is stopped.
 
-The messages of a topic are taken in micro-batches. The files of landing are taken the same way: those that are stable, through
-the ingestion of files, and then those that have become so meanwhile.
+The messages of a topic are ingested in micro-batches. The files of landing are ingested in a similar way: stable files first,
+through the ingestion of files, and then those that have become stable meanwhile.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ _RETRY_SECONDS, _LONGEST_SECONDS = 1.0, 60.0
 
 @dataclass(frozen=True)
 class Stop:
-    """Whether somebody wants the service to end; :meth:`now` may be called from a signal handler or another thread."""
+    """A request to end the service; :meth:`now` may be called from a signal handler or another thread."""
 
     event: threading.Event = field(default_factory=threading.Event)
 
     def now(self) -> None:
-        """End behind the micro-batch that is being taken."""
+        """End after the current micro-batch."""
         self.event.set()
 
     @property
     def is_requested(self) -> bool:
-        """Whether it was."""
+        """Whether the service is to end."""
         return self.event.is_set()
 
     def wait(self, seconds: float) -> None:
-        """Wait, unless the service is to end."""
+        """Wait for ``seconds``, or until the service is to end."""
         self.event.wait(max(0.0, seconds))
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How much is taken at a time.
+    """The limits of the service.
 
-    :param batch_messages: the most messages of a micro-batch.
+    :param batch_messages: the greatest number of messages of a micro-batch.
     :param every: seconds between the beginnings of two micro-batches, if the first takes less.
-    :param max_messages: stop behind about so many messages.
-    :param max_seconds: stop after so many seconds.
+    :param max_messages: stop after about this number of messages.
+    :param max_seconds: stop after this time.
     """
 
     batch_messages: int = 100_000
@@ -77,7 +77,7 @@ def take(
     pace: Pace | None = None,
     stop: Stop | None = None,
 ) -> Iterator[MicroBatch]:
-    """Take what a topic holds when each micro-batch begins, until it has nothing more or a limit of the pace is reached.
+    """Ingest the messages that a topic has when each micro-batch begins, until none is left or a limit of ``pace`` is reached.
 
     :raises StreamProblem: when the topic cannot be read.
     """
@@ -107,9 +107,9 @@ def follow(
     pace: Pace,
     stop: Stop,
 ) -> Iterator[MicroBatch | StreamProblem]:
-    """Take messages as they come, until it is stopped; a problem with the brokers is given, and tried again later.
+    """Ingest messages as they arrive, until it is stopped; a problem with the brokers is yielded, and the attempt repeated later.
 
-    Micro-batches without news are left out.
+    Micro-batches without news are not yielded.
     """
     retry = _RETRY_SECONDS
     seen: tuple[str, ...] = ()
@@ -141,7 +141,7 @@ def follow_files(
     pace: Pace,
     stop: Stop,
 ) -> Iterator[MicroBatch]:
-    """Take the files of landing as they come and are stable, until it is stopped; files that are held are given once.
+    """Ingest the files of landing as they arrive and become stable, until it is stopped; held files are reported once.
 
     A file counts as stable when it has not changed for the deployment's ``settle_seconds``, as for the landing sensor.
     """

@@ -1,4 +1,4 @@
-"""Where a topic and Bronze stand: per partition the next offset, the end, and the newest delivery. It starts no JVM."""
+"""The progress of Bronze in a topic: per partition the next offset, the end, and the newest delivery. No JVM is started."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class PartitionStatus:
     """A partition: the offset that is read next, the end of the topic, and the newest delivery from it.
 
-    ``gap`` says what is missing of it; it is then not read on, and ``next_offset`` is where it stopped.
+    ``gap`` describes its lost messages; the partition is then not read further, and ``next_offset`` is where reading stopped.
     """
 
     partition: int
@@ -36,13 +36,13 @@ class PartitionStatus:
 
     @property
     def lag(self) -> int:
-        """How many offsets are waiting."""
+        """The number of waiting offsets."""
         return max(0, self.end_offset - self.next_offset)
 
 
 @dataclass(frozen=True)
 class TopicStatus:
-    """A topic as the brokers and Bronze know it now, with remarks for people."""
+    """The present state of a topic, from the brokers and Bronze, with remarks for people."""
 
     state: TopicState
     partitions: list[PartitionStatus]
@@ -50,12 +50,12 @@ class TopicStatus:
 
     @property
     def lag(self) -> int:
-        """How many offsets of all partitions are waiting."""
+        """The number of waiting offsets of all partitions."""
         return sum(entry.lag for entry in self.partitions)
 
 
 def of_topic(settings: Settings, contract: SourceContract, kafka: KafkaTopic, answer_seconds: float | None = None) -> TopicStatus:
-    """Where a source stands; nothing is written, also where something is missing.
+    """The progress of a source in its topic; nothing is written, also where messages are missing.
 
     :param answer_seconds: as for :class:`TopicReader`.
     :raises StreamProblem: when the topic cannot be read.

@@ -1,1 +1,1 @@
-"""What follows the append of deliveries to Bronze, whether they are files or ranges of messages."""
+"""The steps after the append of deliveries to Bronze, for files and for ranges of messages."""

@@ -1,7 +1,7 @@
-"""What follows the append of deliveries to Bronze, in this order: the key log, the disposition tables, the unread rows.
+"""The steps after the append of deliveries to Bronze, in this order: the key log, the disposition tables, the unread rows.
 
-The steps read Bronze, so that they can be repeated for what a stopped run has appended. Files and ranges of messages share them;
-the ledger's entry of a delivery is made of their result by its caller, who records it behind them.
+The steps read Bronze, so that they can be repeated for rows that a stopped run has appended. Files and ranges of messages share
+them. The caller makes the ledger's entry of a delivery from their result, and records it after them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def judged(
 
     :param session: called only for row rules in SQL.
     :param redelivered: files of known content that count again, with the arrival days of their rows.
-    :returns: by ingestion id, the fields of :class:`~lakehouse.ledger.ingestions.Ingestion` that follow from the rows.
+    :returns: by ingestion id, the fields of :class:`~lakehouse.ledger.ingestions.Ingestion` that are computed from the rows.
     """
     if not files and not redelivered:
         return {}
@@ -93,7 +93,7 @@ def schema_problem(settings: Settings, contract: SourceContract, session: Callab
 
 
 def _count(rows: pa.Table, counts: dict[str, Counter[str]], newest: dict[str, dict[str, datetime]]) -> None:
-    """Count all, malformed and skewed rows, and take the newest times of the sound ones, per ingestion."""
+    """Count all, malformed and skewed rows, and take the newest times of the well-formed ones, per ingestion."""
     is_sound = pc.is_null(rows["malformed_reason"])
     arrived = pc.if_else(is_sound, rows["arrival_ts"], pa.scalar(None, rows["arrival_ts"].type))
     marked = pc.if_else(rows["is_marker"], rows["happened_at"], pa.scalar(None, rows["happened_at"].type))

@@ -1,7 +1,7 @@
 """Converts a column of texts to typed values, and states for which of them the result is certain.
 
-A text is certain if it has a plain form, in which Arrow and ``type_conversion`` are known to agree. All other texts, whether
-they are faults or only unusual, are left to ``type_conversion``.
+A text is certain if it has a plain form, on which Arrow and ``type_conversion`` are known to agree. All other texts, whether
+faulty or only unusual, are left to ``type_conversion``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def everywhere(rows: int) -> pa.BooleanArray:
 
 
 def without_words(texts: pa.StringArray, words: Iterable[str]) -> pa.StringArray:
-    """The texts, with null for those that are one of the words."""
+    """The texts, with null for those that are among ``words``."""
     nulls = pa.array(sorted(set(words)), pa.string())
     if not len(nulls):
         return texts
@@ -74,7 +74,7 @@ def without_words(texts: pa.StringArray, words: Iterable[str]) -> pa.StringArray
 
 
 def without_numbers(texts: pa.StringArray, words: Collection[str]) -> pa.StringArray:
-    """The texts of numbers, with null for those that equal a number among the words."""
+    """The texts of numbers, with null for those that equal a number among ``words``."""
     numbers = pa.array([format(number.normalize(), "f") for number in null_numbers(words)], pa.string())
     if not len(numbers):
         return texts
@@ -84,7 +84,7 @@ def without_numbers(texts: pa.StringArray, words: Collection[str]) -> pa.StringA
 
 @lru_cache(maxsize=64)
 def _plain(spark_type: str) -> str:
-    """The expression of the type's plain texts."""
+    """The regular expression of the type's plain texts."""
     if not spark_type.startswith("decimal"):
         return f"^{_PLAIN[spark_type]}$"
     precision, scale = (int(part) for part in re.findall(r"\d+", spark_type))

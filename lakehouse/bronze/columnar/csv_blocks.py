@@ -1,4 +1,4 @@
-"""Splits blocks of a CSV file into columns; lines that may be more or less than one record are read one by one."""
+"""Splits blocks of a CSV file into columns; lines that may be more or less than one record are read individually."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from lakehouse.bronze.file_formats import Record
     from lakehouse.contracts.inputs.section import Source
 
-#: The CSV reader takes these in its own way, or Arrow does (it removes a byte order mark that begins its input).
+#: Characters that the CSV reader or Arrow treats specially (Arrow removes a byte order mark at the beginning of its input).
 _ODD = r"\x00\r\x{FEFF}"
 
 
 def can_split(source: Source) -> bool:
-    """Whether Arrow can split the source's CSV: its signs are single bytes."""
+    """Whether Arrow can split the source's CSV: its delimiter and quote are single bytes."""
     return source.delimiter.isascii() and source.quote.isascii()
 
 
@@ -35,7 +35,8 @@ def csv_blocks(
 
     :param stream: the file's content, decompressed.
     :param columns: the columns that the contract needs.
-    :param body: opens the part whose records are wanted, once the header has been read, and how many lines are before it.
+    :param body: a function that opens the part whose records are wanted, called after the header has been read, and the number of
+        lines before the part.
     :raises FileProblem: when the file as a whole cannot be read.
     """
     before = 0
@@ -64,7 +65,7 @@ def csv_blocks(
 
 
 class _BlockEnds(Exception):  # noqa: N818 (a signal, not a fault)
-    """A record may go on behind the block."""
+    """A record may continue after the block."""
 
 
 class _Splitter:
@@ -79,7 +80,7 @@ class _Splitter:
         self._ordered = f"^{ordered_quotes(source)}$"
 
     def block(self, lines: Lines, *, is_last: bool) -> tuple[Block, int]:
-        """The records that begin and end in the lines, and how many of the lines they take."""
+        """The records that begin and end in the lines, and the number of lines that they use."""
         texts, odd = line_texts(lines.contents)
         doubtful = np.flatnonzero(odd | self._doubtful(texts))
         exact, is_record, used = self._one_by_one(lines, doubtful, is_last=is_last)
@@ -93,7 +94,7 @@ class _Splitter:
         return Block(columns, numbers, raw, lambda row: self._single(lines, int(records[row])), exact), used
 
     def _doubtful(self, texts: pa.StringArray) -> np.ndarray:
-        """Which lines may be more or less than one record: those in which not every quote is in order."""
+        """Whether each line may be more or less than one record: lines in which not every quote is in order."""
         doubtful = flags(pc.match_substring_regex(texts, self._suspicious))
         lines = np.flatnonzero(doubtful)
         if len(lines):
@@ -103,8 +104,10 @@ class _Splitter:
         return doubtful
 
     def _one_by_one(self, lines: Lines, doubtful: np.ndarray, *, is_last: bool) -> tuple[list[Record], np.ndarray, int]:
-        """The records that the doubtful lines begin, the lines that belong to none of them, and how many lines are used:
-        a record that may go on behind the last line is left for the next block.
+        """The records that the doubtful lines begin, a mask of the lines that belong to none of them, and the number of lines
+        used.
+
+        A record that may continue after the last line is left for the next block.
         """
         records: list[Record] = []
         others, position = np.ones(len(lines.contents), bool), 0
@@ -124,7 +127,7 @@ class _Splitter:
         return records, others, len(lines.contents)
 
     def _single(self, lines: Lines, position: int) -> Record:
-        """The record of a line that is one."""
+        """The record of a line that is exactly one record."""
         number, line = lines.first + position, lines.contents[position]
         record = self._reader.record(Feed(iter([(number, line)])))
         if record is None:
@@ -133,7 +136,7 @@ class _Splitter:
         return record
 
     def _split(self, texts: pa.StringArray) -> tuple[dict[str, pa.StringArray], np.ndarray]:
-        """The cells of the lines that have as many as the header, by column, and which lines these are."""
+        """The cells, by column, of the lines that have as many cells as the header, and a mask of these lines."""
         misfits: list[int] = []
 
         def skip(row: Any) -> str:
@@ -164,14 +167,14 @@ class _Splitter:
         return {column: without_words(texts, self._source.nulls) for column, texts in columns.items()}, fits
 
     def _none_fit(self, texts: pa.StringArray) -> tuple[dict[str, pa.StringArray], np.ndarray]:
-        """All lines are left to the exact reader, because Arrow found other records in them than one a line."""
+        """The result that leaves all lines to the exact reader, because Arrow did not read one record per line."""
         return dict.fromkeys(self._wanted, texts.slice(0, 0)), np.zeros(len(texts), bool)
 
 
 def _from(lines: Lines, first: int, *, is_last: bool) -> Iterator[tuple[int, bytes]]:
-    """The lines from one on.
+    """The lines from position ``first`` on.
 
-    :raises _BlockEnds: at their end, if it is not that of the file.
+    :raises _BlockEnds: at their end, unless it is the end of the file.
     """
     yield from lines.numbered(first)
     if not is_last:

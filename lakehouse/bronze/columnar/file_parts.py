@@ -1,7 +1,7 @@
 """Cuts a large file into parts of whole records, so that several tasks read it at once.
 
-Only the places of the cuts belong here; a part is read by the reader of its format. A text that is compressed is not cut,
-because it can only be read from its beginning.
+Only the places of the cuts belong here; a part is read by the reader of its format. Compressed text is not cut, because it can
+only be read from its beginning.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _CHUNK = 2**20
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a file that holds whole records, and all of each.
+    """A part of a file that consists of whole records.
 
-    ``begin`` and ``end`` (exclusive) are bytes of a text file, or row groups of a Parquet file; ``before`` is how many lines, or
-    rows, the file has before the part.
+    ``begin`` and ``end`` (exclusive) are bytes of a text file, or row groups of a Parquet file; ``before`` is the number of
+    lines, or rows, in the file before the part.
     """
 
     begin: int
@@ -53,9 +53,9 @@ def row_group_parts(file: pq.ParquetFile, size: int) -> list[Part]:
 def text_parts(stream: BinaryIO, source: Source, size: int) -> list[Part] | None:
     """The parts of a file of CSV or JSON lines, of about ``size`` bytes; None if it is compressed.
 
-    A record of CSV has at most :data:`MAX_LINES_OF_A_RECORD` lines. It is therefore certain that a record ends where so many
-    lines before are each one record, if read from their beginnings, and that the reader of the next lines need not know of an
-    earlier one whose quotes are broken. Where there are no such lines, the part becomes longer.
+    A record of CSV has at most :data:`MAX_LINES_OF_A_RECORD` lines. If that number of preceding lines are each one record when
+    read from their beginnings, then a record certainly ends there, and the reader of the next lines is not affected by an earlier
+    record with broken quotes. Where there are no such lines, the part becomes longer.
 
     :param stream: seekable, at any position.
     """
@@ -89,7 +89,7 @@ def section(stream: BinaryIO, part: Part) -> BinaryIO:
 
 
 class _Section(io.RawIOBase):
-    """The next bytes of a stream, up to a number of them."""
+    """At most a given number of the next bytes of a stream."""
 
     def __init__(self, stream: BinaryIO, left: int) -> None:
         self._stream = stream
@@ -106,7 +106,7 @@ class _Section(io.RawIOBase):
 
 
 def _until_whole(stream: BinaryIO, complete: int, is_whole: Callable[[bytes], bool]) -> int:
-    """How many bytes end with a line and so many whole ones before it; all if there are none such."""
+    """The number of bytes up to the end of a line that follows ``complete`` whole lines; all bytes if there is no such line."""
     lines = limited_lines(stream)
     length, in_a_row = length_of(next(lines, b"")), 0  # the first may be the rest of a line
     while in_a_row < complete and (line := next(lines, b"")):
@@ -116,7 +116,7 @@ def _until_whole(stream: BinaryIO, complete: int, is_whole: Callable[[bytes], bo
 
 
 def _whole_lines(source: Source) -> Callable[[bytes], bool]:
-    """Whether a line of CSV, read from its beginning, is one record, for certain."""
+    """A function that returns whether a line of CSV, read from its beginning, is certainly one record."""
     ordered = re.compile(ordered_quotes(source).encode())
     quote = source.quote.encode()
 

@@ -1,7 +1,7 @@
-"""Splits blocks of a file of JSON lines into columns: of lines that are flat objects with their names in one order.
+"""Splits blocks of a file of JSON lines into columns: lines that are flat objects with their names in the same order.
 
-Such a line matches one expression, which admits only what every reader of JSON takes in the same way. Numbers are put in quotes
-before Arrow splits the lines, so that their digits are kept.
+Such a line matches one regular expression, which admits only JSON that every reader interprets in the same way. Numbers are put
+in quotes before Arrow splits the lines, so that their digits are kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakehouse.bronze.file_formats import Record
     from lakehouse.contracts.source import SourceContract
 
-#: What Arrow reads at once: it is fastest with few bytes, and no line may be longer.
+#: The bytes that Arrow reads at once: it is fastest with few bytes, and no line may be longer.
 _READ_BYTES = 2**18
 #: The lines of a block from which its form is taken.
 _SAMPLE = 20
@@ -37,14 +37,14 @@ _HEX = "[0-9a-fA-F]"
 _CODE = rf"(?:000[1-9a-fA-F]|00[1-9a-fA-F]{_HEX}|0[1-9a-fA-F]{_HEX}{{2}}|[1-9a-cefA-CEF]{_HEX}{{3}}|[dD][0-7]{_HEX}{{2}})"
 _ESCAPE = rf'\\(?:["\\/bfnrt]|u{_CODE})'
 _STRING = rf'"(?:[^"\\\x00-\x1f]|{_ESCAPE})*"'
-#: Numbers that Python writes as the file does, without an exponent. What may go on after another comes first.
+#: Numbers that Python writes as the file does, without an exponent. Alternatives that extend another one come first.
 _FRACTION = r"(?:[1-9][0-9]*\.[0-9]+|0\.0{0,5}[1-9][0-9]*|0\.0{1,6})"
 _NUMBER = rf"(?:-?{_FRACTION}|-?[1-9][0-9]*|0)"
 #: Integers that Arrow can read as such.
 _INTEGER = r"(?:-?[1-9][0-9]{0,17}|0)"
 _ANY_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?"
 _ANY = f"(?:{_STRING}|{_ANY_NUMBER}|true|false)"
-#: A line with so many digits in a row may hold a number that is too long.
+#: A line with this many digits in a row may hold a number that is too long.
 _MANY_DIGITS = "[0-9]{100}"
 
 
@@ -52,7 +52,7 @@ def json_blocks(stream: BinaryIO, contract: SourceContract, size: int, before: i
     """Every record of a file of JSON lines, in blocks of about ``size`` bytes.
 
     :param stream: the file's content, decompressed.
-    :param before: how many lines the file has before the stream.
+    :param before: the number of lines in the file before the stream.
     :raises FileProblem: when the file as a whole cannot be read.
     """
     for lines in groups_of_lines(stream, size, before):
@@ -60,7 +60,7 @@ def json_blocks(stream: BinaryIO, contract: SourceContract, size: int, before: i
 
 
 def block_of_lines(lines: Lines, contract: SourceContract) -> Block:
-    """The records of some lines, each of which holds one or none."""
+    """The records of ``lines``, each of which holds one record or none."""
     columns = contract.columns_read
     texts, odd = line_texts(lines.contents)
     form = _Form.of(lines, columns, contract.number_columns)
@@ -88,7 +88,7 @@ class _Form:
     """The names of a block's objects, in order, and the kinds of their values."""
 
     def __init__(self, kinds: dict[str, str], columns: list[str]) -> None:
-        """:param kinds: the expression of a member's values, by name."""
+        """:param kinds: the regular expression of a member's values, by name."""
         self._columns = columns
         self._kinds = kinds
         # Each member may be left out; the last one that is there has the brace.
@@ -99,7 +99,7 @@ class _Form:
     def of(cls, lines: Lines, columns: list[str], numbers: Collection[str]) -> _Form | None:
         """The form of the first records; None if they have none.
 
-        :param numbers: the columns in which a number is nothing but a number; in others, only integers are read by columns.
+        :param numbers: the columns in which a number stays a number; in other columns, only integers are read by columns.
         """
         records = [record.values for record in json_records(islice(lines.numbered(), _SAMPLE)) if record.values]
         names = max((list(values) for values in records), key=len, default=[])
@@ -108,14 +108,14 @@ class _Form:
         return cls(kinds, columns) if kinds else None
 
     def fits(self, texts: pa.StringArray) -> pa.BooleanArray:
-        """Which lines have the form."""
+        """Whether each line has the form."""
         fits = pc.and_(pc.match_substring_regex(texts, self._expression), pc.match_substring_regex(texts, f"}}{_SPACE}$"))
         return pc.and_not(fits, pc.match_substring_regex(texts, _MANY_DIGITS))
 
     def split(self, texts: pa.StringArray, null_values: Collection[str]) -> dict[str, pa.StringArray] | None:
-        """The needed values of lines that fit, by column; null for none and for the words for null.
+        """The needed values of lines that fit, by column; null for missing values and for the words for null.
 
-        :returns: None if Arrow cannot read the lines, or finds other records in them than one a line.
+        :returns: None if Arrow cannot read the lines, or does not read one record per line.
         """
         columns = {column: pa.nulls(len(texts), pa.string()) for column in self._columns}
         if not len(texts):
@@ -142,7 +142,7 @@ class _Form:
 
 
 def _kind(values: list[Any]) -> str:
-    """The kind of some values of a column; null is of every kind."""
+    """The kind of a column's values; null is of every kind."""
     kinds = {type(value) for value in values if value is not None}
     if not kinds & {int, Decimal}:
         return _STRING
@@ -150,6 +150,6 @@ def _kind(values: list[Any]) -> str:
 
 
 def _member(name: str) -> str:
-    """The expression of a member's name."""
+    """The regular expression of a member's name."""
     spellings = {json.dumps(name), json.dumps(name, ensure_ascii=False)}
     return f"(?:{'|'.join(map(re.escape, sorted(spellings)))}){_SPACE}:{_SPACE}"

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source_rules import SyntheticKey
 
-#: What a JSON text writes with a backslash.
+#: The characters that JSON escapes with a backslash.
 _ESCAPED = r'["\\\x00-\x1f]'
-#: Decimals with more digits behind the point may be written with an exponent.
+#: Decimals with more decimal places may be written with an exponent.
 _PLAIN_SCALE = 6
 
 
@@ -41,7 +41,7 @@ def change_keys(values: Sequence[pa.Array], moments: pa.TimestampArray) -> Conve
 
 
 def synthetic_keys(recipe: SyntheticKey, fields: Mapping[str, pa.Array], event_ts: pa.Array, event_date: pa.Array) -> Converted:
-    """The key of each record without one; it is not certain for one without the event time that the recipe needs."""
+    """The key of each record without one; not certain for a record that lacks the event time which the recipe needs."""
     texts = [as_texts(fields[name]) for name in recipe.fields]
     certain = reduce(pc.and_, (unescaped(column) for column in texts))
     parts = [pc.if_else(pc.is_null(column), "null", quoted(column)) for column in texts]

@@ -1,4 +1,4 @@
-"""Puts the rows of a block together: those built by columns, and those that the exact parser has to judge, in file order."""
+"""Joins the rows of a block, those built by columns and those that the exact parser has to judge, in file order."""
 
 from __future__ import annotations
 

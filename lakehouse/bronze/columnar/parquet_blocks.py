@@ -1,6 +1,6 @@
-"""Turns the batches of a Parquet file into columns of text: what Python writes for each value, and the JSON of each row.
+"""Turns the batches of a Parquet file into columns of text: each value as Python writes it, and the JSON of each row.
 
-The text of a row is the same as if its values had been given to ``json.dumps`` one by one.
+The text of a row is the same as if its values had been passed to ``json.dumps`` one by one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakehouse.bronze.parquet_rows import ParquetRows
     from lakehouse.contracts.source import SourceContract
 
-#: A double as text may have an exponent outside of these, and is read one by one where it is no plain number of the contract.
+#: Outside of these bounds the text of a double may have an exponent; it is then read individually, except in a number column.
 _LEAST, _GREATEST = 1e-4, 2.0**53
 
 
@@ -69,7 +69,7 @@ def _block(batch: pa.RecordBatch, first: int, contract: SourceContract) -> Block
 
 
 def _doubtful(batch: pa.RecordBatch, contract: SourceContract) -> np.ndarray:
-    """The rows with a value of which the exact reader does not take the plain text."""
+    """The rows with a value that the exact reader may convert to another text."""
     doubtful = np.zeros(len(batch), bool)
     for name in contract.columns_read:
         column = batch[name]
@@ -90,7 +90,7 @@ def _doubtful(batch: pa.RecordBatch, contract: SourceContract) -> np.ndarray:
 
 
 def record_of(number: int, values: dict[str, Any]) -> Record:
-    """A row of a Parquet file; the raw text of a row is its JSON."""
+    """A row of a Parquet file as a record; the raw text of a row is its JSON."""
     return Record(number, json.dumps(values, default=str, ensure_ascii=False), values)
 
 
@@ -108,7 +108,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _texts(values: pa.Array) -> pa.StringArray:
-    """Values of a plain type as Python writes them, but truth as JSON writes it."""
+    """Values of a plain type as Python writes them, but booleans as JSON writes them."""
     return as_texts(values)
 
 

@@ -52,11 +52,11 @@ class RowBuilder:
         raw: pa.StringArray,
         received_at: pa.TimestampArray | None = None,
     ) -> tuple[pa.RecordBatch, pa.BooleanArray]:
-        """The rows, and for which of them the parser of single records is certain to give the same.
+        """The rows, and for which of them the parser of single records is certain to give the same result.
 
         :param texts: the values of the records by the file's column names, for each column that the contract needs; null for
             none and for the contract's words for null.
-        :param received_at: when each of them arrived; by default when the delivery did.
+        :param received_at: the arrival time of each record; by default that of the delivery.
         """
         count = len(line_numbers)
         columns = _Columns(texts, count, self._received_at if received_at is None else received_at)
@@ -146,14 +146,14 @@ class RowBuilder:
         return {"arrival_ts": arrival_ts, "event_ts": event_ts, "event_date": event_date}
 
     def _clocks_of_change(self, columns: _Columns, whole: pa.BooleanArray) -> dict[str, pa.Array]:
-        """:param whole: whether a change has content; the others have no end of their own."""
+        """:param whole: whether a change has content; other changes have no end of their own."""
         clocks = self._clocks(columns, everywhere(columns.count))
         ends_at = pc.if_else(whole, self._moments(columns, self._contract.dimension.valid_to), None)
         columns.require(pc.fill_null(pc.greater(ends_at, clocks["event_ts"]), fill_value=True))
         return clocks | {"ends_at": ends_at}
 
     def _moments(self, columns: _Columns, column: str | None) -> pa.TimestampArray:
-        """The times of a column; of a day its start."""
+        """The times of a column; for a day, its start."""
         moments, days = columns.converted(column, "timestamp"), columns.converted(column, "date")
         columns.require(pc.or_(moments.certain, days.certain))
         return pc.coalesce(moments.values, starts_of_days(days.values, self._zone))
@@ -203,7 +203,7 @@ class _Columns:
 
 
 def _ops(contract: SourceContract) -> dict[str, str]:
-    """The words for operations; words that the parser would not find in a file, because of spaces around, are left out."""
+    """The words for operations; words with surrounding spaces, which the parser would not recognize in a file, are left out."""
     changes = contract.changes
     deleting = {"end": changes.delete_words, "delete": changes.retract_words}
     words = {"insert": changes.insert_words, "correct": changes.correct_words}

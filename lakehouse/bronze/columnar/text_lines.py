@@ -27,9 +27,9 @@ _LONGEST_LINE = 2**16
 class Block:
     """The records of a part of a file.
 
-    ``texts`` are the values of those records that could be split into columns, by the file's names; ``exactly`` reads the
-    n-th of them again, one by one. ``exact`` are the records that could not be split. ``received_at`` is when each of the former
-    arrived, if they came one by one.
+    ``texts`` are the values of the records that could be split into columns, by the file's names; ``exactly`` reads the n-th of
+    them again, individually. ``exact`` are the records that could not be split. ``received_at`` is when each of the split records
+    arrived, if they were received individually.
     """
 
     texts: Mapping[str, pa.StringArray]
@@ -41,7 +41,7 @@ class Block:
 
 
 class Lines(NamedTuple):
-    """Some lines of a file with their ends; ``first`` is the number of the first."""
+    """Consecutive lines of a file with their ends; ``first`` is the number of the first line."""
 
     first: int
     contents: list[bytes]
@@ -51,15 +51,15 @@ class Lines(NamedTuple):
         return ((self.first + position, self.contents[position]) for position in range(start, len(self.contents)))
 
     def followed_by(self, others: Lines) -> Lines:
-        """These lines and the next ones of the file."""
+        """These lines together with the next lines of the file."""
         return Lines(self.first, self.contents + others.contents) if self.contents else others
 
 
 def groups_of_lines(stream: BinaryIO, size: int, before: int = 0) -> Iterator[Lines]:
-    """The lines of a text file that follow, in groups of about ``size`` bytes.
+    """The next lines of a text file, in groups of about ``size`` bytes.
 
     :param stream: the file's content, decompressed.
-    :param before: how many lines have been read.
+    :param before: the number of lines read before.
     :raises FileProblem: when the gzip stream breaks off.
     """
     while contents := _following(stream, size, before):
@@ -71,7 +71,7 @@ def _following(stream: BinaryIO, size: int, before: int) -> list[bytes]:
     if before and not isinstance(cast("object", stream), GzipFile):
         return limited_lines.lines_of_block(stream, size)
     contents, held = [], 0
-    for _, line in numbered_lines(stream, before):  # which handles the byte order mark, and says where gzip breaks off
+    for _, line in numbered_lines(stream, before):  # which handles the byte order mark, and reports where gzip breaks off
         contents.append(line)
         held += len(line)
         if held >= size:
@@ -80,7 +80,7 @@ def _following(stream: BinaryIO, size: int, before: int) -> list[bytes]:
 
 
 def line_texts(lines: list[bytes]) -> tuple[pa.StringArray, np.ndarray]:
-    """The lines without their ends, and which of them are no text or too long for a column (those are empty there)."""
+    """The lines without their ends, and a mask of the lines that are no text or too long for a column (their text is empty)."""
     is_short = max(map(len, lines)) <= _LONGEST_LINE and CutLine not in map(type, lines)
     short = lines if is_short else [None if len(line) > _LONGEST_LINE or isinstance(line, CutLine) else line for line in lines]
     try:
@@ -92,7 +92,7 @@ def line_texts(lines: list[bytes]) -> tuple[pa.StringArray, np.ndarray]:
 
 
 def flags(values: pa.BooleanArray) -> np.ndarray:
-    """The values as an array of numpy, which can be changed."""
+    """The values as a NumPy array that can be changed."""
     return np.array(values.to_numpy(zero_copy_only=False), bool)
 
 

@@ -1,4 +1,4 @@
-"""One change of a row, taken out of its envelope, and what the envelopes have in common."""
+"""One change of a row, extracted from its envelope, and helpers that the envelopes share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Op = Literal["insert", "correct", "delete"]
 
 @dataclass(frozen=True)
 class Change:
-    """What happened to a row.
+    """A change of a row.
 
     ``row`` has its columns: after the change, or before a delete. ``order`` is its place among the changes of the source.
     ``former`` has the columns of the row before the change as far as the envelope holds them: if they have another key, that key
@@ -53,7 +53,7 @@ def integer(name: str, value: Any) -> int:
 def hexadecimal(name: str, value: Any, form: re.Pattern[str], wanted: str) -> str:
     """A number of a fixed width, in lower case, so that its text has its order.
 
-    :param form: of the lower-case text without ``0x``; ``wanted`` describes it.
+    :param form: the form of the lower-case text without ``0x``; ``wanted`` describes it.
     :raises ValueError: when it is missing, or has another form.
     """
     text = str(required(name, value)).strip().lower().removeprefix("0x")

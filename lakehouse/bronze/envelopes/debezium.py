@@ -1,6 +1,6 @@
 """The events of Debezium: ``op``, the row ``before`` and ``after``, and the place of the change in the ``source``'s log.
 
-They come one a line, with Kafka Connect's ``schema`` and ``payload`` around them or without. The order of events is that of the
+Each line has one event, with or without Kafka Connect's ``schema`` and ``payload`` around it. The order of events is that of the
 database's log: of PostgreSQL, MySQL or SQL Server.
 """
 
@@ -23,9 +23,9 @@ _NO_ROW = {
     "t": "a truncation of the whole table, which names no row; delete its rows, or have the table read anew",
     "m": "a message of the database's log, which is about no row; leave it out of the topic",
 }
-#: At one place of the log the read of a snapshot comes first, and the end of a key before its new beginning.
+#: At the same place of the log, the read of a snapshot comes first, and the end of a key before its new beginning.
 _RANKS = {"r": "0", "d": "1", "c": "2", "u": "2"}
-#: What stands for a long value that an update did not change, where the database does not log it.
+#: The placeholder for a long value that an update did not change, where the database does not log it.
 _UNAVAILABLE = "__debezium_unavailable_value"
 _BINLOG = re.compile(r".*\.(\d{1,18})", re.ASCII)
 _LSN = re.compile(r"[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}")
@@ -36,7 +36,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 def without_tombstones(records: Iterable[Record]) -> Iterator[Record]:
     """The records without tombstones: messages without a value, by which Kafka removes a key from its log after a delete.
 
-    As a line, such a message is ``null``: it holds no record, as a blank line holds none.
+    As a line, such a message is ``null``: it holds no record, like a blank line.
     """
     return (record for record in records if not _is_tombstone(record))
 
@@ -48,11 +48,11 @@ def _is_tombstone(record: Record) -> bool:
 
 
 def unfold(values: Mapping[str, Any], columns: Collection[str]) -> Change:
-    """The change that an event tells.
+    """The change in an event.
 
     :param columns: the columns that the contract needs. Among those of the row, ``__ts_ms`` and ``__source_ts_ms`` are the times
         at which the connector and the database handled the change.
-    :raises ValueError: when it is no event about a row; the text names the field.
+    :raises ValueError: when it is no event about a row; the message names the field.
     """
     if "op" not in values and "payload" in values:
         values = _columns_of("payload", values["payload"])

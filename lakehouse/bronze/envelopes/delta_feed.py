@@ -1,7 +1,7 @@
 """The change feed of a Delta table: the columns of the table, with ``_change_type`` and ``_commit_version``.
 
-A commit has no order of its own: what it removes comes before what it adds. An update is two rows, the row before it and the row
-after it; the former ends its key, directly before the latter begins it again or begins another one.
+A commit has no order of its own: rows that it removes come before rows that it adds. An update is two rows, the row before it and
+the row after it; the row before it ends its key, directly before the row after it begins the key again or begins another one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _OPS: dict[str, Op] = {"insert": "insert", "update_preimage": "delete", "update_
 
 
 def unfold(values: Mapping[str, Any], _: Collection[str]) -> Change:
-    """The change that a row of a change feed tells.
+    """The change in a row of a change feed.
 
-    :raises ValueError: when one of the two columns has no valid value; the text names it.
+    :raises ValueError: when one of the two columns has no valid value; the message names the column.
     """
     kind = str(required("_change_type", values.get("_change_type")))
     if kind not in _OPS:

@@ -1,7 +1,7 @@
 """The source's own order of changes as two columns that every engine compares alike: ``source_sequence`` and ``source_order``.
 
-A leading integer is ``source_sequence``. What follows it is one text in ``source_order``, whose order by UTF-8 bytes is that of
-the parts; an order that is one integer leaves it NULL. Which parts a record has is decided by its envelope, or by the contract.
+A leading integer is ``source_sequence``. The parts after it are one text in ``source_order``, whose order by UTF-8 bytes is that
+of the parts; an order that is one integer leaves it NULL. The envelope or the contract decides which parts a record has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OFFSET = 10**19
 def encoded(parts: Parts) -> tuple[int, str | None]:
     """The columns ``source_sequence`` and ``source_order``.
 
-    :param parts: integers of 64 bits, and texts as :func:`order_text` gives them.
+    :param parts: integers of 64 bits, and texts from :func:`order_text`.
     """
     leading, rest = (parts[0], parts[1:]) if parts and isinstance(parts[0], int) else (0, parts)
     return int(leading), _END.join(map(_encoded_part, rest)) if rest else None

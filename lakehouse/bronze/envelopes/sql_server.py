@@ -1,7 +1,7 @@
 """The rows of SQL Server's change tables: the columns of the table, with ``__$operation``, ``__$start_lsn`` and ``__$seqval``.
 
-An update is two of them, the row before it and the row after it. The former ends its key, directly before the latter begins it
-again or begins another one.
+An update is two rows, the row before it and the row after it. The row before it ends its key, directly before the row after it
+begins the key again or begins another one.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _WANTED = "20 hexadecimal digits"
 
 
 def unfold(values: Mapping[str, Any], _: Collection[str]) -> Change:
-    """The change that a row of a change table tells.
+    """The change in a row of a change table.
 
-    :raises ValueError: when one of the three columns has no valid value; the text names it.
+    :raises ValueError: when one of the three columns has no valid value; the message names the column.
     """
     operation = integer("__$operation", values.get("__$operation"))
     if operation not in _OPS:

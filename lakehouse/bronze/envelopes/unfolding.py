@@ -1,4 +1,4 @@
-"""Which function takes a change out of which envelope."""
+"""The function that extracts changes from each envelope."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lakehouse.bronze.envelopes.change import Change
     from lakehouse.contracts.changes.envelope import Envelope
 
-#: By envelope: from the values of a record, and the columns that the contract needs, to the change that it tells.
+#: By envelope, the function from the values of a record, and the columns that the contract needs, to the change.
 UNFOLD: dict[Envelope, Callable[[Mapping[str, Any], Collection[str]], Change]] = {
     "debezium": debezium.unfold,
     "sqlserver": sql_server.unfold,

@@ -1,5 +1,6 @@
-"""Facts joined with dimensions: as of their event time, and found again when an attribute of theirs has changed.
+"""Facts joined with dimensions as of their event time, and the facts whose attributes have changed.
 
-``as_of`` joins DataFrames. ``interval_changes`` is the rule by which changed intervals become changed ranges of time, Arrow in,
-Arrow out; by ``fact_index``, ``changed_facts`` finds the facts within them. ``join_keys`` is the text of the columns joined on.
+``as_of`` joins DataFrames. ``interval_changes`` is the rule that turns changed intervals into changed ranges of time, Arrow in,
+Arrow out; ``changed_facts`` finds the facts in these ranges through ``fact_index``. ``join_keys`` is the text of the join
+columns.
 """

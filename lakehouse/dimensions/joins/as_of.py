@@ -1,7 +1,7 @@
 """Joins facts with the attributes of their dimensions as of the event time, with Spark.
 
-A DataFrame in, a DataFrame out with as many rows. The intervals are those of now (:func:`present`), or computed as they were
-then (``as_then``).
+A DataFrame in, a DataFrame with the same number of rows out. The intervals are the present ones (:func:`present`), or those of an
+earlier set of inputs (``as_then``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.settings import Settings
 
-#: The member of a column of text for facts without a match.
+#: The value of a text column for facts without a match.
 UNKNOWN = "unknown"
 
 
@@ -39,7 +39,7 @@ def joined(rows: DataFrame, metric: MetricContract, intervals_of: Callable[[Join
     of the first moment of that day in the zone of the dimension.
 
     :param rows: facts with the columns that the metric reads, ``event_date`` and ``event_ts`` among them.
-    :param intervals_of: gives the intervals of a join's dimension: valid_from, valid_to, and the fields.
+    :param intervals_of: returns the intervals of a join's dimension: valid_from, valid_to, and the fields.
     """
     if not metric.joins:
         return rows
@@ -74,10 +74,10 @@ def _joined(rows: DataFrame, metric: MetricContract, join: Join, position: int, 
 def present(
     spark: SparkSession, settings: Settings, metric: MetricContract, facts: pa.Table | None
 ) -> Callable[[Join], DataFrame]:
-    """The present intervals of the dimensions of a metric.
+    """A function that returns the present intervals of the dimension of a join.
 
-    :param facts: the facts to be joined, with the columns that joins are on, if they are few: then only the intervals of their
-        keys are read. None if they are many.
+    :param facts: the facts to be joined, with the join columns, if they are few: then only the intervals of their keys are read.
+        None if they are many.
     """
     known: dict[int, pa.Table] = {}
 
@@ -101,7 +101,9 @@ def _columns(metric: MetricContract, join: Join) -> list[str]:
 
 
 def _typed(rows: pa.Table, metric: MetricContract, join: Join) -> pa.Table:
-    """The rows with the types of the contract: a table that is not there, or older than a field, has none."""
+    """The rows with the types of the contract; columns that the table lacks, because it does not exist or is older than a field,
+    are NULL.
+    """
     kinds = {field.name: arrow_type(field.type) for field in metric.dimensions[join.dimension].typed_fields}
     kinds |= dict.fromkeys(("valid_from", "valid_to"), arrow_type("timestamp"))
     columns = _columns(metric, join)
@@ -110,7 +112,7 @@ def _typed(rows: pa.Table, metric: MetricContract, join: Join) -> pa.Table:
 
 
 def _keys(metric: MetricContract, join: Join, facts: pa.Table | None, known: dict[int, pa.Table]) -> pa.Array | None:
-    """The keys of the few facts in the dimension; None if they are not known."""
+    """The keys of the few facts in the dimension; None if they are unknown."""
     earlier = brought_by(metric.joins, join)
     if earlier is None:
         columns, rows = join.on, facts

@@ -1,7 +1,7 @@
-"""Which facts of a metric have other attributes than before, because intervals of its dimensions have changed.
+"""The facts of a metric whose attributes have changed because intervals of its dimensions have changed.
 
 The change feeds of the intervals give the changed ranges of each key (``interval_changes``), the index of facts the days of the
-keys (``fact_index``), and silver the facts themselves. What follows for numbers is decided in ``gold.restatement``.
+keys (``fact_index``), and silver the facts themselves. The effect on numbers is decided in ``gold.restatement``.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.settings import Settings
 
-#: More changed intervals than this concern about every day: reading the days costs less than looking for their facts.
+#: More changed intervals than this affect nearly every day: reading the days then costs less than searching for the facts.
 MOST_CHANGES = 2**18
 _OF_FACTS = ("event_date", "event_ts", "record_key")
 _SHOWN = 20
-#: Days that are stored with a change at most: a year.
+#: The greatest number of days that are stored with a change: a year.
 _DAYS = 366
 _SAMPLE = 5
 _NO_INTERVALS = pa.schema(
@@ -47,18 +47,18 @@ _NO_DAYS = pa.schema([("origin", pa.int64()), ("event_date", pa.date32())]).empt
 
 
 class ManyChangesError(Exception):
-    """More intervals have changed than are looked at one by one."""
+    """More intervals have changed than are examined individually."""
 
 
 @dataclass
 class ChangedFacts:
     """The facts with changed attributes, by event day, and the changes of intervals that concern them.
 
-    :param rows: how many facts have changed attributes; one that has them by two joins counts for each.
-    :param attributes: the same by attribute, which reads "tier of customers".
+    :param rows: the number of facts with changed attributes; a fact that two joins change counts for each of them.
+    :param attributes: the same counts by attribute, named like "tier of customers".
     :param keys: a sample of the record keys.
-    :param changes: the first changes, as they are stored with a publication; ``days`` are those of the facts concerned.
-    :param in_all: how many changes there are.
+    :param changes: the first changes, as they are stored with a publication; ``days`` are the event days of the facts concerned.
+    :param in_all: the number of all changes.
     """
 
     rows: Counter[date] = field(default_factory=Counter)
@@ -69,7 +69,7 @@ class ChangedFacts:
 
 
 def since(settings: Settings, metric: MetricContract, first: Mapping[str, int]) -> ChangedFacts:
-    """The facts whose attributes have changed since some versions of the dimensions' intervals.
+    """The facts whose attributes have changed since the versions ``first`` of the dimensions' intervals.
 
     :param first: by dimension, the first version whose changes count.
     :raises ForgottenFeedError: if a change feed no longer reaches back.
@@ -95,7 +95,7 @@ def since(settings: Settings, metric: MetricContract, first: Mapping[str, int]) 
 
 
 def days_within(settings: Settings, metric: MetricContract, join: Join, ranges: pa.Table) -> set[date]:
-    """The event days of the facts whose key in a join's dimension has a range with their event time.
+    """The event days of the facts whose event time lies in a range of their key in a join's dimension.
 
     :param ranges: columns ``interval_changes.PLACE``, disjoint per key.
     """
@@ -105,7 +105,7 @@ def days_within(settings: Settings, metric: MetricContract, join: Join, ranges: 
 
 
 def _changed_ranges(settings: Settings, join: Join, first: int) -> pa.Table:
-    """``interval_changes.changed_ranges`` of a dimension's intervals since a version."""
+    """``interval_changes.changed_ranges`` of a dimension's intervals since version ``first``."""
     table = table_io.open_table(locations.intervals(settings, join.dimension), settings.storage_options)
     columns = [column for column, _ in join.attributes]
     needed = [*interval_changes.PLACE, *columns, "_change_type"]
@@ -143,7 +143,7 @@ def _facts_in(
     """The facts with an event time in a range of their key, in pieces, each with the ``origin`` of the ranges.
 
     :param on: the columns of the metric with the key of the ranges.
-    :param zone: the zone of the days of facts that know nothing else.
+    :param zone: the time zone for facts that have only an event day.
     """
     for entry, path in zip(metric.read, locations.every_silver_read(settings, metric).values()):
         own = tuple(map(entry.column, on))
@@ -156,7 +156,7 @@ def _facts_in(
 
 
 def _count(changed: ChangedFacts, join: Join, facts: pa.Table, changes: pa.Table) -> None:
-    """Add facts to those that were changed; the change of each is at its position."""
+    """Add ``facts`` to ``changed``; ``changes`` has the change of each fact at the same position."""
     for row in pc.value_counts(facts["event_date"]).to_pylist():
         changed.rows[row["values"]] += row["counts"]
     for column, _ in join.attributes:
@@ -168,7 +168,7 @@ def _count(changed: ChangedFacts, join: Join, facts: pa.Table, changes: pa.Table
 
 
 def _days_of_first(days: pa.Table) -> pa.Table:
-    """The days of the changes that are stored, each once and in order; there are as many rows as are stored at most."""
+    """The days of the changes that are stored, each once and in order, cut to the number that is stored at most."""
     shown = pc.unique(days["origin"]).sort().slice(0, _SHOWN)
     distinct = days.filter(pc.is_in(days["origin"], shown)).group_by(days.column_names).aggregate([])
     in_order = distinct.select(days.column_names).sort_by([(name, "ascending") for name in days.column_names])
@@ -177,7 +177,7 @@ def _days_of_first(days: pa.Table) -> pa.Table:
 
 
 def _differs(changes: pa.Table, column: str) -> pa.ChunkedArray:
-    """Whether one attribute is another one; NULL equals NULL, but not the absence of an interval."""
+    """Whether ``column`` differs before and after each change; NULL equals NULL, but not the absence of an interval."""
     was, now = (pc.struct_field(changes[side], column) for side in ("was", "is"))
     equal = pc.or_(pc.fill_null(pc.equal(was, now), False), pc.and_(was.is_null(), now.is_null()))
     appeared = pc.xor(changes["was"].is_null(), changes["is"].is_null())
@@ -185,7 +185,7 @@ def _differs(changes: pa.Table, column: str) -> pa.ChunkedArray:
 
 
 def _told(join: Join, changes: pa.Table, days: Sequence[Sequence[date]]) -> Iterator[dict[str, Any]]:
-    """Changes as they are stored with a publication, one entry for each attribute that has changed.
+    """The changes in the form in which a publication stores them, one entry for each changed attribute.
 
     :param days: the event days of the facts that each change concerns.
     """

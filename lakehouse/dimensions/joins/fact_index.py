@@ -1,7 +1,7 @@
-"""``ops/<silver>_by_<columns>``: on which event days the facts of a join key are, by bucket of the key.
+"""``ops/<silver>_by_<columns>``: the event days with facts of each join key, by bucket of the key.
 
-The index follows silver's change feed. It is only appended to: a fact that has gone stays in it, which costs a look at its day.
-It is brought up to date after silver, and before it is used.
+The index follows silver's change feed and is append-only: a fact that is gone stays in it, which costs one unnecessary read of
+its day. It is updated after silver and before numbers are computed; facts that it lacks are looked up in silver.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ SCHEMA = pa.schema(
         ("greatest_event_ts", interval_changes.TIME),
     ]
 )
-#: Rows are sorted by key, and a row group has few, so that the look-up of a key reads few of a large file.
+#: Rows are sorted by key and row groups are small, so that looking up a key reads little of a large file.
 _LAYOUT = WriterProperties(
     compression="ZSTD",
     compression_level=1,
     max_row_group_size=2**14,
     column_properties={"join_key": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BYTE_ARRAY")},
 )
-#: More keys are in every row group.
+#: With more keys than this, every row group is expected to hold one of them.
 _FEW_KEYS = 10_000
 
 
 def follow(settings: Settings, metrics: Collection[MetricContract]) -> None:
-    """Bring the indexes that some metrics need up to date with silver."""
+    """Update the indexes that ``metrics`` need from silver."""
     for silver, on in sorted({index for metric in metrics for index in metric.fact_indexes}):
         follow_table(settings, silver, on)
 
 
 @row_writer.retried_on_conflict
 def follow_table(settings: Settings, silver: str, on: Sequence[str]) -> None:
-    """Bring the index of a silver table by some columns up to date, in one commit that records the version of silver.
+    """Update the index of a silver table by the columns ``on``, in one commit that records the version of silver.
 
     Where the change feed does not reach back, all present facts are added again.
     """
@@ -75,13 +75,13 @@ def follow_table(settings: Settings, silver: str, on: Sequence[str]) -> None:
 
 
 def days_of(settings: Settings, silver: str, on: Sequence[str], ranges: pa.Table, zone: ZoneInfo) -> set[date]:
-    """The event days that may have facts of the keys of some ranges within them; a few days more where facts have gone.
+    """The event days that may have facts of the keys of ``ranges`` within these ranges; a few days more where facts are gone.
 
     Facts that the index does not have yet are looked up in silver; nothing is written.
 
     :param on: the columns of silver with the key.
     :param ranges: columns ``interval_changes.PLACE``.
-    :param zone: the zone of the days of facts that know nothing else.
+    :param zone: the time zone for facts that have only an event day.
     """
     facts = table_io.open_table(locations.silver(settings, silver), settings.storage_options)
     if facts is None or not len(ranges):
@@ -96,7 +96,7 @@ def days_of(settings: Settings, silver: str, on: Sequence[str], ranges: pa.Table
 
 
 def _mark(facts: DeltaTable) -> str:
-    """The id of the Delta transaction that records the version of silver; a table that was created again has another one."""
+    """The id of the Delta transaction that records the version of silver; it differs for a table that was created again."""
     return f"facts:{lost_commits.identity(facts)}"
 
 
@@ -106,7 +106,7 @@ def _followed(table: DeltaTable, facts: DeltaTable) -> int:
 
 
 def _entries_of(table: DeltaTable, ranges: pa.Table) -> pa.Table:
-    """The entries of the index for the keys of some ranges."""
+    """The entries of the index for the keys of ``ranges``."""
     wanted = pc.unique(ranges["dimension_key"]).drop_null()
     where = {"bucket": keys.buckets(wanted, BUCKETS).unique()}
     columns = [name for name in SCHEMA.names if name != "bucket"]
@@ -116,9 +116,10 @@ def _entries_of(table: DeltaTable, ranges: pa.Table) -> pa.Table:
 
 
 def _days_within(entries: pa.Table, ranges: pa.Table, zone: ZoneInfo) -> set[date]:
-    """The days of those entries of which a time between the least and the greatest lies in a range of their key.
+    """The days of the entries whose span of event times overlaps a range of their key.
 
-    The start of the day counts among them: the index is of all zones, and does not tell facts that know only their day.
+    The span is extended to the start of the day: the index is independent of zones, and does not record which facts have only a
+    day.
     """
     starts = _starts(entries["event_date"], zone)
     first, last = (entries[name].cast(interval_changes.TIME) for name in ("least_event_ts", "greatest_event_ts"))
@@ -129,7 +130,7 @@ def _days_within(entries: pa.Table, ranges: pa.Table, zone: ZoneInfo) -> set[dat
 
 
 def event_times(facts: pa.Table, zone: ZoneInfo) -> pa.ChunkedArray:
-    """The time at which a fact is joined: its event time, or the first moment of the day in a zone, if it has only a day."""
+    """The time at which each fact is joined: its event time, or the first moment of its day in ``zone`` if it has only a day."""
     times = facts["event_ts"].cast(interval_changes.TIME)
     return pc.coalesce(times, _starts(facts["event_date"], zone)) if times.null_count else times
 
@@ -139,7 +140,7 @@ def _starts(days: pa.ChunkedArray, zone: ZoneInfo) -> pa.ChunkedArray:
 
 
 def _new_facts(facts: DeltaTable, followed: int, on: Sequence[str]) -> Iterable[pa.Table]:
-    """The facts that silver has got since a version; all of them if that is -1."""
+    """The facts added to silver since version ``followed``; all facts if that is -1, or if the change feed is gone."""
     columns = [*on, "event_date", "event_ts"]
     if followed < 0:
         return table_io.pieces_of_version(facts, columns)
@@ -155,7 +156,7 @@ def _added(facts: DeltaTable, first: int, columns: Sequence[str]) -> Iterator[pa
 
 
 def _entries(facts: pa.Table, on: Sequence[str]) -> pa.Table:
-    """The entries of some facts, by key."""
+    """The index entries of ``facts``, by key."""
     at = event_times(facts, _UTC)
     keyed = pa.table(
         [join_keys.texts([facts[name] for name in on]), facts["event_date"], at], names=["join_key", "event_date", "at"]

@@ -1,4 +1,4 @@
-"""What changes of a dimension's intervals mean: per key the ranges of time in which an attribute differs from before.
+"""The ranges of time, per key, in which an attribute differs from before, computed from the changes of a dimension's intervals.
 
 Arrow in, Arrow out. Intervals and ranges are half open, and disjoint per key. Reading the feed belongs to ``changed_facts``.
 """
@@ -27,11 +27,10 @@ _OPEN = np.iinfo(np.int64).max
 def changed_ranges(feed: pa.Table, columns: Sequence[str]) -> pa.Table:
     """The ranges in which an attribute differs, by key and time: :data:`PLACE`, ``was`` and ``is``.
 
-    ``was`` and ``is`` hold the attributes before and after as structs; NULL where the key had no interval. Neighbours that
-    changed alike are one range. Intervals that only another column distinguishes do not count.
+    ``was`` and ``is`` hold the attributes before and after as structs; NULL where the key had no interval. Neighbouring ranges
+    with equal changes are merged. Intervals that differ only in other columns do not count.
 
-    :param feed: the change feed of a table of intervals, complete for the keys it holds: :data:`PLACE`, the columns and
-        ``_change_type``.
+    :param feed: the change feed of a table of intervals, complete for its keys: :data:`PLACE`, the columns and ``_change_type``.
     :param columns: the attributes.
     """
     before, after = _net(feed, columns)
@@ -54,14 +53,14 @@ def covering(keys: pa.ChunkedArray, times: pa.ChunkedArray, ranges: pa.Table) ->
 
 
 def overlapping(keys: pa.ChunkedArray, least: pa.ChunkedArray, greatest: pa.ChunkedArray, ranges: pa.Table) -> pa.BooleanArray:
-    """For each key whether one of its ranges has a time between two times, themselves included."""
+    """Whether one of each key's ranges contains a time from ``least`` through ``greatest``."""
     position = _last_begun(keys, _micros(greatest), ranges)  # of disjoint ranges it ends last
     ends = _ends(ranges["valid_to"])
     return pa.array((position >= 0) & (_micros(least) < ends[position] if len(ends) else False))
 
 
 def within(intervals: pa.Table, ranges: pa.Table) -> pa.Table:
-    """The parts of intervals that lie in the ranges of another key: columns :data:`PLACE` of the intervals, and ``range``.
+    """The parts of ``intervals`` within the ranges of their other key: columns :data:`PLACE` of the intervals, and ``range``.
 
     :param intervals: columns :data:`PLACE` and ``other_key``, the key by which ``ranges`` are looked up.
     :param ranges: columns :data:`PLACE`; ``range`` is the position in them.
@@ -76,7 +75,7 @@ def within(intervals: pa.Table, ranges: pa.Table) -> pa.Table:
 
 
 def _net(feed: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-    """The intervals that are gone and those that are new, by these columns alone."""
+    """The intervals that are gone and those that are new, compared by ``columns`` alone."""
     names = [*PLACE, *(name for name in columns if name not in PLACE)]
     sign = pc.if_else(pc.is_in(feed["_change_type"], pa.array(change_feed.AFTER)), 1, -1)
     summed = feed.select(names).append_column("_sign", sign).group_by(names).aggregate([("_sign", "sum")])
@@ -85,7 +84,7 @@ def _net(feed: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, pa.Table]:
 
 
 def _segments(before: pa.Table, after: pa.Table) -> pa.Table:
-    """The times of each key between neighbouring ends of intervals: :data:`PLACE`, by key and time."""
+    """The spans between neighbouring bounds of intervals, per key: :data:`PLACE`, by key and time."""
     sides = [
         pa.table([side["dimension_key"].cast(pa.string()), _times(moments)], names=["dimension_key", "valid_from"])
         for side in (before, after)
@@ -102,14 +101,14 @@ def _segments(before: pa.Table, after: pa.Table) -> pa.Table:
 
 
 def _attributes(segments: pa.Table, side: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """The attributes of one side in each segment, and whether there are any (``_present``)."""
+    """The attributes of one side in each segment, and whether the key has an interval there (``_present``)."""
     place = covering(segments["dimension_key"], segments["valid_from"], side)
     taken = [side[name].combine_chunks().take(place) for name in columns]
     return pa.table([*taken, pc.is_valid(place)], names=[*columns, "_present"])
 
 
 def _differs(one: pa.Table, other: pa.Table, columns: Sequence[str]) -> pa.Array:
-    """Whether two rows at the same position differ; NULL equals NULL."""
+    """Whether the rows at the same position differ; NULL equals NULL."""
     differs = np.zeros(len(one), bool)
     for name in (*columns, "_present"):
         differs |= ~_equal(one[name], other[name])
@@ -127,7 +126,7 @@ def _struct(attributes: pa.Table, columns: Sequence[str]) -> pa.Array:
 
 
 def _together(ranges: pa.Table, was: pa.Table, now: pa.Table) -> pa.Table:
-    """The ranges, neighbours with equal values before and after as one."""
+    """Merge neighbouring ranges with equal values before and after."""
     if len(ranges) < 2:  # noqa: PLR2004 (one has no neighbour)
         return ranges
     columns = was.column_names
@@ -143,7 +142,7 @@ def _together(ranges: pa.Table, was: pa.Table, now: pa.Table) -> pa.Table:
 
 
 def _last_begun(keys: pa.ChunkedArray, moments: NDArray[np.int64], ranges: pa.Table) -> NDArray[np.int64]:
-    """For each key and time the position of its range that has begun last by then; -1 without one."""
+    """For each key and time, the position of the key's range that began last; -1 without one."""
     texts = pa.chunked_array([*ranges["dimension_key"].cast(pa.string()).chunks, *keys.cast(pa.string()).chunks], pa.string())
     codes = texts.combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     count = len(ranges)
@@ -163,7 +162,7 @@ def _micros(times: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 def _ends(times: pa.ChunkedArray) -> NDArray[np.int64]:
-    """The same for ends: an open one is later than any time."""
+    """``times`` in microseconds; an open end is later than any time."""
     return np.asarray(pc.fill_null(times.cast(TIME).cast(pa.int64()), _OPEN).combine_chunks().to_numpy(), np.int64)
 
 

@@ -1,4 +1,4 @@
-"""The keys by which facts and dimensions are joined, as text: for columns what ``row_parser.record_key`` is for a record."""
+"""The join keys of facts and dimensions as text: the counterpart, for columns, of ``row_parser.record_key`` for a record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: What a JSON text writes with a backslash.
+#: The characters that JSON escapes with a backslash.
 _ESCAPED = r'["\\\x00-\x1f]'
 
 

@@ -1,6 +1,6 @@
-"""The check that facts have a match in the dimensions that a metric joins, within the share that a contract tolerates.
+"""The check that facts have a match in the dimensions that a metric joins, within the share that the contract tolerates.
 
-Arrow in, counts per event day out, without Spark. What facts without a match count as in the number belongs to ``as_of``.
+Arrow in, counts per event day out, without Spark. The value of a fact without a match in the number belongs to ``as_of``.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def check_matched(settings: Settings, metric: MetricContract, days: Collection[d
 def _counts(
     settings: Settings, metric: MetricContract, joins: Sequence[Join], days: Collection[date]
 ) -> tuple[Counter[date], list[Counter[date]]]:
-    """How many facts each day has, and by join how many of them are without a match."""
+    """The number of facts of each day, and by join the number of facts without a match."""
     facts, unmatched = Counter[date](), [Counter[date]() for _ in joins]
     zones = [metric.day_zone(join) for join in joins]
     intervals_of = [_intervals(settings, metric.dimensions[join.dimension]) for join in joins]
@@ -81,7 +81,7 @@ def _counts(
 
 
 def _intervals(settings: Settings, contract: SourceContract) -> Callable[[pa.Array], pa.Table]:
-    """Gives the places of the intervals of some keys, those of others perhaps among them."""
+    """A function that returns the intervals of given keys, possibly with those of other keys."""
 
     @cache
     def every() -> pa.Table | None:

@@ -1,4 +1,4 @@
-"""The rows that make some claims, as silver holds them: in force, sound, and with redacted fields empty.
+"""The rows that make given claims, as silver holds them: in force, well formed, and with redacted fields empty.
 
 Which claims win is decided in ``contests`` and ``claims``.
 """
@@ -30,7 +30,7 @@ def read(
     won: pa.Table,
     ids: Collection[str] | None = None,
 ) -> pa.Table:
-    """Silver's columns of the rows that make some claims, as far as the arrival days contain them.
+    """Silver's columns of the rows that make the claims ``won``, as far as ``arrival_days`` contain them.
 
     :param won: the claims, with the columns of a row's id and its key.
     :param ids: count only the readings among these inputs (R10).

@@ -1,4 +1,4 @@
-"""The rows in force as a DataFrame: the same as ``in_force``, for many rows."""
+"""The rows in force as a DataFrame, for many rows; ``in_force`` gives the same rows in Arrow."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def rows(
 def _of_bronze(
     spark: SparkSession, settings: Settings, contract: SourceContract, columns: Sequence[str], where: Where
 ) -> DataFrame:
-    """Columns of Bronze; one that is new in the contract, and that Bronze does not have yet, is empty."""
+    """Columns of Bronze; a column that is new in the contract, and that Bronze does not have yet, is empty."""
     path = locations.bronze(settings, contract.dataset)
     table = table_io.open_table(path, settings.storage_options)
     held = set(columns) if table is None else {item.name for item in table.schema().fields}
@@ -91,9 +91,9 @@ def sound_rows(
     ids: Collection[str] | None = None,
     staged: Settings | None = None,
 ) -> DataFrame:
-    """Silver's columns of the sound rows in force that meet ``where``; redacted fields are NULL.
+    """Silver's columns of the well-formed rows in force that meet ``where``; redacted fields are NULL.
 
-    :param staged: the lake of a stage: with the rows of its files, or of its reading, in place of the former ones.
+    :param staged: the lake of a stage: the rows of its files are added, or the rows of its reading replace the previous ones.
     """
     source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
     read = [*columns, "malformed_reason"]

@@ -1,4 +1,4 @@
-"""Which row is in force for each record of Bronze: of the newest reading that has the record, else Bronze's own row.
+"""The row in force for each record of Bronze: the row of the newest reading that has the record, else Bronze's own row.
 
 This is the only definition; ``frames`` is the same for DataFrames. A source without readings is read as if there were no such
 table. Writing readings belongs in ``reparse``.
@@ -35,7 +35,7 @@ _FIXED = ("arrival_date", "ingestion_id")
 
 @dataclass(frozen=True)
 class Readings:
-    """The table of readings, and the ids of those that count."""
+    """The table of readings, and the ids of the readings that count."""
 
     table: DeltaTable
     ids: list[str]
@@ -43,7 +43,7 @@ class Readings:
     def newest(self, where: Where) -> pa.Table:
         """The number of the newest reading of each row that has one: columns ``ROW_ID`` and ``NUMBER``.
 
-        :param where: of these only the columns count that no reading changes.
+        :param where: only its columns that no reading changes are used.
         """
         fixed = {name: values for name, values in where.items() if name in _FIXED}
         rows = table_io.read_version(self.table, [*ROW_ID, NUMBER], {**fixed, READING_ID: self.ids})
@@ -51,10 +51,10 @@ class Readings:
         return numbers.rename_columns({f"{NUMBER}_max": NUMBER})
 
     def whole_files(self, rows_of: Mapping[str, int], where: Where) -> list[str]:
-        """The ingestions all of whose rows some reading has, so that Bronze need not be read for them.
+        """The ingestions of which one reading has all rows, so that Bronze need not be read for them.
 
-        :param rows_of: how many rows an ingestion has in Bronze.
-        :param where: of these only the columns count that no reading changes.
+        :param rows_of: the number of rows of each ingestion in Bronze.
+        :param where: only its columns that no reading changes are used.
         """
         fixed = {name: values for name, values in where.items() if name in _FIXED}
         counted: Counter[tuple[str, str]] = Counter()
@@ -68,7 +68,7 @@ class Readings:
 def readings_of(settings: Settings, source: str, ids: Collection[str] | None = None) -> Readings | None:
     """The readings of a source that count; None if there are none.
 
-    :param ids: count only those among these inputs (R10); by default all whose requests are recorded.
+    :param ids: count only readings among these inputs (R10); by default all whose requests are recorded.
     """
     table = table_io.open_table(locations.readings(settings, source), settings.storage_options)
     if table is None:
@@ -80,7 +80,7 @@ def readings_of(settings: Settings, source: str, ids: Collection[str] | None = N
 def read(
     settings: Settings, source: str, columns: Sequence[str], where: Where | None = None, ids: Collection[str] | None = None
 ) -> pa.Table | None:
-    """The same as ``table_io.read`` of Bronze, for the rows in force; ``where`` is about their values. None without Bronze."""
+    """The rows in force in the form of ``table_io.read`` of Bronze; ``where`` applies to their values. None without Bronze."""
     path, options = locations.bronze(settings, source), settings.storage_options
     if readings_of(settings, source, ids) is None:
         return table_io.read(path, columns, where, options)
@@ -92,9 +92,9 @@ def read(
 def pieces(
     settings: Settings, source: str, columns: Sequence[str], where: Where | None = None, ids: Collection[str] | None = None
 ) -> Iterator[pa.Table]:
-    """The same in pieces, at least one if there is a Bronze table.
+    """The rows of :func:`read` in pieces, at least one if there is a Bronze table.
 
-    Among the columns may be ``RECEIVED``, the arrival time of the row in Bronze.
+    The columns may include ``RECEIVED``, the arrival time of the row in Bronze.
     """
     path, options, readings = locations.bronze(settings, source), settings.storage_options, readings_of(settings, source, ids)
     is_plain = RECEIVED not in columns
@@ -123,7 +123,7 @@ def every_reading(settings: Settings, source: str, columns: Sequence[str], where
 
 
 def former_keys(settings: Settings, source: str, key: str) -> set[str]:
-    """The keys under which rows of a key were read otherwise and which no row has now.
+    """The keys under which earlier readings had rows that now have ``key``, if no row has these keys now.
 
     Only earlier states of silver show them.
     """
@@ -141,7 +141,7 @@ def former_keys(settings: Settings, source: str, key: str) -> set[str]:
 
 
 def requests_of(settings: Settings, source: str, rows: Collection[RowId]) -> dict[RowId, RebuildRequest]:
-    """The reading in force of each of a few rows, as its request; rows that are as Bronze has them are left out."""
+    """The request of the reading in force for each of ``rows``; rows that are as Bronze has them are left out."""
     readings = readings_of(settings, source)
     if readings is None or not rows:
         return {}

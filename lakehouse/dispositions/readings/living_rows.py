@@ -1,7 +1,7 @@
-"""The rows that some inputs put into silver on some days, computed in this process where few keys are concerned.
+"""The rows that a set of inputs puts into silver on given days, computed in this process where few keys are concerned.
 
-``silver.merge.state`` takes them from here for few rows, and lets Spark compute the same rows for many. How a claim wins its key
-is decided in ``contests``, which claims count in ``claims``.
+``silver.merge.state`` uses this module for few rows, and lets Spark compute the same rows for many. How a claim wins its key is
+decided in ``contests``, which claims count in ``claims``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakehouse.dispositions.reprocess_policy import Choice
     from lakehouse.settings import Settings
 
-#: So many claims are weighed at most where deliveries are chosen by all their claims.
+#: The greatest number of claims that are compared where deliveries are chosen by all their claims.
 _WEIGHED_CLAIMS = 2**18
 _CLAIM = [*contests.RANKED, "standing"]
 
@@ -44,12 +44,12 @@ def computed(
     without: pa.Table | None = None,
     keys: Collection[str] | pa.Array | None = None,
 ) -> pa.Table | None:
-    """The rows that silver should hold on some days, in any order, computed only from Bronze, decisions, redactions and contract.
+    """The rows that silver should hold on ``days``, in any order, computed only from Bronze, decisions, redactions and contract.
 
-    :param at_most: how many keys, and how many rows, may be concerned.
+    :param at_most: the greatest number of keys, and of rows, that may be concerned.
     :param ids: use only these ingestions and decisions, with rows judged as these rebuild requests left them (R10).
-    :param until: use only rows that had arrived by then.
-    :param without: the ids of rows that do not count, as if they had never come.
+    :param until: use only rows that had arrived by this time.
+    :param without: the ids of rows that do not count, as if they had never arrived.
     :param keys: only the rows of these keys.
     :returns: None if more are concerned than this process computes.
     """
@@ -93,7 +93,7 @@ def computed(
 
 
 def _living(contract: SourceContract, counting: pa.Table, days: Collection[date], chosen: Mapping[date, Choice]) -> pa.Table:
-    """The claims that put a row on one of the days, under the source's reprocess policy; see ``silver.merge``."""
+    """The claims that put a row on one of ``days``, under the source's reprocess policy; see ``silver.merge``."""
     policy = policy_of(contract)
     if policy.chooses_deliveries:
         counting = counting.filter(_are_chosen(counting, chosen, for_table=policy.chooses_for_table))
@@ -104,7 +104,7 @@ def _living(contract: SourceContract, counting: pa.Table, days: Collection[date]
 
 
 def _are_chosen(counting: pa.Table, chosen: Mapping[date, Choice], *, for_table: bool) -> pa.Array:
-    """Whether claims are of the deliveries chosen for their day; ``for_table``: of those chosen for the whole table."""
+    """Whether claims belong to the deliveries chosen for their day, or with ``for_table``, for the whole table."""
     if for_table:
         ids = set[str]().union(*(choice.counting for choice in chosen.values()))
         return pc.is_in(counting["ingestion_id"], value_set=pa.array(sorted(ids), pa.string()))
@@ -117,7 +117,7 @@ def _are_chosen(counting: pa.Table, chosen: Mapping[date, Choice], *, for_table:
 
 
 def _are_few(settings: Settings, source: str, where: table_io.Where) -> bool:
-    """Whether few enough claims meet ``where`` to choose deliveries by them in this process."""
+    """Whether few enough claims meet ``where`` to choose deliveries from them in this process."""
     count = 0
     for piece in table_io.pieces(locations.key_log(settings, source), ["event_date"], where, settings.storage_options):
         count += len(piece)

@@ -1,7 +1,7 @@
 """``bronze/<source>_readings``: rows whose raw records were parsed again, under a later contract, with another result.
 
-A row of Bronze never changes. Its new reading is a row of this table with the same id (ingestion_id, line_number). A reading is
-in force once its rebuild request is recorded, whose id it has; rows of a reading that was stopped before that have no effect.
+A row of Bronze never changes. Its new reading is a row of this table with the same id (ingestion_id, line_number). A reading
+takes effect once the rebuild request with its id is recorded; rows of a reading that was stopped before that have no effect.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lakehouse.delta.columns import Columns
     from lakehouse.settings import Settings
 
-#: What identifies a row.
+#: The columns that identify a row.
 ROW_ID = ("ingestion_id", "line_number")
 #: No field of a contract begins with an underscore.
 READING_ID, NUMBER = "_reading_id", "_reading_number"
@@ -38,7 +38,7 @@ def columns(contract: SourceContract) -> Columns:
 def requested(settings: Settings, source: str, ids: Collection[str] | None = None) -> list[str]:
     """The readings whose rebuild requests are recorded.
 
-    :param ids: only those among these inputs.
+    :param ids: only readings among these inputs.
     """
     entries = rebuild_requests.all_of(settings, source)
     known = [entry.operation_id for entry in entries if entry.operation == rebuild_requests.REPARSE]

@@ -1,6 +1,6 @@
-"""What a derived period waits for before its number becomes final: its inputs. Its state is never ahead of theirs (rule R13).
+"""The inputs that a derived period waits for before its number becomes final. Its state is never ahead of theirs (rule R13).
 
-What the inputs wait for themselves belongs to ``restatement.closing``.
+The conditions of the inputs themselves belong to ``restatement.closing``.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def limits(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, tuple[State, list[str]]]:
-    """By first day, the latest state that a derived period may have, and why; those whose inputs are final are left out."""
+    """By first day, the latest state that a derived period may have, and why; periods whose inputs are all final are left out."""
     known = inputs.states(settings, series, starts)
     found = {start: limit(series, start, of_inputs) for start, of_inputs in known.items()}
     return {start: one for start, one in found.items() if one is not None}
 
 
 def limit(series: Series, start: date, of_inputs: Mapping[str, State | None]) -> tuple[State, list[str]] | None:
-    """The same for one period.
+    """The result of :func:`limits` for one period; None if all inputs are final.
 
     :param of_inputs: the state of each input's newest number; None where it has none.
     """

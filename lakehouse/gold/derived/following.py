@@ -1,6 +1,6 @@
-"""What a derived series follows: the tables of its inputs, and up to which version of each it has followed them.
+"""The tables that a derived series follows, those of its inputs, and the version of each up to which it has followed them.
 
-Only logs are read. What becomes of the periods belongs to ``restate``; when they are computed, to ``restatement.pending``.
+Only logs are read. Publishing the periods belongs to ``restate``; when they are computed, to ``restatement.pending``.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChangedInputs:
-    """What the inputs have published since a derived series last followed them.
+    """The publications of the inputs since a derived series last followed them.
 
-    :param starts: the first days of the periods that one of them published, and all of them have a number for.
-    :param versions: the version of each table through which its log was read, by the name that the ledger has for it.
+    :param starts: the first days of the periods that one input published, and for which all inputs have a number.
+    :param versions: the version of each table through which its log was read, by the table's name in the ledger.
     """
 
     starts: frozenset[date] = frozenset()
@@ -39,9 +39,9 @@ class ChangedInputs:
 
 
 def changed_inputs(settings: Settings, series: Series) -> ChangedInputs:
-    """Read what the inputs have published. If a log no longer reaches back, all periods are among it.
+    """Read the publications of the inputs. If a log no longer reaches back, all periods count as changed.
 
-    Longer periods also follow the promotions of the metric's own days: another dataset version computes them anew.
+    Longer periods also follow the promotions of the metric's own days: another dataset version requires a new computation.
     """
     followed = followed_versions(settings, series)
     versions: dict[str, int] = {}
@@ -63,7 +63,7 @@ def changed_inputs(settings: Settings, series: Series) -> ChangedInputs:
 def followed_versions(settings: Settings, series: Series) -> dict[str, int]:
     """The version of each table that a derived series has followed, since one of its inputs was last replaced by another.
 
-    None if its own table has lost commits, and not that of a table that has lost the commit.
+    Empty if its own table has lost commits; a table that has lost the followed commit is left out.
     """
     names = _tables(settings, series)
     if served_version.lost_versions(settings, series) is not None:
@@ -80,7 +80,7 @@ def followed_versions(settings: Settings, series: Series) -> dict[str, int]:
 
 
 def _tables(settings: Settings, series: Series) -> dict[str, str]:
-    """The addresses of the tables whose log a series follows, by the name that the ledger has for them."""
+    """The addresses of the tables whose log a series follows, by their names in the ledger."""
     own = {} if series.kind is Kind.DAY else {f"gold/{series.daily.name}": locations.gold(settings, series.daily)}
     return dict(zip(_input_names(series), inputs.paths(settings, series).values())) | own
 
@@ -90,7 +90,7 @@ def _input_names(series: Series) -> list[str]:
 
 
 def _published_since(settings: Settings, series: Series, table: DeltaTable, since: int, *, only_promotions: bool) -> set[date]:
-    """The first days of the periods that a table's commits since a version published, or booked an adjustment in."""
+    """The first days of the periods that a table's commits since version ``since`` published, or booked an adjustment in."""
     history = commit_log.history(table, since - 1)
     if len(history) <= table.version() - since:
         return published_table.published_by_all(settings, series)
@@ -108,7 +108,7 @@ def _published_since(settings: Settings, series: Series, table: DeltaTable, sinc
 
 
 def entries(settings: Settings, series: Series, entry: Restatement, versions: Mapping[str, int]) -> list[Restatement]:
-    """The rows by which the ledger records a run: one for each table that it followed; the first one has the days."""
+    """The rows by which the ledger records a run: one for each table that it followed; the first row has the days."""
     paths = _tables(settings, series) if versions else {}
     rows = [
         replace(

@@ -1,7 +1,7 @@
 """The published numbers that derived numbers are made of: the newest ones of each input, or those that a revision names.
 
-A derived period is made of the same period of each input. Candidates that are held do not count. Adjustments count where they
-are booked, as in the roll-ups of the input: a longer period includes them already, and a day is read with those booked on it.
+A derived period is made of the same period of each input. Held candidates do not count. Adjustments count where they are booked,
+as in the roll-ups of the input: a longer period already includes them, and a day is read with those booked on it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class PeriodOfInput:
     """The number of one input for one period.
 
     :param rows: the rows of its revision, with all published columns.
-    :param booked: the rows of the adjustments that are booked in the period; of an input that adjusts only.
-    :param reasons: why each revision was published, by its number; of the newest numbers only.
+    :param booked: the rows of the adjustments that are booked in the period; only for an input that adjusts.
+    :param reasons: why each revision was published, by its number; only for the newest numbers.
     """
 
     input: DerivedInput
@@ -71,12 +71,12 @@ def paths(settings: Settings, series: Series) -> dict[str, str]:
 
 
 def _read_by(series: Series) -> list[DerivedInput]:
-    """What a derived series reads of each input."""
+    """The columns that a derived series reads of each input."""
     return [read.of(series.kind) for read in series.metric.inputs]
 
 
 def newest(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, list[PeriodOfInput]]:
-    """The newest published number of each input, for the periods that all inputs have a number for.
+    """The newest published number of each input, for the periods for which all inputs have a number.
 
     :param starts: the first days of the periods.
     :raises InputError: if a table lacks a column that the contract promises.
@@ -108,7 +108,7 @@ def _newest(read: DerivedInput, start: date, rows: pa.Table, booked: pa.Table | 
 def named(settings: Settings, series: Series, start: date, version_name: str, made_from: RollupInputs) -> list[PeriodOfInput]:
     """The numbers of the inputs that a revision names.
 
-    :raises InputError: if it names none, or one that is no longer there.
+    :raises InputError: if it names none, or a number that no longer exists.
     """
     result = []
     for read in _read_by(series):
@@ -130,7 +130,7 @@ def named(settings: Settings, series: Series, start: date, version_name: str, ma
 
 
 def row_counts(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, int]:
-    """How many rows the newest numbers of all inputs count together, for the periods that all of them have a number for."""
+    """The number of rows that the newest numbers of all inputs count together, for periods for which all inputs have a number."""
     return {
         start: sum(pc.sum(part[ROW_COUNT]).as_py() for read in of_period for part in (read.rows, read.booked) if part is not None)
         for start, of_period in newest(settings, series, starts).items()
@@ -138,7 +138,7 @@ def row_counts(settings: Settings, series: Series, starts: Collection[date]) -> 
 
 
 def made_from(of_period: Collection[PeriodOfInput]) -> RollupInputs:
-    """What a derived number stores of its inputs."""
+    """The form in which a derived number stores the names of its inputs."""
     return RollupInputs(of_metrics={read.input.metric: read.named for read in of_period})
 
 

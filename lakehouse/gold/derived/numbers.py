@@ -1,7 +1,7 @@
-"""The numbers of a derived metric: its inputs added up to its grain, joined by it, and its measures as Spark SQL over both.
+"""The numbers of a derived metric: its inputs summed by its grain, joined, and its measures as Spark SQL over the result.
 
-Every row of the grain that one of the inputs has is there; an input without it is NULL. A division by zero is NULL, as in the
-measures of other metrics; any other failure concerns its period. Numbers are small, and are collected in this process.
+The result has every row of the grain that any input has; an input without it is NULL. A division by zero is NULL, as in the
+measures of other metrics; any other failure affects only its period. Numbers are small, and are collected in this process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def compute(
     settings: Settings, session: Callable[[], SparkSession], series: Series, periods: Mapping[date, Collection[PeriodOfInput]]
 ) -> Isolated[date]:
-    """The number of each period: grain, measures and row_count, in the order of the grain; and why others cannot be computed.
+    """The number of each period (grain, measures and row_count, in the order of the grain), and the errors of the others.
 
     :param session: called only if there are periods.
     :param periods: by first day, the number of each input.
@@ -66,7 +66,7 @@ def of_inputs(
 def joined(series: Series, periods: Mapping[date, Collection[PeriodOfInput]]) -> pa.Table:
     """The rows that the measures are computed from: period_start, the grain, a struct per input, and row_count.
 
-    :raises InputError: if a column of the grain has types that do not go together.
+    :raises InputError: if a column of the grain has incompatible types.
     """
     keys = [PERIOD_START, *series.grain]
     parts = [part for start, of_period in periods.items() for part in _of_period(series, start, of_period)]
@@ -90,7 +90,7 @@ def joined(series: Series, periods: Mapping[date, Collection[PeriodOfInput]]) ->
 
 
 def _of_period(series: Series, start: date, of_period: Collection[PeriodOfInput]) -> list[pa.Table]:
-    """The rows of each input, added up; that of an emptied input only if it is a row of the grain, or all are empty."""
+    """The summed rows of each input; those of an emptied input only if they are a row of the grain, or all inputs are empty."""
     grain, some_filled = series.grain, any(map(_is_filled, of_period))
     rows = []
     for number in of_period:
@@ -101,14 +101,16 @@ def _of_period(series: Series, start: date, of_period: Collection[PeriodOfInput]
 
 
 def _is_filled(number: PeriodOfInput) -> bool:
-    """Whether a number has rows; that of an emptied period is one row of nothing, without a grain."""
+    """Whether a number has rows; the number of an emptied period is one row without values and without a grain."""
     first = number.rows.slice(0, 1).select([*number.input.grain, ROW_COUNT]).to_pylist()[0]
     is_nothing = first.pop(ROW_COUNT) == 0 and not any(value is not None for value in first.values())
     return number.booked is not None or len(number.rows) > 1 or not is_nothing
 
 
 def _added_up(grain: Collection[str], number: PeriodOfInput) -> pa.Table:
-    """The rows of an input by a grain, with the adjustments booked in the period; the columns are named after the input."""
+    """The rows of an input summed by a grain, with the adjustments booked in the period; the columns are named after the
+    input.
+    """
     columns, read = [*grain, *number.input.columns], number.input
     rows = number.rows.select(columns)
     types = {item.name: item.type for item in rows.schema}

@@ -1,4 +1,4 @@
-"""Derived numbers are published, and restated when a number that they are made of was (rules R7, R8 and R15).
+"""Publishes derived numbers, and restates them when a number that they are made of was restated (rules R7, R8 and R15).
 
 One function serves days and longer periods: each is made of the same period of the inputs. Checking and publishing drafts belongs
 to ``write_audit_publish``.
@@ -51,11 +51,12 @@ def restate(
 ) -> PublishResult:
     """Compute periods again from the newest published numbers of the inputs, and publish those with new content or a new state.
 
-    A period that an input has no number for is not published.
+    A period for which an input has no number is not published.
 
     :param session: called only if there is something to compute.
     :param starts: the first days of the periods.
-    :param follows: what the run responds to; if ``starts`` cover it, the series is recorded as following its inputs up to there.
+    :param follows: the changes that the run responds to; if ``starts`` cover them, the series is recorded as following its inputs
+        up to there.
     """
     settings = with_table_cache(settings)
     write_audit_publish.make_up_for_lost_commits(settings, series)
@@ -129,7 +130,7 @@ def _drafts(
 
 
 def _earlier(before: SeriesSnapshot, start: date) -> RollupInputs:
-    """What the newest number of a period was made of."""
+    """The inputs of the newest number of a period."""
     return RollupInputs.parse(_of_latest(before, start).made_from if start in before.published_states else None)
 
 
@@ -140,7 +141,7 @@ def _of_latest(before: SeriesSnapshot, start: date) -> NumberLineage:
 
 
 def _lineage(of_period: Sequence[PeriodOfInput]) -> NumberLineage:
-    """What a number was computed from; it contains the arrival days that all inputs contain."""
+    """The lineage of a number; it contains the arrival days that all inputs contain."""
     first_rows: list[dict[str, Any]] = [
         number.rows.select(["undecided_rows", "known_through"]).slice(0, 1).to_pylist()[0] for number in of_period
     ]
@@ -163,7 +164,7 @@ def _reason(
 
 
 def _reasons_since(number: PeriodOfInput, earlier: RollupInputs) -> set[str]:
-    """Why the revisions of an input, and the adjustments booked in it, were published since an earlier number."""
+    """The reasons of the revisions of an input, and of the adjustments booked in it, since an earlier number."""
     before = earlier.of_metrics.get(number.input.metric, RollupInputs())
     since = int(before.revisions.get(number.start, "r0")[1:])
     booked = [] if number.booked is None else number.booked.select(["version_name", "reason"]).to_pylist()
@@ -172,7 +173,7 @@ def _reasons_since(number: PeriodOfInput, earlier: RollupInputs) -> set[str]:
 
 
 def _explain(of_period: Sequence[PeriodOfInput], earlier: RollupInputs) -> str:
-    """A sentence that lists the numbers that differ from those that the newest number was made of."""
+    """A sentence that lists the input numbers that differ from those of the newest number."""
     now = inputs.made_from(of_period)
     changed = [f"{name} {after}" for name, _, after in now.named_changes(earlier)]
     booked = [number.input.metric for number in of_period if number.named.adjustments != _adjustments(earlier, number)]

@@ -1,4 +1,4 @@
-"""Adjustments: the exact differences between a closed period's number and what it would be now (rule R9).
+"""Adjustments: the exact differences between a closed period's number and the number computed now (rule R9).
 
 A closed number and its adjustments add up to what a restatement would have published, row by row of the grain; NULL counts as
 zero. This module contains only the arithmetic; adjustments are published like revisions (see ``publication.revisions``).
@@ -41,7 +41,7 @@ def between(series: Series, published: pa.Table | None, restated: pa.Table) -> p
 
 
 def booked(series: Series, published: pa.Table | None) -> dict[tuple[Any, ...], list[Any]]:
-    """Per row of the grain the newest number with its adjustments, in the order of measures and row_count."""
+    """The newest number with its adjustments, per row of the grain, in the order of measures and row_count."""
     if published is None:
         return defaultdict(lambda: [0 for _ in series.numbers])
     newest = pc.max(published["revision"])  # a later number contains the adjustments of earlier revisions

@@ -83,7 +83,7 @@ class Sides(NamedTuple):
         return Decimal("Infinity") if apart.is_nan() else apart
 
     def exceeds(self, percent: Decimal | None = None, absolute: Decimal | None = None) -> bool:
-        """Whether the change lies beyond one of the bounds given.
+        """Whether the change exceeds one of the given bounds.
 
         A change from or to a missing number, or from 0, exceeds any percentage; a missing number counts as 0 in the difference.
         """
@@ -108,7 +108,7 @@ class MeasureDelta:
     :param before_version: the revision of ``before``; None if that side has none.
     :param before_state: live, preliminary or final.
     :param reason: why ``after`` was published.
-    :param rows: how many silver rows caused the change, if known.
+    :param rows: the number of silver rows that caused the change, if known.
     """
 
     period: str
@@ -146,7 +146,7 @@ class MeasureDelta:
 
 @dataclass(frozen=True)
 class Threshold:
-    """How far, in percent, a measure may change before a person has to review it."""
+    """The greatest change of a measure, in percent, that needs no review by a person."""
 
     measure: str
     percent: Decimal

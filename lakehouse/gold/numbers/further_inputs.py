@@ -1,4 +1,4 @@
-"""The inputs of a number besides those of its (first) source: the column ``dimension_inputs``, written and read only here.
+"""The inputs of a number other than those of its (first) source: the column ``dimension_inputs``, written and read only here.
 
 It names the inputs of each further source and of each dimension that the metric joins.
 """
@@ -18,5 +18,7 @@ def text(by_name: Mapping[str, Mapping[str, Any]]) -> str | None:
 
 
 def parse(stored: str | None) -> dict[str, dict[str, Any]]:
-    """By further source and dimension the ``inputs``, ``without`` and ``contract`` that a revision names; empty without any."""
+    """The ``inputs``, ``without`` and ``contract`` that a revision names, by further source and dimension; empty if there are
+    none.
+    """
     return dict(json.loads(stored or "{}"))

@@ -45,7 +45,7 @@ class PublishedVersion:
 
     :param rows: its grain, measures and row_count.
     :param row: its published columns.
-    :param is_live: whether it is the number of the stream: one side of a comparison, and no version of what is published.
+    :param is_live: whether it is the number of the stream: one side of a comparison, and not a published version.
     """
 
     start: date
@@ -71,7 +71,7 @@ class PublishedVersion:
 
     @property
     def restates(self) -> bool:
-        """Whether it is a revision that replaced a number that readers had; growth and a change of state do not."""
+        """Whether it is a revision that replaced a number that readers had; growth and a change of state are not."""
         return lifecycle.is_restatement(self.reason, self.state, self.published_at, self.restated_on)
 
     @property
@@ -81,7 +81,7 @@ class PublishedVersion:
 
     @property
     def why(self) -> str:
-        """Why it was published, for people: of a restatement and of growth with the rows behind it."""
+        """The reason of the publication, for people: for restatements and growth with the rows that caused it."""
         rows = self.row.get("changed_rows")
         if self.reason is RevisionReason.NEW_DATA and rows:
             return f"{self.reason.value}: {rows:,} on time"
@@ -89,7 +89,7 @@ class PublishedVersion:
 
     @property
     def due_on(self) -> date | None:
-        """The day on which its state is to change."""
+        """The day on which its state is due to change."""
         day: date | None = self.row.get("due_on")
         return day
 
@@ -106,11 +106,11 @@ class PublishedVersion:
 
 @dataclass(frozen=True)
 class Standing:
-    """What a period says now, and how it came to that.
+    """The present number of a period, and its history.
 
-    :param first: what was published first; ``now`` is the newest revision. Neither is ever an adjustment.
-    :param restatements: the revisions that replaced a number that readers had, oldest first; growth is none.
-    :param adjustments: what was booked to other periods since ``now`` was published, oldest first.
+    :param first: the first published number; ``now`` is the newest revision. Neither is ever an adjustment.
+    :param restatements: the revisions that replaced a number that readers had, oldest first; growth is not included.
+    :param adjustments: the adjustments booked to other periods since ``now`` was published, oldest first.
     :param sides: the totals of the measures in ``first`` and ``now``.
     :param adjusted: the totals of ``now`` with its adjustments; empty without one.
     """
@@ -127,8 +127,8 @@ class Standing:
 class SelectedVersion:
     """The selected version.
 
-    :param note: what a reader must know in addition.
-    :param adjustments: what was booked to other periods since the version was published, oldest first.
+    :param note: additional information for the reader.
+    :param adjustments: the adjustments booked to other periods since the version was published, oldest first.
     :param adjusted: the totals of the version with its adjustments; empty without one.
     """
 
@@ -139,7 +139,7 @@ class SelectedVersion:
 
 
 def history(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, list[PublishedVersion]]:
-    """Every revision and adjustment of some periods, in the order of publication."""
+    """Every revision and adjustment of the periods ``starts``, in the order of publication."""
     return versions_in(
         series, table_io.read(locations.gold(settings, series), None, {series.by: starts}, settings.storage_options)
     )
@@ -193,14 +193,14 @@ def selected(
 
 
 def history_between(settings: Settings, series: Series, first: date, last: date) -> dict[date, list[PublishedVersion]]:
-    """Every revision and adjustment of the periods from one day through another."""
+    """Every revision and adjustment of the periods from ``first`` through ``last``."""
     days = [first.fromordinal(number) for number in range(first.toordinal(), last.toordinal() + 1)]
     starts = [period.start for period in series.periods(days)]
     return history(settings, series, starts)
 
 
 def versions(known: Mapping[date, Sequence[PublishedVersion]], selector: VersionSelector) -> dict[date, PublishedVersion]:
-    """The selected version of each period that has it."""
+    """The selected version of each period that has such a version."""
     selections = {start: pick(known[start], selector) for start in sorted(known)}
     return {start: selection.version for start, selection in selections.items() if selection is not None}
 
@@ -280,7 +280,7 @@ def comparison(
 def _behind(
     before: PublishedVersion | None, after: PublishedVersion | None, known: Sequence[PublishedVersion]
 ) -> tuple[str | None, int | None]:
-    """The reason why a number differs from an older one, and how many changed rows caused it."""
+    """The reason why a number differs from an older one, and the number of changed rows that caused it."""
     if after is None or (before is not None and after.name == before.name):
         return None, None
     if after.is_live or (before is not None and before.is_live):
@@ -295,7 +295,7 @@ def _behind(
 
 
 def in_whole(series: Series, version_: PublishedVersion, known: Sequence[PublishedVersion]) -> PublishedVersion:
-    """A version; for an adjustment, the closed number plus it and the earlier adjustments in ``known``."""
+    """A version; for an adjustment, the closed number plus the adjustment and the earlier adjustments in ``known``."""
     last = version_.adjustment or 0
     parts = [part for part in known if part.revision == version_.revision and (part.adjustment or 0) <= last]
     if len(parts) < 2:  # noqa: PLR2004 (nothing to add up)
@@ -309,7 +309,7 @@ def in_whole(series: Series, version_: PublishedVersion, known: Sequence[Publish
 
 
 def moved(series: Series, known: Sequence[PublishedVersion]) -> list[dict[str, Sides]]:
-    """Per version of a period's history the totals over its grain before and after it; an adjustment is added."""
+    """The totals before and after each version of a period's history, over its grain; an adjustment is added."""
     sides: list[dict[str, Sides]] = []
     before: dict[str, Number | None] = {}
     for version_ in known:
@@ -322,9 +322,9 @@ def moved(series: Series, known: Sequence[PublishedVersion]) -> list[dict[str, S
 
 
 def standing(series: Series, known: Sequence[PublishedVersion]) -> Standing:
-    """What a period says now, from its history, oldest version first.
+    """The :class:`Standing` of a period, from its history, oldest version first.
 
-    The newest revision is the number. An adjustment is a difference that another period contains: it never stands for the number.
+    The newest revision is the number. An adjustment is a difference that another period contains: it is never used as the number.
     """
     revisions = [version_ for version_ in known if version_.adjustment is None]
     first, now = revisions[0], revisions[-1]
@@ -347,7 +347,7 @@ def _adjusted(
 
 
 def grain_totals(series: Series, rows: Sequence[Mapping[str, Any]]) -> dict[str, Number | None]:
-    """The totals of a period's additive measures over its grain; of other measures the value if there is only one row."""
+    """The totals of a period's additive measures over its grain; for other measures, the value if there is only one row."""
     totals: dict[str, Number | None] = {}
     for measure in series.metric.measures:
         values = [row.get(measure.name) for row in rows]

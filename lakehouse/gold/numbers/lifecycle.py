@@ -1,4 +1,4 @@
-"""The lifecycle of a published number: live, preliminary, final, and what a new number becomes in each state (rules R7 and R9).
+"""The lifecycle of a published number: live, preliminary, final, and the effect of a new number in each state (rules R7 and R9).
 
 The functions here are pure: a number is represented by the digest of its content, and the clock is an argument, so that a
 historical replay publishes as it would have on that day.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class State(str, Enum):
-    """How final a published number is."""
+    """The state of a published number."""
 
     LIVE = "live"
     PRELIMINARY = "preliminary"
@@ -36,7 +36,7 @@ class State(str, Enum):
 
 
 class RevisionReason(str, Enum):
-    """Why a revision was published."""
+    """The reason of a revision."""
 
     INITIAL = "initial"
     NEW_DATA = "new_data"
@@ -50,7 +50,7 @@ class RevisionReason(str, Enum):
 
     @property
     def is_growth(self) -> bool:
-        """Whether rows, or days of a longer period, came that were still to come: nothing that was said is taken back."""
+        """Whether rows, or days of a longer period, arrived that were still expected: no earlier statement is withdrawn."""
         return self in (RevisionReason.INITIAL, RevisionReason.NEW_DATA)
 
 
@@ -69,7 +69,7 @@ REASONS_BY_PRECEDENCE = (
 
 
 class PublishAction(str, Enum):
-    """What a new number for a period becomes."""
+    """The form in which a new number of a period is published."""
 
     NOTHING = "nothing"
     REVISION = "revision"
@@ -109,7 +109,7 @@ def state_of(
 ) -> State:
     """The state in which a period's number is published: the state on that day, but never earlier than the published state.
 
-    :param at_most: the latest state that what is known of the period's input admits (rule R13).
+    :param at_most: the latest state that the known input of the period permits (rule R13).
     """
     state = min(state_on(last_day, on, terms), at_most, key=lambda one: one.rank)
     if state is State.PRELIMINARY and terms.preliminary_after == terms.final_after:
@@ -118,7 +118,7 @@ def state_of(
 
 
 def next_change(last_day: date, state: State, terms: PublicationRules) -> date | None:
-    """The day on which a number in ``state`` is to be published in its next state; None for a final one."""
+    """The day on which a number in ``state`` is due to be published in its next state; None for a final one."""
     if state is State.FINAL:
         return None
     return last_day + timedelta(days=terms.preliminary_after) if state is State.LIVE else closes_on(last_day, terms)
@@ -135,15 +135,15 @@ def may_be_published(last_day: date, on: date, terms: PublicationRules) -> bool:
 
 
 def contents_of(published: PublishedState | None) -> set[str]:
-    """The contents that a published number has: its own, and that of the number with its adjustments."""
+    """The digests that a published number has: its own, and that of the number with its adjustments."""
     return set() if published is None else {published.content, published.restated or published.content}
 
 
 def publish_action(published: PublishedState | None, content: str, state: State, terms: PublicationRules) -> PublishAction:
-    """What a number with a digest and a state becomes, given the published number.
+    """The form in which a number with the digest ``content`` and a state is published, given the published number.
 
-    Equal content makes no revision, except for a change of state (R7). A closed period gets revisions only if its contract
-    allows it (R9).
+    Equal content makes no revision, except for a change of state (R7). A closed period gets revisions only if its contract allows
+    it (R9).
     """
     if published is None:
         return PublishAction.REVISION
@@ -165,10 +165,10 @@ def reason_for(
     """The reason of a revision.
 
     :param requested: the reason that the run gives, such as a backfill; None if the run follows the data.
-    :param causes: what happened to the number's Silver rows: counts of keys that came on time, of inserted (late), corrected,
-        moved and deleted keys, and of rows whose attributes changed, which is known late as a row is.
-    :param is_running: whether the period has ended yesterday at most. Rows of an older one that came on time, and that a steward
-        has let in since, were not still to come.
+    :param causes: the changes of the number's Silver rows: counts of keys that came on time, of inserted (late), corrected, moved
+        and deleted keys, and of rows whose attributes changed, which become known late like late rows.
+    :param is_running: whether the period ended yesterday or later. Rows of an older period that came on time, and that a steward
+        has admitted since, were no longer expected.
     """
     if published is None:
         return RevisionReason.INITIAL
@@ -185,7 +185,7 @@ def reason_for(
 
 
 def reason_of_longer(reasons: Collection[RevisionReason], requested: RevisionReason | None) -> RevisionReason:
-    """The reason of a number that is made of others: the gravest for which one of these was published.
+    """The reason of a number that is made of others: the gravest reason for which one of these was published.
 
     :param requested: the reason that the run gives; None if it follows the data.
     """
@@ -196,7 +196,7 @@ def reason_of_longer(reasons: Collection[RevisionReason], requested: RevisionRea
 def restates(reason: RevisionReason) -> bool:
     """Whether a publication for this reason replaces a number that readers had.
 
-    The first number of a period does not, nor a change of state, nor growth: rows of a running day that came on time, and a
+    The first number of a period does not, nor does a change of state, nor growth: rows of a running day that came on time, and a
     running week to which its next day was added.
     """
     return not reason.is_growth and reason is not RevisionReason.DAILY_FINALIZATION
@@ -208,22 +208,24 @@ def update_count(reasons: Iterable[RevisionReason]) -> int:
 
 
 def grows(reason: RevisionReason, published: State) -> bool:
-    """Whether a number with other content than the published one only grew: it is no restatement. A final number never grows."""
+    """Whether a number whose content differs from the published one only grew: that is no restatement. A final number never
+    grows.
+    """
     return reason.is_growth and published is not State.FINAL
 
 
 def is_restatement(reason: RevisionReason, state: State, published_at: datetime, restated_on: datetime | None) -> bool:
-    """Whether a published revision replaced a number that readers had, by what is recorded with it.
+    """Whether a published revision replaced a number that readers had, according to its recorded columns.
 
-    The time of the last restatement tells, and not alone: a replay's clock stands still, so that what only grew may have it, too.
-    A revision that is not final follows none that is.
+    The time of the last restatement alone is not sufficient: a replay's clock stands still, so a revision that only grew may have
+    the same time. A revision that is not final never follows a final one.
     """
     return restated_on == published_at and not grows(reason, state)
 
 
 @dataclass(frozen=True)
 class VersionName:
-    """A published number by name, as in ``revenue_v2024-11-07.r2``; an adjustment of it ends in ``.a1``."""
+    """The name of a published number, as in ``revenue_v2024-11-07.r2``; the name of an adjustment of it ends in ``.a1``."""
 
     series: str
     period: str

@@ -1,8 +1,8 @@
 """The table of a series' published numbers: its schema, the digest of a number, and the published state of each period.
 
-Any engine finds the newest numbers with ``WHERE is_latest``, and what readers saw at a time with ``published_at <= t AND
+Any engine reads the newest numbers with ``WHERE is_latest``, and what readers saw at a time with ``published_at <= t AND
 (superseded_at IS NULL OR superseded_at > t) AND adjustment IS NULL``. This module only reads; ``publication.revisions`` writes
-the table, and ``history`` answers questions about it.
+the table, and ``history`` selects and compares its versions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ARROW_TYPES = {
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
-    """The Arrow schema of some columns of published tables."""
+    """The Arrow schema of ``columns`` of published tables."""
     return pa.schema([(column.name, _ARROW_TYPES[column.type]) for column in columns])
 
 
@@ -57,9 +57,10 @@ def digest(rows: pa.Table) -> str:
 
 
 def content_of(rows: pa.Table, *known: Container[str]) -> str:
-    """The digest of rows; the one of some known contents that says the same in the form of earlier releases.
+    """The digest of rows; if one of the ``known`` contents has the same rows in the form of earlier releases, that digest.
 
-    They compared doubles by 12 digits, because their sums depended on the order of rows: what they published stays.
+    Earlier releases compared doubles by 12 digits, because their sums depended on the order of rows: their published numbers
+    stay.
     """
     content = digest(rows)
     is_known = any(content in contents for contents in known)
@@ -104,7 +105,7 @@ def latest(existing: pa.Table, series: Series) -> dict[date, pa.Table]:
 
 
 def due(settings: Settings, series: Series, today: date) -> dict[date, date]:
-    """The periods whose newest number is due for its next state, each with the day since which, from the table's log alone."""
+    """The periods whose newest number is due for its next state, each with the day since when, from the table's log alone."""
     files = files_of(settings, locations.gold(settings, series))
     if files is None or "min.due_on" not in files.column_names:
         return {}
@@ -122,7 +123,7 @@ def partitions(settings: Settings, path: str, by: str) -> set[date]:
 def known_days(settings: Settings, daily: Series) -> set[date]:
     """The days of a metric: those whose window covers rows of Silver, and those that were published.
 
-    Of a derived metric: those that all inputs have a number for, and those that were published.
+    For a derived metric: those for which all inputs have a number, and those that were published.
     """
     if daily.metric.is_derived:
         return published_by_all(settings, daily) | partitions(settings, locations.gold(settings, daily), daily.by)
@@ -137,7 +138,7 @@ def days_in_silver(settings: Settings, daily: Series) -> set[date]:
 
 
 def published_by_all(settings: Settings, derived: Series) -> set[date]:
-    """The first days of the periods that every input of a derived series has a number for, from the tables' logs alone."""
+    """The first days of the periods for which every input of a derived series has a number, from the tables' logs alone."""
     paths = [locations.gold_of(settings, one.metric, derived.kind) for one in derived.metric.inputs]
     known = [partitions(settings, path, derived.by) for path in paths]
     return set.intersection(*known) if known else set()

@@ -23,7 +23,7 @@ class RollupInputs:
 
     :param revisions: per first day of a period the label of its revision, such as ``r3``.
     :param adjustments: the version names of the adjustments that are booked in the period.
-    :param of_metrics: of a derived number: the same for each of its inputs, by the name of the metric.
+    :param of_metrics: for a derived number: the inputs from each metric, by its name.
     """
 
     revisions: Mapping[date, str] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class RollupInputs:
         return cls(revisions, tuple(adjustments) if isinstance(adjustments, list) else (), metrics)
 
     def as_json(self) -> dict[str, Any]:
-        """The value as it is stored and served: labels by day, those of each metric, and adjustments if there are any."""
+        """The value in stored and served form: labels by day, the labels of each metric, and adjustments if there are any."""
         stored: dict[str, Any] = {f"{day}": label for day, label in self.revisions.items()}
         stored |= {name: inputs.as_json() for name, inputs in self.of_metrics.items()}
         return stored | ({_ADJUSTMENTS: list(self.adjustments)} if self.adjustments else {})
@@ -57,7 +57,7 @@ class RollupInputs:
         return {day: (before.get(day), label) for day, label in sorted(self.revisions.items()) if before.get(day) != label}
 
     def named_changes(self, earlier: RollupInputs) -> Iterator[tuple[str, str | None, str]]:
-        """What differs from ``earlier``, for people: the day, of a derived number after its metric, and both labels."""
+        """The differences from ``earlier``, for people: the day (for a derived number after its metric), and both labels."""
         yield from ((f"{day}", *labels) for day, labels in self.changed_since(earlier).items())
         for name, inputs in self.of_metrics.items():
             changes = inputs.named_changes(earlier.of_metrics.get(name, RollupInputs()))

@@ -1,4 +1,5 @@
-"""Which dataset version of a metric its readers see: the alias ``latest`` (rule R8); and up to where a series follows its tables.
+"""The dataset version of a metric that its readers see (the alias ``latest``, rule R8), and the versions of tables that a series
+follows.
 
 The number of the version is stored in the gold table itself and changes in the commit that publishes the numbers (see
 ``promotion``), so that a reader sees one version or the other and never a mixture.
@@ -37,7 +38,9 @@ class UnservedVersionError(LakehouseError):
 
 
 class MovedError(LakehouseError):
-    """Numbers of one dataset version were to be published after another one had been promoted."""
+    """Numbers of one dataset version that were computed before another version was promoted, and that can no longer be
+    published.
+    """
 
 
 def number(settings: Settings, series: Series) -> int:
@@ -72,7 +75,7 @@ def version(catalog: Catalog, metric: MetricContract, wanted: int) -> Series:
 
 
 def follower(series: Series) -> str:
-    """The name under which the ledger records how far a series has followed its upstream table.
+    """The name under which the ledger records the upstream version that a series has followed.
 
     Each version that readers see has its own record: a version that is served again continues from there.
     """
@@ -81,18 +84,20 @@ def follower(series: Series) -> str:
 
 
 def followed_table(series: Series) -> str | None:
-    """The silver table that a series follows if it is not the main one of its only source; see ``restatements.Restatement``."""
+    """The silver table that a series follows if it is not the main table of its only source; see ``restatements.Restatement``."""
     is_named = series.kind is Kind.DAY and (series.metric.reads_newest or series.metric.sources)
     return locations.silver_name(series.metric) if is_named else None
 
 
 def runs(settings: Settings, series: Series) -> list[Restatement]:
-    """The runs of a series since it follows its present upstream table, oldest first."""
+    """The runs of a series since it began to follow its present upstream table, oldest first."""
     return restatements.since_following(restatements.of(settings, follower(series)), followed_table(series))
 
 
 def upstream_path(settings: Settings, series: Series) -> str:
-    """The address of the table that a series follows: of days the silver table of the first source, else of the days."""
+    """The address of the table that a series follows: for days the silver table of the first source, else the table of
+    the days.
+    """
     if series.kind is Kind.DAY:
         return locations.silver(settings, locations.silver_name(series.metric))
     return locations.gold(settings, series.daily)
@@ -124,7 +129,7 @@ def followed_version(settings: Settings, series: Series) -> int:
 def followed_further(settings: Settings, series: Series) -> dict[str, int]:
     """The version that a series has followed of each further table: of later sources, of dimensions, and of late rows.
 
-    A table that has lost the commit is not among them.
+    A table that has lost the commit is left out.
     """
     follows_others = series.kind is Kind.DAY and (series.metric.joins or series.metric.sources or series.metric.late_events)
     followed: dict[str, int] = {}
@@ -148,18 +153,19 @@ def commit_at(settings: Settings, path: str, version: int) -> str:
 
 
 def is_another(settings: Settings, path: str, version: int, commit: str | None) -> bool:
-    """Whether a table has another commit at a version than the one that was followed.
+    """Whether a table has, at ``version``, another commit than the followed one.
 
-    One that does not reach the version was created again, and is followed from its beginning anyway.
+    A table that does not reach the version was created again, and is followed from its beginning anyway.
     """
     table = table_io.open_table(path, settings.storage_options) if commit else None
     return table is not None and version <= table.version() and lost_commits.are_lost(table, version, commit)
 
 
 def lost_versions(settings: Settings, series: Series) -> tuple[int, int] | None:
-    """The newest version at which a run left the table of a series, and the newest of these that it holds; None if it holds all.
+    """The newest version at which a run left the table of a series, and the newest such version that it still holds; None if it
+    holds all.
 
-    A table that does not hold one was restored from a copy, or its log was damaged; see ``delta.lost_commits``.
+    A table that does not hold one of them was restored from a copy, or its log was damaged; see ``delta.lost_commits``.
     """
     entries = restatements.of(settings, follower(series))
     if not _has_lost_commits(settings, series, entries):
@@ -170,16 +176,18 @@ def lost_versions(settings: Settings, series: Series) -> tuple[int, int] | None:
 
 
 def _has_lost_commits(settings: Settings, series: Series, entries: Sequence[Restatement]) -> bool:
-    """Whether the table of a series lacks the newest commit at which a run left it; numbers of lost ones are not given again."""
+    """Whether the table of a series lacks the newest commit at which a run left it; version numbers of lost commits are not
+    reused.
+    """
     table = table_io.open_table(locations.gold(settings, series), settings.storage_options)
     newest = max(entries, key=lambda entry: entry.gold_version, default=None)
     return newest is not None and lost_commits.are_lost(table, newest.gold_version, newest.gold_commit)
 
 
 def version_followed(series: Series, entry: Restatement, table: str) -> int:
-    """The version of a silver table that a run of a series followed, -1 if it did not.
+    """The version of a silver table that a run of a series followed, -1 if it did not follow it.
 
-    :param table: the name of one that the series reads; of a longer period its days are the only one.
+    :param table: the name of a table that the series reads; a longer period reads only its days.
     """
     is_first = series.kind is not Kind.DAY or table == locations.silver_name(series.metric)
     return entry.followed_version if is_first else entry.followed_further.get(table, -1)

@@ -33,7 +33,7 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].+)?")  # newer Pythons would read 
 
 
 class SelectBy(str, Enum):
-    """How a version is named."""
+    """The way in which a version is named."""
 
     LATEST = "latest"
     FINAL = "final"
@@ -104,7 +104,7 @@ def find_metric(catalog: Catalog, name: str) -> MetricContract:
 
 
 def find_first_version(catalog: Catalog, name: str) -> MetricContract:
-    """The first dataset version of the metric that readers know under a name.
+    """The first dataset version of the metric that readers know as ``name``.
 
     :raises UnknownMetricError: if there is none.
     """
@@ -118,7 +118,7 @@ def series_for(metric: MetricContract, kind: Kind, daily: Series) -> Series:
     """The series of a metric for a kind of period.
 
     :param daily: the days of the metric as readers see them.
-    :raises UnpublishedKindError: if the metric is not published for it.
+    :raises UnpublishedKindError: if the metric is not published for ``kind``.
     """
     if kind is Kind.DAY:
         return daily
@@ -173,7 +173,7 @@ def parse_moment(text: str) -> datetime:
 def parse_revision(text: str) -> int:
     """Parse the number of a revision: r3, or 3.
 
-    :raises UnknownVersionError: for anything else.
+    :raises UnknownVersionError: for any other text.
     """
     number = text.strip().removeprefix("r")
     if not number.isascii() or not number.isdigit() or not int(number):
@@ -185,7 +185,7 @@ def parse_revision(text: str) -> int:
 def parse_dataset_version(text: str) -> int:
     """Parse the number of a dataset version: v2, or 2.
 
-    :raises UnknownVersionError: for anything else.
+    :raises UnknownVersionError: for any other text.
     """
     number = text.removeprefix("v")
     if not number.isdecimal() or not int(number):
@@ -195,9 +195,9 @@ def parse_dataset_version(text: str) -> int:
 
 
 def adjustments_of(versions: Iterable[_Version], chosen: _Version, selector: VersionSelector | None = None) -> list[_Version]:
-    """The adjustments that belong to a revision, oldest first: those of older revisions are contained in it.
+    """The adjustments that belong to a revision, oldest first: adjustments of older revisions are contained in it.
 
-    :param selector: as of a time, only what had been published by then.
+    :param selector: with an as-of time, only adjustments published by that time.
     """
     until = selector.at if selector else None
     of_revision = [one for one in versions if one.adjustment is not None and one.revision == chosen.revision]
@@ -209,7 +209,7 @@ def select(
 ) -> tuple[_Version, str | None]:
     """Select a version among those of one period, oldest first.
 
-    :returns: the version, and a note with what a reader must know in addition.
+    :returns: the version, and a note with additional information for the reader.
     :raises UnknownVersionError: if the period has no such version, or the name belongs to another series or period.
     """
     if selector.series is not None and (selector.series, selector.period) != (series.name, period.name):
@@ -229,9 +229,9 @@ def select(
 
 
 def nothing_published(series: Series, text: str, start: date, known: Iterable[date]) -> str:
-    """That a period has no number, with the published periods that are nearest to it.
+    """A sentence that a period has no number, with the nearest published periods.
 
-    :param text: the period as it was written.
+    :param text: the period as the user wrote it.
     :param start: its first day.
     :param known: the first days of the published periods.
     """
@@ -245,7 +245,7 @@ def nothing_published(series: Series, text: str, start: date, known: Iterable[da
 def choose(known: Sequence[_Version], selector: VersionSelector) -> tuple[_Version, str | None] | None:
     """Select a version among those of one period, oldest first.
 
-    :returns: the version with such a note as from :func:`select`; None if the period has no such version.
+    :returns: the version with a note as from :func:`select`; None if the period has no such version.
     """
     revisions = [version for version in known if version.adjustment is None]
     if selector.by is SelectBy.FIRST:

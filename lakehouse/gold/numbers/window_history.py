@@ -1,6 +1,6 @@
 """The revisions of one window of a day: those of the day that changed the window's numbers or its state.
 
-A day is published as a whole, with the rows of all its windows; a window's history follows from that, and is stored nowhere.
+A day is published as a whole, with the rows of all its windows; a window's history is computed from that, and is not stored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def narrowed(version: PublishedVersion, start: datetime) -> PublishedVersion:
-    """A version of a day with the rows of one window only; none if nothing happened in it.
+    """A version of a day with the rows of one window only; without rows if nothing happened in the window.
 
     :param start: the first moment of the window.
     """
@@ -29,12 +29,12 @@ def narrowed(version: PublishedVersion, start: datetime) -> PublishedVersion:
 
 
 def rows_of(rows: Iterable[dict[str, Any]], start: datetime) -> list[dict[str, Any]]:
-    """Those of a day's rows that belong to the window with a first moment."""
+    """The rows of a day that belong to the window that starts at ``start``."""
     return [row for row in rows if row[WINDOW_START] == start]
 
 
 def named(row: Mapping[str, Any], metric: MetricContract) -> dict[str, Any]:
-    """A row of a number for people: with the name of its window, if it belongs to one."""
+    """A row of a number for people, with the name of its window if it belongs to one."""
     if metric.event_window is None or row.get(WINDOW_START) is None:
         return dict(row)
     return {**row, WINDOW_START: text(WINDOW_START, row[WINDOW_START], metric)}
@@ -48,7 +48,7 @@ def text(column: str, value: Any, metric: MetricContract) -> str:
 
 
 def history(versions: Sequence[PublishedVersion], start: datetime) -> list[PublishedVersion]:
-    """The versions of a day that changed a window, in their order; adjustments that leave it alone are not among them.
+    """The versions of a day that changed a window, in their order; adjustments that do not concern it are left out.
 
     Each has the provenance of the window: when it was restated, why, by how many rows, and until when it was the newest. A
     revision that changed only other windows, and the state of all, is the change of a state. How many rows changed, and in which
@@ -132,7 +132,7 @@ def _succeeding(changes: Sequence[PublishedVersion], *, has_newest: bool) -> lis
 
 
 def since_first(versions: Sequence[PublishedVersion], start: datetime) -> Sequence[PublishedVersion]:
-    """The versions of a day from the first one that has a number of a window on; all of them if none has.
+    """The versions of a day from the first one with a number of the window on; all of them if none has.
 
     :param versions: of the day, in the order of publication.
     """
@@ -140,9 +140,9 @@ def since_first(versions: Sequence[PublishedVersion], start: datetime) -> Sequen
 
 
 def last_changes(versions: Sequence[PublishedVersion]) -> dict[datetime, str]:
-    """By first moment of a window, the label of the revision or adjustment of its day that changed its numbers last.
+    """By first moment of a window, the label of the revision or adjustment of its day that last changed its numbers.
 
-    :param versions: all of the day, in the order of publication.
+    :param versions: all versions of the day, in the order of publication.
     """
     labels: dict[datetime, str] = {}
     before: dict[datetime, list[dict[str, Any]]] = {}

@@ -1,6 +1,7 @@
 """Whether a dataset version may replace the one that readers see: the reasons that forbid it, as sentences.
 
-How far numbers may differ is limited by thresholds (``numbers.comparison``). Nothing is published here (see ``promotion``).
+The permitted difference of numbers is limited by thresholds (``numbers.comparison``). Nothing is published here (see
+``promotion``).
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def of_coverage(
 def _stale(settings: Settings, numbers: Mapping[date, PublishedNumber], later: Series, pending: PendingRestatement) -> list[date]:
     """The pending days, without those that a run over a range has computed since.
 
-    Of several sources a number names the version of the first one only, so that all pending days count.
+    With several sources a number names only the version of the first one, so that all pending days count.
     """
     if later.metric.sources:
         return sorted(pending.starts & numbers.keys())
@@ -131,7 +132,9 @@ def of_held(settings: Settings, *series: Series) -> Iterator[str]:
 
 
 def of_uncomputed(settings: Settings, later: Series) -> Iterator[str]:
-    """The numbers of the later version that cannot be computed; those of the present one may be mended by the promotion."""
+    """The numbers of the later version that cannot be computed; failing numbers of the present version may be fixed by the
+    promotion.
+    """
     for failed in failed_numbers.failing(settings, later.name).values():
         yield failed.explanation
 
@@ -141,8 +144,8 @@ def of_checks(
 ) -> Iterator[str]:
     """The failures of the blocking checks on the numbers that readers would see, each among the numbers of its version.
 
-    What a number is compared with in the version that readers see is a matter of :func:`of_comparisons`. A number that a person
-    signed off stays signed off.
+    Comparisons with the version that readers see belong to :func:`of_comparisons`. A number that a person signed off stays signed
+    off.
     """
     broken = [draft.start for draft in drafts if not numbers[draft.start].intact]
     if broken:
@@ -179,8 +182,8 @@ def of_comparisons(
 ) -> Iterator[str]:
     """The failures of the blocking rules that compare a number with others, against the numbers that readers see now.
 
-    They are judged as if the numbers were a restatement of those: a change from the number of the same period, a drift from it or
-    from the days before it. A person may accept them.
+    The numbers are judged as if they restated the present ones: by the change from the number of the same period, and by the
+    drift from it or from the days before it. A person may accept them.
 
     :returns: a sentence per check, with its periods.
     """
@@ -230,12 +233,12 @@ def changed_logic(shown: MetricContract, to: MetricContract) -> list[str]:
 
 
 def join_periods(starts: Collection[date]) -> str:
-    """Some periods, the first few by name."""
+    """The first of ``starts``, and the number of further ones."""
     return join_limited([f"{start}" for start in sorted(starts)], _SHOWN)
 
 
 def _fill(later: Series, starts: Collection[date]) -> str:
-    """The command that brings the version up to date on some days."""
+    """The command that computes the version for ``starts``."""
     command = f"dagster asset materialize --select gold/{later.name}"
     reach = f" --partition-range {min(starts)}...{max(starts)}" if starts else ""
     return f"fill it first: '{command}{reach}'"

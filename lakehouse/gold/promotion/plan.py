@@ -1,6 +1,6 @@
 """The plan of a promotion or rollback: what it would publish, without doing it.
 
-``compatibility`` checks what forbids a promotion; ``promotion`` carries it out.
+``compatibility`` checks the conditions that forbid a promotion; ``promotion`` carries it out.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PromotionRefusedError(LakehouseError):
 
 @dataclass(frozen=True)
 class PromotionPlan:
-    """What a promotion or rollback would publish.
+    """The publication that a promotion or rollback would make.
 
     :param problems: reasons that forbid it.
     :param objections: differences that a person may accept.
@@ -94,14 +94,14 @@ def compare(
     last: date | None = None,
     thresholds: Sequence[Threshold] = (),
 ) -> Comparison:
-    """Compare the numbers that readers see with the newest of another version, for all periods or between two days."""
+    """Compare the numbers that readers see with the newest numbers of another version, for all periods or between two days."""
     return _compared(settings, _both(settings, catalog, metric, to_version), thresholds, first, last)
 
 
 def plan_promotion(
     settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int, thresholds: Sequence[Threshold] = ()
 ) -> PromotionPlan:
-    """Plan the promotion of a version, for all periods: readers never see two versions side by side.
+    """Plan the promotion of a version, for all periods: readers never see two versions at the same time.
 
     :raises UnservedVersionError: if no contract describes one of the two versions.
     :raises PromotionRefusedError: for the version that the table itself is named after.
@@ -151,7 +151,7 @@ def plan_promotion(
 def _followed_further(
     settings: Settings, later: MetricContract, pending: PendingRestatement, *, covered: bool
 ) -> Mapping[str, int]:
-    """The versions of further tables, of sources and dimensions, from which the promoted numbers follow them."""
+    """The versions of further tables, of sources and dimensions, from which the promoted numbers follow these tables."""
     return pending.further if covered else served_version.followed_further(settings, Series(later))
 
 
@@ -212,7 +212,7 @@ def _drafts(
     terms: PublicationRules,
     reason: RevisionReason,
 ) -> list[Draft]:
-    """Draft the numbers that readers are to see; changes of state are left to the daily close (see ``pending.find_due``)."""
+    """Draft the numbers that readers will see; changes of state are left to the daily close (see ``pending.find_due``)."""
     today, series, drafts = lifecycle.today(settings.clock(), terms), before.series, []
     periods = [series.period(start) for start in numbers]
     source = catalog.sources.get(series.metric.source)  # a version of another source is refused later, with a sentence

@@ -1,6 +1,6 @@
 """Promotion and rollback: change the dataset version that readers of a metric see, in one commit (rules R7 and R8).
 
-What a promotion publishes is planned in ``plan``; which version is served is defined in ``numbers.served_version``. Another
+The publication of a promotion is planned in ``plan``; which version is served is defined in ``numbers.served_version``. Another
 publication in between repeats the promotion from a fresh read.
 """
 
@@ -75,8 +75,8 @@ def rollback(
 ) -> PromotionResult:
     """Show readers the last numbers of an earlier version; by default of the one before the newest promotion.
 
-    Days that Silver has changed since then are pending afterwards and are restated with that version's logic: how far it had
-    followed Silver is recorded per version (see ``served_version.follower``).
+    Days that Silver has changed since then are pending afterwards and are restated with that version's logic: the version of
+    Silver that it had followed is recorded per dataset version (see ``served_version.follower``).
 
     :param notes: writes the release notes for readers.
     :raises PromotionRefusedError: if there is no version to go back to.

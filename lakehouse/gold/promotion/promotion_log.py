@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 COMMIT_KEY = served_version.PROMOTION
-#: The fields that the commit records there.
+#: The fields that the commit records under this key.
 _RECORDED = {"kind", "from_version", "to_version", "by", "reason", "inputs", "accepted", "follows", "release_notes"}
 
 
@@ -39,8 +39,8 @@ class PromotionEntry:
     """A promotion or rollback; ``gold_version`` is the version of the gold table that it created.
 
     ``periods`` counts the periods whose number changed; ``inputs`` names the version of the promoted table, the contracts of both
-    sides, and the silver table that is followed if it is not the main one of the source; ``accepted`` lists the differences that
-    a person accepted; ``follows`` is the silver version after which the promoted numbers have to follow silver, None after a
+    sides, and the silver table that is followed if it is not the main table of the source; ``accepted`` lists the differences
+    that a person accepted; ``follows`` is the silver version after which the promoted numbers must follow silver, None after a
     rollback.
     """
 
@@ -69,7 +69,7 @@ def follow(settings: Settings, metric: str, gold: str) -> int:
     """Write a row for each commit of a gold table that changed the served version and has no row yet.
 
     :param gold: the table's address.
-    :returns: how many rows were written.
+    :returns: the number of rows written.
     """
     table = log(settings)
 

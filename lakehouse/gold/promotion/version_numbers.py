@@ -27,7 +27,7 @@ class PublishedNumber:
 
     :param rows: its content, with the adjustments of a closed period added up.
     :param row: the published columns of its newest revision or adjustment.
-    :param intact: whether the stored rows still have the digest that they were published with.
+    :param intact: whether the stored rows still have the digest with which they were published.
     """
 
     rows: pa.Table
@@ -48,7 +48,7 @@ def current_numbers(existing: pa.Table | None, series: Series) -> dict[date, Pub
 def numbers_of_version(existing: pa.Table | None, series: Series, number: int) -> dict[date, PublishedNumber]:
     """The last number that a dataset version published for each period.
 
-    A number that is equal to the one of an earlier version is not published again: the nearest earlier version's number is used.
+    A number equal to that of an earlier version is not published again: the number of the nearest earlier version is used.
     """
     if existing is None:
         return {}
@@ -60,7 +60,7 @@ def numbers_of_version(existing: pa.Table | None, series: Series, number: int) -
 
 
 def _last(rows_of_version: pa.Table | None, existing: pa.Table | None, series: Series) -> dict[date, PublishedNumber]:
-    """The last number of each period among some rows."""
+    """The last number of each period among ``rows_of_version``."""
     if rows_of_version is None or existing is None or not len(rows_of_version):
         return {}
     every = table_io.split(existing, series.by)
@@ -69,7 +69,7 @@ def _last(rows_of_version: pa.Table | None, existing: pa.Table | None, series: S
 
 
 def _with_adjustments(rows_of_version: pa.Table, every: pa.Table, series: Series) -> PublishedNumber:
-    """The last of some rows of a period; adjustments are added to the closed number, whichever version published them."""
+    """The last number among rows of a period; adjustments are added to the closed number, whichever version published them."""
     published = table_io.with_columns(rows_of_version, published_table.PUBLISHED_SCHEMA.names).to_pylist()
     newest = max(published, key=lambda row: (row["revision"], row["adjustment"] or 0))
     closed = every.filter(pc.equal(every["revision"], newest["revision"]))
@@ -82,7 +82,7 @@ def _with_adjustments(rows_of_version: pa.Table, every: pa.Table, series: Series
 
 
 def _added(closed: pa.Table, schema: pa.Schema, series: Series) -> pa.Table:
-    """A closed number with its adjustments, without the rows of the grain that the adjustments bring to zero."""
+    """A closed number with its adjustments, without rows of the grain that the adjustments reduce to zero."""
     grain = series.grain
     counted = closed.set_column(closed.column_names.index("is_latest"), "is_latest", pa.array([True] * len(closed)))
     rows = [dict(zip(series.content, [*key, *values])) for key, values in adjustments.booked(series, counted).items()]

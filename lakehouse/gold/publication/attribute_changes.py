@@ -1,4 +1,4 @@
-"""Which changes of dimensions restated a day, in words: the one wording that commands, API and pages use.
+"""The changes of dimensions that restated a day, in words: the one wording that commands, API and pages use.
 
 The changes are those that the publication recorded; which facts they concern is decided in ``dimensions.joins.changed_facts``.
 """
@@ -29,7 +29,7 @@ _SHOWN = 3
 
 
 class PublishedChange(NamedTuple):
-    """A change of a dimension in words, and the days that were published when numbers followed it."""
+    """A change of a dimension in words, and the days that were published because of it."""
 
     series: str
     words: str
@@ -52,7 +52,7 @@ def because(settings: Settings, series: Series, version: PublishedVersion) -> st
 def of_key(settings: Settings, series: Series, dimension: str, key: str) -> Iterator[PublishedChange]:
     """The recorded changes of a key that restated days of a metric, oldest first.
 
-    :param key: as the dimension's column ``dimension_key`` has it.
+    :param key: in the form of the dimension's column ``dimension_key``.
     """
     for publication in publications.of(settings, series.name):
         for change in recorded(settings, publication).get("first", ()):
@@ -89,7 +89,8 @@ def _redacted(settings: Settings, dimension: str) -> set[tuple[str, str | None]]
 
 
 def words(changes: Mapping[str, Any], metric: MetricContract, days: Collection[date]) -> str | None:
-    """The recorded changes that concern facts of the numbers of some days, a few of them and how many more; None without any.
+    """The recorded changes that concern facts of the numbers of ``days``: the first of them and the number of others; None
+    without any.
 
     :param changes: ``dimension_changes`` of a publication, see :func:`recorded`.
     """
@@ -126,6 +127,6 @@ def _who(change: Mapping[str, Any], metric: MetricContract) -> str:
 
 
 def _moment(text: str) -> str:
-    """A time; of midnight in UTC the day alone."""
+    """A time in words; for midnight in UTC only the day."""
     moment = datetime.fromisoformat(text)
     return f"{moment.date()}" if moment.time() == datetime.min.time() else format_moment(moment)

@@ -1,7 +1,7 @@
 """Candidates: numbers that are checked before readers see them (rule R8).
 
 ``gold/<series>_candidates`` has the numbers that are being checked and those that are *held*. A period has at most one candidate,
-the newest. A candidate that was published is removed in the commit after the one that published it.
+the newest. A published candidate is removed in the commit after the one that published it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SCHEMA = arrow_schema(CANDIDATE)
 
 @dataclass(frozen=True)
 class HeldCandidate:
-    """A candidate that is not published: the revision that it would be, and per failed check what the check found.
+    """A candidate that is not published: the revision that it would be, and per failed check the explanation.
 
     If no check failed, its run was stopped before all checks had ended; computing the period again resolves it.
     """
@@ -55,7 +55,7 @@ class HeldCandidate:
 def propose(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, int]], run_id: str, now: datetime) -> None:
     """Write drafts, each with the revision that it would be; they replace older candidates of their periods.
 
-    A draft that is a candidate already is not written again, so that ``proposed_at`` stays the time of its first proposal.
+    A draft that is already a candidate is not written again, so that ``proposed_at`` stays the time of its first proposal.
 
     :raises CommitFailedError: when another run proposes a number for one of the periods at the same time.
     """
@@ -90,9 +90,9 @@ def read_back(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, 
 
 
 def settle(settings: Settings, series: Series, starts: Collection[date], failed: Mapping[date, Sequence[CheckResult]]) -> None:
-    """Keep the candidates that failed, with what their checks found, and remove the others of ``starts``.
+    """Keep the candidates that failed, with the explanations of their checks, and remove the others of ``starts``.
 
-    :raises CommitFailedError: when another run has removed one that failed, or writes to the table at the same time.
+    :raises CommitFailedError: when another run has removed a failed candidate, or writes to the table at the same time.
     """
     table = table_io.open_table(locations.candidates(settings, series), settings.storage_options)
     if table is None or not starts:
@@ -144,7 +144,7 @@ def held(settings: Settings, series: Series, starts: Collection[date] | None = N
 
 
 def failing(settings: Settings, series: Series) -> dict[date, list[str]]:
-    """Per period the checks that its candidate failed, without candidates that are still being checked."""
+    """The checks that the candidate of each period failed, without candidates that are still being checked."""
     table = table_io.read(locations.candidates(settings, series), [series.by, "failed"], None, settings.storage_options)
     failed_by_start = {} if table is None else dict(zip(table[series.by].to_pylist(), table["failed"].to_pylist()))
     checks = {start: sorted(json.loads(failed)) for start, failed in failed_by_start.items() if failed}
@@ -152,7 +152,7 @@ def failing(settings: Settings, series: Series) -> dict[date, list[str]]:
 
 
 def holding(settings: Settings, series: Series) -> dict[date, list[str]]:
-    """Per period the checks that hold its newest number: those that its candidate failed, or that it cannot be computed."""
+    """The checks that hold the newest number of each period: those that its candidate failed, or that it cannot be computed."""
     checks = failing(settings, series)
     for start in failed_numbers.failing(settings, series.name):
         checks[start] = [*checks.get(start, ()), failed_numbers.COMPUTED]

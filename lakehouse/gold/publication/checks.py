@@ -1,7 +1,7 @@
 """The checks that a metric's new number must pass before readers see it (rule R8): pure functions of a candidate.
 
 This module has the checks of every metric, the explanation of a failure, and whether a failure holds the number. The rules that a
-contract adds belong to ``quality.check_rules``; checks of published tables belong to ``restatement.checks``.
+contract adds belong to ``quality.check_rules``; checks of published tables belong to ``restatement.reconciliation``.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ def audit(checks: GoldChecks, candidate: Candidate) -> list[CheckResult]:
 
 
 def computed(period: date, problem: str | None = None) -> CheckResult:
-    """Whether the number of a period could be computed; without one no other check is run.
+    """Whether the number of a period could be computed; without a number no other check is run.
 
-    :param problem: what failed, with the way out.
+    :param problem: the failure, with the remedy.
     """
     return CheckResult(COMPUTED, period, problem is None, {}, problem and f"{problem}.")
 
@@ -106,7 +106,7 @@ def blocking(outcomes: Iterable[CheckResult]) -> list[CheckResult]:
 
 
 def problem_of(outcome: CheckResult) -> str:
-    """What a failed check found, without the advice for a held number."""
+    """The explanation of a failed check, without the advice for a held number."""
     return (outcome.explanation or "failed").partition(f" {_HELD}")[0]
 
 
@@ -138,7 +138,7 @@ def _equals_silver(candidate: Candidate, silver_rows: int) -> Finding:
 
 
 def _multiset(table: pa.Table, columns: Sequence[str]) -> Counter[tuple[Any, ...]]:
-    """How often each row occurs. NaN equals NaN, as in engines that group by it."""
+    """The number of occurrences of each row. NaN equals NaN, as in engines that group by it."""
     if not columns:
         return Counter({(): len(table)} if len(table) else {})
     plain = ([_NAN if value != value else value for value in table[name].to_pylist()] for name in columns)  # noqa: PLR0124

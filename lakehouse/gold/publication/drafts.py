@@ -1,8 +1,7 @@
-"""Drafts: the number that a period may be published with, and what the publication would be.
+"""Drafts: the number that a period may be published with, and the form of the publication.
 
 Belongs here: the draft itself and the one rule by which a computed number becomes one. How numbers are computed, and from which
-inputs, belongs to days, roll-ups and promotion; how a draft is checked and published belongs to
-``write_audit_publish``.
+inputs, belongs to days, roll-ups and promotion; checking and publishing a draft belongs to ``write_audit_publish``.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NumberLineage:
-    """What a number was computed from; it stays the same when the number is published again.
+    """The inputs of a number; they stay the same when the number is published again.
 
-    The fields are the published columns of :data:`LINEAGE`. ``code_version`` and ``contract_version`` are set if an earlier
-    run computed the number; otherwise they are those of the publishing run. ``dimension_inputs`` has the inputs of the dimensions
-    that the metric joins, as ``restatement.dimension_lineage`` writes them.
+    The fields are the published columns of :data:`LINEAGE`. ``code_version`` and ``contract_version`` are set if an earlier run
+    computed the number; otherwise they are those of the publishing run. ``dimension_inputs`` has the inputs of the further
+    sources and of the dimensions that the metric joins, as ``restatement.lineage.record_others`` writes them.
     """
 
     undecided_rows: int = 0
@@ -57,9 +56,10 @@ class Draft:
     """A number that may become a revision or an adjustment of a period.
 
     :param start: the first day of the period.
-    :param rows: the content columns of the series, in the order of the grain; of an adjustment, what a restatement would publish.
+    :param rows: the content columns of the series, in the order of the grain; for an adjustment, what a restatement would
+        publish.
     :param explanation: why the number differs from the published one, for people.
-    :param changed_rows: how many changes of Silver rows led to it, if known.
+    :param changed_rows: the number of changes of Silver rows that led to it, if known.
     :param booked_on: the open day that an adjustment is booked to.
     """
 
@@ -92,15 +92,15 @@ def draft_period(
     terms: PublicationRules | None = None,
     at_most: State = State.FINAL,
 ) -> Draft | None:
-    """Draft what a period's number becomes; None if nothing is to be published.
+    """Draft the publication of a period's number; None if there is nothing to publish.
 
-    :param published: what is published of the period.
+    :param published: the published state of the period.
     :param today: the day in the metric's calendar.
     :param requested: the reason that the run gives; None if it follows the data.
-    :param causes: what happened to the number's Silver rows: counts of inserted, corrected, moved and deleted keys.
+    :param causes: the changes of the number's Silver rows: counts of inserted, corrected, moved and deleted keys.
     :param content: the digest to compare with the published content; default: that of ``rows``.
     :param terms: when a number is final and what may change it afterwards; default: the rules of the series' contract.
-    :param at_most: the latest state that what is known of the period's input admits.
+    :param at_most: the latest state that the known input of the period permits.
     """
     terms = terms or series.metric.publication
     state = lifecycle.state_of(published, series.period(start).last, today, terms, at_most)

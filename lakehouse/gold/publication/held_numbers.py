@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class HoldError(LakehouseError):
-    """A held number that does not exist, or has another revision than the given one. The message names what is held."""
+    """A held number that does not exist, or has another revision than the given one. The message names the held number."""
 
 
 @again_on_conflict
@@ -41,8 +41,8 @@ def sign_off(
     """Publish a held number on a person's responsibility; calling it again changes nothing.
 
     :param run: names the person.
-    :param at_most: the latest state that what is known of the period's input admits.
-    :returns: what was published; None if readers already see the number.
+    :param at_most: the latest state that the known input of the period permits.
+    :returns: the published revision; None if readers already see the number.
     :raises HoldError: if another revision, or none, is held.
     """
     settings = with_table_cache(settings)

@@ -1,6 +1,7 @@
-"""How often late rows have changed a published window, and whether a further change of it waits until the window is final.
+"""The number of times that late rows have changed a published window, and whether a further change waits until the window is
+final.
 
-Belongs here: ``late_events.max_updates_per_window``. The updates are counted from the published revisions, and stored nowhere.
+Belongs here: ``late_events.max_updates_per_window``. The updates are counted from the published revisions, and not stored.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 
 #: The rows of each window of a day, by its first moment; None for the day of a metric without windows, and rows without a time.
 _Windows = dict["datetime | None", list[dict[str, Any]]]
-#: What is logged of a number that waits: the series, and the day.
+#: The log message about a number that waits: the series, and the day.
 WAITING = "gold/%s: late rows have changed %s as often as late_events.max_updates_per_window allows; it waits until it is final"
-#: Why the number of such a day differs from what silver says.
+#: The reason why the number of such a day differs from silver.
 EXHAUSTED = "late rows have changed a window as often as late_events.max_updates_per_window allows: it waits until it is final"
 #: The reasons of revisions that follow the data.
 _BY_DATA = (RevisionReason.NEW_DATA.value, RevisionReason.LATE_DATA.value, RevisionReason.CORRECTION.value)
@@ -39,7 +40,7 @@ _BY_DATA = (RevisionReason.NEW_DATA.value, RevisionReason.LATE_DATA.value, Revis
 def waits(settings: Settings, series: Series, existing: pa.Table | None, draft: Draft) -> bool:
     """Whether every window that a draft changes has been updated as often as the contract allows, and is not final yet.
 
-    :param existing: every published row of the day, and perhaps of others.
+    :param existing: every published row of the day, possibly with those of others.
     """
     terms = series.metric.late_events
     if terms is None or existing is None or draft.action is not PublishAction.REVISION or draft.reason.value not in _BY_DATA:
@@ -66,9 +67,9 @@ def is_exhausted(settings: Settings, series: Series, existing: pa.Table | None, 
 
 
 def updates_of(settings: Settings, series: Series, existing: pa.Table, day: date) -> Counter[datetime | None]:
-    """How many revisions of a day changed each of its windows because of late rows.
+    """The number of revisions of a day that changed each of its windows because of late rows.
 
-    :param existing: every published row of the day, and perhaps of others.
+    :param existing: every published row of the day, possibly with those of others.
     """
     return _counted(settings, series, day, _revisions(existing, series, day))
 
@@ -76,7 +77,9 @@ def updates_of(settings: Settings, series: Series, existing: pa.Table, day: date
 def _counted(
     settings: Settings, series: Series, day: date, revisions: Sequence[list[dict[str, Any]]]
 ) -> Counter[datetime | None]:
-    """A revision updates a window with late rows if the watermark had passed it when the one before was computed."""
+    """A revision updates a window with late rows if the watermark had passed the window when the previous revision was
+    computed.
+    """
     updates: Counter[datetime | None] = Counter()
     for before, after in pairwise(revisions):
         if after[0]["reason"] not in _BY_DATA or before[0]["inputs"] is None:
@@ -88,7 +91,7 @@ def _counted(
 
 
 def _watermark(settings: Settings, metric: MetricContract, inputs: str) -> int:
-    """The watermark by the deliveries among some recorded inputs, in microseconds since 1970."""
+    """The watermark after the deliveries among the recorded ``inputs``, in microseconds since 1970."""
     assert metric.late_source is not None  # noqa: S101 (a metric with late events knows its source)
     ids = input_sets.ids_of(settings, metric.source, inputs)
     return left_out.watermark_after(settings, metric.late_source, ids)

@@ -1,4 +1,4 @@
-"""What a commit of published numbers records of each of its versions besides their content: enough to make them again.
+"""The record of each version in a commit of published numbers, apart from its content: enough to compute the version again.
 
 The record is text in the metadata of the commit and in ``ops/publications``: the columns of :data:`PUBLISHED` by version name,
 compressed, because many versions of a commit have the same values.
@@ -23,13 +23,13 @@ _READ = {pa.date32(): date.fromisoformat, pa.timestamp("us", "UTC"): datetime.fr
 
 
 def packed(versions: Iterable[Mapping[str, Any]]) -> str:
-    """The record of some versions."""
+    """The record of ``versions``."""
     by_name = {values["version_name"]: {name: values[name] for name in PUBLISHED_SCHEMA.names} for values in versions}
     return base64.b64encode(zlib.compress(json.dumps(by_name, default=str).encode())).decode()
 
 
 def unpacked(record: str | None) -> dict[str, dict[str, Any]]:
-    """The versions of a record, by name; none of a commit of an earlier release."""
+    """The versions of a record, by name; empty for a commit of an earlier release."""
     if not record:
         return {}
     by_name: dict[str, dict[str, Any]] = json.loads(zlib.decompress(base64.b64decode(record)))

@@ -1,4 +1,6 @@
-"""Which numbers of a period are not published: those that a person refused since, and all while the period is reverted."""
+"""The numbers of a period that are not published: those that a person refused since, and all numbers while the period is
+reverted.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _EveryNumber:
-    """Contains every digest: what a reverted period refuses."""
+    """A container of every digest: a reverted period refuses all numbers."""
 
     def __contains__(self, content: object) -> bool:
         return True
@@ -28,7 +30,8 @@ class _EveryNumber:
 def find_refused(
     settings: Settings, series: Series, existing: pa.Table | None, starts: Collection[date]
 ) -> dict[date, Container[str]]:
-    """Per period the digests of the numbers that were refused since its content was last published; all for a reverted period.
+    """The digests of the numbers of each period that were refused since its content was last published; all for a reverted
+    period.
 
     :param existing: all rows of these periods.
     """

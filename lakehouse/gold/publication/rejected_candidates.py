@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RejectedCandidate:
-    """A refused candidate: the digest of its content, the revision that it would have been, and who refused it, why and when."""
+    """A refused candidate: the digest of its content, the revision that it would have been, and by whom, why and when it was
+    refused.
+    """
 
     series: str
     period_start: date

@@ -1,8 +1,8 @@
-"""``ops/restatement_reports``: what each publication that restated numbers changed: every period before and after, and why.
+"""``ops/restatement_reports``: the changes of each publication that restated numbers: every period before and after, and why.
 
 A report is derived from the revisions in gold and the publication's lineage, and is written after the commit: :func:`follow`
-writes those that are missing. It names its measures and grain, so that it can be read whatever becomes of the contract. How it
-is shown belongs to ``serving``.
+writes missing reports. It names its measures and grain, so that it can be read regardless of later contracts. Showing it belongs
+to ``serving``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lakehouse.ledger.publications import Publication
     from lakehouse.settings import Settings
 
-#: Of the periods with the greatest changes so many are listed, and of each so many rows of its grain; of a cause so many entries.
+#: The number of listed periods, those with the greatest changes; of rows of the grain of each; and of entries of a cause.
 PERIODS, ROWS, CAUSES = 50, 10, 20
 _AT_ONCE, _MASKED_AT_ONCE = 31, 100
 #: Part of a publication's trigger that has no bound, and names what ``files`` does.
@@ -44,7 +44,7 @@ _KEYS = ("series", "publication_id")
 
 @dataclass(frozen=True)
 class RestatementReport:
-    """What one publication changed.
+    """The changes of one publication.
 
     ``totals`` has per additive measure the sum over all restated periods before and after; ``periods`` has, by name, those with
     the greatest changes: their revisions, their totals, the reason, and the rows of the grain with the greatest changes;
@@ -75,13 +75,13 @@ def log(settings: Settings) -> LogTable[RestatementReport]:
 
 
 def find(settings: Settings, series: Collection[str], publication_id: str) -> RestatementReport | None:
-    """The report of a publication of one of some series; None if it restated nothing, or its report is yet to be written."""
+    """The report of a publication of one of ``series``; None if it restated nothing, or its report has not been written yet."""
     reports = log(settings).read({"series": series, "publication_id": [publication_id]})
     return reports[0] if reports else None
 
 
 def reported(settings: Settings, series: Collection[str]) -> set[str]:
-    """The ids of the publications of some series that have a report."""
+    """The ids of the publications of ``series`` that have a report."""
     return set(log(settings).select(["publication_id"], {"series": series})["publication_id"].to_pylist())
 
 
@@ -92,7 +92,9 @@ def sides_of(values: Mapping[str, Any]) -> Sides:
 
 
 def follow(settings: Settings, series: Series) -> None:
-    """Copy the publications of a series into the ledger, and write a report of each that has none and restated a number."""
+    """Copy the publications of a series into the ledger, and write a report of each publication that has none and restated a
+    number.
+    """
     publications.follow(settings, series.name, locations.gold(settings, series))
     reports, app_id = log(settings), f"restatement_reports:{series.name}"
     table = table_io.open_table(reports.path, settings.storage_options)
@@ -113,7 +115,7 @@ def follow(settings: Settings, series: Series) -> None:
 def of_publication(settings: Settings, series: Series, publication: Publication) -> RestatementReport | None:
     """The report of a publication, from the revisions in gold; None if it restated nothing.
 
-    Only its periods are read, some at a time.
+    Only its periods are read, in groups.
     """
     reasons, totals, listed, measures = Counter[str](), dict[str, Sides](), list[tuple[Any, str, Any]](), dict[str, None]()
     for before, after, known in _restated(settings, series, publication):
@@ -156,7 +158,7 @@ def mask(
 
     :param starts: the first days of the periods concerned.
     :param hidden: the values to hide in a period, by column of the grain.
-    :returns: how many reports were changed.
+    :returns: the number of reports changed.
     """
     names = {series.period(start).name: start for start in starts}
     reports, ids, changed = log(settings), sorted(reported(settings, [series.name])), 0
@@ -193,7 +195,7 @@ def _may_restate(publication: Publication) -> bool:
 def _restated(
     settings: Settings, series: Series, publication: Publication
 ) -> Iterator[tuple[PublishedVersion, PublishedVersion, list[PublishedVersion]]]:
-    """The versions that restate a number: the one before, the one that was published, and both their revisions' versions."""
+    """The versions that restate a number: the previous one, the published one, and all versions of both revisions."""
     starts = sorted(map(date.fromisoformat, publication.published))
     names = set(publication.published.values())
     for place in range(0, len(starts), _AT_ONCE):
@@ -240,7 +242,9 @@ def _period(
 def _changed_rows(
     series: Series, before: PublishedVersion, after: PublishedVersion
 ) -> list[tuple[dict[str, str | None], dict[str, Sides]]]:
-    """The rows of the grain that differ, those first in which the first measures differ most; none without a grain."""
+    """The rows of the grain that differ, ordered by the difference of the first measures, greatest first; empty without a
+    grain.
+    """
     grain = series.grain
     if not grain:
         return []
@@ -263,7 +267,7 @@ def _greatest(listed: list[tuple[Any, str, Any]]) -> list[tuple[Any, str, Any]]:
 
 
 def _shortened(trigger: Mapping[str, Any]) -> dict[str, Any]:
-    """A publication's trigger with few entries of each list and mapping."""
+    """A publication's trigger with only the first entries of each list and mapping."""
     causes: dict[str, Any] = {}
     for name, value in trigger.items():
         if name in _LEFT_OUT:

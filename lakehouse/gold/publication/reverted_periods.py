@@ -1,7 +1,7 @@
-"""``ops/reverts``: periods that a person has put back to an earlier revision, and their release.
+"""``ops/reverts``: periods that a person has reverted to an earlier revision, and their release.
 
-A reverted period keeps its number, whatever Silver gives, until it is released; then it is computed again. Belongs here: the log,
-and which periods it keeps. Putting a number back belongs to ``restatement.revert``.
+A reverted period keeps its number, whatever Silver contains, until it is released; then it is computed again. Belongs here: the
+log, and which periods it keeps. Reverting a number belongs to ``restatement.revert``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ATTEMPTS = 20
 
 
 class RevertEvent(str, Enum):
-    """What happened to a reverted period; ``followed`` is its first computation after the release."""
+    """The events of a reverted period; ``followed`` is its first computation after the release."""
 
     REVERTED = "reverted"
     RELEASED = "released"
@@ -34,7 +34,9 @@ class RevertEvent(str, Enum):
 
 @dataclass(frozen=True)
 class RevertedPeriod:
-    """An event of a period; ``version`` is the label that it was put back to, ``number`` counts the events of a series from 1."""
+    """An event of a period; ``version`` is the label to which it was reverted, ``number`` counts the events of a series
+    from 1.
+    """
 
     series: str
     period_start: date
@@ -62,7 +64,7 @@ def released(settings: Settings, series: str, starts: Collection[date] | None = 
 
 
 def keep(settings: Settings, series: str, versions: Mapping[date, str], by: str, reason: str) -> None:
-    """Keep periods at a version, such as ``r1``, from now on; those that are kept at it already are not recorded again."""
+    """Keep periods at a version, such as ``r1``, from now on; periods already kept at it are not recorded again."""
     before = kept(settings, series, versions)
     new = {start: label for start, label in versions.items() if start not in before or before[start].version != label}
     _record(settings, series, RevertEvent.REVERTED, new, by, reason)

@@ -1,8 +1,8 @@
-"""The commit that publishes: new revisions or adjustments of some periods, in one transaction (rule R7).
+"""The commit that publishes: new revisions or adjustments of periods, in one transaction (rule R7).
 
-All writes to published tables happen here, except for masking. The modules that make drafts decide what is published; the
-schema belongs to ``numbers.published_table``. Commits are made by delta-rs within milliseconds; of two commits that concern the
-same period, the later one fails instead of overwriting the first.
+All writes to published tables happen here, except for masking. The modules that make drafts decide what is published; the schema
+belongs to ``numbers.published_table``. Commits are made by delta-rs within milliseconds; of two commits that concern the same
+period, the later one fails instead of overwriting the first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Signature:
-    """The run, code and contract by which something is published, and who signed it off."""
+    """The run, code and contract of a publication, and the person who signed it off."""
 
     run_id: str
     code_version: str
@@ -170,7 +170,7 @@ def _values(
 
 
 def _adjustments(own: pa.Table | None) -> int:
-    """How many adjustments a period has."""
+    """The number of adjustments of a period."""
     return 0 if own is None else pc.max(own["adjustment"]).as_py() or 0
 
 

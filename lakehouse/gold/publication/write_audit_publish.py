@@ -54,7 +54,7 @@ again_on_conflict = retry(
 class Run:
     """The run that publishes.
 
-    :param reason: why it changes numbers, unless that follows from the data.
+    :param reason: the reason why it changes numbers, unless that is determined by the data.
     :param by: the person who started it.
     :param explanation: the reason in words, for people.
     :param backfill: the name of the backfill plan or of the stage that it belongs to.
@@ -81,7 +81,7 @@ class PublishResult:
 
     :param revisions: the revisions and adjustments that it published.
     :param held: the first days of the periods whose new number is held.
-    :param outcomes: what the checks found on every new number.
+    :param outcomes: the results of the checks on every new number.
     :param lineage: the metadata of the commit; empty if nothing was committed.
     """
 
@@ -130,7 +130,7 @@ def read(settings: Settings, series: Series, starts: Sequence[date] | None = Non
     """Open a series: if another run publishes one of the periods from now on, a commit through it fails.
 
     :param starts: the first days of the periods; by default all that the table has.
-    :param to_publish: False if nothing will be published through it; then a table that is open already is used.
+    :param to_publish: False if nothing will be published through it; then an already open table is used.
     """
     opened = table_io.open_snapshot if to_publish else table_io.open_table
     table = opened(locations.gold(settings, series), settings.storage_options)
@@ -152,7 +152,7 @@ def publish(
     """Write drafts to the candidates, check them, publish those that pass, and hold the others.
 
     :param why: metadata for the commit: input versions, trigger, downstream tables.
-    :param expected: how many Silver rows each number should cover, counted independently.
+    :param expected: the number of Silver rows that each number should cover, counted independently.
     :param uncomputed: the periods among those of ``before`` whose number cannot be computed: the measure and the explanation.
     :raises CommitFailedError: when another run published one of the periods since ``before`` was read.
     """
@@ -225,10 +225,10 @@ def judge(
 ) -> list[CheckResult]:
     """Run the checks on a number that would be ``revision`` of a period.
 
-    :param read_back: the number as a second engine reads it from the candidates table.
+    :param read_back: the number as delta-rs reads it from the candidates table.
     :param before_these: the numbers of the days before, see :func:`trailing`.
-    :param silver_rows: how many Silver rows it should cover, counted independently.
-    :param failed_inputs: which checks of its silver rows and arrivals fail.
+    :param silver_rows: the number of Silver rows that it should cover, counted independently.
+    :param failed_inputs: the failing checks of its silver rows and arrivals.
     """
     series = before.series
     candidate = publication_checks.Candidate(
@@ -247,7 +247,7 @@ def judge(
 
 
 def _failed_inputs(settings: Settings, series: Series) -> dict[date, str]:
-    """By day, the checks that fail of the silver rows and arrivals that its number is computed from.
+    """By day, the failing checks of the silver rows and arrivals from which its number is computed.
 
     Longer periods and derived numbers are made of published numbers, which were held themselves.
     """
@@ -284,7 +284,7 @@ def next_revision(draft: Draft, before: PublishedState | None) -> int:
 
 
 def signature(settings: Settings, series: Series, run: Run, why: Mapping[str, Any], reason: str | None = None) -> Signature:
-    """The run, code and contract by which something is published now.
+    """The run, code and contract of a publication made now.
 
     :param reason: why a person signs it off; None without a sign-off.
     """
@@ -296,7 +296,7 @@ def signature(settings: Settings, series: Series, run: Run, why: Mapping[str, An
 
 
 def trailing(settings: Settings, series: Series, starts: Collection[date]) -> pa.Table | None:
-    """The newest numbers of the days before some periods, as far back as the contract's checks need; None if they need none."""
+    """The newest numbers of the days before ``starts``, as far back as the contract's checks need; None if they need none."""
     look_back = series.checks.trailing_days
     if not look_back:
         return None

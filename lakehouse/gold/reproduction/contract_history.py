@@ -1,7 +1,7 @@
-"""The contracts under which a number was computed: stored when it is published, found when it is reproduced (rule R10).
+"""The contracts under which a number was computed: stored when it is published, read when it is reproduced (rule R10).
 
-A revision names its metric's contract by hash. The contract of the source is the one under which silver was built at that
-time; it is recorded with the metric's contract. The rows are in ``ops/contracts`` (``ledger.contract_archive``).
+A revision names its metric's contract by hash. The contract of the source is the one under which silver was built at that time;
+it is recorded with the metric's contract. The rows are in ``ops/contracts`` (``ledger.contract_archive``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-#: What this process stored last, by table and metric, so that the next commits of a run do not store it again.
+#: The contracts that this process stored last, by table and metric, so that the next commits of a run do not store them again.
 _kept: dict[tuple[str, str], tuple[str, str, str | None]] = {}
 
 
@@ -75,12 +75,12 @@ def remember(settings: Settings, metric: MetricContract, contract: SourceContrac
 def of_then(
     settings: Settings, now: HistoricalContracts, revision: Mapping[str, Any], sources: Mapping[str, SourceContract]
 ) -> HistoricalContracts:
-    """The contracts that a revision was computed under; the metric's knows those of its further sources and dimensions.
+    """The contracts under which a revision was computed; the metric's includes those of its further sources and dimensions.
 
     :param now: the present contracts; they are used if they have not changed.
     :param revision: the published columns of a row of the revision.
     :param sources: the present contracts of all sources.
-    :raises ForgottenContractError: if the metric's contract was another one and is not stored.
+    :raises ForgottenContractError: if the metric's contract was a different one and is not stored.
     """
     metric, version = now.metric, revision["contract_version"]
     name = metric.model_copy(update={"dataset_version": revision["dataset_version"] or 1}).name
@@ -108,7 +108,7 @@ def of_then(
 def _others_of_then(
     settings: Settings, revision: Mapping[str, Any], sources: Mapping[str, SourceContract]
 ) -> dict[str, SourceContract]:
-    """The contracts of the further sources and dimensions that a revision names, as far as they were others and are stored."""
+    """The contracts of the further sources and dimensions that a revision names, as far as they were different and are stored."""
     earlier = {}
     for name, entry in further_inputs.parse(revision.get("dimension_inputs")).items():
         if name not in sources or provenance.of_contract(sources[name]) != entry["contract"]:

@@ -1,4 +1,4 @@
-"""Where a published number and the reproduced one differ, cell by cell, and what can no longer be compared.
+"""The cells in which a published number and the reproduced one differ, and the columns that can no longer be compared.
 
 Only Arrow tables and the metric's contract are used; reproducing a number belongs to ``reproduce``.
 """
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.series import Series
 
-#: How far doubles may differ that are equal but for rounding: four steps of a double.
+#: The relative difference of doubles that counts as rounding: four steps of a double.
 ROUNDING = 1e-15
-#: The same of numbers from before sums were exact: the last digits of their sums depend on the order of the rows.
+#: The same for numbers from before sums were exact: the last digits of their sums depend on the order of the rows.
 ROUNDING_BEFORE = 1e-12
-#: How many differing cells a report of a reproduction lists.
+#: The number of differing cells that a report of a reproduction lists.
 LISTED = 50
 _Cells = dict[tuple[Any, ...], dict[str, Any]]
 
@@ -48,7 +48,7 @@ class Compared:
 
 
 def comparable(series: Series, hidden: Collection[str], *, summed: bool = False) -> Compared:
-    """What can be compared of a metric's rows if some fields of Silver were redacted since.
+    """The parts of a metric's rows that can be compared if the fields ``hidden`` of Silver were redacted since.
 
     A measure that may read such a field cannot be compared; if a column of the grain is redacted, only sums are compared.
     """

@@ -1,5 +1,5 @@
-"""Recompute a published number: a day from its Silver inputs, a longer period from the days that it names, a derived number
-from the numbers that it names.
+"""Recomputes a published number: a day from its Silver inputs, a longer period from its named days, a derived number from its
+named inputs.
 
 Silver is computed from Bronze, so that no older version of a table is needed. Comparing the result belongs to ``reproduce``.
 """
@@ -60,7 +60,7 @@ def computed(
     """Recompute a revision of a period from its published columns.
 
     :param contract: of the silver table that the metric reads, see ``series.source_read``.
-    :raises ReproduceError: if it names no inputs, or one that no longer exists.
+    :raises ReproduceError: if it names no inputs, or an input that no longer exists.
     """
     if series.metric.is_derived:
         return _derived(settings, series, start, revision, session)
@@ -89,7 +89,7 @@ def _derived(
 def _named_inputs(
     settings: Settings, contract: SourceContract, revision: Mapping[str, Any], days: Collection[date]
 ) -> dict[date, set[str]]:
-    """The inputs of some Silver days, as a revision names them.
+    """The inputs of the Silver ``days``, as a revision names them.
 
     :raises ReproduceError: if it names none.
     """

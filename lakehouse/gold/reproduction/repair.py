@@ -1,6 +1,6 @@
-"""Published numbers of which data files are damaged: their versions are made again from what they name (rule R10).
+"""Repairs published numbers with damaged data files: their versions are computed again from the inputs that they name (rule R10).
 
-Each version keeps its number, and everything that was recorded of it when it was published; nothing is published. A version of an
+Each version keeps its number, and everything recorded about it when it was published; nothing is published. A version of an
 earlier release, which recorded less, is taken from the copies of its period that older versions of the table still have.
 """
 
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.settings import Settings
 
-#: So many older versions of a table are searched for a copy of a period.
+#: The number of older versions of a table that are searched for a copy of a period.
 _SEARCHED = 200
 _SHOWN = 5
 
 
 class LostNumbersError(LakehouseError):
-    """Published versions that cannot be made again. The message names them."""
+    """Published versions that cannot be computed again. The message names them."""
 
 
 def repair(settings: Settings, catalog: Catalog, series: Series, session: Callable[[], SparkSession], run_id: str) -> list[date]:
-    """Write the damaged periods of a series again, each in one commit; a stopped repair is repeated.
+    """Write the damaged periods of a series again, each in one commit; repeat it if it was stopped.
 
     :returns: the first days of the periods.
-    :raises LostNumbersError: naming the versions that cannot be made again; the other periods are written.
+    :raises LostNumbersError: naming the versions that cannot be computed again; the other periods are written.
     """
     path = locations.gold(settings, series)
     table = table_io.open_snapshot(path, settings.storage_options)
@@ -83,7 +83,7 @@ def repair(settings: Settings, catalog: Catalog, series: Series, session: Callab
 
 
 def _recorded(settings: Settings, series: Series, starts: set[date]) -> Mapping[date, dict[str, dict[str, Any]]]:
-    """By period, what is recorded of its versions, by name, in the order of their publication.
+    """The records of the versions of each period, by name, in the order of their publication.
 
     A version without a record has no values.
     """
@@ -106,7 +106,7 @@ def _remade(
     copies: Mapping[str, pa.Table],
     session: Callable[[], SparkSession],
 ) -> dict[str, pa.Table | None]:
-    """The rows of each version of a period; None for one that cannot be made again."""
+    """The rows of each version of a period; None for a version that cannot be computed again."""
     made: dict[str, pa.Table | None] = {}
     for name in sorted(versions, key=_order):
         values = versions[name]
@@ -146,7 +146,7 @@ def _recomputed(
 
 
 def _copies(settings: Settings, series: Series, table: DeltaTable, start: date) -> dict[str, pa.Table]:
-    """The rows of a period by version, as the newest older version of the table has them that still has its files."""
+    """The rows of a period by version, from the newest older version of the table that still has its files."""
     older = table_io.open_snapshot(locations.gold(settings, series), settings.storage_options)
     newest = table.version() - 1
     if older is None:

@@ -1,7 +1,7 @@
-"""Reproduce a published number from the inputs that its revision names, and compare both (rule R10).
+"""Reproduces a published number from the inputs that its revision names, and compares both (rule R10).
 
-Nothing is written, and no older version of a table is read: only Bronze, decisions, and the logs in ``ops``. :func:`known_at`
-and :func:`from_inputs` compute what a number was as of a time, or from any set of inputs, published or not, in the same way.
+Nothing is written, and no older version of a table is read: only Bronze, decisions, and the logs in ``ops``. :func:`known_at` and
+:func:`from_inputs` compute, in the same way, a number as of a time, or from any set of inputs, published or not.
 """
 
 from __future__ import annotations
@@ -121,9 +121,10 @@ def known_at(
     when: datetime,
     session: Callable[[], SparkSession],
 ) -> dict[date, pa.Table]:
-    """The metric's numbers from what had arrived and been decided by a time, published or not; a day without rows has none.
+    """The metric's numbers from everything that had arrived and been decided by ``when``, published or not; none for a day
+    without rows.
 
-    The arrival time of each row counts, even if its file was read later. Redactions always apply.
+    The arrival time of each row counts, even if its file was ingested later. Redactions always apply.
 
     :raises ReproduceError: for a derived metric.
     """
@@ -144,10 +145,10 @@ def from_inputs(
     *,
     others_at: datetime,
 ) -> dict[date, pa.Table]:
-    """The metric's numbers from a set of inputs, such as a named snapshot, under today's contracts; a day without rows has none.
+    """The metric's numbers from a set of inputs, such as a named snapshot, under today's contracts; none for a day without rows.
 
-    :param until: only rows that had arrived by then. Redactions always apply.
-    :param others_at: rows of further sources and attributes of dimensions are those known by then.
+    :param until: only rows that had arrived by this time. Redactions always apply.
+    :param others_at: rows of further sources and attributes of dimensions are those known by this time.
     :raises ReproduceError: for a derived metric.
     """
     _require_silver(metric)

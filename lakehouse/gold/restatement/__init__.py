@@ -1,1 +1,1 @@
-"""Restatement: which periods have to be computed again, and their new numbers: days from Silver, longer periods from days."""
+"""Restatement: the periods that must be computed again, and their new numbers: days from Silver, longer periods from days."""

@@ -1,7 +1,7 @@
-"""What a period waits for before its number becomes final: rule R13, final means complete.
+"""The conditions that a period waits for before its number becomes final: rule R13, final means complete.
 
-Belongs here: the facts that make a period incomplete, read from the tables of its sources, and the sentences that say so. The
-calendar is the earliest moment of a close, see ``numbers.lifecycle``; it is not repeated here.
+Belongs here: the facts that make a period incomplete, read from the tables of its sources, and the sentences about them. The
+calendar gives the earliest moment of a close, see ``numbers.lifecycle``; it is not repeated here.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class Limit:
 
 @dataclass(frozen=True)
 class SourceState:
-    """What is known to be missing of a source at one time.
+    """The known gaps in the input of a source at one time.
 
     :param watermark: None if the contract has none.
-    :param held: files that are held, of which nothing is known but their arrival day.
-    :param missing: what the sensors know to be missing of landing.
-    :param undecided: per event day how many rows wait for a steward.
+    :param held: files that are held; only their arrival day is known.
+    :param missing: the missing inputs that the sensors report for landing.
+    :param undecided: the number of rows per event day that wait for a steward.
     :param unread: the malformed rows.
     """
 
@@ -76,11 +76,11 @@ class SourceState:
 
 @dataclass(frozen=True)
 class Completeness:
-    """What is known of the inputs of a series at one time.
+    """The known state of the inputs of a series at one time.
 
-    :param sources: those that are required.
-    :param open_days: published days that are not final; of a longer period only.
-    :param held_days: days whose newest number is held; of a longer period only.
+    :param sources: the required sources.
+    :param open_days: published days that are not final; only for a longer period.
+    :param held_days: days whose newest number is held; only for a longer period.
     """
 
     series: Series
@@ -89,7 +89,7 @@ class Completeness:
     held_days: Collection[date] = ()
 
     def limit(self, period: Period) -> Limit | None:
-        """How far a period may be closed; None if nothing is known to be missing."""
+        """The latest state that a period may have; None if nothing is known to be missing."""
         missing = self._missing(period)
         if not missing:
             return None
@@ -107,7 +107,7 @@ class Completeness:
         return missing
 
     def _missing_of(self, source: SourceState, period: Period) -> list[str]:
-        """What is missing of one source; it is named if the metric has several."""
+        """The missing inputs of one source; the source is named if the metric has several."""
         needs = self.series.metric.publication.final_needs
         missing = []
         if needs.no_held_file:
@@ -136,7 +136,7 @@ class Completeness:
         return [f"the watermark of {state.source} {stands}{held} and has to pass {format_moment(wanted)}{since}"]
 
     def _held_files(self, source: SourceState, period: Period) -> list[str]:
-        """A file may hold rows of any day up to the day on which it came."""
+        """A file may hold rows of any day up to its arrival day."""
         names = sorted({entry.source_file for entry in source.held if period.start <= entry.arrival_date})
         return [f"held: {join_limited(names, _SHOWN, ' files')}"] if names else []
 
@@ -155,15 +155,15 @@ class Completeness:
         return end_of_day(period.last, zone).astimezone(timezone.utc)
 
     def closing_lateness(self, contract: SourceContract) -> timedelta:
-        """By how much the watermark of a source has to pass a period: by the tier that closes this kind of period, else by
-        nothing.
+        """The time by which the watermark of a source must have passed a period: that of the tier that closes this kind of
+        period, else 0.
         """
         serves = self.series.metric.publication.closes_with.get(self.series.kind.value)
         return next((tier.within for tier in contract.lateness.tiers if tier.serves == serves), timedelta(0))
 
 
 def completeness(settings: Settings, contract: SourceContract, series: Series, periods: Collection[Period]) -> Completeness:
-    """What is known now of the required sources of some periods.
+    """The present state of the required sources for ``periods``.
 
     :param contract: of the metric's (first) source.
     """
@@ -178,7 +178,7 @@ def completeness(settings: Settings, contract: SourceContract, series: Series, p
 
 
 def read_source(settings: Settings, contract: SourceContract, days: Collection[date] | None = None) -> SourceState:
-    """What is known now to be missing of a source.
+    """The present gaps in the input of a source.
 
     :param days: the event days whose reviews and unread rows are counted; default: all.
     """
@@ -199,7 +199,7 @@ def limits(
     periods: Collection[Period],
     computed: Collection[date] = (),
 ) -> dict[date, Limit]:
-    """By first day, how far some periods may be closed by what is known now; those that nothing holds back are left out.
+    """By first day, the latest state that ``periods`` may have at present; periods that nothing delays are left out.
 
     :param computed: the periods whose number has just been computed, whether or not it failed before.
     """
@@ -218,7 +218,7 @@ def limits(
 
 
 def waits_for(settings: Settings, contract: SourceContract, series: Series, periods: Collection[Period]) -> dict[date, list[str]]:
-    """By first day, what those of some published periods wait for that are not final."""
+    """By first day, the conditions that those published ``periods`` wait for which are not final."""
     where = {series.by: [period.start for period in periods], "is_latest": [True]}
     found = table_io.read(locations.gold(settings, series), [series.by, "state"], where, settings.storage_options)
     if found is None:
@@ -256,13 +256,13 @@ def _held_days(settings: Settings, daily: Series) -> frozenset[date]:
 
 
 def unread_text(source: str, rows: int, example: str | None) -> str:
-    """What a number waits for on account of rows that could not be read, with the command that lists them."""
+    """A sentence about the unread rows that a number waits for, with the command that lists them."""
     why = f": {example}" if example else ""
     return f"{rows:,} {'row' if rows == 1 else 'rows'} could not be read{why}; 'lakehouse rows {source} --malformed' lists them"
 
 
 def _open_days(settings: Settings, rollup: Series, days: Collection[date]) -> frozenset[date]:
-    """The published days among some that are not final."""
+    """Those ``days`` that are published and not final."""
     daily = rollup.daily
     where = {daily.by: days, "is_latest": [True]}
     found = table_io.read(locations.gold(settings, daily), [daily.by, "state"], where, settings.storage_options)

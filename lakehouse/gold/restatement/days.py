@@ -1,6 +1,6 @@
 """The days of a metric: computed from Silver, drafted where content or state is new, and published (rules R7 to R9).
 
-This module decides what changes of Silver mean for a metric's days. Checking and publishing drafts belongs to
+This module decides the effect of changes of Silver on a metric's days. Checking and publishing drafts belongs to
 ``write_audit_publish``; a conflict with another publication repeats both from a fresh read.
 """
 
@@ -67,7 +67,8 @@ def restate(
 ) -> PublishResult:
     """Compute days again and publish those with new content or a new state.
 
-    :param follows: what the run responds to; if ``days`` cover all of it, the metric is recorded as following Silver up to there.
+    :param follows: the changes that the run responds to; if ``days`` cover all of them, the metric is recorded as following
+        Silver up to there.
     """
     settings = with_table_cache(settings)
     write_audit_publish.make_up_for_lost_commits(settings, series)
@@ -124,13 +125,13 @@ def _closing(before: SeriesSnapshot, days: Collection[date], today: date, limits
 
 
 def _follow_dimensions(settings: Settings, metric: MetricContract) -> None:
-    """Bring the intervals of a metric's dimensions up to date, in case a run was stopped before it had done so."""
+    """Update the intervals of a metric's dimensions, in case a run was stopped before it had done so."""
     for contract in metric.dimensions.values():
         interval_table.follow(settings, contract)
 
 
 def _unfollowed(settings: Settings, metric: MetricContract) -> str | None:
-    """A dimension whose intervals do not follow from its silver table as it is now; None without one."""
+    """A dimension whose intervals are not computed from the present version of its silver table; None if there is none."""
     for name, contract in metric.dimensions.items():
         version = table_io.version(locations.silver(settings, name), settings.storage_options)
         if version >= 0 and interval_table.followed_version(settings, contract) != version:
@@ -139,7 +140,7 @@ def _unfollowed(settings: Settings, metric: MetricContract) -> str | None:
 
 
 def _trigger(settings: Settings, metric: MetricContract, contract: SourceContract, follows: PendingRestatement) -> Trigger:
-    """What caused the changes of all silver tables that a run follows."""
+    """The cause of the changes of all silver tables that a run follows."""
     trigger = restatement_lineage.trigger(settings, contract, follows.since, follows.upstream_version)
     for entry in metric.sources[1:]:
         read, first, last = metric.further_sources[entry.source], follows.since_further, follows.further
@@ -229,7 +230,7 @@ def _drafts(
     limits: Mapping[date, Limit],
     late: LateCauses,
 ) -> tuple[list[Draft], set[date]]:
-    """Draft the numbers that have new content or a new state; gives also the days whose new number was refused before."""
+    """Draft the numbers that have new content or a new state; returns also the days whose new number was refused before."""
     metric = before.series.metric
     today = lifecycle.today(settings.clock(), metric.publication)
     refused = find_refused(settings, before.series, before.existing, list(numbers)) if numbers else {}

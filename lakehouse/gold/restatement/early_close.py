@@ -1,4 +1,4 @@
-"""A person closes a period that still waits for something, and takes what is missing on themselves (rule R13).
+"""Closes a period that still waits for something, on a person's responsibility for the missing input (rule R13).
 
 The published number becomes final as it is; where the contract counts late rows at the close, with the rows that it has left out
 so far. What a period waits for is stated by ``closing``.

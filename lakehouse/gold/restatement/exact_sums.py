@@ -2,9 +2,9 @@
 
 A double is cut into whole multiples of eight powers of two. The multiples are added as integers, which is exact, and the totals
 give the double next to the exact sum. Every group of rows therefore has one sum, whatever else is in the table and however Spark
-divides the rows; where a number of 15 digits is its neighbour, that is the sum, as its parts are written. Decimals and integers
-are exact in Spark itself. What an expression means is not decided here: only the text of ``sum``, ``avg`` and their relatives is
-replaced where they are over doubles.
+divides the rows; where a number of 15 digits is its neighbour, that number is the sum, as its parts are written. Decimals and
+integers are exact in Spark itself. The meaning of an expression is not decided here: only the text of ``sum``, ``avg`` and
+related functions is replaced where they are over doubles.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _ROUGH_AGGREGATES = """
     std stddev stddev_pop stddev_samp var_pop var_samp variance
 """
 _ROUGH = frozenset(_ROUGH_AGGREGATES.split())
-#: How many digits of such an aggregate are the same in any order.
+#: The number of digits of such an aggregate that are the same in any order.
 _CERTAIN_DIGITS = 12
-#: How many binary digits a part has: the totals of 2^36 rows fit into 64 bits, and two parts into a double.
+#: The number of binary digits of a part: the totals of 2^36 rows fit into 64 bits, and two parts into a double.
 _WIDTH = 26
 #: The exponents of the parts, the greatest first.
 _EXPONENTS = tuple(range(3 * _WIDTH, -5 * _WIDTH, -_WIDTH))
@@ -45,7 +45,7 @@ _TOO_LARGE = 2.0 ** (_EXPONENTS[0] + _WIDTH)
 
 
 def aggregated(rows: DataFrame, by: Collection[str], measures: Mapping[str, str], count: str) -> DataFrame:
-    """Rows grouped by columns, with the measures and the number of rows; without columns one row for all.
+    """Rows grouped by columns, with the measures and the number of rows; one row for all if ``by`` is empty.
 
     :param measures: by name, expressions with aggregates in Spark SQL.
     :param count: the name of the column for the number of rows.
@@ -61,9 +61,9 @@ def aggregated(rows: DataFrame, by: Collection[str], measures: Mapping[str, str]
 
 
 def rounded(numbers: pa.Table, measures: Mapping[str, str]) -> pa.Table:
-    """Numbers whose doubles have as many digits as are certain.
+    """Numbers whose doubles have only the digits that are certain.
 
-    Aggregates such as a standard deviation are computed in the order of the rows; their last digits say nothing.
+    Aggregates such as a standard deviation are computed in the order of the rows; their last digits have no meaning.
     """
     for name, text in measures.items():
         column = numbers[name]
@@ -74,9 +74,9 @@ def rounded(numbers: pa.Table, measures: Mapping[str, str]) -> pa.Table:
 
 
 def added(values: pa.ChunkedArray | pa.Array) -> float | None:
-    """The double next to the exact sum of some doubles; None if there are none.
+    """The double next to the exact sum of ``values``; None if there are none.
 
-    It is what :func:`aggregated` gives for the same values as rows.
+    The result equals that of :func:`aggregated` for the same values as rows.
     """
     known = pc.drop_null(values).to_pylist()
     if not known:
@@ -127,7 +127,7 @@ def _sums(tokens: list[str]) -> Iterator[_Sum]:
 
 
 def _is_part(tokens: list[str], place: int) -> bool:
-    """Whether a name is behind a point: that is no function."""
+    """Whether a name follows a point: then it is no function."""
     return bool(place) and tokens[place - 1] == "."
 
 
@@ -150,7 +150,7 @@ def _rewritten(text: str, doubles: Mapping[str, str]) -> str:
 
 
 def _cut(column: str) -> dict[str, str]:
-    """Columns made of a double: what can be cut into parts, and what is left, which is 0 for all but the most unusual values."""
+    """Columns made of a double: the part that can be cut, and the rest, which is 0 for all but the most unusual values."""
     least = _EXPONENTS[-1]
     left = f"{column} - rint({column} * {_power(-least)}) * {_power(least)}"
     return {
@@ -163,7 +163,7 @@ def _total(column: str, condition: str) -> str:
     """The exact sum of a column that was cut, rounded once: an expression with aggregates.
 
     The totals of the parts become digits with signs, from the least to the greatest, and pairs of digits are doubles. Doubles of
-    falling size are added with the error of each addition, which is exact, too.
+    decreasing size are added together with the error of each addition, which is exact, too.
     """
     totals = [f"sum(CAST({part} AS BIGINT)){condition}" for part in _parts(f"{column}_cut")]
     half, base = f"{2 ** (_WIDTH - 1)}L", f"{2**_WIDTH}L"

@@ -1,4 +1,4 @@
-"""The inputs of numbers: which ingestions, decisions and redactions Silver contained, and what caused its newest changes.
+"""The inputs of numbers: which ingestions, decisions and redactions Silver contained, and the causes of its newest changes.
 
 A revision names its inputs, so that it can be reproduced (rule R10) and its changes can be explained.
 """
@@ -39,7 +39,7 @@ _LOOK_BACK = 20
 class SilverInputs:
     """The inputs of one version of Silver: the ids of all known inputs, and per day the ids of those not yet applied.
 
-    :param others: the same of each further source and of each dimension that a metric joins.
+    :param others: the inputs of each further source and of each dimension that a metric joins.
     """
 
     ids: frozenset[str]
@@ -53,11 +53,11 @@ class SilverInputs:
         return replace(self, ids=self.ids | {late_decisions.EVERY_ROW})
 
     def without(self, days: Collection[date]) -> dict[str, list[str]]:
-        """The inputs that some Silver days lack, in the stored form."""
+        """The inputs that the Silver ``days`` lack, in the stored form."""
         return {f"{day}": sorted(self.lacking[day]) for day in sorted(days) if self.lacking.get(day)}
 
     def by_day(self, days: Collection[date]) -> dict[date, frozenset[str]]:
-        """The inputs that each of some Silver days contains."""
+        """The inputs that each of the Silver ``days`` contains."""
         return {day: self.ids - self.lacking.get(day, frozenset()) for day in days}
 
     def known_through(self, days: Collection[date]) -> date | None:
@@ -68,7 +68,7 @@ class SilverInputs:
 
 @dataclass(frozen=True)
 class Trigger:
-    """What caused some commits of Silver: files, decisions, redactions, rebuild requests.
+    """The causes of commits of Silver: files, decisions, redactions, rebuild requests.
 
     :param remade: the Silver days that a rebuild request computed again, with the reason for their numbers.
     """
@@ -79,7 +79,7 @@ class Trigger:
     remade: Mapping[date, RevisionReason] = field(default_factory=dict)
 
     def __add__(self, other: Trigger) -> Trigger:
-        """What caused the commits of two tables; of a day that was computed again in both, the more serious reason applies."""
+        """The causes of the commits of two tables; for a day that was computed again in both, the more serious reason applies."""
         reasons = {
             day: {one.remade[day] for one in (self, other) if day in one.remade} for day in {**self.remade, **other.remade}
         }
@@ -129,7 +129,7 @@ def record(settings: Settings, source: str, basis: SilverInputs) -> str:
 
 
 def ids_by_day(settings: Settings, source: str, name: str, without: str | None, days: Collection[date]) -> dict[date, set[str]]:
-    """The inputs of each of some Silver days, as a revision names them.
+    """The inputs of each of the Silver ``days``, as a revision names them.
 
     :raises UnknownInputsError: if they were never recorded.
     """
@@ -139,8 +139,7 @@ def ids_by_day(settings: Settings, source: str, name: str, without: str | None, 
 
 
 def of_metric(settings: Settings, metric: MetricContract, contract: SourceContract) -> SilverInputs:
-    """The inputs of the present version of the silver table that a metric reads, of its further sources, and of the intervals
-    of its dimensions.
+    """The inputs of the present versions of the silver tables of a metric's sources, and of the intervals of its dimensions.
 
     :param contract: of that silver table.
     """
@@ -162,9 +161,9 @@ def of_late_source(settings: Settings, contract: SourceContract) -> SilverInputs
 def named_now(
     settings: Settings, metric: MetricContract, days: Collection[date], made_from: SilverInputs | None = None
 ) -> dict[date, frozenset[str]]:
-    """The inputs of each Silver day that the numbers of some days are computed from; none for a metric without late events.
+    """The inputs of each Silver day from which the numbers of ``days`` are computed; empty for a metric without late events.
 
-    :param made_from: of the silver table that the metric reads, if it is known already.
+    :param made_from: the inputs of the silver table that the metric reads, if they are already known.
     """
     if metric.late_source is None:
         return {}
@@ -172,10 +171,10 @@ def named_now(
 
 
 def record_others(settings: Settings, metric: MetricContract, basis: SilverInputs) -> str | None:
-    """Store the inputs of further sources and dimensions; gives their names, what some days lack, and the contracts, in the
-    stored form.
+    """Store the inputs of further sources and dimensions; returns, in the stored form, their names, missing inputs, and
+    contracts.
 
-    The contract of a further source is the one that its silver was built under.
+    The contract of a further source is the one under which its silver was built.
     """
     in_silver = {name: provenance.newest_in_silver(settings, name)["contract"] for name in metric.further_sources}
     contracts = {**metric.further_sources, **metric.dimensions}
@@ -191,7 +190,7 @@ def record_others(settings: Settings, metric: MetricContract, basis: SilverInput
 
 
 def trigger(settings: Settings, contract: SourceContract, first: int, last: int) -> Trigger:
-    """What caused versions ``first`` through ``last`` of a silver table, given by its contract, from its log."""
+    """The causes of versions ``first`` through ``last`` of a silver table, given by its contract, from its log."""
     source = contract.dataset
     table = table_io.open_table(locations.silver_of(settings, contract), settings.storage_options)
     if table is None or first > last:
@@ -212,7 +211,7 @@ def trigger(settings: Settings, contract: SourceContract, first: int, last: int)
 
 
 def is_counted(metric: MetricContract) -> bool:
-    """Whether the logs tell how many rows the number of a day covers: not of windows that go on over midnight."""
+    """Whether the logs record how many rows the number of a day covers: not for windows that span midnight."""
     return metric.days_behind == 0
 
 
@@ -243,13 +242,13 @@ def count_silver_rows(
 
 
 def known_through(sources: Collection[SilverInputs], days: Collection[date]) -> date | None:
-    """The newest arrival day whose files all of these days contain, of the source that has delivered least far."""
+    """The newest arrival day whose files all of these days contain, in the source that has delivered least far."""
     known = [newest for inputs in sources if (newest := inputs.known_through(days)) is not None]
     return min(known, default=None)
 
 
 def undecided_of_metric(settings: Settings, metric: MetricContract, days: Collection[date]) -> Counter[date]:
-    """How many rows of each of some event days wait for a steward, in the sources whose rows are required."""
+    """The number of rows of each of ``days`` that wait for a steward, in the sources whose rows are required."""
     rows: Counter[date] = Counter()
     for entry in metric.read:
         rows.update(undecided(settings, entry.source, days) if entry.required else {})
@@ -257,7 +256,7 @@ def undecided_of_metric(settings: Settings, metric: MetricContract, days: Collec
 
 
 def undecided(settings: Settings, source: str, days: Collection[date] | None = None) -> dict[date, int]:
-    """How many rows of each event day, or of some, wait for a steward's decision."""
+    """The number of rows of each event day, or of each of ``days``, that wait for a steward's decision."""
     where: dict[str, Collection[Any]] = {"quarantine_status": [QuarantineStatus.OPEN.value]}
     where |= {} if days is None else {"event_date": list(days)}
     table = table_io.read(locations.quarantine(settings, source), ["event_date"], where, settings.storage_options)

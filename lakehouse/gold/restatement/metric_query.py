@@ -39,7 +39,7 @@ def compute(
     """The metric on ``days``: columns event_date, the grain, the measures, and row_count (the number of silver rows).
 
     :param rows: silver rows, at least of the days that the window covers, with the attributes that the metric's joins bring.
-    :param starts: only the windows with these first moments; None among them is that of rows without an event time.
+    :param starts: only the windows with these first moments; None stands for the rows without an event time.
     """
     if metric.event_window:
         rows = windows.assigned(rows, metric.event_window)
@@ -69,7 +69,7 @@ def numbers(
     made_from: SilverInputs | None = None,
     with_every_row: Collection[date] = (),
 ) -> dict[date, pa.Table]:
-    """The number of each day that Silver has rows for: grain, measures and row_count, in the order of the grain.
+    """The number of each day for which Silver has rows: grain, measures and row_count, in the order of the grain.
 
     The rows are collected in this process, because a day of gold is small.
 
@@ -91,9 +91,9 @@ def numbers(
 def of_days(
     rows: DataFrame, metric: MetricContract, days: Collection[date], starts: Collection[datetime | None] | None = None
 ) -> dict[date, pa.Table]:
-    """The numbers of days that :func:`compute` finds in rows, in the order of the grain, collected in this process.
+    """The numbers of days that :func:`compute` gives, in the order of the grain, collected in this process.
 
-    The measures see the hours and days of the metric's zone.
+    The measures use the hours and days of the metric's zone.
     """
     with in_zone(rows.sparkSession, metric.zone):
         numbers = dataframes.in_utc(compute(rows, metric, days, starts).toArrow())

@@ -1,4 +1,4 @@
-"""Which periods of a series have to be computed again, and up to which version a series has followed its upstream table.
+"""The periods of a series that must be computed again, and the version up to which a series has followed its upstream table.
 
 Days follow Silver, longer periods follow the published days. Only the logs and small columns of tables are read. Computing the
 periods belongs to ``days`` and ``rollups``, publishing them to ``publication.write_audit_publish``.
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 #: The cause of rows that did not change themselves, but have another attribute of a dimension.
 ATTRIBUTE_CHANGED = "attribute_changed"
-#: The cause of rows that did not change themselves, but count no longer because they are late, or count again.
+#: The cause of rows that did not change themselves, but no longer count because they are late, or count again.
 LATENESS_CHANGED = "lateness_changed"
 
 
@@ -53,15 +53,15 @@ class PendingRestatement:
     :param upstream_version: the version of the upstream table through which changes were read: of Silver for days, of the daily
         table for longer periods; -1 if there is no such table yet.
     :param since: the first version whose changes were read.
-    :param causes: of days only: per Silver day the number of keys inserted, corrected, moved and deleted; empty if the change
+    :param causes: for days only: per Silver day the number of keys inserted, corrected, moved and deleted; empty if the change
         feed no longer reaches back.
-    :param keys: of days only: a sample of the changed keys per Silver day.
-    :param inputs: of a derived series: the version of each table that it follows, in place of one upstream version.
+    :param keys: for days only: a sample of the changed keys per Silver day.
+    :param inputs: for a derived series: the version of each table that it follows, in place of one upstream version.
     :param released: the number of the newest release of a reverted day among them, 0 without one.
-    :param further: of days only: the version through which changes were read of each further table, -1 if it does not exist yet:
+    :param further: for days only: the version through which changes were read of each further table, -1 if it does not exist yet:
         of the silver table of each further source, and of the intervals of each dimension.
-    :param since_further: of days only: by further source's silver table the first version whose changes were read.
-    :param again: the contract and the code under which numbers that could not be computed are tried again; empty without one.
+    :param since_further: for days only: the first version whose changes were read, by further source's silver table.
+    :param again: the contract and the code under which numbers that could not be computed are tried again; empty without any.
     :param changed_facts: the Silver rows whose attributes have changed since; their number is among the causes.
     """
 
@@ -79,17 +79,17 @@ class PendingRestatement:
 
     @property
     def cause(self) -> str:
-        """What tells it from other pending restatements of the series: runs are requested, and given up, for each."""
+        """The identity among the pending restatements of the series: runs are requested, and abandoned, for each."""
         followed = "-".join(f"{version}" for version in self.inputs.values()) or f"{self.upstream_version}"
         further = "".join(f"+{version}" for _, version in sorted(self.further.items()))
         return f"{followed}{further}" + (f".{self.released}" if self.released else "") + self.again
 
 
 def find_pending(settings: Settings, series: Series) -> PendingRestatement:
-    """Read what the upstream table has changed since the series last followed it.
+    """Read the changes of the upstream table since the series last followed it.
 
-    If the log no longer reaches back, all periods are pending; a period whose number is unchanged gets no revision. Days
-    that were reverted, and released since, are pending as well, and so are numbers that could not be computed under an earlier
+    If the log no longer reaches back, all periods are pending; a period whose number is unchanged gets no revision. Days that
+    were reverted, and released since, are pending as well, and so are numbers that could not be computed under an earlier
     contract or by earlier code. A metric that followed another silver table before has all days pending.
     """
     settings = with_table_cache(settings)
@@ -122,7 +122,7 @@ def _changed_since(settings: Settings, series: Series) -> PendingRestatement:
 
 
 def _by_days(settings: Settings, series: Series) -> PendingRestatement:
-    """What is pending of a longer period: its days were published since."""
+    """The pending restatement of a longer period: its days were published since."""
     table = table_io.open_table(locations.gold(settings, series.daily), settings.storage_options)
     if table is None:
         return PendingRestatement(frozenset(), -1)
@@ -136,7 +136,7 @@ def _by_days(settings: Settings, series: Series) -> PendingRestatement:
 def _with_silver(
     settings: Settings, series: Series, pending: PendingRestatement, name: str, table: DeltaTable | None, followed: int
 ) -> PendingRestatement:
-    """What is pending, with the changes of one more silver table since the version that the metric has followed."""
+    """``pending`` with the changes of one more silver table since the version that the metric has followed."""
     is_first = name == locations.silver_name(series.metric)
     version = -1 if table is None else table.version()
     since = 0 if table is None else changed_days.first_unfollowed(table, followed)
@@ -159,7 +159,7 @@ def _with_silver(
 def _with_late_rows(
     settings: Settings, series: Series, pending: PendingRestatement, followed: Mapping[str, int]
 ) -> PendingRestatement:
-    """What is pending, with the days on which other rows count than before because they are late, or late no longer."""
+    """``pending`` with the days on which other rows count than before because they are late, or no longer late."""
     path = locations.late_rows(settings, series.metric.source)
     table, name = table_io.open_table(path, settings.storage_options), f"{series.metric.source}_late"
     if table is None:
@@ -183,9 +183,10 @@ def _dimensions(settings: Settings, series: Series) -> dict[str, int]:
 
 
 def _with_changed_facts(settings: Settings, series: Series, pending: PendingRestatement) -> PendingRestatement:
-    """What is pending by Silver, with the days on which attributes of rows have changed.
+    """``pending`` with the days on which attributes of rows have changed.
 
-    All days are pending if the metric has not joined one of the dimensions before, or its changes are many or not known.
+    All days are pending if the metric has not joined one of the dimensions before, or if there are too many changes or the feed
+    is gone.
     """
     followed = served_version.followed_further(settings, series)
     everything = replace(pending, starts=pending.starts | published_table.known_days(settings, series))
@@ -211,9 +212,9 @@ def _with_changed_facts(settings: Settings, series: Series, pending: PendingRest
 
 
 def find_due(settings: Settings, contract: SourceContract, series: Series) -> list[date]:
-    """The first days of the periods whose number is to be published in its next state, and of days whose start delay has passed.
+    """The first days of the periods whose number is due for its next state, and of days whose start delay has passed.
 
-    A number that waits for something, as ``closing`` tells, is not among them.
+    A number that still waits for a condition of ``closing`` is not included.
     """
     settings = with_table_cache(settings)
     terms = series.metric.publication
@@ -231,7 +232,7 @@ def find_due(settings: Settings, contract: SourceContract, series: Series) -> li
 
 
 def due_by_calendar(settings: Settings, series: Series, at: datetime) -> list[date]:
-    """The same by the calendar of a time alone, whatever the numbers wait for."""
+    """The result of :func:`find_due` by the calendar at ``at`` alone, whatever the numbers wait for."""
     today = lifecycle.today(at, series.metric.publication)
     return sorted({*published_table.due(settings, series, today), *_delayed(settings, series, today)})
 
@@ -255,11 +256,11 @@ def record_restatement(
     requested: Collection[date],
     pending: PendingRestatement | None,
 ) -> None:
-    """Record a run: what it restated and, if it covered everything pending, how far the series now follows.
+    """Record a run: its restatements and, if it covered everything pending, the version that the series now follows.
 
     :param restated: the first days of the periods that got a revision or an adjustment.
     :param requested: the first days of the periods that the run computed.
-    :param pending: what the run responds to; None if only some periods were requested.
+    :param pending: the changes that the run responds to; None if only selected periods were requested.
     """
     complete = pending is not None and pending.starts <= set(requested)
     if not (restated or complete):

@@ -1,7 +1,7 @@
 """Compares a metric's numbers with their present inputs: the checks of candidates, and published numbers against Silver.
 
-The checks that a candidate must pass belong to ``publication.checks``. A difference between published numbers and Silver that
-a pending change explains is reported, but is not a failure.
+The checks that a candidate must pass belong to ``publication.checks``. A difference between published numbers and Silver that a
+pending change explains is reported, but is not a failure.
 """
 
 from __future__ import annotations
@@ -112,10 +112,11 @@ def check_rollup(
 
 
 def check_published(settings: Settings, series: Series, days: Collection[date]) -> list[CheckResult]:
-    """Compare the number of rows in each day's published number, adjustments included, with the rows of silver or the inputs now.
+    """Compare the number of rows in each day's published number, including adjustments, with the present rows of silver or the
+    inputs.
 
-    Windows that go on over midnight are not compared: in how many of a day's a row lies, silver's log does not tell. Where the
-    contract bounds the share of facts without a match in a dimension, this is checked as well.
+    Windows that span midnight are not compared, because the Delta log does not record how many windows a row falls into. Where
+    the contract bounds the share of facts without a match in a dimension, this is checked as well.
 
     :param series: the days of a metric as readers see them.
     """
@@ -173,7 +174,7 @@ def _derived(settings: Settings, series: Series, session: Callable[[], SparkSess
 
 
 def _published_rows(before: SeriesSnapshot) -> dict[date, int]:
-    """How many rows the newest number of each day contains, its adjustments included."""
+    """The number of rows in the newest number of each day, including its adjustments."""
     if before.existing is None:
         return {}
     by = before.series.by
@@ -182,7 +183,7 @@ def _published_rows(before: SeriesSnapshot) -> dict[date, int]:
 
 
 def _reasons(settings: Settings, before: SeriesSnapshot, days: Collection[date]) -> Mapping[date, str]:
-    """Why the published number of a day differs from silver, if something pending explains it."""
+    """The reason why the published number of a day differs from silver, if something pending explains it."""
     series, terms = before.series, before.series.metric.publication
     today = lifecycle.today(settings.clock(), terms)
     pending = find_pending(settings, series).starts

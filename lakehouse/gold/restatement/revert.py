@@ -1,8 +1,8 @@
-"""A person puts published numbers back to an earlier revision, and keeps them there until they are released.
+"""Reverts published numbers to an earlier revision on a person's request, and keeps them there until they are released.
 
-Nothing is overwritten: the earlier content becomes a new revision (of a closed period under ``adjust`` an adjustment) with the
-reason ``rollback`` and the inputs of the earlier one, so that it can be reproduced. Longer periods add up from their days, and go
-back through the days that the revision names. Which periods are kept is recorded by ``publication.reverted_periods``.
+Nothing is overwritten: the earlier content becomes a new revision (for a closed period under ``adjust`` an adjustment) with the
+reason ``rollback`` and the inputs of the earlier revision, so that it can be reproduced. Longer periods are sums of their days,
+and are reverted through the days that the revision names. Which periods are kept is recorded by ``publication.reverted_periods``.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _SHOWN = 5
 
 
 class RevertError(LakehouseError):
-    """Numbers that cannot be put back or released; nothing has changed. The message says why, and what to do."""
+    """Numbers that cannot be reverted or released; nothing has changed. The message says why, and what to do."""
 
 
 @dataclass(frozen=True)
 class RevertResult:
-    """What became of the days that were put back.
+    """The result for the days that were reverted.
 
     :param published: their new revisions and adjustments.
-    :param unchanged: days that had the earlier content already; they are kept as well.
-    :param first: days that were first published after the time to go back to: no number is taken away, and they stay.
+    :param unchanged: days that already had the earlier content; they are kept as well.
+    :param first: days that were first published after the requested time: no number is removed, and they stay.
     """
 
     published: Sequence[Revision] = ()
@@ -60,11 +60,11 @@ class RevertResult:
 def revert(
     settings: Settings, contract: SourceContract, series: Series, period: Period, to: VersionSelector, run: Run, reason: str
 ) -> RevertResult:
-    """Put a period's number back to an earlier version; calling it again changes nothing.
+    """Revert a period's number to an earlier version; calling it again changes nothing.
 
     :param run: names the person.
     :raises UnknownVersionError: for a version that does not exist.
-    :raises RevertError: for one of another dataset version; for a longer period whose days were first published after it.
+    :raises RevertError: for a version of another dataset version; for a longer period whose days were first published after it.
     """
     if series.metric.is_derived and series.kind is not Kind.DAY:
         msg = f"{series.name} is made of the same periods of {', '.join(series.metric.derived_from)}: revert the days of these"
@@ -77,7 +77,7 @@ def revert(
 def revert_all(
     settings: Settings, contract: SourceContract, daily: Series, when: datetime, run: Run, reason: str
 ) -> RevertResult:
-    """Put every day of a metric back to the number that readers saw at a time; days that have that number still are left alone.
+    """Revert every day of a metric to the number that readers saw at ``when``; days that still have that number are unchanged.
 
     :raises RevertError: if readers saw numbers of another dataset version then.
     """
@@ -96,7 +96,7 @@ def revert_all(
 def put_back(
     settings: Settings, contract: SourceContract, daily: Series, targets: Mapping[date, str], run: Run, reason: str
 ) -> RevertResult:
-    """Put days back to earlier revisions, all of them in one commit.
+    """Revert days to earlier revisions, all of them in one commit.
 
     :param targets: per day the label of an existing version, such as ``r1`` or ``r3.a1``.
     :raises RevertError: as :func:`revert`.
@@ -114,7 +114,7 @@ def release(settings: Settings, series: Series, period: Period, by: str, reason:
     """Let the days of a period follow Silver again: they are pending afterwards, for the sensor or the next run.
 
     :returns: the days that were kept.
-    :raises RevertError: if none was.
+    :raises RevertError: if no day was kept.
     """
     released = reverted_periods.release(settings, series.daily.name, period.days, by, reason)
     if not released:
@@ -160,9 +160,9 @@ def _publish(
 
 
 def _earlier(before: SeriesSnapshot, targets: Mapping[date, str]) -> dict[date, PublishedVersion]:
-    """The versions to which days go back; an adjustment with the closed number and the adjustments before it.
+    """The versions to which days are reverted; an adjustment with the closed number and the adjustments before it.
 
-    :raises RevertError: if one belongs to another dataset version than readers see.
+    :raises RevertError: if a version belongs to another dataset version than the one that readers see.
     """
     daily, earlier = before.series, {}
     known = history.versions_in(daily, before.existing)

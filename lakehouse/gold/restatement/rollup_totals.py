@@ -81,7 +81,7 @@ def of_periods(
 def add_up(rollup: Series, days: pa.Table, booked: pa.Table | None) -> pa.Table:
     """The sums of days and booked adjustments by grain: of row_count and the additive measures; other measures are NULL.
 
-    NULL counts as nothing, as in SQL.
+    NULL is ignored, as in SQL.
     """
     names = [*rollup.metric.additive, "row_count"]
     columns = [*rollup.grain, *names]

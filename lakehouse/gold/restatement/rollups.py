@@ -55,7 +55,8 @@ def restate(
 
     :param starts: the first days of the periods.
     :param session: called only if a measure is not additive.
-    :param follows: what the run responds to; if it is covered, the roll-up is recorded as following the days up to there.
+    :param follows: the changes that the run responds to; if it covers them, the roll-up is recorded as following the days up to
+        there.
     """
     settings = with_table_cache(settings)
     write_audit_publish.make_up_for_lost_commits(settings, rollup)
@@ -133,7 +134,7 @@ def _booked(settings: Settings, rollup: Series, periods: Collection[Period]) -> 
 
 
 def _lineage(days: pa.Table, daily: Series, booked: pa.Table | None) -> NumberLineage:
-    """What a longer period was computed from.
+    """The inputs of a longer period.
 
     :param days: the newest published rows of its days.
     :param booked: the adjustments that are booked in it.

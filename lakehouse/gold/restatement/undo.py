@@ -1,7 +1,7 @@
-"""Undo named runs: the days that the runs of a backfill or a stage restated go back to their numbers before, as new revisions.
+"""Undoes named runs: the days that the runs of a backfill or a stage restated return to their previous numbers, as new revisions.
 
-Belongs here: which version each day had before these runs, and what forbids to go back to it. Putting days back, and keeping them
-until they are released, belongs to ``revert``. Silver keeps its rows.
+Belongs here: which version each day had before these runs, and the conditions that forbid the undo. Reverting days, and keeping
+them until they are released, belongs to ``revert``. Silver keeps its rows.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class UndoError(LakehouseError):
 
 @dataclass(frozen=True)
 class UndoneSeries:
-    """What the undo did to the days of a metric.
+    """The result of the undo for the days of a metric.
 
-    :param first: the days that were published first by these runs: there is no number to go back to, and they stay.
+    :param first: the days that were first published by these runs: there is no earlier number, and they stay.
     """
 
     daily: Series
@@ -49,7 +49,7 @@ class UndoneSeries:
 
 @dataclass(frozen=True)
 class _Earlier:
-    """What the days of a metric were before: the label of each, the days without any, and those that changed since."""
+    """The earlier state of the days of a metric: the label of each, the days without any, and those that changed since."""
 
     targets: Mapping[date, str]
     first: Sequence[date]
@@ -59,10 +59,10 @@ class _Earlier:
 def undo(
     settings: Settings, contract: SourceContract, dailies: Sequence[Series], name: str, run: Run, reason: str
 ) -> list[UndoneSeries]:
-    """Put the days that named runs restated back to their numbers before; calling it again changes nothing.
+    """Revert the days that named runs restated to their previous numbers; calling it again changes nothing.
 
     :param dailies: the days of the metrics that the runs may have published.
-    :param name: what the triggers of their publications call the runs.
+    :param name: the name of the runs in the triggers of their publications.
     :param run: names the person.
     :raises UndoError: if one of the numbers has changed since, or the runs have restated none.
     """

@@ -1,1 +1,1 @@
-"""The silver rows that a number is computed from: those of several sources as one table, now and as earlier inputs gave them."""
+"""The silver rows that a number is computed from: the rows of several sources as one table, now and for earlier inputs."""

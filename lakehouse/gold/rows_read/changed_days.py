@@ -1,6 +1,6 @@
-"""The event days that the silver tables of a metric have changed since some versions, from their change feeds.
+"""The event days on which the silver tables of a metric changed since given versions, from their change feeds.
 
-What is pending of a metric follows from them in ``restatement.pending``.
+The pending periods of a metric are derived from them in ``restatement.pending``.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-#: So many changed keys of a day are shown.
+#: The number of changed keys of a day that are shown.
 SAMPLE = 5
 
 
 @dataclass(frozen=True)
 class ChangedDays:
-    """What changed on some event days.
+    """The changes on event days.
 
     :param causes: per day the number of keys inserted, corrected, moved and deleted.
     :param keys: per day a sample of the changed keys.
@@ -43,7 +43,7 @@ class ChangedDays:
     keys: Mapping[date, list[str]] = field(default_factory=dict)
 
     def __add__(self, other: ChangedDays) -> ChangedDays:
-        """The changes of two tables."""
+        """The changes of both tables."""
         causes = {
             day: self.causes.get(day, Counter()) + other.causes.get(day, Counter()) for day in {**self.causes, **other.causes}
         }
@@ -52,7 +52,7 @@ class ChangedDays:
 
 
 def silver_tables(settings: Settings, metric: MetricContract) -> dict[str, DeltaTable | None]:
-    """The silver tables that a metric reads, by name, in the order of its sources; None for one that has yet to be built."""
+    """The silver tables that a metric reads, by name, in the order of its sources; None for a table that has yet to be built."""
     read = tables.tables_read(settings, metric)
     return {entry.silver: None if tables.is_unbuilt(settings, entry) else table for entry, table in read}
 
@@ -63,9 +63,9 @@ def first_unfollowed(table: DeltaTable, followed: int) -> int:
 
 
 def since(table: DeltaTable, first: int, contract: SourceContract | None = None) -> ChangedDays:
-    """What the versions of a silver table changed, from ``first`` on.
+    """The changes of a silver table by the versions from ``first`` on.
 
-    :param contract: of the table's source: it tells rows that came on time from late ones.
+    :param contract: of the table's source: its bounds separate rows on time from late rows.
     :raises ForgottenFeedError: if its change feed no longer reaches back.
     """
     causes: dict[date, Counter[str]] = {}

@@ -1,4 +1,4 @@
-"""How many rows of each event day do not count, because an earlier source has them too; counted without Spark.
+"""The number of rows of each event day that do not count, because an earlier source has them too; without Spark.
 
 An independent count for the check that no row was lost (``publication.checks``). The rule itself is in ``union``.
 """
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.settings import Settings
 
-#: About so many keys are in memory at a time.
+#: The approximate number of keys that are in memory at a time.
 _TOGETHER = 2**20
 
 
 def count(settings: Settings, metric: MetricContract, days: Collection[date]) -> Counter[date]:
-    """By event day, the silver rows of a metric's sources that an earlier one has too."""
+    """The number of silver rows of a metric's sources that an earlier source has too, by event day."""
     duplicates: Counter[date] = Counter()
     for day in days if metric.deduplicate_by else ():
         rows = tables.rows_at_most(settings, metric, {"event_date": [day]})

@@ -1,7 +1,7 @@
 """The silver rows that numbers are computed from now, with the present attributes of dimensions.
 
-DataFrames out, with the columns that the metric reads. Rows as earlier inputs gave them belong to ``of_then``, the query of a
-metric to ``restatement.metric_query``.
+DataFrames out, with the columns that the metric reads. Rows for earlier inputs belong to ``of_then``, the query of a metric to
+``restatement.metric_query``.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def silver_rows(
 
     Files of other days are not read.
 
-    :param instead: by silver table, rows that are taken in place of those that it holds.
-    :param named: of a metric with late events, the inputs of each of the days that silver is read of.
+    :param instead: by silver table, rows that replace those that the table holds.
+    :param named: for a metric with late events, the inputs of each day that is read from silver.
     """
     others = instead or {}
     rows = {
@@ -64,9 +64,9 @@ def rows_held(
     days: Collection[date],
     named: Mapping[date, Collection[str]] | None = None,
 ) -> DataFrame:
-    """The rows that silver holds of one source for the numbers of ``days``, under its own names of columns.
+    """The rows that silver holds of one source for the numbers of ``days``, with the source's own column names.
 
-    :param named: see :func:`silver_rows`; rows of keys that late rows concern are computed as if these had never come.
+    :param named: see :func:`silver_rows`; rows of keys that late rows concern are computed as if the late rows had never arrived.
     """
     target = locations.silver_read_of(settings, entry)
     table = table_io.open_table(target, settings.storage_options)
@@ -83,7 +83,7 @@ def rows_held(
 
 
 def _few_facts(settings: Settings, metric: MetricContract, where: table_io.Where) -> pa.Table | None:
-    """The columns that joins are on of some silver rows; None if they are many."""
+    """The join columns of silver rows that meet ``where``; None if there are many."""
     held = [(entry, table) for entry, table in tables.tables_read(settings, metric) if table is not None]
     if not held or sum(table_io.rows_at_most(table, where) for _, table in held) > dataframes.FEW_ROWS:
         return None

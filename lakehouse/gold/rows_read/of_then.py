@@ -1,6 +1,6 @@
-"""The silver rows that a number was computed from, as the inputs that it names gave them, computed from Bronze (rule R10).
+"""The silver rows that a number was computed from, for the inputs that it names, computed from Bronze (rule R10).
 
-Belongs here: the rows of each source of a metric as of some inputs, or as known at a time. Recomputing and comparing numbers
+Belongs here: the rows of each source of a metric for given inputs, or as known at a time. Recomputing and comparing numbers
 belongs to ``reproduction``.
 """
 
@@ -49,9 +49,9 @@ def rows_of_inputs(
     named: Mapping[date, set[str]],
     stored: str | None,
 ) -> tuple[DataFrame, _Fields]:
-    """The rows of some Silver days with their attributes, and per key the metric's columns that were redacted since.
+    """The rows of the Silver days in ``named`` with their attributes, and per key the metric's columns that were redacted since.
 
-    :param contract: of the silver table that the metric reads of its (first) source.
+    :param contract: of the silver table of the metric's (first) source.
     :param named: the inputs of each of the days.
     :param stored: the published column ``dimension_inputs`` of the number: the inputs of its further sources and dimensions.
     """
@@ -78,10 +78,10 @@ def rows_known_at(
     until: datetime | None,
     others_at: datetime,
 ) -> DataFrame:
-    """The rows of some Silver days with their attributes, from a set of inputs of the (first) source.
+    """The rows of the Silver ``days`` with their attributes, from a set of inputs of the (first) source.
 
-    :param until: only rows that had arrived by then.
-    :param others_at: rows of further sources and attributes of dimensions are those known by then.
+    :param until: only rows that had arrived by this time.
+    :param others_at: rows of further sources and attributes of dimensions are those known by this time.
     """
     rows: dict[str, DataFrame] = {}
     for entry in metric.read:
@@ -97,7 +97,7 @@ def rows_known_at(
 def _with_attributes_of_then(rows: DataFrame, settings: Settings, metric: MetricContract, stored: str | None) -> DataFrame:
     """Silver rows with the attributes that a revision's inputs of the dimensions give them.
 
-    :param stored: the published column ``dimension_inputs``; a dimension that it does not name is taken as it is now.
+    :param stored: the published column ``dimension_inputs``; a dimension that it does not name is used in its present state.
     """
     named = further_inputs.parse(stored)
 
@@ -110,7 +110,7 @@ def _with_attributes_of_then(rows: DataFrame, settings: Settings, metric: Metric
 
 
 def _with_attributes_known_at(rows: DataFrame, settings: Settings, metric: MetricContract, when: datetime) -> DataFrame:
-    """Silver rows with the attributes that were known of them by a time."""
+    """Silver rows with their attributes as known at ``when``."""
 
     def intervals_of(join: Join) -> DataFrame:
         contract, ids = metric.dimensions[join.dimension], known_inputs.known_at(settings, join.dimension, when)
@@ -120,7 +120,9 @@ def _with_attributes_known_at(rows: DataFrame, settings: Settings, metric: Metri
 
 
 def _named_beside(settings: Settings, entry: MetricSource, stored: str | None, days: Collection[date]) -> dict[date, set[str]]:
-    """The inputs of some Silver days of a further source, as a number names them; none if it was computed without the source."""
+    """The inputs of a further source for the Silver ``days``, as a number names them; none if it was computed without the
+    source.
+    """
     named = further_inputs.parse(stored).get(entry.source)
     if named is None:
         return {day: set() for day in days}
@@ -135,7 +137,7 @@ def _silver_of_then(
     contract: SourceContract,
     named: Mapping[date, set[str]],
 ) -> tuple[DataFrame, _Fields]:
-    """The Silver rows of some days, each computed from its own inputs, and per key the fields that were redacted since."""
+    """The Silver rows of the days in ``named``, each computed from its own inputs, and per key the fields redacted since."""
     parts = []
     hidden: _Fields = {}
     for ids, days in left_out.days_alike(named).items():
@@ -162,7 +164,7 @@ def _state(
 
 
 def _hidden_since(settings: Settings, contract: SourceContract, rows: DataFrame, ids: Collection[str]) -> _Fields:
-    """Per key of some rows the fields that redactions other than ``ids`` hide."""
+    """By key of ``rows``, the fields that redactions other than ``ids`` hide."""
     hidden: dict[str, set[str]] = defaultdict(set)
     before: dict[str, set[str]] = defaultdict(set)
     for entry in redactions.all_of(settings, contract.dataset):

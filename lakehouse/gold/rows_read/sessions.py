@@ -1,6 +1,6 @@
-"""The session that each row lies in, as Spark expressions.
+"""The session of each row, as Spark expressions.
 
-A DataFrame in, a DataFrame with the same rows out. What a session is, and how far it reaches over days, is defined in
+A DataFrame in, a DataFrame with the same rows out. The definition of a session, and how far it extends over days, is in
 ``contracts.windows.session_window``.
 """
 
@@ -28,14 +28,14 @@ _STEPS = ("_pause", "_unbroken", "_day_before", "_is_first")
 def assigned(rows: DataFrame, sessions: SessionWindow) -> DataFrame:
     """Rows with the first moment of their session in ``window_start``, and in ``event_date`` the day on which it begins.
 
-    Sessions that begin on a day are right if the rows of the two days before and of the day behind are there. A row without an
-    event time, or without a value in a column of the key, lies in no session: it stays on its day, with NULL. Rows of nobody are
-    not those of one visitor, and would otherwise go on as one session that never ends.
+    The sessions that begin on a day are correct if the rows of the two days before and of the next day are included. A row
+    without an event time, or without a value in a column of the key, lies in no session: it stays on its day, with NULL. Rows
+    without a key do not belong to one visitor, and would otherwise form one session that never ends.
 
     :param rows: with ``event_date``, ``event_ts`` and the key of the sessions.
     """
     placed = reduce(and_, (F.col(name).isNotNull() for name in ("event_ts", *sessions.key)))
-    # Rows that lie in none are a partition of their own, so that they do not stand between others.
+    # Rows that lie in no session are a partition of their own, so that they do not interrupt others.
     own = [*sessions.key, placed]
     in_order, of_day = Window.partitionBy(*own).orderBy("event_ts"), Window.partitionBy(*own, "event_date")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -43,7 +43,7 @@ def assigned(rows: DataFrame, sessions: SessionWindow) -> DataFrame:
     rows = rows.withColumn("_pause", F.coalesce(elapsed > sessions.gap // _MICROSECOND, F.lit(True)))
     rows = rows.withColumn("_unbroken", ~F.max("_pause").over(of_day))
     rows = rows.withColumn("_day_before", F.lag("event_date").over(in_order))
-    # A session that came over the midnight before, and did not pause on this day, ends with it.
+    # A session that continued over the previous midnight, and did not pause on this day, ends with the day.
     has_lasted = F.lag("_unbroken").over(in_order) & (F.col("_day_before") != F.col("event_date"))
     rows = rows.withColumn("_is_first", F.col("_pause") | has_lasted)
     began = [

@@ -1,4 +1,4 @@
-"""The silver tables that the numbers of a metric are computed from: whether they are built, their versions, how much they hold.
+"""The silver tables that the numbers of a metric are computed from: whether they are built, their versions, and their row counts.
 
 Only logs are read, and no Spark is needed. The rows belong to ``now`` and ``of_then``.
 """
@@ -29,7 +29,7 @@ class UnbuiltTableError(LakehouseError):
 def require_rows(settings: Settings, metric: MetricContract) -> None:
     """Check that the silver tables that a metric reads have been built.
 
-    :raises UnbuiltTableError: if it has not: an earlier release has only written the main table of the source.
+    :raises UnbuiltTableError: if one has not: an earlier release has only written the main table of the source.
     """
     for entry in metric.read:
         if is_unbuilt(settings, entry):
@@ -41,7 +41,7 @@ def require_rows(settings: Settings, metric: MetricContract) -> None:
 
 
 def is_unbuilt(settings: Settings, entry: MetricSource) -> bool:
-    """Whether the silver table that is read of a source has yet to be built, though the source has rows."""
+    """Whether the silver table that is read of a source has yet to be built, although the source has rows."""
     return entry.rows == "newest" and applied_inputs.lacks_newest(settings, entry.source)
 
 
@@ -55,7 +55,7 @@ def versions_read(settings: Settings, metric: MetricContract) -> dict[str, int]:
 
 
 def changed_since(settings: Settings, metric: MetricContract, versions: Mapping[str, int]) -> str | None:
-    """The first of these tables that has another version than before; None if none has."""
+    """The first of these tables whose version differs from ``versions``; None if none does."""
     now = versions_read(settings, metric)
     return next((name for name, version in versions.items() if now[name] != version), None)
 
@@ -67,5 +67,5 @@ def tables_read(settings: Settings, metric: MetricContract) -> list[tuple[Metric
 
 
 def rows_at_most(settings: Settings, metric: MetricContract, where: table_io.Where) -> int:
-    """How many rows the silver tables of a metric hold together, or a few more."""
+    """An upper bound of the rows that the silver tables of a metric hold together."""
     return sum(table_io.rows_at_most(table, where) for _, table in tables_read(settings, metric) if table is not None)

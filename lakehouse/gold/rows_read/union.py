@@ -1,4 +1,4 @@
-"""The rows of several sources as one table, with the metric's names of columns, and without what an earlier source has too.
+"""The rows of several sources as one table, with the metric's column names, and without rows that an earlier source has too.
 
 DataFrames in, a DataFrame out. Reading the rows belongs to ``now`` and ``of_then``.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def columns_of(metric: MetricContract, entry: MetricSource, columns: Collection[str]) -> list[str]:
     """The columns of a silver table that the numbers of a metric may depend on.
 
-    :param columns: those of the table.
+    :param columns: the columns of the table.
     """
     if not metric.sources:
         return metric.columns_read(columns)
@@ -35,7 +35,7 @@ def columns_of(metric: MetricContract, entry: MetricSource, columns: Collection[
 def united(rows: Mapping[str, DataFrame], metric: MetricContract) -> DataFrame:
     """The rows of a metric's sources that count, as rows of one table.
 
-    :param rows: by silver table, with its own names of columns. Of a metric with one source they are given back as they are.
+    :param rows: by silver table, with its own column names. For a metric with one source they are returned unchanged.
     """
     if not metric.sources:
         [only] = rows.values()
@@ -46,7 +46,7 @@ def united(rows: Mapping[str, DataFrame], metric: MetricContract) -> DataFrame:
 
 
 def types_read(metric: MetricContract) -> dict[str, str]:
-    """The columns that a metric with several sources reads, by the name that it has for them, with their Spark types."""
+    """The columns that a metric with several sources reads, by the metric's names, with their Spark types."""
     types = dict(silver_columns(metric.source_contracts[metric.source]))
     read = {name: {types[name]} for name in metric.columns_read(list(types))}
     for entry in metric.sources[1:]:
@@ -57,16 +57,16 @@ def types_read(metric: MetricContract) -> dict[str, str]:
 
 
 def _mapped(rows: DataFrame, entry: MetricSource, types: Mapping[str, str]) -> DataFrame:
-    """The columns that a metric reads of a source; one that is newer than the rows is empty."""
+    """The columns that a metric reads of a source; a column that is newer than the rows is empty."""
     held = set(rows.columns)
     values = {name: F.col(entry.column(name)) if entry.column(name) in held else F.lit(None) for name in types}
     return rows.select(*(values[name].cast(kind).alias(name) for name, kind in types.items()))
 
 
 def _without(rows: DataFrame, earlier: DataFrame, by: Collection[str]) -> DataFrame:
-    """The rows that have no equal on their event day among those of earlier sources; a NULL equals nothing.
+    """The rows without an equal row of an earlier source on their event day; a NULL equals nothing.
 
-    Rows of earlier sources that do not count themselves need not be looked at: a still earlier source has their values.
+    Rows of earlier sources that do not count themselves can be included: a still earlier source has their values.
     """
     if not by:
         return rows

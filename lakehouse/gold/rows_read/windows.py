@@ -1,8 +1,7 @@
-"""The windows of event time that rows lie in, as Spark expressions; ``sessions`` has those that follow a key's rows.
+"""The windows of event time in which rows lie, as Spark expressions; ``sessions`` has the windows that depend on a key's rows.
 
-A DataFrame in, a DataFrame out with a row for each window that a row lies in. A day is ``[midnight, next midnight)`` in the
-zone of the window, so that hours of a day with a clock change are 23 or 25. What windows there are is defined in
-``contracts.windows``.
+A DataFrame in, a DataFrame out with a row for each window in which a row lies. A day is ``[midnight, next midnight)`` in the zone
+of the window, so that a day with a clock change has 23 or 25 hours. The kinds of windows are defined in ``contracts.windows``.
 """
 
 from __future__ import annotations
@@ -50,16 +49,16 @@ def assigned(rows: DataFrame, window: EventWindow | SessionWindow) -> DataFrame:
 
 
 def is_among(starts: Collection[datetime | None]) -> Column:
-    """Whether the window of a row begins at one of some moments."""
+    """Whether the window of a row begins at one of ``starts``."""
     known = [_literal(start) for start in starts if start is not None]
     among = [f"{WINDOW_START} IN ({', '.join(known)})"] if known else []
     return _any_of([*among, *([f"{WINDOW_START} IS NULL"] if None in starts else [])])
 
 
 def lie_within(starts: Collection[datetime | None], size: timedelta) -> Column:
-    """Whether a row lies in one of the spans that begin at some moments, for files to be left out by their event times.
+    """Whether a row lies in one of the spans that begin at ``starts``, so that files are skipped by their event times.
 
-    :param starts: None among them stands for the rows without an event time.
+    :param starts: None stands for the rows without an event time.
     """
     spans = [f"(event_ts >= {_literal(start)} AND event_ts < {_literal(start + size)})" for start in starts if start is not None]
     return _any_of([*spans, *(["event_ts IS NULL"] if None in starts else [])])
@@ -75,7 +74,7 @@ def _any_of(conditions: Collection[str]) -> Column:
 
 
 def ends(window: EventWindow) -> Column:
-    """The moment at which a window has ended, of rows with ``event_date`` and ``window_start`` as :func:`assigned` gives them."""
+    """The moment at which a window has ended, for rows with ``event_date`` and ``window_start`` from :func:`assigned`."""
     start = F.unix_micros(WINDOW_START)
     if window.overlaps:
         return F.timestamp_micros(start + _micros(window.size))
@@ -90,7 +89,7 @@ def next_midnight(zone: ZoneInfo) -> Column:
 def _covering(day: Column, window: EventWindow, until: Column | None = None) -> Column:
     """The windows that begin on a day and cover the row's event time, as an array of structs ``day``, ``start``.
 
-    :param until: the microsecond at which the day ends; not needed of the row's own day.
+    :param until: the microsecond at which the day ends; not needed for the row's own day.
     """
     start, step, size = _midnight(day, window.zone), _micros(window.step), _micros(window.size)
     passed = F.unix_micros("event_ts") - start

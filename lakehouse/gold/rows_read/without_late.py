@@ -1,6 +1,6 @@
-"""The silver rows of a metric as if those that came too late had never come.
+"""The silver rows of a metric as if rows that came too late had never arrived.
 
-DataFrames in and out. Which rows came too late is decided in ``late_events``; their keys alone are computed from Bronze.
+DataFrames in and out. Which rows came too late is decided in ``late_events``; only their keys are computed from Bronze.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 def rows(
     spark: SparkSession, settings: Settings, metric: MetricContract, held: DataFrame, named: Mapping[date, Collection[str]]
 ) -> DataFrame:
-    """The rows that silver holds, with those of the keys that late rows concern computed without the late ones.
+    """The rows that silver holds, where the rows of keys that late rows concern are computed without the late rows.
 
-    :param held: the rows that silver holds on some event days, with ``record_key`` and ``event_date``.
+    :param held: the rows that silver holds on the event days concerned, with ``record_key`` and ``event_date``.
     :param named: the inputs of each of the days.
     """
     contract, columns, computed = metric.late_source, held.columns, list[DataFrame]()

@@ -1,7 +1,7 @@
-"""What the rows of some arrival days recommend about the bounds of a source, with how much it matters.
+"""Recommendations about the bounds of a source, from the rows of a range of arrival days, each with a severity.
 
-One list for the API and the command line: the proposals for ``lateness.watermark`` and ``max_lateness``, and the tiers that more
-rows miss than they tolerate. How a watermark is proposed is defined in ``lateness.rules``.
+The API and the command line show the same list: the proposals for ``lateness.watermark`` and ``max_lateness``, and the tiers that
+more rows miss than they tolerate. How a watermark is proposed is defined in ``lateness.rules``.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Advice:
     """One recommendation.
 
     :param about: the key of the contract.
-    :param text: what the rows say, and what to do.
-    :param event_type: the one that the bound is for; None for that of the source.
+    :param text: what the rows show, and what to do.
+    :param event_type: the event type that the bound is for; None for a bound of the whole source.
     :param tier: what the tier serves; None for another bound.
     :param proposed: the bound that is proposed; None if none is.
     """
@@ -60,7 +60,7 @@ class Advice:
 
 
 def of_source(settings: Settings, contract: SourceContract, measured: LatenessMeasurement) -> list[Advice]:
-    """What the measured rows recommend, the gravest first; a bound that stays is not listed."""
+    """The recommendations from the measured rows, gravest first; a bound that stays is not listed."""
     found = [*_watermarks(contract, measured), *_max_lateness(settings, contract, measured), *_tiers(contract, measured)]
     return sorted(
         (one for one in found if one.severity is not RecommendationSeverity.NONE),

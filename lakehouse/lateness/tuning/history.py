@@ -1,8 +1,8 @@
-"""Decisions about ``max_lateness``, and which value was in force when: a pure function of the contract and the decisions.
+"""The value of ``max_lateness`` in force at each time: a pure function of the contract and the decisions.
 
-The contract's value is in force until a decision changes it. A decision holds for what arrives from its time on, and as long as
-the contract keeps the value that it had then: whoever edits ``max_lateness`` in the contract decides later, and wins. A pin
-lasts until it is taken back, also if the contract changes. Decisions are stored by ``decisions``, and taken by ``tune``.
+The contract's value is in force until a decision changes it. A decision applies to arrivals from its time on, and as long as the
+contract keeps the value that it had at the decision: a later edit of ``max_lateness`` in the contract overrides it. A pin lasts
+until a person removes it, also if the contract changes. Decisions are stored by ``decisions`` and made by ``tune``.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class MaxLatenessDecision:
-    """A decision about the ``max_lateness`` of a source, in force for what arrives from ``decided_at`` on.
+    """A decision about the ``max_lateness`` of a source, in force for arrivals from ``decided_at`` on.
 
     :param number: counts the decisions about the source, from 1.
     :param seconds: the value in force from then on; ``seconds_before`` the one until then.
-    :param contract_seconds: the value of the contract then.
-    :param automatic: whether tuning took it by itself.
+    :param contract_seconds: the value of the contract at that time.
+    :param automatic: whether tuning made the decision, without a person.
     :param evidence: the numbers of the proposal.
     """
 
@@ -54,7 +54,7 @@ class InForce:
 
     :param of_contract: the value of the contract.
     :param changes: the decisions that led from that value to this one; each can be undone.
-    :param pinned: the decision by which tuning leaves the value alone; None if it may change it.
+    :param pinned: the decision that stops tuning from changing the value; None if tuning may change it.
     """
 
     since: datetime
@@ -87,7 +87,7 @@ class MaxLatenessHistory:
         self._since = [state.since for state in self._states]
 
     def at(self, time: datetime) -> InForce:
-        """What was in force at a time."""
+        """The value in force at ``time``."""
         return self._states[bisect_right(self._since, time) - 1]
 
 
@@ -113,7 +113,7 @@ def in_force(strategy: WatermarkStrategy, decided: Iterable[MaxLatenessDecision]
 
 
 def _after(state: InForce, decision: MaxLatenessDecision) -> InForce:
-    """What is in force after a decision; one that was taken under another contract changes no value."""
+    """The state after a decision; a decision that was made under another value of the contract changes no value."""
     changes = state.changes
     if decision.contract_seconds != whole_seconds(state.of_contract):
         changes = ()

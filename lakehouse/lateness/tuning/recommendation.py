@@ -1,7 +1,7 @@
-"""What is in force of ``max_lateness``, and what the recent arrivals of a source say about it.
+"""The ``max_lateness`` in force, and the recommendation from the recent arrivals of a source.
 
-Reads Bronze, the ledger and the decisions, and writes nothing; what follows from them is in ``rules`` and ``history``. Decisions
-are taken in ``tune``.
+Reads Bronze, the ledger and the decisions, and writes nothing; the rules are in ``rules`` and ``history``. Decisions are made in
+``tune``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DAY = timedelta(days=1)
 
 
 class TuningError(LakehouseError):
-    """A decision that cannot be taken. The message says why, and what to do."""
+    """A decision that cannot be made. The message gives the reason, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class TuningState:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What the rows of the newest arrival days say about a ``max_lateness``.
+    """The recommendation for a ``max_lateness`` from the rows of the newest arrival days.
 
     :param through: the end of the newest of these days, or now, if that is earlier.
     :param next_step: the value after the next step of tuning; None if the proposal does not move.
@@ -72,7 +72,7 @@ def tunable(contract: SourceContract) -> TunableWatermark | None:
 
 
 def state_of(settings: Settings, contract: SourceContract) -> TuningState:
-    """What is in force now.
+    """The value in force now, and the decisions.
 
     :raises TuningError: if the watermark of the source has no ``max_lateness``.
     """
@@ -86,10 +86,9 @@ def state_of(settings: Settings, contract: SourceContract) -> TuningState:
 
 
 def recommend(settings: Settings, contract: SourceContract, current: timedelta) -> Recommendation | None:
-    """What the rows of the newest arrival days say; None if nothing has arrived.
+    """The recommendation from the rows of the newest arrival days; None if nothing has arrived, or there is no ``max_lateness``.
 
     :param current: the value in force.
-    :raises TuningError: if the watermark of the source has no ``max_lateness``.
     """
     watermark, now = tunable(contract), settings.clock()
     # The arrival day of a file may be ahead of the clock by its time zone.
@@ -112,7 +111,7 @@ def recommend(settings: Settings, contract: SourceContract, current: timedelta) 
 
 
 def seconds_of(terms: WatermarkTuning, measured: LatenessMeasurement) -> Sequence[int]:
-    """How late the rows were that tuning looks at, sorted."""
+    """The lateness of the rows that tuning considers, sorted."""
     return measurement.together(
         entry for entry in measured.types if not terms.event_types or entry.event_type in terms.event_types
     )

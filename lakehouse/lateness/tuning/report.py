@@ -49,7 +49,7 @@ def percentiles_as_json(seconds: Sequence[int]) -> dict[str, int | None] | None:
 
 
 def state_as_json(state: TuningState) -> dict[str, Any]:
-    """What is in force, the terms of the contract, and the decisions."""
+    """The value in force, the terms of the contract, and the decisions."""
     names = ("auto", "catch", "band", "days", "rows", "event_types")
     terms = {name: getattr(state.terms, name) for name in names}
     bounds = {"at_least_seconds": _seconds(state.terms.at_least), "at_most_seconds": _seconds(state.terms.at_most)}
@@ -63,7 +63,7 @@ def state_as_json(state: TuningState) -> dict[str, Any]:
 
 
 def recommendation_as_json(advice: Recommendation, catch: float) -> dict[str, Any]:
-    """What the rows of the newest arrival days say."""
+    """The recommendation from the rows of the newest arrival days."""
     measured = advice.measured
     return {
         "first": measured.first,

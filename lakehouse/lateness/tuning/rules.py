@@ -1,6 +1,6 @@
-"""How far tuning moves ``max_lateness`` in a day, and the trade-off between waiting and completeness.
+"""The daily step by which tuning moves ``max_lateness``, and the trade-off between waiting and completeness.
 
-Plain Python. The proposal itself, which value catches the wanted share of rows, is ``lateness.rules.propose``.
+Plain Python. The proposal itself, the value that catches the wanted share of rows, is ``lateness.rules.propose``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ _MINUTE = timedelta(minutes=1)
 
 
 def step(current: timedelta, wanted: timedelta, band: float) -> timedelta:
-    """The value after one day's move from one value towards another: by at most the band.
+    """The value after one day's move from ``current`` towards ``wanted``: by at most the band.
 
-    :param band: the greatest change, as a share of the current value; it is rounded down to minutes, and at least one.
+    :param band: the greatest change, as a share of the current value; the change is rounded down to minutes, and is at least a
+        minute.
     """
     most = max(current * band // _MINUTE * _MINUTE, _MINUTE)
     return min(max(wanted, current - most), current + most)
@@ -35,8 +36,8 @@ class TradeOff:
     """The consequences of a ``max_lateness``.
 
     :param share: the share of rows that came within it. Such a row is never older than the watermark when it arrives.
-    :param delay: how long after its end a day was over by the watermark; the median. None if no day was.
-    :param open_days: how many event days were not over at the newest arrival, the running one included.
+    :param delay: the median time from the end of a day until the watermark passed that end; None if it passed none.
+    :param open_days: the number of event days that were not over at the newest arrival, the running one included.
     """
 
     max_lateness: timedelta
@@ -52,7 +53,7 @@ def trade_offs(
     zone: ZoneInfo,
     also: Collection[timedelta | None] = (),
 ) -> tuple[TradeOff, ...]:
-    """The consequences of each step of :data:`lateness.rules.LADDER`, and of some other values.
+    """The consequences of each step of :data:`lateness.rules.LADDER`, and of each value in ``also``.
 
     :param seconds: how late each row came, sorted; parts of a second count as a whole one.
     :param newest_events: per arrival, in order, the watermark that a ``max_lateness`` of zero gives.

@@ -1,7 +1,7 @@
-"""Decisions about ``max_lateness``: the daily step of tuning, and those of people.
+"""Decisions about ``max_lateness``: the daily step of tuning, and the decisions of people.
 
-Nothing but a decision is written: readers of the watermark take it from there, so no file is edited, and nothing has to be
-restarted. What a decision is based on is read by ``recommendation``.
+Only the decision is written. Readers of the watermark read it from there, so no file is edited and nothing has to be restarted.
+The basis of a decision is read by ``recommendation``.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ _SECOND = timedelta(seconds=1)
 
 
 def apply_daily(settings: Settings, contract: SourceContract) -> str:
-    """Let tuning take the step of the day, if the contract lets it: at most one band, within the bounds, and nothing if pinned.
+    """Make the daily step, if the contract has ``auto: true``: at most one band, within the bounds, and none if the value is
+    pinned.
 
-    :returns: what was done, or why nothing was, as a sentence.
+    :returns: what was done, or why nothing was done, as a sentence.
     """
     state = state_of(settings, contract)
     today, current = settings.clock().astimezone(timezone.utc).date(), state.in_force.max_lateness
@@ -56,7 +57,7 @@ def apply_daily(settings: Settings, contract: SourceContract) -> str:
 def apply_proposal(settings: Settings, contract: SourceContract, by: str, reason: str) -> MaxLatenessDecision:
     """Apply the whole proposal at once, as a person's decision.
 
-    :raises TuningError: if the value is pinned, nothing else is proposed, or another decision was taken meanwhile.
+    :raises TuningError: if the value is pinned, no other value is proposed, or another decision was made meanwhile.
     """
     state = state_of(settings, contract)
     current = state.in_force.max_lateness
@@ -76,7 +77,7 @@ def apply_proposal(settings: Settings, contract: SourceContract, by: str, reason
 def pin(
     settings: Settings, contract: SourceContract, by: str, reason: str, value: timedelta | None = None
 ) -> MaxLatenessDecision:
-    """Keep a value until a person unpins it; tuning leaves it alone, and no alert is raised about it.
+    """Keep a value until a person unpins it; tuning does not change it, and no alert is raised about it.
 
     :param value: in whole seconds; default: the one in force.
     :raises TuningError: for parts of a second.
@@ -119,7 +120,7 @@ def undo(settings: Settings, contract: SourceContract, by: str, reason: str) -> 
 def _decided(
     settings: Settings, state: TuningState, kind: DecisionKind, value: timedelta, by: str, reason: str, proposal: Proposal | None
 ) -> MaxLatenessDecision:
-    """:raises TuningError: without a name and a reason, or if another decision was taken meanwhile."""
+    """:raises TuningError: without a name and a reason, or if another decision was made meanwhile."""
     if not by.strip() or not reason.strip():
         msg = "a decision needs a name (--by) and a reason (--reason)"
         raise TuningError(msg)

@@ -1,1 +1,1 @@
-"""The stream of a metric: what it counts, its checkpoint, its batches, and how it runs."""
+"""The stream of a metric: the rows that it counts, its checkpoint, its batches, and how it runs."""

@@ -1,7 +1,7 @@
-"""The checkpoint of a metric's stream: where it is, whether it fits the contract and the live numbers, what it says of a batch.
+"""The checkpoint of a metric's stream: its place, whether it fits the contract and the live numbers, and its offsets of a batch.
 
-A checkpoint belongs to one definition of the query. Spark itself refuses some changes of a query, and mixes up others without a
-trace (a window of another size), so the definition is part of the path.
+A checkpoint belongs to one definition of the query. Spark itself refuses some changes of a query, and silently mixes up others (a
+window of another size), so the definition is part of the path.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-#: Raised with a change of what the stream counts, so that older checkpoints are not continued.
+#: Increased with each change of the rows that the stream counts, so that older checkpoints are not continued.
 _RULE = 1
 
 
 class LiveCheckpointError(LakehouseError):
-    """The checkpoint of a stream cannot be continued. The message says why, and how it is made again."""
+    """The checkpoint of a stream cannot be continued. The message gives the reason, and how to create a new one."""
 
 
 @dataclass(frozen=True)
 class BronzeOffset:
-    """A place in the log of Bronze, as Delta's source counts: all versions before one, and the first files of that one.
+    """A place in the log of Bronze, as Delta's source counts: all versions before ``version``, and the first files of
+    ``version``.
 
-    :param index: of the last file of the version that is before the place; negative if none is.
+    :param index: the last file of the version that is before the place; negative if none is.
     """
 
     version: int
@@ -46,7 +47,9 @@ class BronzeOffset:
 
 @dataclass(frozen=True)
 class BatchOffsets:
-    """What a checkpoint says of a batch: the watermark in force (None in the first batch), and up to where it reads."""
+    """The content of a checkpoint for a batch: the watermark in force (None in the first batch), and the place up to which it
+    reads.
+    """
 
     watermark: datetime | None
     until: BronzeOffset
@@ -56,8 +59,8 @@ class BatchOffsets:
 class LiveQuery:
     """A checkpoint.
 
-    :param folder: of the query's definition; Spark's own files are below it.
-    :param query: identifies the checkpoint: another one of the same definition has another.
+    :param folder: the folder of the query's definition; Spark's own files are below it.
+    :param query: identifies the checkpoint: another checkpoint of the same definition has another id.
     :param starts_at: the version of Bronze with which the first batch begins.
     """
 
@@ -71,19 +74,19 @@ class LiveQuery:
         return self.folder / "spark"
 
     def offsets(self, batch: int) -> BatchOffsets:
-        """What the checkpoint says of a batch, which Spark writes before the batch runs."""
+        """The offsets of a batch, which Spark writes before the batch runs."""
         _, about, source = (self.of_spark / "offsets" / f"{batch}").read_text("utf-8").splitlines()
         until, milliseconds = json.loads(source), json.loads(about)["batchWatermarkMs"]
         watermark = datetime.fromtimestamp(milliseconds / 1000, timezone.utc) if milliseconds else None
         return BatchOffsets(watermark, BronzeOffset(until["reservoirVersion"], until["index"]))
 
     def before(self, batch: int) -> BatchOffsets:
-        """The same of the batch before."""
+        """The offsets of the previous batch."""
         return self.offsets(batch - 1) if batch else BatchOffsets(None, BronzeOffset(self.starts_at))
 
 
 def definition(metric: MetricContract, contract: SourceContract) -> dict[str, Any]:
-    """What the state of the stream depends on."""
+    """The parts of the contracts on which the state of the stream depends."""
     types = dict(silver_columns(contract))
     live = metric.live
     return {
@@ -122,7 +125,7 @@ def of_metric(settings: Settings, metric: MetricContract) -> Path:
 def opened(settings: Settings, metric: MetricContract, contract: SourceContract, starts_at: int) -> LiveQuery:
     """The checkpoint to continue, or a new one if the metric has never been live.
 
-    :param starts_at: the version of Bronze with which a new one begins.
+    :param starts_at: the version of Bronze with which a new checkpoint begins.
     :raises LiveCheckpointError: if the live numbers come from a checkpoint that is gone, damaged, or of another definition.
     """
     folder, newest = folder_of(settings, metric, contract), batch_log.newest(settings, metric.name)

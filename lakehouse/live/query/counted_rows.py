@@ -1,8 +1,8 @@
-"""What the stream of a metric counts: rows of Bronze, as Spark expressions that are right for a stream and for a table.
+"""The rows of Bronze that the stream of a metric counts, as Spark expressions that work for a stream and for a table.
 
-The stream counts every sound insert with an event time, once in each of its windows. It knows neither corrections nor deletes,
-duplicates, row rules or decisions: ``reconciliation`` explains what follows from that. Which of these rows Spark drops as late is
-defined in ``late_rule``.
+The stream counts every well-formed insert with an event time, once in each of its windows. It ignores corrections, deletes,
+duplicates, row rules and decisions: ``reconciliation`` explains the differences that result. Which of these rows Spark drops as
+late is defined in ``late_rule``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: The moment at which the window of a row has ended.
 WINDOW_END = "window_end"
-#: The event time that advances the watermark. A clock that is ahead must not close the windows of everyone else.
+#: The event time that advances the watermark. A sender's clock that is ahead must not close the windows of all other senders.
 EVENT_TIME = "event_time"
 #: The kind of record that the stream counts.
 COUNTED = "change_op = 'insert' AND malformed_reason IS NULL"
@@ -48,7 +48,7 @@ def in_windows(rows: DataFrame, metric: MetricContract) -> DataFrame:
 
 
 def window_end(metric: MetricContract, contract: SourceContract) -> Column:
-    """When the window of a row of :func:`in_windows` has ended; of a metric without windows, when its event day has."""
+    """When the window of a row of :func:`in_windows` has ended; for a metric without windows, when its event day has."""
     if isinstance(metric.event_window, EventWindow):
         return windows.ends(metric.event_window)
     return windows.next_midnight(ZoneInfo(contract.clocks.timezone))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-#: The mark by which Spark knows the column of a group that its watermark applies to. Spark gives it to the column that
+#: The mark by which Spark recognizes the grouping column that its watermark applies to. Spark gives it to the column that
 #: ``withWatermark`` names and to ``window`` structs; the ends of windows that are aligned at local midnights need it as well.
 _MARK = "spark.watermarkDelayMs"
 
@@ -25,7 +25,7 @@ def behind_watermark(rows: DataFrame, event_time: str, ends: Column, window_end:
     """Rows with the end of their window as the column that the watermark applies to.
 
     :param event_time: the column that advances the watermark.
-    :param ends: the end of a row's window, which gets the name ``window_end``.
+    :param ends: the end of a row's window; the column gets the name ``window_end``.
     """
     milliseconds = round(delay.total_seconds() * 1000)
     marked = rows.withWatermark(event_time, f"{milliseconds} milliseconds")
@@ -35,6 +35,6 @@ def behind_watermark(rows: DataFrame, event_time: str, ends: Column, window_end:
 def is_dropped(window_end: Column, watermark_before: Column) -> Column:
     """Whether a batch drops the rows of a window; never NULL.
 
-    :param watermark_before: the watermark of the batch before it; NULL in the first batch.
+    :param watermark_before: the watermark of the previous batch; NULL in the first batch.
     """
     return F.coalesce(window_end <= watermark_before, F.lit(False))

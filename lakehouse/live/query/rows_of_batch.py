@@ -1,4 +1,6 @@
-"""Which rows of Bronze a batch reads: the lines of each ingestion in the files that were added between two places of the log."""
+"""The rows of Bronze that a batch reads: the lines of each ingestion in the files that were added between two places of
+the log.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ _ID = "ingestion_id"
 
 
 class LinesRead(NamedTuple):
-    """The lines of an ingestion between two, themselves included."""
+    """The lines of an ingestion from ``first`` through ``last``."""
 
     ingestion_id: str
     first: int
@@ -31,9 +33,9 @@ class LinesRead(NamedTuple):
 
 
 def lines_between(bronze: DeltaTable, since: BronzeOffset, until: BronzeOffset) -> list[LinesRead]:
-    """The lines of each ingestion that Delta's source reads after one place and up to another.
+    """The lines of each ingestion that Delta's source reads after ``since`` and up to ``until``.
 
-    A file has lines of a contiguous part of each of its ingestions. Two columns of the new files are read.
+    A file has a contiguous range of lines of each of its ingestions. Only two columns of the new files are read.
     """
     system = file_system(bronze)
     parts = [_lines(system, path) for path in _added(system, since, until)]

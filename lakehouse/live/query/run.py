@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-#: How often a running stream is looked at, in seconds.
+#: The interval, in seconds, at which a running stream is checked.
 _LOOK_SECONDS = 0.5
 _SHORT_SECONDS = 0.02
-#: So many commits of Bronze are looked at first, then more.
+#: The number of commits of Bronze that are read at first; then more are read.
 _FEW_COMMITS = 64
 
 
@@ -51,10 +51,10 @@ def run(
     ends: bool = False,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> StreamStatus:
-    """Run the stream until it is stopped; gives its last status.
+    """Run the stream until it is stopped; returns its last status.
 
     :param ends: whether it ends when it has read what Bronze holds now.
-    :param is_stopped: is asked about twice a second, besides ``status.is_to_stop``.
+    :param is_stopped: is called about twice a second, in addition to ``status.is_to_stop``.
     :raises LiveCheckpointError: when the live numbers come from another checkpoint than the contract's.
     :raises AlreadyLiveError: when another process runs it.
     :raises StreamFailedError: when it fails.
@@ -86,9 +86,9 @@ def run(
 def rebuild(
     session: Callable[[], SparkSession], settings: Settings, metric: MetricContract, contract: SourceContract
 ) -> StreamStatus:
-    """Compute the live numbers from Bronze again, with a new checkpoint; ends when it has read what Bronze holds now.
+    """Compute the live numbers from Bronze again, with a new checkpoint; ends when all rows now in Bronze are read.
 
-    Bronze is read as far back as live numbers are kept (``live.keep``). Stopped anywhere, it is run again.
+    Bronze is read as far back as live numbers are kept (``live.keep``). If it stops at any point, repeat it.
     """
     with status.running(settings, metric.name):
         checkpoint.remove(settings, metric)
@@ -98,7 +98,7 @@ def rebuild(
 
 
 def _written(settings: Settings, known: StreamStatus, running: StreamingQuery) -> StreamStatus:
-    """The status with Spark's reports about the batches since it, written if there are any."""
+    """The status updated with Spark's later reports about batches, and written if there are any."""
     reports = [report for report in running.recentProgress if report["batchId"] > known.batch]
     if not reports:
         return known
@@ -111,7 +111,7 @@ def _written(settings: Settings, known: StreamStatus, running: StreamingQuery) -
 
 
 def _stop(running: StreamingQuery) -> None:
-    """Stop between two batches: interrupting Python within one ends in a stack overflow of Spark's own."""
+    """Stop between two batches: interrupting Python during a batch ends in a stack overflow in Spark."""
     while running.isActive and running.status["isTriggerActive"]:
         time.sleep(_SHORT_SECONDS)
     running.stop()
@@ -126,7 +126,7 @@ def _starts_at(settings: Settings, metric: MetricContract, contract: SourceContr
 
 
 def _first_since(table_read: DeltaTable, moment: datetime) -> int:
-    """The first version that was committed after a moment; the newest one if none was."""
+    """The first version that was committed after ``moment``; the newest version if none was."""
     milliseconds, looked_at = moment.timestamp() * 1000, _FEW_COMMITS
     while True:
         after = max(table_read.version() - looked_at, -1)

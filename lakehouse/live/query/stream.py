@@ -1,6 +1,6 @@
 """The streaming query of a metric: Bronze as a stream, aggregated behind a watermark, each batch written once.
 
-What is counted is defined in ``counted_rows``, which rows are dropped in ``late_rule``. Starting and stopping belongs to ``run``.
+The counted rows are defined in ``counted_rows``, the dropped rows in ``late_rule``. Starting and stopping belongs to ``run``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def started(
 ) -> StreamingQuery:
     """Start the stream of a metric where its checkpoint ends.
 
-    :param ends: whether it ends when it has read what Bronze holds now.
+    :param ends: whether the stream ends when it has read all rows now in Bronze.
     """
     terms = _terms(metric)
     bronze = (
@@ -66,16 +66,16 @@ def numbers_of(bronze: DataFrame, metric: MetricContract, contract: SourceContra
     rows = counted_rows.in_windows(counted_rows.counted(bronze), metric)
     ends = counted_rows.window_end(metric, contract)
     rows = late_rule.behind_watermark(rows, counted_rows.EVENT_TIME, ends, counted_rows.WINDOW_END, _terms(metric).watermark)
-    # The state of a running stream holds these aggregates: sums of doubles are plain ones here, exact in the published number.
+    # The state of a running stream holds these aggregates: sums of doubles are rounded here, and exact in the published number.
     measures = [F.expr(measure.computed_sql).alias(measure.name) for measure in metric.measures]
     count = F.count(F.lit(1)).alias("row_count")
     return rows.groupBy("event_date", *metric.grain, counted_rows.WINDOW_END).agg(*measures, count)
 
 
 def _terms(metric: MetricContract) -> SpeedLayer:
-    """How the stream of a metric runs.
+    """The terms on which the stream of a metric runs.
 
-    :raises NotLiveError: for a metric without one.
+    :raises NotLiveError: for a metric without a speed layer.
     """
     if metric.live is None:
         msg = f"{metric.name} has no speed layer; add 'live: true' to its contract"
@@ -86,7 +86,7 @@ def _terms(metric: MetricContract) -> SpeedLayer:
 def _write(
     settings: Settings, metric: MetricContract, contract: SourceContract, query: LiveQuery, numbers: pa.Table, batch: int
 ) -> None:
-    """Record what a batch has read, then write its numbers; each once, however often the batch is repeated."""
+    """Record the rows that a batch has read, then write its numbers; each once, however often the batch is repeated."""
     of_batch, before, now = query.offsets(batch), query.before(batch), settings.clock()
     bronze = table_io.open_table(locations.bronze(settings, contract.dataset), settings.storage_options)
     lines = [] if bronze is None else rows_of_batch.lines_between(bronze, before.until, of_batch.until)

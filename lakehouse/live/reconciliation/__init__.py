@@ -1,1 +1,1 @@
-"""The reconciliation of live numbers with the books: each difference, and its causes by name."""
+"""The reconciliation of live numbers with published numbers: each difference, and its causes by name."""

@@ -1,8 +1,8 @@
-"""The causes of a difference between a live number and the books, as a chain of row sets (plain Python).
+"""The causes of a difference between a live number and the published one, as a chain of row sets (plain Python).
 
-The chain begins with the rows that the stream has counted and ends with those of the books. Each step adds or removes the rows of
-one cause, and the cause is what the step changes in the measure. So the causes add up to the difference for any measure, whether
-it is additive or not. Which rows are in which set is defined in ``row_sets``.
+The chain begins with the rows that the stream has counted and ends with the rows of the published number. Each step adds or
+removes the rows of one cause, and the effect of the cause is the change of the measure in that step. So the causes add up to the
+difference for any measure, additive or not. Which rows are in which set is defined in ``row_sets``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EXACT = Context(prec=1000)
 
 
 class RowSet(IntEnum):
-    """The sets of the chain, in order; each but the first is named like the cause that leads to it."""
+    """The sets of the chain, in order; each but the first is named after the cause that leads to it."""
 
     COUNTED = 0
     NOT_READ = 1
@@ -42,9 +42,9 @@ class RowSet(IntEnum):
         return self.name.lower()
 
 
-#: What silver says and the books do not yet.
+#: Changes that are in silver and not yet in the published number.
 NOT_PUBLISHED = "not_published"
-#: What the stream should have counted by the rule, and has not: none, or the rule is wrong.
+#: The difference between the stream's number and the rows that it counts by the rule: 0, or the rule is wrong.
 UNEXPLAINED = "unexplained"
 #: All causes, in the order of the chain.
 CAUSES = (UNEXPLAINED, *(step.cause for step in RowSet if step), NOT_PUBLISHED)
@@ -59,12 +59,12 @@ def number(value: Any) -> Decimal:
 
 
 def difference(live: Any, books: Any) -> Decimal:
-    """The books less the live number."""
+    """The published number minus the live number."""
     return _EXACT.subtract(number(books), number(live))
 
 
 def by_cause(live: Any, sets: Sequence[Any], books: Any) -> dict[str, Decimal]:
-    """How much of the difference each cause explains; causes without effect are left out.
+    """The part of the difference that each cause explains; causes without effect are left out.
 
     :param sets: the measure over each of the sets of the chain, in order.
     """
@@ -82,5 +82,5 @@ def add_up(causes: Mapping[str, Decimal]) -> Decimal:
 
 
 def exceeds(gap: Decimal, books: Any, terms: ReconciliationTerms) -> bool:
-    """Whether a difference is more than the threshold, a share of the books; any is if these are 0."""
+    """Whether a difference is more than the threshold, a share of the published number; if that is 0, any difference is."""
     return abs(gap) > abs(number(books)) * Decimal(f"{terms.threshold}")

@@ -1,4 +1,4 @@
-"""The reconciliation of the days that are closed: which of them are due, the check of each, and the end of their live numbers."""
+"""The reconciliation of closed days: the days that are due, the check of each, and the expiry of their live numbers."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def check_names(metric: MetricContract) -> dict[str, str]:
 
 
 def due(settings: Settings, metric: MetricContract, days: Collection[date]) -> list[date]:
-    """Those of some days that are published, no longer live in their own state, and not reconciled at their newest revision.
+    """Those of ``days`` that are published, past the state live, and not reconciled at their newest revision.
 
-    Days that the stream has never had a number for are not among them.
+    Days for which the stream has never had a number are not among them.
     """
     if metric.live is None or not days:
         return []
@@ -67,7 +67,7 @@ def reconcile_due(
     contract: SourceContract,
     days: Collection[date],
 ) -> list[CheckResult]:
-    """Reconcile those of some days that are due, and remove live numbers that have been reconciled and kept for long enough."""
+    """Reconcile those of ``days`` that are due, and remove live numbers that are reconciled and past their time."""
     outcomes = [_reconciled(session, settings, metric, contract, day) for day in due(settings, metric, days)]
     expire(settings, metric)
     return outcomes
@@ -80,7 +80,7 @@ def check_reconciled(
     contract: SourceContract,
     days: Collection[date],
 ) -> list[CheckResult]:
-    """The check of those of some days that have been reconciled, or are due, as they are now."""
+    """The check of those ``days`` that have been reconciled, or are due, in their present state."""
     wanted = sorted({*due(settings, metric, days), *(day for day in days if log.newest(settings, metric.name, day))})
     return [_reconciled(session, settings, metric, contract, day) for day in wanted]
 
@@ -88,7 +88,7 @@ def check_reconciled(
 def _reconciled(
     session: Callable[[], SparkSession], settings: Settings, metric: MetricContract, contract: SourceContract, day: date
 ) -> CheckResult:
-    """The check of a day; a day whose rows cannot be computed fails it, and stops no other."""
+    """The check of a day; a day whose rows cannot be computed fails the check and does not stop other days."""
     try:
         return checked(day, reconcile(session, settings, metric, contract, day).entries)
     except Exception as problem:
@@ -118,7 +118,7 @@ def checked(day: date, entries: Sequence[Reconciled]) -> CheckResult:
 
 
 def expire(settings: Settings, metric: MetricContract) -> int:
-    """Remove the live numbers of closed windows that are reconciled and have been kept for long enough; gives their number."""
+    """Remove the live numbers of closed windows that are reconciled and past their time; returns their number."""
     if metric.live is None:
         return 0
     newest = batch_log.newest(settings, metric.name)
@@ -131,7 +131,7 @@ def expire(settings: Settings, metric: MetricContract) -> int:
 
 
 def _share(entry: Reconciled) -> Decimal:
-    """How large a difference is, as a share of the books."""
+    """The size of a difference as a share of the published number."""
     books = abs(number(entry.books))
     return abs(entry.gap) / books if books else Decimal("Infinity")
 

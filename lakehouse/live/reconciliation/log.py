@@ -1,6 +1,6 @@
-"""``ops/reconciliations``: the comparisons of live numbers with the books, with the causes of each difference.
+"""``ops/reconciliations``: the comparisons of live with published numbers, with the causes of each difference.
 
-The reconciliations of a day are numbered. One is written only if it says something else than the one before.
+The reconciliations of a day are numbered. One is written only if its content differs from the previous one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def newest(settings: Settings, metric: str, day: date) -> list[Reconciled]:
 
 
 def newest_beyond_threshold(settings: Settings, metric: str, since: datetime) -> dict[date, list[Reconciled]]:
-    """The numbers beyond the threshold in the last reconciliation of each day, of days for which there was one since a time."""
+    """The numbers beyond the threshold in the last reconciliation of each day that had such numbers in a reconciliation since
+    ``since``.
+    """
     rows = log(settings).select(["day", "reconciled_at"], {"metric": [metric], "exceeds": [True]})
     recent = rows.filter(pc.greater_equal(rows["reconciled_at"], pa.scalar(since, rows["reconciled_at"].type)))
     last = {day: newest(settings, metric, day) for day in sorted(recent["day"].unique().to_pylist())}
@@ -47,9 +49,9 @@ def newest_beyond_threshold(settings: Settings, metric: str, since: datetime) ->
 
 
 def record(settings: Settings, before: Sequence[Reconciled], entries: Sequence[Reconciled]) -> bool:
-    """Append a reconciliation of a day, unless it says the same as the one before.
+    """Append a reconciliation of a day, unless its content equals the previous one.
 
-    :param before: the newest one, of :func:`newest`.
+    :param before: the newest reconciliation, from :func:`newest`.
     :returns: whether it was written.
     """
     if not entries or [_content(entry) for entry in before] == [_content(entry) for entry in sorted(entries, key=_place)]:
@@ -60,7 +62,7 @@ def record(settings: Settings, before: Sequence[Reconciled], entries: Sequence[R
 
 
 def _content(entry: Reconciled) -> Reconciled:
-    """An entry without what tells two equal ones apart: the state of a stream that has gone on without touching the day."""
+    """An entry without the fields that differ when only the stream has advanced and the numbers of the day are the same."""
     return replace(entry, number=0, batch=0, reconciled_at=_ANY_TIME, grain=dict(entry.grain), causes=dict(entry.causes))
 
 

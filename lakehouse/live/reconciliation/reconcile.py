@@ -1,6 +1,6 @@
-"""Reconciles a day of a live metric: what the stream says, what the books say, and why they differ, window by window.
+"""Reconciles a day of a live metric: the stream's numbers, the published numbers, and the causes of each difference, by window.
 
-Right for a day in any state: also while the stream runs, and before the day is final. The result is a function of the tables.
+It works for a day in any state: also while the stream runs, and before the day is final. The result is a function of the tables.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Groups = Mapping[tuple[Any, ...], Mapping[str, Any]]
 
 
 class DayReconciliation(NamedTuple):
-    """The reconciliation of a day, and whether it says something that was not on record."""
+    """The reconciliation of a day, and whether it differs from the recorded one."""
 
     entries: list[Reconciled]
     is_new: bool
@@ -55,9 +55,9 @@ class _LiveState(NamedTuple):
 def reconcile(
     session: Callable[[], SparkSession], settings: Settings, metric: MetricContract, contract: SourceContract, day: date
 ) -> DayReconciliation:
-    """Reconcile a day, and put the result on record if it is new.
+    """Reconcile a day, and record the result if it is new.
 
-    :param session: gives the Spark session.
+    :param session: returns the Spark session.
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
     """
     before = log.newest(settings, metric.name, day)
@@ -116,7 +116,9 @@ def _compared(metric: MetricContract) -> list[str]:
 
 
 def _live(settings: Settings, metric: MetricContract, day: date) -> _LiveState:
-    """What the stream says, and the batches that it has written: read in this order, as the stream writes the other way round."""
+    """The live numbers and the batches whose numbers are written: read in this order, the reverse of the order in which they are
+    written.
+    """
     newest = batch_log.newest(settings, metric.name)
     query = newest.query if newest else None
     path = locations.live(settings, metric.name)
@@ -135,7 +137,7 @@ def _live(settings: Settings, metric: MetricContract, day: date) -> _LiveState:
 
 
 def _books(settings: Settings, metric: MetricContract, day: date) -> tuple[int, _Groups]:
-    """The newest revision of a day, 0 if there is none, and its numbers."""
+    """The newest published revision of a day, 0 if there is none, and its numbers."""
     series = Series(metric)
     where = {series.by: [day], "is_latest": [True]}
     rows = table_io.read(locations.gold(settings, series), None, where, settings.storage_options)
@@ -155,7 +157,7 @@ def _sets(metric: MetricContract, rows: pa.Table) -> list[_Groups]:
 
 
 def _expired(metric: MetricContract, before: Iterable[Reconciled], live: _LiveState) -> _Groups:
-    """The live numbers that the last reconciliation has on record, and that have expired since."""
+    """The live numbers in the last recorded reconciliation that have expired since."""
     numbers: dict[tuple[Any, ...], dict[str, Any]] = defaultdict(dict)
     for entry in before:
         group = _group(metric, {WINDOW_START: entry.window_start, **entry.grain})

@@ -11,12 +11,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Reconciled:
-    """A measure of one window and grain, as the stream and as the books say it.
+    """A measure of one window and grain, in the stream and as published.
 
-    ``live``, ``books``, ``difference`` and the values of ``causes`` are exact decimal numbers, as text; ``live`` and ``books``
-    are None where there is no number. ``window_start`` is None for a whole day. ``is_closed`` is whether the watermark of the
-    stream had passed the window. ``query`` and ``batch`` name the state of the stream, ``revision`` that of the books, 0 if
-    nothing is published.
+    ``live``, ``books`` (the published value), ``difference`` and the values of ``causes`` are exact decimal numbers, as text;
+    ``live`` and ``books`` are None where there is no number. ``window_start`` is None for a whole day. ``is_closed`` is whether
+    the watermark of the stream had passed the window. ``query`` and ``batch`` name the state of the stream, ``revision`` is the
+    published revision, 0 if nothing is published.
     """
 
     metric: str
@@ -38,7 +38,7 @@ class Reconciled:
 
     @property
     def cell(self) -> tuple[Any, ...]:
-        """What it is about, within its day."""
+        """The identity of the entry within its day: window, grain and measure."""
         return (self.window_start, *sorted((name, f"{value}") for name, value in self.grain.items()), self.measure)
 
     @property
@@ -53,5 +53,5 @@ class Reconciled:
 
 
 def in_order(group: Sequence[Any]) -> list[tuple[bool, str]]:
-    """By what windows and grains are sorted: by time, those without one last, then by grain."""
+    """The sort key of windows and grains: by time, entries without one last, then by grain."""
     return [(part is None, f"{part}") for part in group]

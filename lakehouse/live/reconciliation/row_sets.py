@@ -1,10 +1,10 @@
-"""The measures of a day over each set of rows between what the stream has counted and what silver says, with Spark.
+"""The measures of a day over each set of rows between the rows that the stream has counted and the rows of silver, with Spark.
 
-The sets are those of ``causes.RowSet``. A row of Bronze enters the chain where the stream stands to it, and leaves it with its
-disposition (rule R4); then come the rows of silver themselves, so that whatever else they differ in from Bronze (parsed again,
-redacted) counts as corrected. The last set are the rows that the metric counts: silver's without those that ``late_events``
-leaves out, and with the older ones that take their place. A correction that takes a row to another window is a move; one under
-another key is a correction in both windows.
+The sets are those of ``causes.RowSet``. A row of Bronze enters the chain by its relation to the stream, and leaves it with its
+disposition (rule R4); then come the rows of silver themselves, so that any other difference from Bronze (parsed again, redacted)
+counts as corrected. The last set has the rows that the metric counts: silver's without those that ``late_events`` leaves out, and
+with the older rows that take their place. A correction that takes a row to another window is a move; a correction under another
+key counts as corrected in both windows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _LEAVES_WITH = {
 }
 _DISPOSITIONS = pa.array([disposition.value for disposition in _LEAVES_WITH])
 _SETS = pa.array([int(step) for step in _LEAVES_WITH.values()], pa.int32())
-#: Of rows that did not contend for their key.
+#: The dispositions of rows that did not contend for their key.
 _BARRED = pa.array([disposition.value for disposition in _LEAVES_WITH if disposition is not Disposition.DUPLICATE])
 _RETIRED = verdicts.RETIRED.because
 _DELETED = pa.array([verdicts.DELETED.because, verdicts.DELETE_WAS_HERE.because])
@@ -67,7 +67,7 @@ def measured(
 
     A group without rows in a set is left out.
 
-    :param batches: of ``batch_log``: what the stream has read of Bronze.
+    :param batches: from ``batch_log``: the rows of Bronze that the stream has read.
     """
     days = source_days(metric, [day])
     leaving, corrected_keys = _leaving(settings, contract, days)
@@ -87,10 +87,10 @@ def measured(
 
 
 def _leaving(settings: Settings, contract: SourceContract, days: Collection[date]) -> tuple[pa.Table, pa.Table]:
-    """The inserts of some event days that silver does not hold, with the set that each leaves, and the keys that a correction
-    holds of which there is an insert as well.
+    """The inserts on ``days`` that silver does not hold, with the set that each leaves, and the keys of corrections that silver
+    holds and that also have an insert.
 
-    Rows that silver holds as they were inserted are nearly all, and not among them.
+    Nearly all rows are held by silver as they were inserted; they are not among the result.
     """
     parts, keys = [], [pa.table({"record_key": pa.array([], pa.string())})]
     wanted = pa.array(sorted(days), pa.date32())
@@ -110,9 +110,9 @@ def _leaving(settings: Settings, contract: SourceContract, days: Collection[date
 
 
 def _labelled(rows: pa.Table, others: pa.Table) -> pa.Table:
-    """Inserts that silver does not hold with the set that each leaves, and whether it is one that a newer record supersedes.
+    """Inserts that silver does not hold, with the set that each leaves, and whether a newer record supersedes it.
 
-    A delete or a correction may repeat the content of the insert: that makes no duplicate of it here.
+    A delete or a correction may repeat the content of the insert: the insert does not count as a duplicate of it here.
 
     :param others: the deletes and corrections of the same keys.
     """
@@ -175,7 +175,7 @@ def _delivered(
 def _present(
     spark: SparkSession, settings: Settings, metric: MetricContract, contract: SourceContract, days: Collection[date]
 ) -> DataFrame:
-    """The rows of silver in each of their windows; they make the set before the last one."""
+    """The rows of silver in each of their windows; they make the second-to-last set."""
     path, kinds = locations.silver_read(settings, metric), dict(silver_columns(contract))
     columns = list(dict.fromkeys([*metric.columns_read(list(kinds)), "record_key", "change_op", "event_ts"]))
     if table_io.open_table(path, settings.storage_options) is None:
@@ -188,7 +188,9 @@ def _present(
 
 
 def _counting(spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date]) -> DataFrame | None:
-    """The rows that a metric with late events counts, in each of their windows; they make the last set. None without them."""
+    """The rows that a metric with late events counts, in each of their windows, which make the last set; None without late
+    events.
+    """
     if metric.late_source is None:
         return None
     series = Series(metric)
@@ -201,7 +203,9 @@ def _counting(spark: SparkSession, settings: Settings, metric: MetricContract, d
 
 
 def _with_leaving(delivered: DataFrame, leaving: DataFrame, present: DataFrame) -> DataFrame:
-    """Inserts with the set that each leaves: without its key in the same window of silver, a superseded one has moved away."""
+    """Inserts with the set that each leaves: a superseded insert whose key silver does not have in the same window has moved
+    away.
+    """
     rows = delivered.join(leaving, list(_ROW_ID), "left")
     superseded = rows.where(_SUPERSEDED)
     others = rows.where(~F.coalesce(_SUPERSEDED, F.lit(False))).withColumn(
@@ -224,7 +228,7 @@ def _with_entering(present: DataFrame, corrected_keys: DataFrame, delivered: Dat
 
 
 def _place(metric: MetricContract) -> F.Column:
-    """The window of a row, or its event day: two rows are in the same one if their texts are equal."""
+    """The window of a row, or its event day, as text: two rows are in the same window if their texts are equal."""
     start = F.coalesce(F.unix_micros(WINDOW_START).cast("string"), F.lit("")) if metric.event_window else F.lit("")
     return F.concat_ws(" ", F.col("event_date").cast("string"), start)
 

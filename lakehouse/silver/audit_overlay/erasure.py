@@ -1,8 +1,8 @@
-"""Erasure: redacted values leave the files of the audit. It is the only change of rows in this append-only table.
+"""Erasure: removes redacted values from the files of the audit. It is the only change of rows in this append-only table.
 
 A redaction is a row of ``bronze/<source>_redactions``, with its author and reason; ``audit_log.read`` masks by it at once. The
 commit that removes the values names it, and ``delta.appendOnly`` is lifted for that commit. Two Delta transactions of the audit
-record how far this is: for how many redactions of a source all rows are masked, and when values were removed last.
+record the progress: the number of redactions of a source for which all rows are masked, and when values were last removed.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _HOUR = 3600
 def erase(settings: Settings, source: str) -> int:
     """Mask the redacted fields of a source in all rows that show one, in one commit; repeating it writes nothing.
 
-    Files with the values no longer belong to the table then; maintenance deletes them, see :func:`hours_since`.
+    Files with the values then no longer belong to the table; maintenance deletes them, see :func:`hours_since`.
 
-    :returns: how many rows were rewritten.
+    :returns: the number of rows rewritten.
     :raises CommitFailedError: when other writers win eight times in a row.
     """
     path, options = locations.audit_log(settings), settings.storage_options
@@ -69,7 +69,7 @@ def erase(settings: Settings, source: str) -> int:
 
 
 def erase_all(settings: Settings) -> None:
-    """The same for every source that the audit has, also after a process was stopped while ``delta.appendOnly`` was lifted."""
+    """Run :func:`erase` for every source in the audit, also after a process was stopped while ``delta.appendOnly`` was lifted."""
     table = table_io.open_table(locations.audit_log(settings), settings.storage_options)
     for partition in [] if table is None else table.partitions():
         erase(settings, partition["source"])
@@ -77,9 +77,9 @@ def erase_all(settings: Settings) -> None:
 
 
 def hours_since(table: DeltaTable) -> int | None:
-    """From which age in hours on files that left the audit may hold erased values; None if nothing was ever erased.
+    """The age in hours from which files that left the audit may hold erased values; None if nothing was ever erased.
 
-    One hour is to spare, because the commit of an erasure is a little later than the time that it records.
+    It includes a margin of one hour, because the commit of an erasure is a little later than the time that it records.
     """
     erased = table.transaction_version(_ERASED)
     return None if erased is None else max(0, int(time.time() - erased) // _HOUR - 1)
@@ -102,7 +102,7 @@ def _unmasked(table: DeltaTable, source: str, entries: Collection[Redaction]) ->
 
 
 def _why(source: str, entries: Collection[Redaction], rows: pa.Table) -> dict[str, Any]:
-    """The metadata of an erasure: the redactions of the keys of some rows, each by whom and why."""
+    """The metadata of an erasure: the redactions of the keys of ``rows``, each with author and reason."""
     keys = set(rows["event_id"].to_pylist())
     named = [entry for entry in entries if entry.record_key in keys]
     return {

@@ -1,4 +1,4 @@
-"""``ops/audit_notifications``: a row per audit row whose change all consumers were notified of, when, and by which notices.
+"""``ops/audit_notifications``: a row per audit row of whose change all consumers were notified: the time, and the notices.
 
 Belongs here: the table. Which audit rows a delivered notice covers is decided in ``operations.notices.pending``.
 """
@@ -36,10 +36,10 @@ SCHEMA = pa.schema(
 
 @row_writer.retried_on_conflict
 def record(settings: Settings, source: str, rows: pa.Table) -> int:
-    """Record in one commit that consumers were notified of some audit rows; those that are recorded stay as they are.
+    """Record in one commit that consumers were notified of the audit rows ``rows``; recorded ones are unchanged.
 
     :param rows: of one source, with :data:`AUDIT_ROW`, ``silver_version`` and ``notices``, the ids of the messages as JSON.
-    :returns: how many rows were appended.
+    :returns: the number of rows appended.
     :raises CommitFailedError: when other writers win eight times in a row.
     """
     if not len(rows):
@@ -53,7 +53,7 @@ def record(settings: Settings, source: str, rows: pa.Table) -> int:
 
 
 def are_recorded(settings: Settings, source: str, rows: pa.Table) -> pa.Array:
-    """Whether consumers were notified of each of some audit rows according to this table.
+    """Whether, according to this table, consumers were notified of each of ``rows``.
 
     :param rows: of one source, with :data:`AUDIT_ROW` and ``silver_version``.
     :returns: a boolean per row.
@@ -72,7 +72,7 @@ def _of_version(found: pa.Table) -> pa.Table:
 
 
 def _among(rows: pa.Table, known: pa.Table | None) -> pa.Array:
-    """Whether each row is one of some that are known, in the order of the rows."""
+    """Whether each row is among ``known``, in the order of the rows."""
     if known is None or not len(known):
         return pa.repeat(pa.scalar(False), len(rows))
     places = pa.array(np.arange(len(rows)))

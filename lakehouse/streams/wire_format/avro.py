@@ -1,7 +1,7 @@
-"""Decodes messages of Avro that name a registered schema: each becomes the JSON text that the readers of JSON read exactly.
+"""Decodes Avro messages that name a registered schema: each becomes JSON text that the readers of JSON read exactly.
 
-A message is read by the schema that it was written with. One that cannot be decoded keeps its bytes, as base64, and gets a
-reason; a registry that cannot be asked is no such reason.
+A message is read by the schema with which it was written. A message that cannot be decoded keeps its bytes, as base64, and gets a
+reason; a registry that does not answer is no such reason.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from lakehouse.streams.client import MessageColumns
     from lakehouse.streams.wire_format.schema_registry import RegisteredSchema
 
-#: What the reason of a message that cannot be decoded begins with; ``reparse.raw_records`` leaves such rows as they are.
+#: The beginning of the reason for a message that cannot be decoded; ``reparse.raw_records`` leaves such rows as they are.
 NOT_DECODED = "not decoded: "
 _MAGIC, _HEAD_BYTES = 0, 5
-#: A schema that was registered a moment ago may be unknown to another server of the registry: so often it is asked for, with
-#: such a pause, before a message counts as one that cannot be decoded.
+#: A schema that was registered a moment ago may be unknown to another server of the registry: the number of requests, and the
+#: pause between them, before a message counts as one that cannot be decoded.
 _ATTEMPTS, _PAUSE_SECONDS = 3, 0.5
-#: How long an id is taken for unknown before the registry is asked again.
+#: How long an id counts as unknown before it is requested again.
 _UNKNOWN_SECONDS = 60.0
 #: A record of one field is encoded as the field is: so a schema of any kind, with names of other schemas, becomes a record.
 _WRAPPED, _VALUE = "lakehouse_value", "value"
-#: What a body that does not match its schema makes fastavro raise.
+#: The exceptions that fastavro raises for a body that does not match its schema.
 _MISMATCHES = (EOFError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError, MemoryError)
-#: By registry and id: schemas do not change, and are asked for once per process.
+#: By registry and id: schemas do not change, and are requested once per process.
 _READERS: dict[tuple[str, int], Callable[[io.BytesIO], Any] | str] = {}
-#: By registry and id, when it was asked for an unknown one.
+#: By registry and id, the time at which an unknown id was requested.
 _UNKNOWN: dict[tuple[str, int], float] = {}
 
 
@@ -62,9 +62,9 @@ class AvroDecoder:
         self._registry = SchemaRegistry(settings, values.registry)
 
     def decoded(self, messages: MessageColumns) -> MessageColumns:
-        """The messages with JSON text as their values; those that cannot be decoded have a problem, and base64 as their value.
+        """The messages with JSON text as their values; messages that cannot be decoded have a problem, and base64 as their value.
 
-        :raises SchemaRegistryError: if the registry cannot be asked for a schema.
+        :raises SchemaRegistryError: if a schema cannot be requested from the registry.
         """
         self._look_up({_id_of(value) for value in messages.values if value is not None and _has_id(value)})
         values: list[bytes | None] = []
@@ -98,7 +98,7 @@ class AvroDecoder:
         return text, None
 
     def _look_up(self, ids: set[int]) -> None:
-        """Ask the registry for the schemas that are not known yet."""
+        """Request the schemas that are not known yet from the registry."""
         now, url = time.monotonic(), self._registry.url
         missing = {
             each
@@ -127,7 +127,7 @@ def _id_of(message: bytes) -> int:
 
 
 def reader_of(schema: RegisteredSchema, schema_id: int) -> Callable[[io.BytesIO], Any] | str:
-    """What reads a body of a schema; or the reason why its messages cannot be read."""
+    """A function that reads the body of a message of the schema; or the reason why its messages cannot be read."""
     import fastavro  # noqa: PLC0415 (see AvroDecoder)
     from fastavro import _read_py as slow_reader  # noqa: PLC0415
     from fastavro.read import LOGICAL_READERS  # noqa: PLC0415
@@ -153,7 +153,7 @@ def _contains_itself(schema: Any, named: Mapping[str, Any], within: tuple[str, .
 
     :param named: the named types by their names.
     :param within: the names of the types around the schema.
-    :param simple: the names of types that were found not to; others are added.
+    :param simple: the names of types that are known not to contain themselves; further ones are added.
     """
     if isinstance(schema, list):
         return any(_contains_itself(branch, named, within, simple) for branch in schema)
@@ -174,7 +174,7 @@ def _contains_itself(schema: Any, named: Mapping[str, Any], within: tuple[str, .
 
 
 def _reason(mismatch: Exception) -> str:
-    """What is wrong with a body, in the same words whenever it is read."""
+    """The reason why a body cannot be decoded, in the same words whenever it is read."""
     if isinstance(mismatch, EOFError):
         return "it ends before the record does"
     if isinstance(mismatch, UnicodeDecodeError):

@@ -1,7 +1,7 @@
-"""Asks a schema registry for the schema with an id, and for the schemas that it refers to.
+"""Requests the schema with an id from a schema registry, and the schemas to which it refers.
 
-Only the two requests belong here: ``GET /schemas/ids/{id}`` and ``GET /subjects/{subject}/versions/{version}``. An answer that
-may be another one later is never taken for "there is no such schema".
+Only the two requests belong here: ``GET /schemas/ids/{id}`` and ``GET /subjects/{subject}/versions/{version}``. Only an answer
+that will not change later counts as "the schema does not exist".
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HOW = "check source.kafka.values.registry, the network, and LAKEHOUSE_SCHEMA_RE
 
 
 class SchemaRegistryError(StreamProblem):
-    """The registry cannot be asked, or its answer cannot be read. No message has been taken; it can be tried again."""
+    """The registry does not answer, or its answer cannot be read. No message has been ingested; the attempt can be repeated."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class RegisteredSchema:
     """A schema as it is registered.
 
     :param kind: AVRO, JSON or PROTOBUF.
-    :param references: the texts of the schemas that it refers to, each behind those that it refers to itself.
+    :param references: the texts of the schemas to which it refers, each after those to which it refers itself.
     """
 
     text: str
@@ -54,9 +54,9 @@ class SchemaRegistry:
     """A schema registry over HTTP."""
 
     def __init__(self, settings: Settings, url: str) -> None:
-        """A client of a registry; it connects when it is first asked.
+        """A client of a registry; it connects at the first request.
 
-        :raises SchemaRegistryError: if the settings have an option that is unknown or no text of its form.
+        :raises SchemaRegistryError: if the settings have an option that is unknown or whose value has the wrong form.
         """
         options = settings.schema_registry_options
         if unknown := sorted(options.keys() - set(_OPTIONS)):
@@ -79,9 +79,9 @@ class SchemaRegistry:
             self._session.cert = (certificate, key) if key else certificate
 
     def schema(self, schema_id: int) -> RegisteredSchema | None:
-        """The schema with an id; None if the registry says that it has none.
+        """The schema with the id ``schema_id``; None if the registry answers that it has none.
 
-        :raises SchemaRegistryError: if the registry cannot be asked.
+        :raises SchemaRegistryError: if the request fails.
         """
         answer = self._answer(f"/schemas/ids/{schema_id}", {_NO_SCHEMA})
         if answer is None:
@@ -91,7 +91,7 @@ class SchemaRegistry:
         return RegisteredSchema(answer["schema"], answer.get("schemaType") or AVRO, tuple(references))
 
     def _add_references(self, answer: dict[str, Any], texts: dict[str, None], seen: set[str]) -> None:
-        """Add the texts of the schemas that a schema refers to, the innermost first."""
+        """Add the texts of the schemas to which a schema refers, the innermost first."""
         for reference in answer.get("references") or ():
             path = f"/subjects/{quote(reference['subject'], safe='')}/versions/{reference['version']}"
             if path in seen:
@@ -105,7 +105,7 @@ class SchemaRegistry:
     def _answer(self, path: str, absent: set[int]) -> dict[str, Any] | None:
         """The answer to a request.
 
-        :param absent: codes of the registry that say for certain that there is nothing; the answer then is None.
+        :param absent: codes of the registry which state that the object does not exist; the answer then is None.
         """
         try:
             response = self._session.get(f"{self.url}{path}", timeout=_ANSWER_SECONDS)

@@ -1,1 +1,1 @@
-"""Numbers made of the published ones and of what changed since, without reading the rows that nothing concerns."""
+"""Numbers computed from the published ones and the changes since, without reading the unaffected rows."""

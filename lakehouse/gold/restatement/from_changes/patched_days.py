@@ -38,9 +38,10 @@ _Numbers = dict[tuple[Any, ...], list[Any]]
 
 
 def may_be_patched(metric: MetricContract) -> bool:
-    """Whether the contract allows patches, every measure adds up exactly, and all of a row's values are its own.
+    """Whether the contract allows patches, every measure adds up exactly, and a number depends only on its own day's rows of one
+    table.
 
-    A metric with late events allows them by the action ``update``.
+    A metric with late events allows patches by the action ``update``.
     """
     exact = all(measure.additive and measure.is_exact for measure in metric.measures)
     of_its_own = metric.counts_rows_of_its_day and not metric.joins and not metric.sources
@@ -58,7 +59,7 @@ def numbers(
 ) -> dict[date, pa.Table]:
     """The numbers of the days that can be patched, equal to those of ``metric_query.numbers``; other days are left out.
 
-    :param made_from: the inputs of Silver as it is now, if they are known already.
+    :param made_from: the inputs of the present version of Silver, if they are already known.
     """
     metric = before.series.metric
     since = versions_of(before, days) if may_be_patched(metric) else {}
@@ -136,7 +137,7 @@ def _without_much_late(
 
 
 def _added(metric: MetricContract, published: pa.Table, plus: pa.Table | None, minus: pa.Table | None) -> _Numbers:
-    """Published plus new minus old values by grain, without the grain values that have no rows left."""
+    """The published values plus new minus old values by grain, without grain values that have no rows left."""
     names = [*(measure.name for measure in metric.measures), "row_count"]
     sums: _Numbers = defaultdict(lambda: [0 for _ in names])
     for rows, sign in ((published, 1), (plus, 1), (minus, -1)):

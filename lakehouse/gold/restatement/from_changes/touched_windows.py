@@ -1,7 +1,7 @@
-"""A day's number made of its published windows and of those that a changed row lies or lay in, computed from their rows only.
+"""A day's number from its published windows and from newly computed windows: those in which a changed row lies or lay.
 
-The other windows are taken from the published number, which holds what silver said when the metric last followed it. Days for
-which that is not certain, days that a person has materialized anew without a change of silver, and metrics that read more than
+The other windows are taken from the published number, which was computed from silver when the metric last followed it. Days for
+which that is not certain, days that a person has materialized again without a change of silver, and metrics that read more than
 one table, are left to ``metric_query``.
 """
 
@@ -46,7 +46,7 @@ _MOST_PARTS = 1_000
 class Touched:
     """The parts of days that changed rows concern: windows by their first moment, or sessions by their key.
 
-    :param parts: a row for each, with the columns by which rows of a number are told apart.
+    :param parts: a row for each, with the columns that identify the rows of a number.
     """
 
     metric: MetricContract
@@ -54,11 +54,11 @@ class Touched:
 
     @property
     def starts(self) -> list[datetime | None] | None:
-        """The first moments of the windows; None of sessions, of which all those of a key are computed."""
+        """The first moments of the windows; None for sessions: all sessions of a key are computed."""
         return self.parts[WINDOW_START].to_pylist() if WINDOW_START in self.parts.column_names else None
 
     def rows(self, rows: DataFrame) -> DataFrame:
-        """Those of some silver rows that can lie in these windows or sessions."""
+        """Those silver ``rows`` that can lie in these windows or sessions."""
         window, starts = self.metric.event_window, self.starts
         if starts is not None and isinstance(window, EventWindow):
             return rows.where(windows.lie_within(starts, window.size))
@@ -67,7 +67,7 @@ class Touched:
         return rows.join(F.broadcast(keys), same, "left_semi")
 
     def is_of(self, numbers: pa.Table) -> pa.Array:
-        """Which rows of a day's number belong to them."""
+        """Whether each row of a day's number belongs to these windows or sessions."""
         wanted = {tuple(row.values()) for row in self.parts.to_pylist()}
         found = numbers.select(self._columns).to_pylist()
         return pa.array([tuple(row.values()) in wanted for row in found], pa.bool_())
@@ -78,9 +78,9 @@ class Touched:
 
 
 def may_be_spliced(metric: MetricContract) -> bool:
-    """Whether the rows of a window follow from those of one silver table that changed with it.
+    """Whether the number of a window depends only on the rows of one silver table that lie in it.
 
-    With late events other rows may count in it although none of silver has changed.
+    With late events, other rows may count in a window although no row of silver has changed.
     """
     return metric.event_window is not None and not (metric.joins or metric.sources or metric.late_events)
 
@@ -88,9 +88,10 @@ def may_be_spliced(metric: MetricContract) -> bool:
 def numbers(
     spark: SparkSession, settings: Settings, before: SeriesSnapshot, days: Collection[date], follows: PendingRestatement | None
 ) -> dict[date, pa.Table]:
-    """The numbers of the days that can be made in this way, equal to those of ``metric_query.numbers``; other days are left out.
+    """The numbers of the days that can be computed in this way, equal to those of ``metric_query.numbers``; other days are left
+    out.
 
-    A day of which no window is left has a number without rows.
+    A day without any remaining window has a number without rows.
 
     :param follows: the changes of silver that the run responds to.
     """
@@ -107,7 +108,7 @@ def numbers(
 
 
 def _settled(settings: Settings, before: SeriesSnapshot, days: Collection[date]) -> list[date]:
-    """The days whose published number holds what silver said in the version that the metric has followed."""
+    """The days whose published number was computed from the version of silver that the metric has followed."""
     metric, series = before.series.metric, before.series
     of_contract = patched_days.versions_of(before, _of_present_code(before, days))
     adjusted = {day for day, published in before.published_states.items() if published.restated}
@@ -122,7 +123,7 @@ def _settled(settings: Settings, before: SeriesSnapshot, days: Collection[date])
 
 
 def _of_present_code(before: SeriesSnapshot, days: Collection[date]) -> set[date]:
-    """The days whose number was computed by the code as it is now: what other code computed is not carried on."""
+    """The days whose number was computed by the present code: results of other code are not reused."""
     if before.existing is None:
         return set()
     newest = before.existing.filter(before.existing["is_latest"]).select([before.series.by, "code_version"])
@@ -133,7 +134,9 @@ def _of_present_code(before: SeriesSnapshot, days: Collection[date]) -> set[date
 def find_touched(
     spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date], follows: PendingRestatement
 ) -> Touched | None:
-    """The windows or sessions of rows that changed since the metric followed silver; None if they are many, or not known."""
+    """The windows or sessions of rows that changed since the metric followed silver; None if there are many, or the feed
+    is gone.
+    """
     table = table_io.open_table(locations.silver_read(settings, metric), settings.storage_options)
     if table is None or metric.event_window is None or follows.since < 0:
         return None
@@ -153,7 +156,7 @@ def find_touched(
 
 
 def _starts(spark: SparkSession, metric: MetricContract, changed: pa.Table) -> pa.Table:
-    """The first moments of the windows that rows lie in."""
+    """The first moments of the windows in which ``changed`` rows lie."""
     window = metric.event_window
     if window is None or not len(changed):
         return pa.table({WINDOW_START: pa.nulls(0, pa.timestamp("us", "UTC"))})
@@ -162,7 +165,7 @@ def _starts(spark: SparkSession, metric: MetricContract, changed: pa.Table) -> p
 
 
 def _spliced(metric: MetricContract, published: pa.Table, touched: Touched, computed: pa.Table | None) -> pa.Table:
-    """The rows of a day: those of windows that nothing concerns as they were published, and the others as computed."""
+    """The rows of a day: unaffected windows as published, the others as computed."""
     kept = published.filter(pc.and_(pc.greater(published["row_count"], 0), pc.invert(touched.is_of(published))))
     rows = kept if computed is None else pa.concat_tables([kept, computed.select(kept.column_names).cast(kept.schema)])
     return rows.sort_by([(name, "ascending") for name in metric.grain])
