@@ -1,7 +1,7 @@
-"""The command line: the commands, grouped by task, and how it starts and ends.
+"""The command line: the commands, grouped by task, and the start and end of the program.
 
-Each command is a module of ``commands``, which parses, calls and prints. Slow imports are inside the functions that need them,
-so that ``lakehouse --help`` responds at once.
+Each command is a module of ``commands``, which parses, calls and prints. Slow imports are inside the functions that need them, so
+that ``lakehouse --help`` responds at once.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _print_version(value: bool) -> None:  # noqa: FBT001 (as typer calls it)
         raise typer.Exit
 
 
-#: Taken wherever it stands among the arguments.
+#: Accepted at any position among the arguments.
 _DEBUG = "--debug"
 _Debug = Annotated[bool, typer.Option(_DEBUG, help="Show the stack trace of a problem.")]
 _Version = Annotated[bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)]
@@ -157,15 +157,15 @@ def options(version: _Version = False, debug: _Debug = False) -> None:  # noqa: 
 
 
 def _end_with_the_terminal() -> None:
-    """A closed terminal ends a command as SIGTERM does, so that a run in it is recorded as ended; under nohup it goes on."""
+    """Let a closed terminal end a command like SIGTERM, so that a run in it is recorded as ended; under nohup it continues."""
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
 
 
 def main() -> None:
-    """Run the command line; problems are reported in a sentence, with exit code 1.
+    """Run the command line; problems are reported as a sentence, with exit code 1.
 
-    ``--debug`` shows where one came from, and what the JVM writes when Spark starts.
+    ``--debug`` shows the stack trace of a problem, and the JVM's output when Spark starts.
     """
     _end_with_the_terminal()
     debug = _DEBUG in sys.argv
@@ -174,7 +174,7 @@ def main() -> None:
         logging.getLogger("lakehouse.spark").setLevel(logging.DEBUG)
     try:
         app()
-    except BrokenPipeError:  # the reader of the output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it
         sys.stderr.close()
         sys.exit(1)
     except Exception as problem:

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands about published numbers share, and the series, period and version they name."""
+"""Arguments and options shared by commands about published numbers, and the lookup of series, periods and versions."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def metric_named(name: str) -> tuple[Settings, Catalog, MetricContract]:
-    """The settings, the contracts, and the metric of that name.
+    """The settings, the contracts, and the metric ``name``.
 
-    :raises typer.Exit: for a metric that no contract describes.
+    :raises typer.Exit: if no contract describes the metric.
     """
     from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
 
@@ -46,9 +46,9 @@ def metric_named(name: str) -> tuple[Settings, Catalog, MetricContract]:
 
 
 def live_metric_named(name: str) -> tuple[Settings, MetricContract, SourceContract]:
-    """The settings, the metric of that name, which has a speed layer, and its source.
+    """The settings, the metric ``name``, which must have a speed layer, and its source.
 
-    :raises typer.Exit: for a metric that no contract describes, or without a speed layer.
+    :raises typer.Exit: if no contract describes the metric, or it has no speed layer.
     """
     settings, catalog, metric = metric_named(name)
     if metric.live is None:
@@ -58,9 +58,9 @@ def live_metric_named(name: str) -> tuple[Settings, MetricContract, SourceContra
 
 
 def series_of(settings: Settings, catalog: Catalog, metric: MetricContract, kind: Kind) -> Series:
-    """The table that holds a metric's numbers for a kind of period, as readers see it.
+    """The table of a metric's numbers for a kind of period, as visible to readers.
 
-    :raises typer.BadParameter: if the metric is not published for it.
+    :raises typer.BadParameter: if the metric is not published for that kind.
     """
     from lakehouse.gold.numbers import served_version, version_selector  # noqa: PLC0415
 
@@ -72,9 +72,9 @@ def series_of(settings: Settings, catalog: Catalog, metric: MetricContract, kind
 
 
 def period_of(metric: MetricContract, text: str) -> Period:
-    """The period that a text names.
+    """The period named by ``text``.
 
-    :raises typer.BadParameter: if it names none.
+    :raises typer.BadParameter: if ``text`` names no period.
     """
     period, window = period_or_window(metric, text)
     if window is not None:
@@ -84,9 +84,9 @@ def period_of(metric: MetricContract, text: str) -> Period:
 
 
 def period_or_window(metric: MetricContract, text: str) -> tuple[Period, datetime | None]:
-    """The period that a text names; of a window its day, and the first moment of the window.
+    """The period named by ``text``; for a window, its day and its first moment.
 
-    :raises typer.BadParameter: if it names neither.
+    :raises typer.BadParameter: if ``text`` names neither.
     """
     from lakehouse.calendar.periods import UnknownPeriodError  # noqa: PLC0415
     from lakehouse.calendar.windows import UnknownWindowError  # noqa: PLC0415
@@ -113,10 +113,10 @@ class About:
 
 
 def about(metric: str, period: str) -> About:
-    """The published numbers that a metric and a period name, in the table that readers see.
+    """The published numbers of a metric and a period, in the table that readers see.
 
-    :raises typer.Exit: for a metric that no contract describes.
-    :raises typer.BadParameter: for a text that names no period, or one that the metric is not published for.
+    :raises typer.Exit: if no contract describes the metric.
+    :raises typer.BadParameter: if the text names no period, or a kind of period for which the metric is not published.
     """
     settings, catalog, contract = metric_named(metric)
     wanted = period_of(contract, period)
@@ -124,10 +124,10 @@ def about(metric: str, period: str) -> About:
 
 
 def about_window(metric: str, period: str) -> About:
-    """The same, where the text may also name a window of a day: for commands that show numbers, and change none.
+    """Like :func:`about`, but the text may also name a window of a day: for commands that only show numbers.
 
-    :raises typer.Exit: for a metric that no contract describes.
-    :raises typer.BadParameter: for a text that names neither, or a period that the metric is not published for.
+    :raises typer.Exit: if no contract describes the metric.
+    :raises typer.BadParameter: if the text names neither, or a kind of period for which the metric is not published.
     """
     settings, catalog, contract = metric_named(metric)
     wanted, window = period_or_window(contract, period)
@@ -138,9 +138,9 @@ def about_window(metric: str, period: str) -> About:
 
 
 def asked_for(text: str) -> VersionSelector:
-    """The version that a text names.
+    """The version selector named by ``text``.
 
-    :raises typer.BadParameter: if it names none.
+    :raises typer.BadParameter: if ``text`` names no version.
     """
     from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
 
@@ -160,7 +160,7 @@ def moment(text: str) -> datetime:
 def revision_number(text: str) -> int:
     """The number of a revision as people write it: r3, or 3.
 
-    :raises typer.BadParameter: for anything else.
+    :raises typer.BadParameter: if the text has another form.
     """
     from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
 
@@ -170,7 +170,7 @@ def revision_number(text: str) -> int:
 def dataset_version(text: str) -> int:
     """The number of a dataset version as people write it: v2, or 2.
 
-    :raises typer.BadParameter: for anything else.
+    :raises typer.BadParameter: if the text has another form.
     """
     from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
 
@@ -189,7 +189,7 @@ def _parsed(parse: Callable[[str], _T], text: str) -> _T:
 def duration(text: str) -> timedelta:
     """A duration in ISO 8601, such as P3D or PT36H.
 
-    :raises typer.BadParameter: if the text is none.
+    :raises typer.BadParameter: if the text is not a duration.
     """
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Printing plans of backfills, their state and their results. The plans are defined in ``operations.backfills.plan``."""
+"""Prints plans of backfills, their state and their results. The plans are defined in ``operations.backfills.plan``."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def print_plan(plan: BackfillPlan, cost: Cost) -> None:
 
 
 def print_verdict(verdict: BackfillVerification, summary: Mapping[str, Any], plan: BackfillPlan) -> None:
-    """Print the checklist, what was done, and the message for the consumers of the numbers."""
+    """Print the checklist, the completed work, and the message for the consumers of the numbers."""
     out.print(f"{plan.plan_id}: {'finished' if not verdict.problems else 'done, with problems'}", style="bold", soft_wrap=True)
     looked_at = ", ".join(f"{count:,} partitions of {table}" for table, count in verdict.partitions.items()) or "numbers only"
     _say(f"checked {looked_at}: {len(verdict.problems)} problems, {len(verdict.warnings)} warnings")
@@ -77,7 +77,7 @@ def print_verdict(verdict: BackfillVerification, summary: Mapping[str, Any], pla
 
 
 def print_status(plan: BackfillPlan, status: str, events: Sequence[BackfillEvent]) -> None:
-    """Print the progress of one plan."""
+    """Print the progress of a plan."""
     out.print(f"{plan.plan_id}: {status}", style="bold", soft_wrap=True)
     _say(f"{plan.target}, {plan.first_day} to {plan.last_day}: {plan.reason} (requested by {plan.runner_id})")
     for entry in events:

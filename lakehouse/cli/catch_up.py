@@ -1,4 +1,4 @@
-"""Update Silver and gold in this process after a command has recorded a decision, and print the days that changed."""
+"""Updates silver and gold in this process after a command has recorded a decision, and prints the changed days."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 8
 
 
 def is_behind(settings: Settings, catalog: Catalog, source: str) -> bool:
-    """Whether Silver has pending decisions, or gold has not followed Silver; also after an earlier command was stopped."""
+    """Whether silver has pending decisions, or gold has not followed silver; also after an earlier command was stopped."""
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
     from lakehouse.gold.restatement.pending import find_pending  # noqa: PLC0415
     from lakehouse.ledger import applied_inputs  # noqa: PLC0415 (Arrow loads in a second)
@@ -31,7 +31,7 @@ def is_behind(settings: Settings, catalog: Catalog, source: str) -> bool:
 
 
 def restate(settings: Settings, catalog: Catalog, source: str) -> None:
-    """Update Silver on the pending days, then gold, and print what was written."""
+    """Update silver on the pending days, then gold, and print the changes."""
     from lakehouse.delta.table_cache import with_table_cache  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.orchestration.execution.catch_up import catch_up  # noqa: PLC0415
     from lakehouse.orchestration.execution.in_process import InProcess, local_instance  # noqa: PLC0415
@@ -48,9 +48,9 @@ def restate(settings: Settings, catalog: Catalog, source: str) -> None:
 
 
 def print_pending(settings: Settings, daily: Series, catalog: Catalog, *, now: bool) -> None:
-    """Print which numbers of a metric are pending after a command, or update them.
+    """Print the numbers of a metric that are pending after a command, or update them.
 
-    :param daily: its days as readers see them.
+    :param daily: the metric's daily series, as visible to readers.
     """
     from lakehouse.gold.restatement.pending import find_pending  # noqa: PLC0415
 
@@ -65,7 +65,7 @@ def print_pending(settings: Settings, daily: Series, catalog: Catalog, *, now: b
 
 
 def say_waiting(source: str, days: Sequence[date]) -> None:
-    """Name the sensor that updates Silver if the command does not."""
+    """Name the sensor that updates silver if the command does not."""
     if days:
         out.print(
             f"silver/{source} waits on {_listed([f'{day}' for day in days])}; with Dagster's daemon running, the sensor "

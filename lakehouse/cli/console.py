@@ -1,4 +1,4 @@
-"""The consoles that commands print to, their tables, and look-ups that several commands share."""
+"""The consoles for printing, tables, and lookups shared by commands."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.settings import Settings
 
-#: Characters of a date.
+#: The number of characters in a date.
 DATE_WIDTH = 10
-#: From this width on there is room for space between the columns of a table.
+#: From this width on, there is room for space between the columns of a table.
 _WIDE = 100
-#: So many failed checks are printed.
+#: The number of failed checks that are printed.
 _SHOWN_CHECKS = 10
-#: What a terminal obeys instead of showing it: all control characters but the end of a line and a tab.
+#: Characters that a terminal would obey instead of showing: all control characters except line feed and tab.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class DataConsole(Console):
-    """A console that shows control characters of what it prints as escapes: names and keys are data of others."""
+    """A console that shows control characters as escapes, because names and keys are external data."""
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """The text of a cell or a line, before it is measured."""
+        """Render the text of a cell or a line, before it is measured."""
         return super().render_str(_shown(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """The segments of a renderable; those by which Rich itself controls the terminal are left as they are."""
+        """Render segments; the segments by which Rich controls the terminal are unchanged."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(_shown(segment.text), segment.style)
 
@@ -48,7 +48,7 @@ def _shown(text: str) -> str:
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
-#: Markup and emoji codes in names and keys are not interpreted either.
+#: Markup and emoji codes in names and keys are not interpreted, either.
 out = DataConsole(highlight=False, emoji=False, markup=False)
 errors = DataConsole(stderr=True, emoji=False, markup=False)
 
@@ -63,9 +63,9 @@ def deployment(landing: Path | None = None) -> tuple[Settings, Catalog]:
 
 
 def sound_deployment(source: str) -> tuple[Settings, Catalog]:
-    """The settings and the sound contracts, for a command about one source; contracts of others that are broken are told.
+    """The settings and the well-formed contracts, for a command about one source; unrelated broken contracts are reported.
 
-    :raises ContractError: if a broken contract names the source.
+    :raises ContractError: if a broken contract names ``source``.
     """
     from lakehouse.contracts.loader import load_sound_catalog  # noqa: PLC0415 (`--help` need not wait for it)
     from lakehouse.settings import Settings  # noqa: PLC0415
@@ -77,15 +77,15 @@ def sound_deployment(source: str) -> tuple[Settings, Catalog]:
 
 
 def print_left_out(mistakes: Iterable[str]) -> None:
-    """Print why contracts of others are left out."""
+    """Print the mistakes for which unrelated contracts are left out."""
     for mistake in mistakes:
         errors.print(f"left out: {mistake}", style="yellow", highlight=False, soft_wrap=True)
 
 
 def catalog_with(source: str, landing: Path | None = None) -> tuple[Settings, Catalog]:
-    """The settings and the contracts, among them the one of ``source``.
+    """The settings and the contracts, which include the contract of ``source``.
 
-    :raises typer.Exit: for a source that no contract describes.
+    :raises typer.Exit: if no contract describes the source.
     """
     settings, catalog = sound_deployment(source)
     settings = settings if landing is None else settings.model_copy(update={"landing": str(landing)})
@@ -97,7 +97,7 @@ def catalog_with(source: str, landing: Path | None = None) -> tuple[Settings, Ca
 
 
 def unexpected(problem: Exception) -> str:
-    """A problem that the product does not expect, of the system or of a library: what it was, and how to go on."""
+    """Describe an unexpected problem, of the system or of a library, and how to proceed."""
     text = f"{problem}".strip().splitlines()
     where = "" if isinstance(problem, OSError) else f"{type(problem).__name__}: "
     what = f"{where}{text[0] if text else 'no reason is given'}".rstrip(".")
@@ -105,9 +105,9 @@ def unexpected(problem: Exception) -> str:
 
 
 def damage() -> list[str]:
-    """The tables of the deployment with missing or cut off data files, each with the way out; for a command that has failed.
+    """The tables with missing or truncated data files, each with the remedy; for a command that has failed.
 
-    Only a command that has read tables looks for them: without delta-rs none was read.
+    They are searched only if the command has read tables, that is, if delta-rs was loaded.
     """
     if "deltalake" not in sys.modules:
         return []
@@ -120,15 +120,15 @@ def damage() -> list[str]:
 
 
 def print_notices(notices: Iterable[str]) -> None:
-    """Print how new rows differ from older ones because a contract was changed, see ``ledger.contracts_in_use``."""
+    """Print how new rows differ from older ones because a contract was changed; see ``ledger.contracts_in_use``."""
     for notice in notices:
         errors.print(notice, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 def end_with_failed_checks(failed: Iterable[str]) -> None:
-    """Print the checks that failed in the runs of a command, which then ends with exit code 1.
+    """Print the failed checks of a command's runs, and end the command with exit code 1.
 
-    :raises typer.Exit: if there are any.
+    :raises typer.Exit: if there are failed checks.
     """
     lines = list(failed)
     for line in lines[:_SHOWN_CHECKS]:
@@ -140,15 +140,15 @@ def end_with_failed_checks(failed: Iterable[str]) -> None:
 
 
 def number_column(table: Table, heading: str, numbers: Iterable[str], footer: str = "") -> None:
-    """Add a column of numbers that is never narrower than the longest of them: in a narrow terminal its heading is folded."""
+    """Add a column of numbers that is never narrower than its longest number; a narrow terminal folds its heading."""
     table.add_column(heading, footer, justify="right", overflow="fold", min_width=max(map(len, (*numbers, footer)), default=1))
 
 
 def data_table(title: str | None = None, **options: Any) -> Table:
-    """A table for the terminal; in a narrow one with a single character between its columns.
+    """A table for the terminal; in a narrow terminal, with a single character between columns.
 
     Columns of numbers are added with :func:`number_column`, columns of dates and states with ``no_wrap`` or a ``min_width``, and
-    columns of text with ``overflow="fold"``, so that a terminal that is too narrow folds text and cuts nothing.
+    columns of text with ``overflow="fold"``, so that a narrow terminal folds text and truncates nothing.
     """
     from rich import box  # noqa: PLC0415 (`--help` need not wait for it)
     from rich.table import Table  # noqa: PLC0415
@@ -158,7 +158,7 @@ def data_table(title: str | None = None, **options: Any) -> Table:
 
 
 def fits(table: Table) -> bool:
-    """Whether the terminal is wide enough for a table, with its text folded and each column as wide as it has to be."""
+    """Whether a table fits into the terminal, with its text folded and each column at its minimum width."""
     _, right, _, left = table.padding
     widths = [column.min_width or len(f"{column.header}") for column in table.columns]
     return sum(widths) + len(widths) * (right + left + 1) + 1 <= out.width
@@ -172,7 +172,7 @@ def counted(rows: int) -> str:
 def confirmed(contract: SourceContract, *, yes: bool) -> None:
     """Require ``--yes`` for a source whose newest arrival replaces the whole table.
 
-    :raises typer.Exit: if it is missing.
+    :raises typer.Exit: if ``--yes`` is missing.
     """
     from lakehouse.dispositions.reprocess_policy import policy_of  # noqa: PLC0415
 

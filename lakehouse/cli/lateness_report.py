@@ -1,4 +1,4 @@
-"""Parts of what ``lakehouse lateness`` prints: tiers, hours of the day, durations and times."""
+"""Parts of the output of ``lakehouse lateness``: tiers, hours of the day, durations and times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lakehouse.lateness.measurement import LatenessMeasurement
     from lakehouse.settings import Settings
 
-#: The hours by which lateness is shown: those of the event, or of the arrival.
+#: The clock of the hours by which lateness is shown: event or arrival.
 Clock = Literal["event", "arrival"]
 
 
@@ -29,7 +29,7 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(time: datetime) -> str:
-    """A time (UTC)."""
+    """A time as text (UTC)."""
     return f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 

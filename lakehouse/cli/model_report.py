@@ -1,4 +1,4 @@
-"""Versions of models and their lineage in the terminal."""
+"""Prints versions of models and their lineage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN_MEASURES = 3
 
 
 def print_release(release: Release) -> None:
-    """A version that was trained: from what, and its quality by part of the set."""
+    """Print a trained version: its inputs, and its quality by part of the set."""
     about = release.about
     _line(f"{release.name} {release.version} has learned from {about['training_set']['full_name']} by {about['function']}.")
     _print_quality(about)
@@ -25,7 +25,7 @@ def print_release(release: Release) -> None:
 
 
 def row_of(release: Release, in_use: Collection[tuple[str, str | None]], deprecated: Mapping[str, Release]) -> dict[str, Any]:
-    """What a list of versions says about one of them.
+    """The entry of a version in a list.
 
     :param in_use: each model with its version in use.
     """
@@ -44,7 +44,7 @@ def row_of(release: Release, in_use: Collection[tuple[str, str | None]], depreca
 
 
 def print_versions(rows: Sequence[Mapping[str, Any]]) -> None:
-    """A list of versions."""
+    """Print a list of versions."""
     table = data_table()
     for heading in ("model", "version", "state", "training set"):
         table.add_column(heading, no_wrap=heading == "version", overflow="fold")
@@ -59,7 +59,7 @@ def print_versions(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def print_lineage(lineage: ModelLineage) -> None:
-    """All about a version."""
+    """Print the lineage of a version."""
     release, about = lineage.release, lineage.about
     of_set = about["training_set"]
     state = " (in use)" if lineage.in_use else ""
@@ -111,7 +111,7 @@ def _print_quality(about: Mapping[str, Any]) -> None:
 
 
 def _range(time: Mapping[str, Any], part: str) -> str:
-    """The first and last event of a part, where the manifest of the set tells them."""
+    """The first and the last event of a part, if the manifest of the set has them."""
     span = (time.get("splits") or time).get(part)
     return f" from {span['from']} to {span['to']}" if isinstance(span, dict) and {"from", "to"} <= span.keys() else ""
 

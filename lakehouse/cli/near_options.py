@@ -1,4 +1,4 @@
-"""What to type instead of an option that a command does not have: the argument or the option that was meant."""
+"""Hints for unknown options: the argument or the option that was probably meant."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-#: Words for the time that a command is about. Commands take it as an argument or under one of these names.
+#: Words for the time that a command is about. Commands accept it as an argument or under one of these names.
 _TIME = ("date", "day", "period", "window", "on")
 
-#: Of an unknown option, too; newer releases of typer have their own click.
+#: Also for an unknown option; newer releases of typer have their own click.
 _UsageError: Any = typer.BadParameter.__base__
 
 
 def hint(option: str, arguments: dict[str, str], options: list[str], path: str) -> str | None:
-    """The argument or the option that was meant by an unknown one; None if nothing comes near.
+    """The argument or the option probably meant by an unknown option; None if none is similar.
 
     :param option: such as ``--date``.
     :param arguments: the command's arguments as its help shows them, by name, in their order.
@@ -31,10 +31,10 @@ def hint(option: str, arguments: dict[str, str], options: list[str], path: str) 
 
 
 class HintingGroup(TyperGroup):
-    """The command line, which names what comes near an unknown option."""
+    """The command line, which suggests similar options for an unknown one."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; an option that it does not have is a mistake with a hint."""
+        """Run the command; an unknown option is reported with a hint."""
         try:
             return super().invoke(ctx)
         except _UsageError as problem:

@@ -1,4 +1,4 @@
-"""Published numbers as text for the terminal: values, and how they moved."""
+"""Published numbers as text for the terminal: values and their changes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _SHOWN, _MALFORMED = 20, 3
 
 
 def shown(value: object) -> str:
-    """A value, a number with separators."""
+    """A value as text, a number with separators."""
     if value is None:
         return "none"
     return f"{value:,}" if isinstance(value, int | float) or hasattr(value, "quantize") else f"{value}"
 
 
 def row_text(row: Mapping[str, object], series: Series) -> str:
-    """A row of a number in one line; the window that it belongs to by its name."""
+    """A row of a number in one line, with the name of its window."""
     from lakehouse.gold.numbers import window_history  # noqa: PLC0415 (Arrow loads in a second)
 
     named = window_history.named(row, series.metric)
@@ -47,18 +47,18 @@ def sides_text(sides: Sides) -> str:
 
 
 def moved_line(version: PublishedVersion, moved: Mapping[str, Sides]) -> str:
-    """A version in one line: its name, its measures as they moved, and why it was published."""
+    """A version in one line: its name, the changes of its measures, and its reason."""
     measures = ", ".join(f"{name} {sides_text(sides)}" for name, sides in moved.items())
     return f"{version.name}  {version.state.value}: {measures}  [{version.why}]"
 
 
 def malformed_text(source: str, rows: int, reason: str | None) -> str:
-    """How many rows are malformed, why the first of them is, and the command that lists them."""
+    """The number of malformed rows, the reason for the first, and the command that lists them."""
     return f"{rows:,} malformed{f': {reason}' if reason else ''}; 'lakehouse rows {source} --malformed' lists them"
 
 
 def print_unread(settings: Settings, contract: SourceContract, days: Collection[date] | None) -> None:
-    """Print how many rows that may belong to some event days (default: any) could not be read, if numbers wait for them."""
+    """Print the number of unreadable rows that may belong to event days (default: any), if numbers wait for them."""
     from lakehouse.dispositions import unread  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.restatement.closing import unread_text  # noqa: PLC0415
 
@@ -80,7 +80,7 @@ def print_malformed(settings: Settings, source: str, **which: Any) -> None:
 
 
 def _print_replaced(done: SingleRun) -> None:
-    """Print what became of each event day, where a delivery replaces the rows of its days."""
+    """Print the effect on each event day, if a delivery replaces the rows of its days."""
     replaced = done.replaced
     if replaced is None or not replaced.rows:
         return
@@ -100,7 +100,7 @@ def _print_replaced(done: SingleRun) -> None:
 
 
 def print_run(done: SingleRun, source: str) -> None:
-    """Print what some files brought: rows, and each number that changed."""
+    """Print the result of ingesting files: rows, and each changed number."""
     for message in done.held:
         errors.print(f"held: {message}", style="yellow", soft_wrap=True)
     known = f"; {done.known:,} known already" if done.known else ""

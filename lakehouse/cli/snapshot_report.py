@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def print_comparison(compared: RowsComparison, before: str, after: str) -> None:
-    """Print what two snapshots have, line by line, and how many keys differ."""
+    """Print the content of two snapshots line by line, and the number of differing keys."""
     lines: list[tuple[str, Any, Any]] = [("rows", *compared.rows), ("keys", *compared.keys)]
     for field in compared.fields:
         if field.filled[0] != field.filled[1] or field.total is None:

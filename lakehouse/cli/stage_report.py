@@ -1,4 +1,4 @@
-"""A stage as text for the terminal and as JSON for programs: what it would change, and what forbids to promote it."""
+"""A stage as text for the terminal and as JSON for programs: its effects, and the obstacles to its promotion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DAYS, _PERIODS, _OBJECTIONS = 12, 8, 10
 
 
 def line(stage: Stage) -> str:
-    """A stage in a line."""
+    """A stage in one line."""
     made = stage.created
     about = f"{made.described}, by {made.by} on {made.recorded_at:%Y-%m-%d}: {made.reason}"
     return f"{stage.name}  {stage.source}  {stage.state.value}  {about}"
@@ -43,7 +43,7 @@ def as_json_text(stage: Stage, *, whole: bool = False) -> str:
 
 
 def print_report(stage: Stage) -> None:
-    """Print what a stage would change, from the whole to the parts."""
+    """Print the effects of a stage, from totals to details."""
     report = stage.report
     out.print(line(stage), soft_wrap=True)
     for event in stage.events[1:]:
@@ -117,7 +117,7 @@ def _print_samples(report: StageReport) -> None:
 
 
 def _shortened(rows: list[str]) -> str:
-    """The values of rows that a key has on one side, without the columns that are empty."""
+    """The values of rows that a key has on only one side, without empty columns."""
     if not rows:
         return "no row"
     values = [{name: value for name, value in json.loads(row).items() if value is not None} for row in rows]

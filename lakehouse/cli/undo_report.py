@@ -1,4 +1,4 @@
-"""What an undo did, as text for the terminal."""
+"""Prints the result of an undo."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SHOWN = 8
 
 
 def print_undone(settings: Settings, catalog: Catalog, done: Sequence[UndoneSeries], name: str, *, restate: bool) -> None:
-    """Print the days that were put back, series by series, and what is pending afterwards.
+    """Print the restored days, series by series, and the pending work.
 
-    :param name: what was undone, such as "the stage".
-    :param restate: update the roll-ups now instead.
+    :param name: the undone object, such as "the stage".
+    :param restate: whether to update the roll-ups now.
     """
     for undone in done:
         series, result = undone.daily.name, undone.result

@@ -1,7 +1,7 @@
 """Contracts: what a source sends and what a metric means, as YAML files checked by pydantic models.
 
-The models, the loader with its errors (file, line, field) and the bundled examples belong here. What is done with a contract
-belongs to the capability that does it.
+The models, the loader with its errors (file, line, field) and the bundled examples belong here. The use of a contract belongs to
+the capability that uses it.
 """
 
 from lakehouse.contracts.loader import Catalog, check_files, load_catalog, load_contract, sources_beside

@@ -1,4 +1,4 @@
-"""What follows from keys that a contract leaves out, as sentences for the person who checks it. Nothing here is a mistake."""
+"""Advice on the consequences of keys that a contract leaves out, as sentences for its author. Advice is never a mistake."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def on_metric(metric: MetricContract, sources: Mapping[str, SourceContract]) -> Iterator[str]:
     """Advice on a metric, each sentence with the key that it is about.
 
-    :param sources: those that are known; of others nothing is said.
+    :param sources: the known sources; there is no advice on others.
     """
     terms = metric.publication
     read = [sources[entry.source] for entry in metric.read if entry.source in sources]

@@ -1,6 +1,6 @@
 """The conditions under which the owners of a source or a metric are alerted, under the key ``alerts:``.
 
-Only the bounds belong here; what exactly is compared with them is in ``operations.alerts.rules``. Bounds are decimals: a value
+Only the bounds belong here; the values compared with them are in ``operations.alerts.rules``. Bounds are decimals: a value
 exactly on its bound is within it.
 """
 
@@ -39,7 +39,7 @@ class LateShare(Strict):
 
 
 class Lag(Strict):
-    """The 99th percentile of the lag (arrival minus event) lies above its usual value."""
+    """The 99th percentile of the lag (arrival minus event) exceeds its usual value."""
 
     factor: Annotated[Decimal, Field(gt=1)] = Field(Decimal(2), description="How many times the baseline is too much.")
     days: int = Field(7, ge=1, le=90, description="How many days of arrivals before the newest one make the baseline.")
@@ -47,7 +47,7 @@ class Lag(Strict):
 
 
 class Rhythm(Strict):
-    """Something takes longer than on the days before: longer than the longest time that it usually takes within a day."""
+    """An interval is longer than on the days before: longer than the usual longest interval within a day."""
 
     factor: Annotated[Decimal, Field(gt=1)] = Field(Decimal(2), description="How many times the usual time is too long.")
     days: int = Field(28, ge=7, le=366, description="How many days before make the rhythm.")
@@ -55,7 +55,7 @@ class Rhythm(Strict):
 
 
 class StreamLag(Strict):
-    """The messages of a topic wait for longer, or more of them wait, than was agreed on."""
+    """The messages of a topic wait longer than the bound, or more of them wait."""
 
     messages: int | None = Field(None, ge=0, description="More offsets than this wait.")
     age: timedelta | None = Field(None, ge=timedelta(0), description="The oldest message that waits is older than this.")
@@ -69,7 +69,7 @@ class StreamLag(Strict):
 
 
 class LiveState(Strict):
-    """The state of the open windows of a stream is larger than it should be."""
+    """The state of a stream's open windows is larger than its bound."""
 
     rows: int | None = Field(None, ge=0, description="It has more rows than this: windows times values of the grain.")
     bytes: int | None = Field(None, ge=0, description="It takes more bytes of memory than this.")
@@ -83,7 +83,7 @@ class LiveState(Strict):
 
 
 class RunAlerts(Strict):
-    """What runs alert on, for a source and for a metric. Failed runs always alert."""
+    """The alerts on runs of a source or a metric. Failed runs always alert."""
 
     failed_checks: Severity | None = Field(
         "error", description="The least severity of a failed check that alerts: error, or warn for both; null for none."
@@ -91,7 +91,7 @@ class RunAlerts(Strict):
 
 
 class SourceAlerts(RunAlerts):
-    """What a source alerts on. Held files, files that could not be ingested and overdue reviews always alert."""
+    """The alerts of a source. Held files, files that could not be ingested and overdue reviews always alert."""
 
     late_share: LateShare | None = Field(LateShare(), description="null for none.")
     lag: Lag | None = Field(Lag(), description="null for none.")
@@ -149,7 +149,7 @@ class ValueBound(Strict):
 
 
 class MetricAlerts(RunAlerts):
-    """What a metric alerts on. Held numbers always alert."""
+    """The alerts of a metric. Held numbers always alert."""
 
     restatements: Restatements | None = Field(Restatements(), description="null for none.")
     overdue_after: int = Field(1, ge=0, description="This many days after its due day, a number that is not final alerts.")

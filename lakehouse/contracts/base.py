@@ -1,4 +1,4 @@
-"""What source and metric contracts share: strictness, names, the names of types, and the columns that are not of a contract."""
+"""The parts shared by source and metric contracts: strictness, names, type names, and the system columns."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SYSTEM_COLUMNS = (
 
 
 class Strict(BaseModel):
-    """A part of a contract: unknown keys are mistakes, and a loaded contract does not change."""
+    """A part of a contract. Unknown keys are mistakes; a loaded contract is immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -63,7 +63,7 @@ def _lower_name(value: str) -> str:
 
 
 def _spark_type(value: str) -> str:
-    """The Spark SQL name of a contract type. ``float`` means a double: 32 bits cannot hold an amount of money."""
+    """The Spark SQL name of a contract type. ``float`` means double, because 32 bits cannot hold an amount of money."""
     word = value.strip().lower()
     if word in _SIMPLE_TYPES:
         return _SIMPLE_TYPES[word]

@@ -1,7 +1,7 @@
-"""What a change of each key of a contract means for rows and numbers that the lake holds already.
+"""The effect of a changed contract key on existing rows and numbers.
 
 Two tables, for sources and for metrics, give the effect of every key; a test fails for a key that has none. Belongs here: the
-comparison of two contracts as a plain function. Which contract the lake was filled under is in ``ledger.contracts_in_use``.
+comparison of two contracts as a plain function. The contract under which the lake was filled is in ``ledger.contracts_in_use``.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ if TYPE_CHECKING:
 
 
 class KeyEffect(Enum):
-    """What follows from another value of a key, the most severe first."""
+    """The effect of a key's change, the most severe first."""
 
-    #: It decides which rows are the same event, where they live and which of them counts: old and new rows cannot be mixed.
+    #: The key decides which rows are the same event, where they are stored and which of them counts: old and new rows cannot be
+    #: mixed.
     IDENTITY = "identity"
-    #: It decides what a published number means: old and new numbers cannot be mixed.
+    #: The key decides what a published number means: old and new numbers cannot be mixed.
     MEANING = "meaning"
-    #: It decides which rows silver chooses: days that are not rebuilt hold what the former choice was.
+    #: The key decides which rows silver chooses: days that are not rebuilt keep the previous choice.
     CHOICE = "choice"
-    #: It decides from when on there are partitions.
+    #: The key decides the first partition.
     BEGINNING = "beginning"
-    #: It decides how a record is read: new records are read so, older rows stay until they are read again.
+    #: The key decides how a record is read: new records are read by the new value, existing rows stay until they are reread.
     READING = "reading"
-    #: Nothing that the lake holds depends on it, or it is compared elsewhere: a type with the table's columns.
+    #: No existing data depends on the key, or it is compared elsewhere: a type with the table's columns.
     NOTHING = "nothing"
 
 
 _NOTHING = KeyEffect.NOTHING
 _DESCRIPTIONS = dict.fromkeys(("version", "info", "description", "owner", "tags", "alerts"), _NOTHING)
 
-#: Per key of a source's contract, or of a whole section; the longest that matches decides.
+#: By key of a source's contract, or by whole section; the longest match decides.
 OF_SOURCE: Mapping[str, KeyEffect] = _DESCRIPTIONS | {
     "dataset": _NOTHING,
     "kind": KeyEffect.IDENTITY,
@@ -113,7 +114,7 @@ OF_SOURCE: Mapping[str, KeyEffect] = _DESCRIPTIONS | {
     "rolling_backfill": _NOTHING,
 }
 
-#: The same of a metric's contract.
+#: The same for a metric's contract.
 OF_METRIC: Mapping[str, KeyEffect] = _DESCRIPTIONS | {
     "metric": _NOTHING,
     "source": KeyEffect.MEANING,
@@ -161,7 +162,7 @@ _NAMES = ("name", "dimension", "source")
 
 @dataclass(frozen=True)
 class ChangedKey:
-    """A key with another value than before; ``key`` is written as in the file, with the names of list entries."""
+    """A key whose value changed; ``key`` is written as in the file, with the names of list entries."""
 
     key: str
     before: Any
@@ -169,12 +170,12 @@ class ChangedKey:
     effect: KeyEffect
 
     def __str__(self) -> str:
-        """The key, and what it was and is."""
+        """The key with its old and its new value."""
         return f"{self.key}: was {_shown(self.before)} and is {_shown(self.after)}"
 
 
 def compare(before: SourceContract | MetricContract, after: SourceContract | MetricContract) -> list[ChangedKey]:
-    """The keys with another value that has an effect, those of the most severe effect first.
+    """The changed keys that have an effect, the most severe effect first.
 
     :param before: the contract under which the lake was filled; of the same kind as ``after``.
     """
@@ -197,7 +198,7 @@ def compare(before: SourceContract | MetricContract, after: SourceContract | Met
 def effect_of(path: str, effects: Mapping[str, KeyEffect]) -> KeyEffect:
     """The effect of a key, such as ``model.fields.type``.
 
-    :raises KeyError: if neither the key nor its section has one.
+    :raises KeyError: if neither the key nor a section that contains it has an effect.
     """
     parts = path.split(".")
     known = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
@@ -207,7 +208,7 @@ def effect_of(path: str, effects: Mapping[str, KeyEffect]) -> KeyEffect:
 def _entries_of_one_side(
     before: SourceContract | MetricContract, after: SourceContract | MetricContract, effects: Mapping[str, KeyEffect]
 ) -> Iterator[ChangedKey]:
-    """The fields or measures that only one of the contracts has; the column of a removed field stays, empty in new rows."""
+    """The fields or measures that only one contract has; the column of a removed field stays, empty in new rows."""
     if isinstance(before, SourceContract) and isinstance(after, SourceContract):
         types = [{field.name: field.type for field in each.model.fields} for each in (before, after)]
         section, if_removed = "model.fields", _NOTHING
@@ -223,7 +224,7 @@ def _entries_of_one_side(
 
 
 def _columns_of_identity(before: SourceContract | MetricContract, after: SourceContract | MetricContract) -> set[str]:
-    """The keys with columns of a source's key and of its event time, which are more than what a record says."""
+    """The keys of columns that form a source's key or event time: a change of these affects identity."""
     if not (isinstance(before, SourceContract) and isinstance(after, SourceContract)):
         return set()
     of_key = {*after.primary_key, *(after.synthetic_key.fields if after.synthetic_key else ())}
@@ -233,14 +234,14 @@ def _columns_of_identity(before: SourceContract | MetricContract, after: SourceC
 
 
 class _Leaf(NamedTuple):
-    """A value; ``path`` is its key without the names of entries."""
+    """A value in a contract; ``path`` is its key without the names of list entries."""
 
     path: str
     value: Any
 
 
 def _leaves(content: Any, key: str = "", path: str = "") -> dict[str, _Leaf]:
-    """The values of a contract by key; what is not set is left out."""
+    """The values of a contract by key; unset values are left out."""
     entries: list[tuple[str, str, Any]] = []
     if isinstance(content, dict):
         entries = [(f"{key}.{name}".lstrip("."), f"{path}.{name}".lstrip("."), value) for name, value in content.items()]

@@ -1,7 +1,7 @@
 """The rules of a metric's contract for a new number before readers see it (rule R8), under the key ``checks:``.
 
-Only the rules and their bounds belong here. How a number is compared with them is in ``gold.publication.checks``, the
-statistics are in ``quality.statistics``. Bounds are decimals: a number that lies exactly on its bound is within it.
+Only the rules and their bounds belong here. The comparison is in ``gold.publication.checks``, the statistics are in
+``quality.statistics``. Bounds are decimals: a number that lies exactly on its bound is within it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
 Severity = Literal["error", "warn"]
-#: Enough digits for any decimal(38,s), and no exponent that would exhaust the memory.
+#: Enough digits for any decimal(38,s), and no exponent that would exhaust memory.
 Bound = Annotated[Decimal, Field(ge=0, max_digits=76, decimal_places=38)]
 Share = Annotated[Decimal, Field(ge=0, le=1, decimal_places=38)]
 
 
 class Rule(Strict):
-    """What all rules share. A failed rule of a source holds nothing: its severity is only how it is shown."""
+    """The parts common to all rules. A failed rule of a source holds nothing: its severity only affects its display."""
 
     severity: Severity = Field("error", description="What a failure does: 'error' holds the number, 'warn' is reported only.")
 
 
 class LooksBack(Strict):
-    """How many days before the period a rule uses, and how many of them must have been published for it to judge."""
+    """The number of days before the period that a rule uses, and how many of them must be published for the rule to apply."""
 
     days: int = Field(28, ge=1, le=366, description="How many days before the period are used.")
     needs: int = Field(7, ge=1, description="With fewer days that have a published number nothing is judged.")
@@ -85,16 +85,16 @@ def _in_full(value: object) -> object:
     return value if isinstance(value, dict | NullShare) else {"at_most": value}
 
 
-#: By measure, or by field of a source.
+#: By measure, or by a source's field.
 NullShares = dict[Name, Annotated[NullShare, BeforeValidator(_in_full)]]
 
 
 class Drift(Rule, LooksBack):
-    """How far a measure may lie from what was published: as a sample of grain rows, or as one number of the period.
+    """The greatest distance of a measure from published values: as a sample of grain rows, or as one number per period.
 
-    ``max_distance`` is for metrics with a grain: the two-sample Kolmogorov-Smirnov distance of the grain rows' values from
-    those of the published revision, or of all trailing days together. ``max_score`` is for any metric: the modified z-score
-    of the measure's total (without a grain: its value) among the totals of the trailing days.
+    ``max_distance`` is for metrics with a grain: the two-sample Kolmogorov-Smirnov distance of the grain rows' values from those
+    of the published revision, or of all trailing days together. ``max_score`` is for any metric: the modified z-score of the
+    measure's total (without a grain: its value) among the totals of the trailing days.
     """
 
     measure: Name
@@ -123,7 +123,7 @@ class Drift(Rule, LooksBack):
 
 
 class ChangeBounds(Strict):
-    """How far a restatement may move a measure's total of the period. Where both bounds are given, both must hold."""
+    """The greatest change of a measure's period total by a restatement. If both bounds are given, both must hold."""
 
     percent: Bound | None = Field(None, description="Of the published total; any change of a total of 0 exceeds it.")
     absolute: Bound | None = Field(None, description="In the measure's unit; in quotes if it has over 15 digits.")
@@ -137,13 +137,13 @@ class ChangeBounds(Strict):
 
 
 class ChangeLimit(Rule, ChangeBounds):
-    """The bounds of a measure for readers: a number that exceeds them is held, or reported."""
+    """The bounds within which a measure may change for readers: a number that exceeds them is held, or reported."""
 
     measure: Name
 
 
 class GoldChecks(Strict):
-    """The rules of one metric."""
+    """The rules of a metric."""
 
     row_count: RowCount | None = None
     nulls: NullShares = Field(default_factory=dict)
@@ -152,7 +152,7 @@ class GoldChecks(Strict):
 
     @property
     def trailing_days(self) -> int:
-        """How many days before a period these rules use; 0 if none uses any."""
+        """The number of days before a period that these rules use; 0 if no rule uses any."""
         counts = [rule.days for rule in self.drift if rule.against == "trailing"]
         if self.row_count and self.row_count.trailing:
             counts.append(self.row_count.trailing.days)

@@ -1,7 +1,7 @@
 """Division by zero in a contract's Spark SQL: the quotient is NULL, whatever the kind of metric.
 
 Belongs here: the rewriting of an expression's text before Spark evaluates it. Everything else that fails for a value, such as an
-overflow or a text that is no number, stays an error: it would be hidden in a NULL. The contract's own text does not change.
+overflow or a text that is not a number, stays an error, because a NULL would hide it. The contract's own text does not change.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ _DIVISORS = frozenset({"mod", "pmod"})
 
 
 def null_if_zero(sql: str) -> str:
-    """An expression whose divisions by zero are NULL: the divisor of each ``/``, ``%``, ``div``, ``mod`` and ``pmod`` is NULL
-    where it is 0.
+    """Rewrite the divisions of an expression so that a zero divisor gives NULL: ``/``, ``%``, ``div``, ``mod`` and ``pmod``.
 
-    A divisor that is a number is left as it is, so that most expressions do not change.
+    A divisor that is a literal number is not rewritten, so most expressions do not change.
     """
     tokens = tokens_of(sql)
     return "".join(_rewritten(tokens))
@@ -47,7 +46,7 @@ def _rewritten(tokens: list[str]) -> list[str]:
 
 
 def _is_operator(tokens: list[str], place: int) -> bool:
-    """Whether a word divides: ``div`` may be the name of a column or of a field as well."""
+    """Whether a token divides; ``div`` may also be the name of a column or a field."""
     before = next((token for token in reversed(tokens[:place]) if not is_space(token)), "")
     after = tokens[skip(tokens, place + 1) : skip(tokens, place + 1) + 1]
     return bool(before) and bool(after) and (tokens[place] in "/%" or before not in {"(", ",", ".", "+", "-", "*", "/", "%"})
@@ -60,13 +59,13 @@ def _guarded(operand: list[str]) -> list[str]:
 
 
 def _is_number(operand: list[str]) -> bool:
-    """Whether a divisor is a number that is not 0."""
+    """Whether a divisor is a literal number other than 0."""
     digits = re.match(r"[\d.]+", "".join(operand))
     return len(operand) == 1 and digits is not None and any(digit in "123456789" for digit in digits[0])
 
 
 def _second_guarded(arguments: list[str]) -> list[str]:
-    """The arguments of a function, the second one NULL where it is 0."""
+    """The arguments of a function, the second one guarded against 0."""
     depth = 0
     for place, sign in enumerate(arguments):
         depth += (sign in OPEN) - (sign in CLOSED)
@@ -76,7 +75,7 @@ def _second_guarded(arguments: list[str]) -> list[str]:
 
 
 def _end_of_operand(tokens: list[str], begin: int) -> int:
-    """The end of the operand that begins at a token: its signs, a value or a call, and parts and casts of it."""
+    """The end of the operand that begins at token ``begin``: its signs, a value or a call, and accesses and casts."""
     place = begin
     while place < len(tokens) and tokens[place] in {"-", "+", "~"}:
         place = skip(tokens, place + 1)

@@ -1,7 +1,7 @@
-"""Keys of a contract that have an effect only beside another one: a key without effect is a mistake of its author.
+"""Contract keys that have an effect only together with another key. A key without effect is a mistake of its author.
 
-Belongs here: for each such key, when it has an effect, and what to do if not. A key that contradicts another one is refused
-where it is declared.
+Belongs here: for each such key, the condition for its effect, and the remedy. A key that contradicts another one is refused where
+it is declared.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _FISCAL = {"fiscal_quarter", "fiscal_year"}
 
 
 class Requirement(NamedTuple):
-    """When a key has an effect.
+    """The condition under which a key has an effect.
 
     :param key: its path in the file.
-    :param is_met: whether it has one in a contract.
-    :param text: what it is for, and what to do.
+    :param is_met: whether the key has an effect in a contract.
+    :param text: the purpose of the key, and what to do.
     """
 
     key: str
@@ -36,7 +36,7 @@ class Requirement(NamedTuple):
 
 
 def _has_bound(source: SourceContract) -> bool:
-    """Whether some row may lie beyond a watermark of ``lateness``."""
+    """Whether a row may lie beyond a watermark of ``lateness``."""
     own = [source.lateness, *(source.lateness.by.values.values() if source.lateness.by else ())]
     return any(bounds.watermark is not None or bounds.changes for bounds in own)
 
@@ -161,9 +161,9 @@ OF_METRIC = (
 def without_effect(
     contract: SourceContract | MetricContract, content: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[int | str, ...], str]]:
-    """The keys of a contract's file that have no effect in it: where each is, and what to do.
+    """The keys of a contract's file that have no effect: the location of each, and what to do.
 
-    :param content: of the file: a contract that was stored, and is read again, has all keys.
+    :param content: the content of the file, because a contract loaded from storage has all keys.
     """
     for need in OF_METRIC if "metric" in content else OF_SOURCE:
         where = need.key.split(".")
@@ -174,7 +174,7 @@ def without_effect(
 
 
 def _unknown_names(source: SourceContract) -> Iterator[tuple[tuple[int | str, ...], str]]:
-    """Names of operations that no record has, and tiers that cannot be told apart: where in the file, and what to do."""
+    """Names of operations that no record has, and tiers with the same name: where in the file, and what to do."""
     by, marker, watermark = source.lateness.by, source.marker, source.clocks.watermark
     named: list[tuple[tuple[int | str, ...], str]] = []
     if by and by.column == OPERATION:
@@ -204,7 +204,7 @@ def _is_given(content: Any, where: Sequence[str]) -> bool:
 
 
 def of_tiers(metric: MetricContract, sources: Mapping[str, SourceContract]) -> Iterator[tuple[tuple[int | str, ...], str]]:
-    """What ``publication.closes_with`` names and no source of the metric has: where in the file, and what to do."""
+    """The names in ``publication.closes_with`` that no source of the metric has: where in the file, and what to do."""
     for kind, serves in metric.publication.closes_with.items():
         # A period does not wait for a source that is not required.
         for name in dict.fromkeys(entry.source for entry in metric.read if entry.required and entry.source in sources):

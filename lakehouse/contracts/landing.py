@@ -36,12 +36,12 @@ def _names_the_day_or_kafka(value: str) -> str:
 
 
 DayPattern = Annotated[str, AfterValidator(_names_the_day)]
-#: What ``source.landing`` may hold.
+#: The values that ``source.landing`` may have.
 Landing = Annotated[str, AfterValidator(_names_the_day_or_kafka)]
 
 
 class CompleteWhen(Strict):
-    """What marks an arrival day as complete; until then its files are not ingested."""
+    """The file that marks an arrival day as complete; until it exists, the day's files are not ingested."""
 
     marker: DayPattern | None = Field(None, description="A file that exists once the day is complete: '{arrival_date}/_SUCCESS'.")
     manifest: Annotated[DayPattern, AfterValidator(_names_a_format)] | None = Field(
@@ -57,10 +57,10 @@ class CompleteWhen(Strict):
 
     @property
     def pattern(self) -> str:
-        """The pattern of the names of the files that mark it."""
+        """The name pattern of the marking files."""
         return self.marker or self.manifest or ""
 
     def takes_files_of(self, landing: str) -> bool:
-        """Whether a data file of the pattern ``landing`` would be taken for a completion marker."""
+        """Whether a data file of the pattern ``landing`` would be mistaken for a completion marker."""
         plain = landing.replace(DAY, "2024-01-31").replace("*", "file").replace("?", "x")
         return fnmatchcase(plain, self.pattern.replace(DAY, "2024-01-31"))

@@ -41,14 +41,14 @@ Model = TypeVar("Model", bound=BaseModel)
 _DATASET = re.compile(r"^dataset: *['\"]?(\w+)", re.MULTILINE)
 _NAMED = re.compile(r"^(?:dataset|metric|training_set|model): *['\"]?(\w+)", re.MULTILINE)
 _SHOWN = 20
-#: The kinds of contracts, each by the key that names it; a source has a key 'model' and a model a key 'training_set', too.
+#: The kinds of contracts, each by the key that names it; sources also have a key 'model', and models a key 'training_set'.
 _KINDS: dict[str, type[Contract]] = {
     "metric": MetricContract,
     "dataset": SourceContract,
     "model": ModelContract,
     "training_set": TrainingSetContract,
 }
-#: A file that may hold a source; others need not be parsed in search of sources.
+#: A file that may hold a source; other files need not be parsed to find sources.
 _NAMES_A_SOURCE = re.compile(rb"^['\"{ ]*dataset\b", re.MULTILINE)
 
 
@@ -62,7 +62,7 @@ class Catalog:
     models: dict[str, ModelContract] = field(default_factory=dict)
 
     def add(self, name: str, contract: Contract) -> None:
-        """Add a contract under a name, in place of any other that has the name."""
+        """Add a contract under ``name``; it replaces any contract of that name."""
         for known in (self.sources, self.metrics, self.training_sets, self.models):
             cast("dict[str, Contract]", known).pop(name, None)
         if isinstance(contract, SourceContract):
@@ -75,32 +75,32 @@ class Catalog:
             self.models[name] = contract
 
     def metrics_of(self, source: str) -> list[MetricContract]:
-        """The metrics that read a silver table of ``source``, alone or among others; derived metrics read none."""
+        """The metrics that read a silver table of ``source``, alone or with other sources. Derived metrics read none."""
         return [metric for metric in self.metrics.values() if any(entry.source == source for entry in metric.read)]
 
     def sources_of(self, metric: MetricContract) -> list[SourceContract]:
-        """The contracts of a metric's sources; of a derived one, that of its first input's source."""
+        """The contracts of a metric's sources; for a derived metric, of its first input's source."""
         return [self.sources[name] for name in dict.fromkeys([metric.source, *(entry.source for entry in metric.read)])]
 
     def first_day(self, metric: MetricContract) -> date:
-        """The first day that a metric may have a number for; of a derived one, that of the input that begins first.
+        """The first day that a metric may have a number for; for a derived metric, the earliest first day of its inputs.
 
-        Windows that overlap may begin on the day before a source's first event day.
+        Overlapping windows may begin on the day before a source's first event day.
         """
         if metric.is_derived:
             return min(self.first_day(self.metrics[name]) for name in metric.derived_from)
         return min(days_reached(metric, [contract.first_event_day for contract in self.sources_of(metric)]))
 
     def derived_from(self, metric: str) -> list[MetricContract]:
-        """The metrics that are made of a metric's published numbers."""
+        """The metrics that have ``metric`` as a direct input."""
         return [other for other in self.metrics.values() if metric in other.derived_from]
 
     def derived_of(self, source: str) -> list[MetricContract]:
-        """The metrics that are made of those of a source, directly or not; each after its inputs."""
+        """The metrics derived from the source's metrics, directly or indirectly; each after its inputs."""
         return resolution.downstream(self.metrics, [metric.name for metric in self.metrics_of(source)])
 
     def metrics_from(self, source: str) -> list[MetricContract]:
-        """The metrics that read a source, and those that are made of them."""
+        """The metrics that read ``source``, and those derived from them."""
         return [*self.metrics_of(source), *self.derived_of(source)]
 
     def metrics_joining(self, dimension: str) -> list[MetricContract]:
@@ -108,7 +108,7 @@ class Catalog:
         return [metric for metric in self.metrics.values() if dimension in metric.dimensions]
 
     def metrics_following(self, source: str) -> list[MetricContract]:
-        """The metrics whose numbers change with a source: those that read it or join it, and what is made of them."""
+        """The metrics whose numbers change with a source: the metrics that read or join it, and those derived from them."""
         read = [*self.metrics_of(source), *self.metrics_joining(source)]
         return [*read, *resolution.downstream(self.metrics, [metric.name for metric in read])]
 
@@ -116,7 +116,7 @@ class Catalog:
 def load_contract(path: Path, sources: Mapping[str, SourceContract] | None = None) -> Contract:
     """Read one contract.
 
-    :param sources: by name, those that it may read; with one that is not among them it is not compared.
+    :param sources: the sources that the contract may read, by name; the contract is compared only with these.
     :raises ContractError: with one line per mistake.
     """
     contract = _read(path)
@@ -130,7 +130,7 @@ def load_contract(path: Path, sources: Mapping[str, SourceContract] | None = Non
 
 
 def _read(path: Path) -> Contract:
-    """A contract by itself, without a look into its expressions.
+    """Read a single contract without checking its expressions.
 
     :raises ContractError: with one line per mistake.
     """
@@ -155,7 +155,7 @@ def _read(path: Path) -> Contract:
 
 
 def _of_keys(content: Mapping[str, Any]) -> dict[str, str]:
-    """The mistakes in the keys of a metric's file, by key."""
+    """The mistakes in the top-level keys of a metric's file, by key."""
     mistakes = {}
     if "source" in content and "from" in content:
         mistakes["from"] = "a metric reads one source or is made of other metrics; keep 'source' or 'from'"
@@ -193,10 +193,10 @@ def _validated(
 
 
 def load_sound_catalog(folder: Path | None, source: str, *, bundled: bool = True) -> tuple[Catalog, list[str]]:
-    """Read the contracts as :func:`load_catalog` does, without those that are broken and do not concern one source.
+    """Read the contracts like :func:`load_catalog`, but leave out broken contracts that do not concern ``source``.
 
-    :returns: the sound contracts, and the mistakes of the others.
-    :raises ContractError: for a mistake in a contract that names the source.
+    :returns: the well-formed contracts, and the mistakes in the others.
+    :raises ContractError: for a mistake in a contract that names ``source``.
     """
     left_out: set[Path] = set()
     mistakes: list[str] = []
@@ -225,12 +225,12 @@ def _deployed(folder: Path | None) -> list[Path]:
 def load_catalog(folder: Path | None, *, bundled: bool = True, without: Collection[Path] = ()) -> Catalog:
     """Read the bundled contracts and those of ``folder``; a file there replaces the bundled one of the same name.
 
-    :param without: files that are left out.
-    :raises ContractError: for a mistake in any of them, or a metric without its source.
+    :param without: files to leave out.
+    :raises ContractError: for a mistake in any contract, or a metric whose source is missing.
     """
     catalog = Catalog()
     mistakes: list[str] = []
-    broken: set[str] = set()  # the file to mend is the source's, and not that of its metric
+    broken: set[str] = set()  # the mistake to fix is in the source's file, not in its metric's
     origin: dict[str, Path] = {}
     paths = sorted(bundled_folder().glob("*.yaml")) if bundled else []
     deployed = [path for path in _deployed(folder) if path not in without]
@@ -261,13 +261,13 @@ def load_catalog(folder: Path | None, *, bundled: bool = True, without: Collecti
 def _misfits_of_set(
     catalog: Catalog, origin: Mapping[str, Path], bundled: Collection[Path], broken: Collection[str]
 ) -> Iterator[tuple[str, tuple[int | str, ...], str]]:
-    """What contracts name and no other one has, or has otherwise: the contract by its name, where in its file, and what to do.
+    """References between contracts that are missing or do not match: the contract's name, where in its file, and what to do.
 
     Derived metrics and their inputs are compared in ``derived.resolution``.
 
     :param origin: the file of each contract, by its name.
     :param bundled: the files that a deployment may replace.
-    :param broken: the names of sources whose file has a mistake: this one is to be mended.
+    :param broken: the names of sources whose file has a mistake, which must be fixed first.
     """
     for name, metric in catalog.metrics.items():
         if not (metric.is_derived or metric.sources) and metric.source not in {*catalog.sources, *broken}:
@@ -286,17 +286,17 @@ def _misfits_of_set(
 
 
 def _expressions(catalog: Catalog, origin: Mapping[str, Path], bundled: Collection[Path]) -> Iterator[tuple[str, str]]:
-    """The mistakes in the SQL of contracts, each with the name of its contract."""
+    """The mistakes in the SQL of all contracts, each with the name of its contract."""
     written: dict[str, Contract] = {**catalog.sources, **catalog.metrics, **catalog.training_sets}
     unfit = {name for name, metric in catalog.metrics.items() if any(_misfits(metric, catalog.sources))}
     for name, contract in written.items():
-        # A bundled metric is about the bundled source, and not about another one of its name.
+        # A bundled metric refers to the bundled source, not to another source of that name.
         sources = {of: catalog.sources[of] for of in catalog.sources if origin[name] not in bundled or origin[of] in bundled}
         yield from ((name, text) for text in _in_expressions(origin[name], contract, {} if name in unfit else sources))
 
 
 def _located(path: Path, where: tuple[int | str, ...], text: str) -> str:
-    """A mistake in a contract, with its place."""
+    """A mistake in a contract, with its line and field."""
     return f"{path}:{_line_of(path, *where)}: {yaml_file.as_prefix(where)}{text}"
 
 
@@ -311,11 +311,11 @@ def _name_of(contract: Contract) -> str:
 
 @dataclass(frozen=True)
 class CheckedFiles:
-    """Contract files that were checked together with those beside them.
+    """The result of checking contract files together with the contracts in the same folders.
 
-    :param contracts: those without a mistake, by file.
-    :param notes: what could not be compared, because no contract beside it has what one names.
-    :param advice: what follows from keys that are left out.
+    :param contracts: the contracts without a mistake, by file.
+    :param notes: comparisons that were not possible, because no contract in the folder has the referenced name.
+    :param advice: consequences of keys that are left out.
     """
 
     contracts: Mapping[Path, Contract]
@@ -327,8 +327,8 @@ class CheckedFiles:
 def check_files(files: Sequence[Path]) -> CheckedFiles:
     """Read contracts, and compare them with those in the same folders as :func:`load_catalog` does.
 
-    A contract is compared as far as possible if what it names is bundled, or if it stands alone: without any contract beside it
-    that could have the name.
+    A contract is compared as far as possible if a contract that it names is bundled, or if no contract in its folder could have
+    that name.
     """
     catalog, contracts, mistakes, broken = Catalog(), dict[Path, Contract](), list[str](), set[str]()
     origin: dict[str, Path] = {}
@@ -363,7 +363,7 @@ def check_files(files: Sequence[Path]) -> CheckedFiles:
 
 
 def _elsewhere(contract: Contract, catalog: Catalog, broken: Collection[str]) -> list[str]:
-    """What a contract names and is not compared with: a bundled or a broken contract, or the only one of its kind."""
+    """A contract's references that are not compared: to a bundled or broken contract, or one of a kind that no other file has."""
     if isinstance(contract, SourceContract):
         return []
     known: list[tuple[Collection[str], Mapping[str, Contract]]]
@@ -383,7 +383,7 @@ def _elsewhere(contract: Contract, catalog: Catalog, broken: Collection[str]) ->
 
 
 def completed(metric: MetricContract, sources: Mapping[str, SourceContract]) -> MetricContract:
-    """A metric's contract with what follows from its source, among all ``sources``, and with the contracts of its dimensions."""
+    """Complete a metric's contract from its source, found in ``sources``, and with the contracts of its dimensions."""
     metric, source = metric.with_contracts(sources), sources[metric.source]
     if metric.publication.timezone is None:
         publication = metric.publication.model_copy(update={"timezone": source.clocks.timezone})
@@ -403,7 +403,7 @@ def completed(metric: MetricContract, sources: Mapping[str, SourceContract]) -> 
 
 
 def _misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> Iterator[tuple[tuple[int | str, ...], str]]:
-    """What does not fit between a metric and the sources that it reads and joins: where in the metric's file, and what to do."""
+    """The mistakes between a metric and the sources that it reads and joins: where in the metric's file, and what to do."""
     yield from of_several_sources.misfits(metric, sources)
     if metric.source in sources:
         yield from of_joins.misfits(metric, sources)
@@ -418,7 +418,7 @@ def _sources_named(metric: MetricContract) -> list[str]:
 
 
 def _never_append(metric: MetricContract, sources: Mapping[str, SourceContract]) -> bool:
-    """Whether all sources of a metric are known and have one row per key."""
+    """Whether all sources of a metric are known, and none keeps several rows per key."""
     known = [sources[entry.source] for entry in metric.read if entry.source in sources]
     return bool(known) and not any(map(_is_append, known))
 
@@ -434,7 +434,7 @@ def _in_expressions(path: Path, contract: Contract, sources: Mapping[str, Source
 
 
 def sources_beside(paths: Iterable[Path]) -> dict[str, SourceContract]:
-    """The sources, by name, that some contracts may read: those among the files, and those in the same folders."""
+    """The sources, by name, that the contracts in ``paths`` may read: from these files and their folders."""
     files = list(paths)
     known = {}
     neighbours = [path for folder in dict.fromkeys(path.parent for path in files) for path in _contract_files(folder)]
@@ -453,7 +453,7 @@ def _contract_files(folder: Path) -> list[Path]:
 
 
 def place_of(folder: Path | None, contract: SourceContract | MetricContract, key: str) -> str:
-    """Where a key of a contract stands, as ``contracts/sales.yaml:4: primary_key``; only the key if no file of the folder has it.
+    """The location of a contract's key, as ``contracts/sales.yaml:4: primary_key``; only the key if no file in ``folder`` has it.
 
     :param key: as a :class:`~lakehouse.contracts.changed_keys.ChangedKey` names it.
     """
@@ -468,7 +468,7 @@ def place_of(folder: Path | None, contract: SourceContract | MetricContract, key
 
 
 def bundled_folder() -> Path:
-    """Where the package keeps its example contracts."""
+    """The package's folder of example contracts."""
     return Path(str(resources.files("lakehouse.contracts") / "bundled"))
 
 

@@ -1,4 +1,5 @@
-"""The contract of a metric: which silver table it reads or which metrics it is made of, its grain, and its measures in Spark SQL.
+"""The contract of a metric: the silver table that it reads or the metrics that it derives from, its grain, and its measures in
+Spark SQL.
 
 The rules of a derived metric that concern the contracts of its inputs belong to ``derived.resolution``.
 """
@@ -38,10 +39,10 @@ if TYPE_CHECKING:
     from lakehouse.contracts.windows.session_window import SessionWindow
 
 _EXACT = ("int", "bigint", "decimal")
-#: A star that stands for rows, and one that stands for columns; any other multiplies.
+#: A star that means rows, and a star that means columns; any other star multiplies.
 _COUNT_OF_ROWS = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 _ALL_COLUMNS = re.compile(r"(?:[(,.]|\bdistinct|\ball)\s*\*", re.IGNORECASE)
-#: What turns other values into a time, or a day into the moment at which it begins.
+#: Functions that turn other values into a time, or a day into its first moment.
 _MAKES_TIMES = re.compile(r"timestamp|unixtime|date_trunc|interval|hour|minute|second", re.IGNORECASE)
 _CALL = re.compile(r"\w\s*\(|::")
 
@@ -57,7 +58,7 @@ class Measure(Strict):
 
     @property
     def computed_sql(self) -> str:
-        """The expression with its type, as Spark computes it; a division by zero is NULL."""
+        """The expression with its type, as Spark computes it. Division by zero gives NULL."""
         return cast(null_if_zero(self.sql), self.type)
 
     @property
@@ -71,7 +72,7 @@ class Measure(Strict):
         return self.type.startswith(_EXACT)
 
     def columns_read(self, columns: Collection[str]) -> set[str]:
-        """Those of some silver columns that the expression may read; all of them if it reads ``*``."""
+        """The columns in ``columns`` that the expression may read; all of them if it reads ``*``."""
         if _ALL_COLUMNS.search(_COUNT_OF_ROWS.sub("1", self.sql)):
             return set(columns)
         words = set(re.findall(r"\w+", self.sql.lower()))
@@ -142,31 +143,31 @@ class MetricContract(Documented):
 
     @property
     def dimensions(self) -> dict[str, SourceContract]:
-        """The contracts of the dimensions that it joins, by name; empty until :meth:`with_contracts`."""
+        """The contracts of the dimensions that the metric joins, by name; empty until :meth:`with_contracts`."""
         return {join.dimension: self._contracts[join.dimension] for join in self.joins if join.dimension in self._contracts}
 
     @property
     def source_contracts(self) -> dict[str, SourceContract]:
-        """The contracts of its sources, if it has several, by name in their order; empty until :meth:`with_contracts`."""
+        """The contracts of the metric's sources, if several, by name in their order; empty until :meth:`with_contracts`."""
         return {entry.source: self._contracts[entry.source] for entry in self.sources if entry.source in self._contracts}
 
     @property
     def late_source(self) -> SourceContract | None:
-        """The contract of the silver table that it reads, if it has late events; None until :meth:`with_contracts`."""
+        """The contract of the silver table, if the metric has late events; None until :meth:`with_contracts`."""
         contract = self._contracts.get(self.source) if self.late_events else None
         return None if contract is None else self.read[0].read_of(contract)
 
     def contract_of_silver(self, name: str) -> SourceContract | None:
-        """The contract by which the rows of a silver table that it reads are judged; None until :meth:`with_contracts`."""
+        """The contract that governs the rows of the silver table ``name``; None until :meth:`with_contracts`."""
         return next((self._contracts.get(entry.source) for entry in self.read if entry.silver == name), None)
 
     @property
     def further_sources(self) -> dict[str, SourceContract]:
-        """The contracts of its sources after the first one, by name; empty until :meth:`with_contracts`."""
+        """The contracts of the sources after the first one, by name; empty until :meth:`with_contracts`."""
         return {name: contract for name, contract in self.source_contracts.items() if name != self.source}
 
     def with_contracts(self, sources: Mapping[str, SourceContract]) -> MetricContract:
-        """The same contract, which knows its zone and the contracts of its sources and dimensions.
+        """A copy of the contract that knows its zone and the contracts of its sources and dimensions.
 
         :param sources: the contracts of the deployment, by name.
         """
@@ -183,19 +184,19 @@ class MetricContract(Documented):
 
     @property
     def zone(self) -> str:
-        """The zone of its event days, in which its expressions see hours and days; UTC until :meth:`with_contracts`."""
+        """The zone of the event days, in which expressions see hours and days; UTC until :meth:`with_contracts`."""
         return self._zone
 
     @property
     def zone_of_numbers(self) -> str:
-        """The zone, where its numbers may be others than in UTC because an expression reads a time or makes one; else nothing."""
+        """The zone, if the numbers may differ from UTC because an expression reads or makes a time; else an empty text."""
         makes_times = _CALL if self.is_derived else _MAKES_TIMES
         depends = any(makes_times.search(measure.sql) or measure.columns_read(self._times) for measure in self.measures)
         return self.zone if depends and self.zone != "UTC" else ""
 
     @property
     def as_in_utc(self) -> MetricContract:
-        """The same contract as earlier releases computed it: with the hours and days of UTC."""
+        """A copy of the contract that computes hours and days in UTC, as earlier releases did."""
         copy = self.model_copy()
         copy._zone = "UTC"  # noqa: SLF001 (of the same class)
         return copy
@@ -209,37 +210,37 @@ class MetricContract(Documented):
 
     @property
     def read(self) -> list[MetricSource]:
-        """What it reads of each of its sources; nothing if it is derived."""
+        """The tables and columns read from each source; empty for a derived metric."""
         return self.sources or ([] if self.is_derived else [MetricSource(source=self.source, rows=self.rows)])
 
     @property
     def event_window(self) -> EventWindow | SessionWindow | None:
-        """The windows of event time, or the sessions, that a day has numbers for; None if a number covers whole days."""
+        """The event-time windows or sessions of a day; None if a number covers whole days."""
         return None if isinstance(self.window, int) else self.window
 
     @property
     def trailing_days(self) -> int:
-        """How many days a day's number covers, the last one included."""
+        """The number of days that a day's number covers, including the day itself."""
         return self.window if isinstance(self.window, int) else 1
 
     @property
     def days_before(self) -> int:
-        """How many days before it a day's number is computed from as well."""
+        """The number of preceding days whose rows a day's number may also use."""
         return self.trailing_days - 1 + (self.event_window.days_before if self.event_window else 0)
 
     @property
     def days_behind(self) -> int:
-        """How many days after it a day's number is computed from as well, because its windows go on there."""
+        """The number of following days whose rows a day's number may also use, because its windows extend into them."""
         return self.event_window.days_behind if self.event_window else 0
 
     @property
     def windows_overlap(self) -> bool:
-        """Whether it has windows of event time of which a row lies in several."""
+        """Whether the metric has event-time windows that overlap, so that a row lies in several."""
         return self.event_window is not None and self.event_window.overlaps
 
     @property
     def whole(self) -> MetricContract:
-        """The same metric over whole periods, not divided into windows: itself, if it has none."""
+        """The metric over whole periods, not divided into windows; the metric itself if it has no windows."""
         if self.event_window is None:
             return self
         grain = [name for name in self.grain if name not in self.event_window.columns]
@@ -247,27 +248,27 @@ class MetricContract(Documented):
 
     @property
     def counts_rows_of_its_day(self) -> bool:
-        """Whether a day's number counts the rows of that day, each once, and no other."""
+        """Whether a day's number counts exactly the rows of that day."""
         return not (self.days_before or self.days_behind)
 
     @property
     def joined_on(self) -> list[tuple[str, ...]]:
-        """The columns of silver that joins are on, together those of each, each list once."""
+        """The lists of silver columns on which joins join, each list once."""
         own = [tuple(join.on) for join in self.joins if brought_by(self.joins, join) is None]
         return list(dict.fromkeys(own))
 
     def day_zone(self, join: Join) -> ZoneInfo:
-        """The zone in which a fact that knows only its day is joined: the day is one of the dimension's days.
+        """The zone for joining facts that have a day but no time: the day counts as a day of the dimension.
 
-        Of a join on columns of an earlier one, it is the zone of the first dimension, so that both are of one moment.
+        A join on columns of an earlier join uses the first dimension's zone, so that both joins use the same moment.
         """
         earlier = brought_by(self.joins, join)
         return ZoneInfo(self.dimensions[join.dimension].clocks.timezone) if earlier is None else self.day_zone(earlier)
 
     def columns_read(self, columns: Collection[str]) -> list[str]:
-        """Those of some silver columns that its numbers may depend on, in their order.
+        """The columns in ``columns`` that the numbers may depend on, in the same order.
 
-        :param columns: of the silver table of the (first) source.
+        :param columns: the columns of the (first) source's silver table.
         """
         read = {"event_date", *self.grain, *self.deduplicate_by, *(name for on in self.joined_on for name in on)}
         read |= {"event_ts"} if self.joins or self.event_window else set()  # a fact is joined as of its event time
@@ -276,7 +277,7 @@ class MetricContract(Documented):
 
     @property
     def fact_indexes(self) -> list[tuple[str, tuple[str, ...]]]:
-        """The silver tables, each with own columns that a join is on."""
+        """The silver tables, each with its columns on which a join joins."""
         return [(entry.silver, tuple(map(entry.column, on))) for entry in self.read for on in self.joined_on]
 
     @property
@@ -286,17 +287,17 @@ class MetricContract(Documented):
 
     @property
     def reads_newest(self) -> bool:
-        """Whether it reads the newest row of each key of its (first) source, and not the source's main silver table."""
+        """Whether the metric reads the newest row per key of its (first) source instead of the main silver table."""
         return any(entry.rows == "newest" for entry in self.read[:1])
 
     @property
     def is_derived(self) -> bool:
-        """Whether it is made of published numbers of other metrics, and reads no silver table."""
+        """Whether the metric is computed from published numbers of other metrics, without a silver table."""
         return bool(self.derived_from)
 
     @property
     def additive(self) -> list[str]:
-        """The measures whose values add up over the grain and over periods: none where windows overlap."""
+        """The measures that add up over the grain and over periods; none if windows overlap."""
         return [] if self.windows_overlap else [measure.name for measure in self.measures if measure.additive]
 
     @model_validator(mode="before")
@@ -338,7 +339,7 @@ class MetricContract(Documented):
         return self
 
     def _immaterial(self, types: Mapping[str, str]) -> list[str]:
-        """The bounds of consumers that do not fit the metric, each as ``field: what to do``."""
+        """The materiality bounds that do not fit the metric, each as ``field: what to do``."""
         known = ", ".join(self.consumers) or "nobody"
         unfit = [
             f"materiality: {consumer!r} is not among the consumers, which are {known}"

@@ -1,4 +1,4 @@
-"""What a metric's contract decides about publishing: when a number is final, what comes after that, which roll-ups it has."""
+"""The publication rules in a metric's contract: when a number is final, how it changes afterwards, and its roll-ups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AfterClose = Literal["restate", "adjust"]
 
 
 class FinalNeeds(Strict):
-    """What a period's close waits for, besides the calendar; each can be switched off."""
+    """The conditions for closing a period, besides the calendar; each can be switched off."""
 
     watermark: bool = Field(True, description="The source's event-time watermark, if it has one, has passed the period.")
     no_held_file: bool = Field(True, description="No file of the source that may concern the period is held.")
@@ -34,7 +34,7 @@ class FinalNeeds(Strict):
 
 
 class PublicationRules(Strict):
-    """Days are counted from the event day, for a roll-up from its last day: 0 is that day itself."""
+    """The times of publication, in days after the event day, or after a roll-up's last day: 0 is that day itself."""
 
     start_delay: int = Field(0, ge=0, description="The number is not published before this many days have passed.")
     preliminary_after: int = Field(1, ge=0, description="From then on it is preliminary; until then it is live.")
@@ -69,7 +69,7 @@ class PublicationRules(Strict):
 
     @property
     def calendar(self) -> Calendar:
-        """Where weeks and fiscal years start."""
+        """The calendar that defines the starts of weeks and fiscal years."""
         return Calendar(self.fiscal_year_starts)
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""The columns of a published number, defined once: name, type, and where a row gets the value from.
+"""The columns of a published number, defined once: name, type, and origin of the value.
 
 The reserved names of a metric contract, the Arrow schemas of published tables and of their candidates, and the rows that are
 written to both are derived from these definitions. Grain and measures are not here: they come from the metric's contract.
@@ -22,10 +22,10 @@ class ColumnType(str, Enum):
 
 
 class Origin(str, Enum):
-    """What determines the value of a column.
+    """The origin of a column's value.
 
-    ``LINEAGE`` is what the number was computed from: it is kept when the same number is published again. ``CANDIDATE`` columns
-    are only in the table of candidates, which has some of the published columns as well.
+    ``LINEAGE`` columns record the inputs of the number: they are kept when the same number is published again. ``CANDIDATE``
+    columns are only in the table of candidates, which also has a part of the published columns.
     """
 
     REVISION = "revision"
@@ -43,7 +43,7 @@ class Column(NamedTuple):
     origin: Origin
 
 
-#: The columns of a published row, in the order in which they are stored: the first of them have statistics in the table's log.
+#: The columns of a published row, in the order in which they are stored: the first ones have statistics in the table's log.
 PUBLISHED = (
     Column("period", ColumnType.TEXT, Origin.REVISION),
     Column("revision", ColumnType.NUMBER, Origin.REVISION),
@@ -91,12 +91,12 @@ CANDIDATE = tuple(
         *("contract_version", "failed", "proposed_at", "run_id"),
     )
 )
-#: All names that neither a column of the grain nor a measure can have, the columns of periods and of the row count included.
+#: All names that grain columns and measures cannot have, including those of periods and of the row count.
 RESERVED = frozenset({"event_date", "period_start", "row_count", *_BY_NAME})
-#: What a number was computed from.
+#: The inputs of a number.
 LINEAGE = tuple(column.name for column in PUBLISHED if column.origin is Origin.LINEAGE)
 
 
 def named(columns: tuple[Column, ...], origin: Origin) -> tuple[str, ...]:
-    """The names of the columns whose values have one origin."""
+    """The names of the columns whose values have the given origin."""
     return tuple(column.name for column in columns if column.origin is origin)

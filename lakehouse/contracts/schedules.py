@@ -1,4 +1,4 @@
-"""What is done for a source regularly: how fresh arrivals must be, which days silver rebuilds, how watermarks follow the data."""
+"""Regular work on a source: the required freshness of arrivals, the days that silver rebuilds, and the tuning of watermarks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakehouse.contracts.base import Strict
 from lakehouse.contracts.checks import Severity  # noqa: TC001 (pydantic reads it)
 
 _PART = re.compile(r"(?:\*|(\d+)(?:-(\d+))?)(?:/(\d+))?")
-#: Minute, hour, day of the month, month, weekday (Sunday is 0 and 7), as cron has them.
+#: Minute, hour, day of the month, month, weekday (Sunday is 0 and 7), as in cron.
 _BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 _LONGEST = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
 
@@ -30,7 +30,7 @@ def _cron(text: str) -> str:
 
 
 def _values(field: str, lowest: int, highest: int) -> set[int]:
-    """The values that a field of a cron expression names."""
+    """The values selected by a field of a cron expression."""
     values: set[int] = set()
     for part in field.split(","):
         match = _PART.fullmatch(part)
@@ -51,14 +51,14 @@ Cron = Annotated[str, AfterValidator(_cron)]
 
 
 class Freshness(Strict):
-    """How old the newest arrival may be by the deployment's clock."""
+    """The greatest age of the newest arrival by the deployment's clock."""
 
     max_age: timedelta = Field(gt=timedelta(0), description="The check arrivals_are_fresh fails beyond this age.")
     severity: Severity = Field("warn", description="How Dagster shows the failure, which holds nothing.")
 
 
 class RollingBackfill(Strict):
-    """The event days that silver rebuilds from Bronze on a schedule: ``days`` of them, the last one ``delay`` days ago."""
+    """The event days that silver rebuilds from Bronze on a schedule: ``days`` days, the last one ``delay`` days ago."""
 
     days: int = Field(7, ge=1, le=366, description="How many event days are rebuilt.")
     delay: int = Field(2, ge=0, le=366, description="How many days ago the last of them is: 2 leaves today and yesterday alone.")
@@ -66,7 +66,7 @@ class RollingBackfill(Strict):
 
 
 class Tuning(Strict):
-    """Which watermark ``lakehouse lateness propose`` looks for, and its limits."""
+    """The target and the limits of the watermark that ``lakehouse lateness propose`` proposes."""
 
     catch: float = Field(0.99, gt=0, lt=1, description="The share of rows that should come within the watermark.")
     at_least: timedelta = Field(timedelta(0), ge=timedelta(0), description="No shorter watermark is proposed.")
@@ -85,13 +85,13 @@ class Tuning(Strict):
         return self
 
     def keeps(self, current: timedelta, wanted: timedelta) -> bool:
-        """Whether the watermark in force stays, although the data asks for another one."""
+        """Whether the current watermark stays although the data suggests ``wanted``."""
         near = current * (1 - self.band) <= wanted <= current * (1 + self.band)
         return near and self.at_least <= current <= self.at_most
 
 
 class WatermarkTuning(Tuning):
-    """How ``max_lateness`` of the event-time watermark follows the data, and whether by itself."""
+    """The tuning of the event-time watermark's ``max_lateness`` to the data, optionally automatic."""
 
     auto: bool = Field(False, description="Whether the proposal is applied every day, without a person.")
     band: float = Field(
@@ -112,5 +112,5 @@ class WatermarkTuning(Tuning):
         return self
 
     def keeps(self, current: timedelta, wanted: timedelta) -> bool:
-        """It is raised as soon as it catches too little: a number that was final too early is the greater harm."""
+        """Never keep a watermark below ``wanted``: a number that is final too early does more harm."""
         return super().keeps(current, wanted) and wanted <= current

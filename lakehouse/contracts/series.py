@@ -1,6 +1,6 @@
-"""A series: the numbers of a metric for one kind of period, which are published as one table.
+"""A series: the numbers of a metric for one kind of period, published as one table.
 
-What a series is follows from the metric's contract alone. Its table and rows belong to ``gold.numbers.published_table``.
+A series is determined by the metric's contract alone. Its table and rows belong to ``gold.numbers.published_table``.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Series:
-    """What is published as one table: a metric's numbers for one kind of period.
+    """The numbers of a metric for one kind of period, published as one table.
 
-    ``called`` is the table's name if it is not that of the metric: a later dataset version may be served under the
-    first one's name.
+    ``called`` is the table's name if it differs from the metric's: a later dataset version may be served under the first
+    version's name.
     """
 
     metric: MetricContract
@@ -46,12 +46,12 @@ class Series:
 
     @property
     def grain(self) -> list[str]:
-        """The columns that identify a row within a period; longer periods than a day are not divided into windows."""
+        """The columns that identify a row within a period; periods longer than a day are not divided into windows."""
         return self.metric.grain if self.kind is Kind.DAY else self.metric.whole.grain
 
     @property
     def content(self) -> list[str]:
-        """The columns by which two numbers are compared, without those of the period."""
+        """The columns by which two numbers are compared, without the columns of the period."""
         return [*self.grain, *self.numbers]
 
     @property
@@ -61,34 +61,34 @@ class Series:
 
     @property
     def daily(self) -> Series:
-        """The series of the days: itself, or the one that a longer period is computed from."""
+        """The daily series: itself, or the series from which a longer period is computed."""
         return Series(self.metric, Kind.DAY, self.called)
 
     @property
     def rollups(self) -> list[Series]:
-        """The series of the longer periods that are computed from these days."""
+        """The series of longer periods computed from the daily series."""
         kinds = self.metric.publication.rollups if self.kind is Kind.DAY else []
         return [Series(self.metric, Kind(kind), self.called) for kind in kinds]
 
     @property
     def checks(self) -> GoldChecks:
-        """The contract's checks, which apply to days; longer periods only have the checks that every number has."""
+        """The contract's checks, which apply to days; longer periods have only the checks common to all numbers."""
         return self.metric.checks if self.kind is Kind.DAY else GoldChecks()
 
     def period(self, day: date) -> Period:
-        """The period that a day lies in."""
+        """The period that contains ``day``."""
         return self.metric.publication.calendar.containing(day, self.kind)
 
     def periods(self, days: Collection[date]) -> list[Period]:
-        """The periods that contain some days, in order, each once."""
+        """The periods that contain ``days``, in order, without repetition."""
         return self.metric.publication.calendar.covering(days, self.kind)
 
 
 def read_period(metric: MetricContract, text: str) -> tuple[Period, datetime | None]:
-    """The period that a person means; of a window its day, and the first moment of the window.
+    """Parse a period as a person writes it; for a window, its day and its first moment.
 
-    :raises UnknownPeriodError: for a text that means no period.
-    :raises UnknownWindowError: for a window that the metric does not have.
+    :raises UnknownPeriodError: if the text names no period.
+    :raises UnknownWindowError: if the metric does not have the window.
     """
     calendar = metric.publication.calendar
     if not windows.is_name(text):
@@ -101,20 +101,20 @@ def read_period(metric: MetricContract, text: str) -> tuple[Period, datetime | N
 
 
 def source_read(metric: MetricContract, contract: SourceContract) -> SourceContract:
-    """The contract of the silver table that a metric reads of one of its sources, given by its ``contract``."""
+    """The contract of the silver table that a metric reads from the source of ``contract``."""
     entries = {entry.source: entry for entry in metric.read}
     entry = entries.get(contract.dataset, next(iter(entries.values()), None))
     return contract if entry is None else entry.read_of(contract)
 
 
 def source_days(metric: MetricContract, days: Collection[date]) -> list[date]:
-    """The Silver days that the numbers of ``days`` are computed from.
+    """The silver days from which the numbers of ``days`` are computed.
 
-    Windows that overlap, and sessions, are those that begin on a day, and cover rows of the next one.
+    Overlapping windows and sessions belong to the day on which they begin, and cover rows of the next day.
     """
     return sorted(reach_back(days, 1 + metric.days_before) | reach_ahead(days, 1 + metric.days_behind))
 
 
 def days_reached(metric: MetricContract, days: Collection[date]) -> set[date]:
-    """The days whose numbers are computed from one of some Silver days."""
+    """The days whose numbers are computed from any of the silver days ``days``."""
     return reach_ahead(days, 1 + metric.days_before) | reach_back(days, 1 + metric.days_behind)

@@ -1,8 +1,8 @@
-"""The contract of a source: what its files look like, which clocks and keys it has, how its silver table is kept.
+"""The contract of a source: its file format, clocks and keys, and how its silver table is kept.
 
 ``dataset``, ``primary_key``, ``model``, ``quality`` and ``materialization`` have the form that LakeLogic gives them; the other
-keys are specific to this project. The section ``source`` is in the folder ``inputs``, ``changes``, ``order`` and ``dimension``
-in ``changes``, rules for rows in ``source_rules``, schedules in ``schedules``.
+keys are specific to this project. The section ``source`` is in the folder ``inputs``, ``changes``, ``order`` and ``dimension`` in
+``changes``, rules for rows in ``source_rules``, schedules in ``schedules``.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Clocks(Strict):
 
     @property
     def notes(self) -> list[str]:
-        """What a person should know of the clocks: which local times occur twice, and how they are read."""
+        """Notes on the clocks for a person: which local times occur twice, and how they are interpreted."""
         zone, start = ZoneInfo(self.timezone), datetime(datetime.now(timezone.utc).year, 1, 1, tzinfo=timezone.utc)
         back = next((hour for n in range(366 * 24) if (hour := (start + timedelta(hours=n)).astimezone(zone)).fold), None)
         if self.naive_times == "reject" or back is None:
@@ -139,7 +139,7 @@ class SourceContract(Documented):
 
     @property
     def newest(self) -> SourceContract:
-        """The same contract for the table with the newest row of each key, which an ``append`` source has beside silver."""
+        """A copy of the contract for the table of newest rows per key, which an ``append`` source has in addition to silver."""
         copy = self.model_copy()
         copy._newest = True  # noqa: SLF001 (of the same class)
         return copy
@@ -151,12 +151,12 @@ class SourceContract(Documented):
 
     @property
     def silver_table(self) -> str:
-        """The name of the silver table that the contract is for."""
+        """The name of this contract's silver table."""
         return f"{self.dataset}_newest" if self._newest else self.dataset
 
     @property
     def reprocess_policy(self) -> ReprocessPolicyName:
-        """The policy by which the rows of :attr:`silver_table` are chosen."""
+        """The policy that chooses the rows of :attr:`silver_table`."""
         return "merge" if self._newest else self.materialization.reprocess_policy
 
     @field_validator("primary_key", mode="before")
@@ -278,7 +278,7 @@ class SourceContract(Documented):
 
     @property
     def is_dimension(self) -> bool:
-        """Whether the source keeps intervals per key beside its silver table."""
+        """Whether the source also keeps intervals per key."""
         return self.kind == "dimension"
 
     @property
@@ -291,18 +291,18 @@ class SourceContract(Documented):
 
     @property
     def event_is_day(self) -> bool:
-        """Whether the event column is a field of days: its values have no time, even where a file writes them as midnight."""
+        """Whether the event column is a field of type date: its values have no time, even if a file writes them as midnight."""
         types = {field.type for field in self.model.fields if field.in_file == self.event_column}
         return types == {"date"}
 
     @property
     def event_type_column(self) -> str:
-        """The column of Bronze that holds the event type by which lateness is judged: ``lateness.by``, else the operation."""
+        """The Bronze column with the event type by which lateness is assessed: ``lateness.by``, else the operation."""
         return self.lateness.by.column if self.lateness.by else "change_op"
 
     @property
     def marker(self) -> Marker | None:
-        """What marks a record that moves the event-time watermark, if the contract's watermark follows such records."""
+        """The marker of records that advance the event-time watermark, if the contract's watermark follows markers."""
         watermark = self.clocks.watermark
         return watermark.marker if isinstance(watermark, PunctuatedWatermark) else None
 
@@ -319,12 +319,12 @@ class SourceContract(Documented):
 
     @property
     def columns_meant(self) -> set[str]:
-        """The columns that fields, clocks and changes name, those that are joined of others included."""
+        """The columns named by fields, clocks and changes, including columns joined from others."""
         return set(self._columns_wanted)
 
     @property
     def _columns_wanted(self) -> list[str]:
-        """The columns that the contract needs, each as often as it is read."""
+        """The columns that the contract needs, repeated as often as they are read."""
         wanted: list[str | None] = [field.in_file for field in self.model.fields]
         wanted += [
             self.event_column,
@@ -343,7 +343,7 @@ class SourceContract(Documented):
 
     @property
     def number_columns(self) -> frozenset[str]:
-        """The columns of a file that are read as numbers with decimals, and as nothing else."""
+        """The file columns that are read as decimal or double numbers and nothing else."""
         uses = [(field.in_file, field.type) for field in self.model.fields]
         numbers = {column for column, kind in uses if kind == "double" or kind.startswith("decimal")}
         others = {column for column, kind in uses if column in numbers and not (kind == "double" or kind.startswith("decimal"))}
@@ -352,5 +352,5 @@ class SourceContract(Documented):
 
     @property
     def typed_fields(self) -> list[FieldSpec]:
-        """The fields that become separate columns: those that are not already a clock of the table."""
+        """The fields that become separate columns: all except the clocks of the table."""
         return [field for field in self.model.fields if field.name not in SYSTEM_COLUMNS]

@@ -1,4 +1,4 @@
-"""The rules of a source's contract for rows: which are valid, how late they may arrive, their key, how silver keeps them."""
+"""The rules of a source's contract for rows: validity, lateness, keys, and how silver keeps rows."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from lakehouse.contracts.sql_expressions import RowExpression  # noqa: TC001 (py
 Beyond = Literal["restate", "quarantine", "drop"]
 #: The checks of a dimension's intervals.
 INTERVAL_CHECKS = ("intervals_disjoint", "intervals_without_gap", "one_current_interval", "intervals_equal_changes")
-#: The checks that every source has, besides one per row rule: those whose severity its contract may set.
+#: The checks of every source besides its row rules; the contract may set their severity.
 CHECKS = (
     *("contract_schema", "rows_accounted", "no_file_held", "every_row_disposed", "lateness_tolerated", "no_review_overdue"),
     *("unique_key", "required_fields", "one_correction", "whole_correction", "equals_bronze", "reviews_in_time"),
     *INTERVAL_CHECKS,
 )
-#: What the name of the check of a tier begins with.
+#: The prefix of a tier's check name.
 TIER_CHECK = "tier"
 
 
 class RowRule(Strict):
-    """A condition in Spark SQL that every row should meet; a row for which it is NULL meets it."""
+    """A Spark SQL condition that every row should meet; a row for which it is NULL meets it."""
 
     name: Name | None = None
     sql: RowExpression
@@ -41,7 +41,7 @@ class RowRule(Strict):
 
 
 class MalformedRows(Strict):
-    """How many rows of a source may be malformed."""
+    """The tolerated share of malformed rows of a source."""
 
     tolerated: Share = Field(
         Decimal(0),
@@ -88,12 +88,12 @@ class Quality(Strict):
 
     @property
     def named_rules(self) -> dict[str, RowRule]:
-        """The row rules by name; one without a name is called by its position, from 1."""
+        """The row rules by name; a rule without a name is called by its position, from 1."""
         return {rule.name or f"rule_{number}": rule for number, rule in enumerate(self.row_rules, start=1)}
 
 
 class TunableWatermark(Strict):
-    """A watermark that stays behind the newest events by the greatest lateness to be expected, which may follow the data."""
+    """A watermark that follows the newest events at the greatest expected lateness, which tuning may adjust to the data."""
 
     max_lateness: timedelta = Field(ge=timedelta(0))
     tuning: WatermarkTuning = Field(default_factory=WatermarkTuning)
@@ -110,7 +110,7 @@ class TunableWatermark(Strict):
 
 
 class BoundedWatermark(TunableWatermark):
-    """The greatest event time that has arrived, less the greatest lateness to be expected."""
+    """The greatest event time that has arrived, minus the greatest expected lateness."""
 
     strategy: Literal["bounded"]
     idle_timeout: timedelta | None = Field(
@@ -122,7 +122,7 @@ class BoundedWatermark(TunableWatermark):
 
 
 class PerKeyWatermark(TunableWatermark):
-    """The least, over the keys that are active, of each key's greatest event time, less the greatest lateness to be expected."""
+    """The minimum, over the active keys, of each key's greatest event time, minus the greatest expected lateness."""
 
     strategy: Literal["per_key"]
     key: Name = Field(description="The field that tells who sent an event, such as a station or a device.")
@@ -140,27 +140,27 @@ class Marker(Strict):
 
 
 class PunctuatedWatermark(Strict):
-    """The greatest event time of a marker; other records do not move it."""
+    """The greatest event time of a marker; other records do not advance it."""
 
     strategy: Literal["punctuated"]
     marker: Marker
 
 
 class ProcessingTimeWatermark(Strict):
-    """The present time less a delay, whatever has arrived."""
+    """The present time minus a delay, whatever has arrived."""
 
     strategy: Literal["processing_time"]
     delay: timedelta = Field(ge=timedelta(0))
 
 
-#: How the event-time watermark of a source follows from what has arrived.
+#: The strategies by which a source's event-time watermark follows from arrivals.
 WatermarkStrategy = Annotated[
     BoundedWatermark | PerKeyWatermark | PunctuatedWatermark | ProcessingTimeWatermark, Field(discriminator="strategy")
 ]
 
 
 class Tier(Strict):
-    """A watermark after which some use of the data can start."""
+    """A watermark after which a use of the data can start."""
 
     within: timedelta = Field(ge=timedelta(0))
     serves: str
@@ -170,14 +170,14 @@ class Tier(Strict):
 
 
 class WatermarkChange(Strict):
-    """Another watermark, for rows that arrive on a day or later: older rows keep their judgement, also in a replay."""
+    """A new watermark for rows that arrive from a day on; the assessment of older rows does not change, even in a replay."""
 
     since: date
     watermark: timedelta = Field(ge=timedelta(0))
 
 
 class TypeLateness(Strict):
-    """Other bounds for one event type; what is left out is taken from the source."""
+    """The bounds for one event type; missing ones are taken from the source."""
 
     expected: timedelta | None = Field(None, ge=timedelta(0))
     watermark: timedelta | None = Field(None, ge=timedelta(0))
@@ -191,14 +191,14 @@ class TypeLateness(Strict):
 
 
 class LatenessByType(Strict):
-    """The field of a row that holds its event type, and the bounds of the event types that have their own."""
+    """The field with a row's event type, and the bounds of event types that have their own."""
 
     column: str
     values: dict[str, TypeLateness] = Field(min_length=1)
 
 
 class Lateness(Strict):
-    """How late events are expected to be, and what becomes of later ones."""
+    """The expected lateness of events, and the treatment of later ones."""
 
     expected: timedelta = Field(
         timedelta(days=1), ge=timedelta(0), description="An event that arrives later than this counts as late."
@@ -246,7 +246,7 @@ class Lateness(Strict):
         return named
 
     def of_type(self, event_type: str | None) -> Lateness:
-        """The bounds of one event type; those of the source if it has none."""
+        """The bounds of ``event_type``; the source's bounds if it has none."""
         own = self.by.values.get(event_type or "") if self.by else None
         if own is None:
             return self
@@ -255,7 +255,7 @@ class Lateness(Strict):
         return self.model_copy(update={"by": None, "changes": changes, **said})
 
     def on(self, arrival_day: date) -> timedelta | None:
-        """The watermark for rows that arrive on a day."""
+        """The watermark for rows that arrive on ``arrival_day``."""
         return next((one.watermark for one in reversed(self.changes) if one.since <= arrival_day), self.watermark)
 
     @property
@@ -265,7 +265,7 @@ class Lateness(Strict):
         return any(bounds.watermark is not None or bounds.changes for bounds in (self, *own))
 
     def as_of(self, event_type: str | None, arrival_day: date) -> Lateness:
-        """The bounds of one event type for rows that arrive on a day."""
+        """The bounds of ``event_type`` for rows that arrive on ``arrival_day``."""
         own = self.of_type(event_type)
         return own.model_copy(update={"watermark": own.on(arrival_day), "changes": []}) if own.changes else own
 
@@ -279,10 +279,10 @@ def _each_later(changes: list[WatermarkChange]) -> list[WatermarkChange]:
 
 
 class SyntheticKey(Strict):
-    """A key for a source without one: a hash of some fields, and of a window of event time if equal events may recur.
+    """A key for a source without one: a hash of ``fields``, and of a window of event time if equal events may recur.
 
-    It has limits: two events that agree in these fields (within one window) are one, and a correction of one of these fields
-    is a new event.
+    Limits: two events that agree in these fields (within one window) count as one, and a correction of one of these fields is a
+    new event.
     """
 
     fields: list[str] = Field(min_length=1)
@@ -295,18 +295,18 @@ class SyntheticKey(Strict):
 
 #: The names of the reprocess policies; their rules are classes in ``dispositions.reprocess_policy``.
 ReprocessPolicyName = Literal["merge", "overwrite_partition_safe", "overwrite_all", "append"]
-#: The policies under which a record may correct or delete another; under the others a record only adds itself.
+#: The policies under which a record may correct or delete another; under other policies a record only adds itself.
 POLICIES_WITH_CHANGES: frozenset[ReprocessPolicyName] = frozenset({"merge"})
 
 
-#: Keys of ``materialization`` that LakeLogic follows and this project does not: silver is a Delta table below the root.
+#: Keys of ``materialization`` that only LakeLogic uses: in this project silver is a Delta table below the root.
 FOR_LAKELOGIC = ("strategy", "target_path", "format")
 
 
 class Materialization(Strict):
-    """How the silver table is kept; see docs/contracts.md for what each policy promises.
+    """The upkeep of the silver table; docs/contracts.md describes the guarantees of each policy.
 
-    The keys :data:`FOR_LAKELOGIC` are accepted so that a file of LakeLogic loads as it is, and have no effect here.
+    The keys :data:`FOR_LAKELOGIC` have no effect here; they are accepted so that LakeLogic files load unchanged.
     """
 
     strategy: Literal["merge", "append", "overwrite"] = "merge"
@@ -339,5 +339,5 @@ class Materialization(Strict):
 
     @property
     def for_lakelogic(self) -> list[str]:
-        """The keys of the file that only LakeLogic follows."""
+        """The keys in the file that only LakeLogic uses."""
         return [name for name in FOR_LAKELOGIC if name in self.model_fields_set]

@@ -1,8 +1,8 @@
-"""Which Spark SQL a contract may contain: expressions that give the same for the same rows, whenever they are computed.
+"""The Spark SQL that a contract may contain: expressions with the same result for the same rows, whenever they are computed.
 
-A published number can be made again only if its expression depends on nothing but the rows: not on the time, on chance, on the
-order of rows, on who computes it, on other tables or files. So functions are allowed by name (see ``sql_functions``), and a
-subquery is refused. Columns and the form of an expression are checked in ``sql_fit``, where the columns are known.
+A published number can be reproduced only if its expression depends on nothing but the rows: not on time, chance, row order, the
+user, other tables or files. So functions are allowed by name (see ``sql_functions``), and subqueries are refused. Columns and the
+form of an expression are checked in ``sql_fit``, where the columns are known.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _BARE_WORDS = """
 current_catalog current_database current_date current_schema current_time current_timestamp current_user localtimestamp over
 select session_user
 """
-#: Words that may stand in front of a parenthesis and call nothing.
+#: Words that may precede a parenthesis without calling a function.
 _WORDS = frozenset(_NO_CALLS.split())
-#: What depends on more than the row without being called.
+#: Words that depend on more than the row although they are not called.
 _NEVER = frozenset(_BARE_WORDS.split())
 #: Texts, names in quotes and remarks, as Spark reads them: in a raw text a backslash is nothing special.
 _QUOTED = re.compile(
@@ -34,7 +34,7 @@ _QUOTED = re.compile(
 )
 _CALL = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
-#: Patterns of which one may match: no calls.
+#: Patterns with alternatives; these are not calls.
 _QUANTIFIER = re.compile(r"\b(i?like\s+)(?:any|some)\b", re.IGNORECASE)
 _SUBQUERY = re.compile(r"\(\s*(from|table|values|with)\b", re.IGNORECASE)
 _TIME_OF_NOW = re.compile(r"\b(?:unix_timestamp|to_unix_timestamp)\s*\(\s*\)", re.IGNORECASE)
@@ -46,9 +46,9 @@ _WORD_AS_TIME = re.compile(r"\b(date|time|timestamp(?:_ltz|_ntz)?)\s*''", re.IGN
 
 
 def refused(text: str, allowed: frozenset[str]) -> str | None:
-    """What in an expression makes its result depend on more than the rows; None if nothing does.
+    """The part of an expression that makes its result depend on more than the rows; None if there is none.
 
-    :param allowed: the functions that it may call, in lower case.
+    :param allowed: the functions that the expression may call, in lower case.
     """
     for quoted in _QUOTED.finditer(text):
         if quoted["text"] and _TEXT_AS_TIME.fullmatch(quoted["text"]):
@@ -99,5 +99,5 @@ Aggregate = Annotated[str, AfterValidator(_of_rows)]
 
 
 def cast(sql: str, kind: str) -> str:
-    """An expression with its type, as Spark computes it; a remark at its end does not reach further."""
+    """The expression cast to ``kind``, as Spark computes it; the line break ends a trailing comment."""
     return f"cast(({sql}\n) as {kind})"

@@ -1,6 +1,6 @@
-"""Whether the SQL of contracts fits what it is computed from: columns, functions' arguments, and what is aggregated.
+"""Whether the SQL of contracts fits its tables: columns, function arguments, and aggregation.
 
-Spark would say the same, but only after the rows were written. What cannot be decided without it is left to it.
+Spark would report the same mistakes, but only after the rows were written. Checks that need Spark are left to Spark.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _OF_BRONZE = ("raw_payload", "malformed_reason")
 
 
 class _Place(NamedTuple):
-    """What an expression is computed from.
+    """The context of an expression.
 
-    :param fields: the columns that a contract names; None if they are not known.
-    :param others: further columns, which the lakehouse fills.
-    :param whose: where the fields are from, as in "of sales".
-    :param groups: the columns by which rows are grouped; None if an expression is computed of each row.
-    :param structs: what is written before a point, and checked elsewhere.
+    :param fields: the columns that a contract names; None if unknown.
+    :param others: further columns, filled by the lakehouse.
+    :param whose: the origin of the fields in messages, as in "of sales".
+    :param groups: the columns by which rows are grouped; None if the expression is computed per row.
+    :param structs: names that may precede a dot; the references are checked elsewhere.
     """
 
     fields: list[str] | None
@@ -49,7 +49,7 @@ class _Place(NamedTuple):
 def misfits(contract: BaseModel, sources: Mapping[str, SourceContract]) -> Iterator[tuple[_Location, str]]:
     """The mistakes in the expressions of a contract: where in its file, and what is wrong.
 
-    :param sources: the sources that are known. Of an expression over one that is not, columns are not checked.
+    :param sources: the known sources; the columns of expressions over other sources are not checked.
     """
     if isinstance(contract, SourceContract):
         place = _Place(_fields(contract), _filled(contract, *_OF_BRONZE), f" of {contract.dataset}")
@@ -82,13 +82,13 @@ def _of_records(name: str, sources: Mapping[str, SourceContract]) -> _Place:
 
 
 def _derived(metric: MetricContract) -> _Place:
-    """A row for each value of the grain, with what each input has for it."""
+    """The context of a derived metric: a row per grain value, with the values of each input."""
     fields = [*metric.derived_from, *metric.grain]
     return _Place(fields, (ROW_COUNT, PERIOD_START), " of the inputs", structs=metric.derived_from)
 
 
 def _measured(metric: MetricContract, sources: Mapping[str, SourceContract]) -> _Place:
-    """The rows of the (first) source, with what joins bring, grouped by day and grain."""
+    """The context of measures: the rows of the (first) source with joined attributes, grouped by day and grain."""
     groups = ["event_date", *metric.grain]
     source = sources.get(metric.source)
     if source is None:

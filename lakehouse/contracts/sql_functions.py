@@ -1,11 +1,11 @@
-"""The functions of Spark SQL that an expression in a contract may call, by how many arguments they take.
+"""The Spark SQL functions that a contract's expressions may call, with their numbers of arguments.
 
-They are those whose result depends on nothing but the rows. ``docs/contracts.md`` lists them, too.
+These are the functions whose result depends on nothing but the rows. ``docs/contracts.md`` lists them, too.
 """
 
 from __future__ import annotations
 
-#: Functions of the values of one row, by the least and the most arguments; None for any number.
+#: Functions of one row, with the fewest and the most arguments; None for any number.
 _BY_ARGUMENTS: dict[tuple[int, int | None], str] = {
     (0, 0): "pi",
     (0, 2): "make_ym_interval unix_timestamp",
@@ -49,7 +49,7 @@ _BY_ARGUMENTS: dict[tuple[int, int | None], str] = {
     (3, 4): "aggregate overlay regexp_replace",
     (4, 4): "width_bucket",
 }
-#: Functions of sets of rows whose result does not depend on their order.
+#: Functions of sets of rows whose result does not depend on row order.
 _AGGREGATES_BY_ARGUMENTS: dict[tuple[int, int | None], str] = {
     (1, 1): """
         any avg bit_and bit_or bit_xor bool_and bool_or count_if every kurtosis max mean median min percentile_cont
@@ -63,7 +63,7 @@ _AGGREGATES_BY_ARGUMENTS: dict[tuple[int, int | None], str] = {
     """,
     (2, 3): "percentile",
 }
-#: Functions of the values of one row.
+#: Functions of one row.
 OF_A_ROW = frozenset(name for names in _BY_ARGUMENTS.values() for name in names.split())
 #: Functions of sets of rows.
 OF_ROWS = frozenset(name for names in _AGGREGATES_BY_ARGUMENTS.values() for name in names.split())
@@ -76,7 +76,7 @@ _ARGUMENTS = {
 
 
 def wrong_count(name: str, count: int) -> str | None:
-    """What is wrong with the number of arguments in a call, as a sentence; None if the function takes so many.
+    """The mistake in the number of arguments of a call, as a sentence; None if ``name`` takes ``count`` arguments.
 
     :param name: an allowed function, in lower case.
     """

@@ -1,8 +1,8 @@
-"""What an expression in Spark SQL says: the columns that it reads, the functions that it calls, and where it is not SQL.
+"""The parser of Spark SQL expressions: the columns that one reads, the functions that it calls, and its syntax errors.
 
-The text is parsed without Spark. The parser takes a little more than Spark does, and what it cannot decide is left to Spark:
-nothing that Spark can compute is refused. Which functions are allowed is in ``sql_functions``, which columns there are in
-``sql_fit``. The parser loads in a fifth of a second, so this module is imported where an expression is parsed.
+The text is parsed without Spark. The parser accepts slightly more than Spark and leaves undecidable cases to Spark: nothing that
+Spark can compute is refused. The allowed functions are in ``sql_functions``, the known columns in ``sql_fit``. The parser loads
+in a fifth of a second, so this module is imported where an expression is parsed.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 
     from sqlglot.expressions import Expr
 
-#: Functions whose first of three arguments is a word such as DAY, and no column.
+#: Functions whose first argument of three is a unit such as DAY, and not a column.
 _UNIT_FIRST = "dateadd date_add datediff date_diff timestampadd timestampdiff"
 _WITH_UNIT = frozenset(_UNIT_FIRST.split())
-#: Functions that are written with words between their arguments.
+#: Functions with keywords between their arguments.
 _WITH_WORDS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION", "OVERLAY")
-#: Words that join the parts of an expression; a column of such a name is only told from them where the columns are known.
+#: Words that join the parts of an expression; a column of such a name can be recognized only if the columns are known.
 _JOINING = "and as between case distinct div else end false in is like not null or then true when where"
 _NEVER_NAMES = frozenset(_JOINING.split())
 
 
 class SqlSyntaxError(ValueError):
-    """A text that is no expression of Spark SQL."""
+    """A text that is not an expression of Spark SQL."""
 
 
 @dataclass(frozen=True)
 class Call:
     """A call of a function.
 
-    :param arguments: how many there are; None where the form of the call decides it.
-    :param within: the functions whose arguments it is part of, from the innermost.
+    :param arguments: the number of arguments; None where the form of the call determines it.
+    :param within: the functions that enclose the call, from the innermost.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Call:
 
 @dataclass(frozen=True)
 class ColumnRead:
-    """A column, as it is written, with the functions whose arguments it is part of."""
+    """A column as written, with the functions that enclose it."""
 
     parts: tuple[str, ...]
     within: tuple[str, ...]
@@ -60,14 +60,14 @@ class ColumnRead:
 
 @dataclass(frozen=True)
 class ParsedSql:
-    """What an expression reads and calls, names in lower case, in the order of the text as far as that is simple."""
+    """The columns and calls of an expression, names in lower case, mostly in the order of the text."""
 
     columns: tuple[ColumnRead, ...]
     calls: tuple[Call, ...]
 
 
 class _Parser(SparkParser):
-    """The parser for Spark's dialect, to which a function is its name and its arguments."""
+    """The parser for Spark's dialect, which treats every function as a name with arguments."""
 
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {name: SparkParser.FUNCTION_PARSERS[name] for name in _WITH_WORDS}
@@ -82,12 +82,12 @@ _DIALECT = Spark()
 
 @lru_cache(maxsize=4096)
 def parse(text: str, names: frozenset[str] | None = None) -> ParsedSql | None:
-    """What an expression says; None where a word of SQL may be the name of a column, and what it says is not understood.
+    """Parse an expression; None if it is not understood because a SQL keyword may be a column name.
 
-    :param names: the columns that there are, if they are known. Spark takes nearly every word of SQL as the name of a column.
-    :raises SqlSyntaxError: naming the place.
+    :param names: the existing columns, if known. Spark accepts nearly every SQL keyword as a column name.
+    :raises SqlSyntaxError: with the place of the mistake.
     """
-    # The line's end closes a remark, and the parentheses are those of the cast in which an expression is computed.
+    # The line break ends a comment, and the parentheses are those of the cast in which an expression is computed.
     whole = f"({text}\n)"
     try:
         tokens = _DIALECT.tokenize(whole)
@@ -107,12 +107,12 @@ def parse(text: str, names: frozenset[str] | None = None) -> ParsedSql | None:
 
 
 def _is_word(token: Token) -> bool:
-    """Whether a token is a word of SQL, and neither a name nor a value."""
+    """Whether a token is a SQL keyword, not a name or a value."""
     return token.token_type not in {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING} and token.text.isidentifier()
 
 
 def _as_names(tokens: list[Token], names: Collection[str]) -> list[Token]:
-    """Words of SQL that are names of columns, as such, where no parenthesis follows."""
+    """Turn keywords in ``names`` into names where no parenthesis follows."""
 
     def as_name(token: Token, following: Token | None) -> Token:
         is_called = following is not None and following.token_type == TokenType.L_PAREN
@@ -124,7 +124,7 @@ def _as_names(tokens: list[Token], names: Collection[str]) -> list[Token]:
 
 
 def _said(tokens: list[Token], whole: str) -> ParsedSql:
-    """:raises SqlglotError: for what is no single expression."""
+    """:raises SqlglotError: if the tokens are not a single expression."""
     trees = [
         tree for tree in _Parser(dialect=_DIALECT, error_level=ErrorLevel.IMMEDIATE).parse(tokens, whole) if tree is not None
     ]
@@ -143,7 +143,7 @@ def _said(tokens: list[Token], whole: str) -> ParsedSql:
 
 
 def _is_expression(tree: Expr) -> bool:
-    """Whether a tree has only what an expression may have: names for results belong to queries, and so do parameters."""
+    """Whether a tree is a plain expression: result names and parameters belong to queries."""
     if not isinstance(tree, sql.Paren):
         return False
     of_queries = (
@@ -162,7 +162,7 @@ def _is_expression(tree: Expr) -> bool:
 
 
 def _around(node: Expr) -> Iterator[str]:
-    """The functions whose arguments a node is part of; a condition for the rows of an aggregate is part of it, too."""
+    """The functions that enclose a node; the filter condition of an aggregate counts as part of it."""
     inner, outer = node, node.parent
     while outer is not None:
         if isinstance(outer, sql.Anonymous):
@@ -174,7 +174,7 @@ def _around(node: Expr) -> Iterator[str]:
 
 
 def _is_unit(column: Expr) -> bool:
-    """Whether a word is a unit of time."""
+    """Whether a word is a time unit."""
     call = column.parent
     if not isinstance(call, sql.Anonymous) or call.name.lower() not in _WITH_UNIT:
         return False
@@ -182,7 +182,7 @@ def _is_unit(column: Expr) -> bool:
 
 
 def _place(problem: Exception, text: str) -> str:
-    """Where a text stops being an expression."""
+    """The place where a text stops being an expression."""
     known = getattr(problem, "errors", None) or [{}]
     found, before = known[0].get("highlight") or "", known[0].get("start_context") or ""
     if not found:

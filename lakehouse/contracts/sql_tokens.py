@@ -1,6 +1,6 @@
-"""The tokens of an expression in Spark SQL, and where its parts end: for what rewrites the text of an expression.
+"""The tokens of an expression in Spark SQL, and where its parts end, for functions that rewrite its text.
 
-The tokens put together are the text, comments and spaces included. What an expression means is asked of ``sql_syntax``.
+The concatenated tokens are the text, including comments and spaces. The meaning of an expression belongs to ``sql_syntax``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def tokens_of(sql: str) -> list[str]:
 
 
 def end_of_group(tokens: list[str], begin: int) -> int:
-    """The place behind the group that begins at a token."""
+    """The position after the group that begins at token ``begin``."""
     depth = 0
     for place in range(begin, len(tokens)):
         depth += (tokens[place] in OPEN) - (tokens[place] in CLOSED)
@@ -37,14 +37,14 @@ def end_of_group(tokens: list[str], begin: int) -> int:
 
 
 def skip(tokens: list[str], place: int) -> int:
-    """The place of the next token that is no space and no comment."""
+    """The position of the next token that is neither space nor comment."""
     while place < len(tokens) and is_space(tokens[place]):
         place += 1
     return place
 
 
 def opens_group(tokens: list[str], place: int) -> bool:
-    """Whether the next token that is no space opens a parenthesis."""
+    """Whether the next token, spaces aside, opens a parenthesis."""
     return tokens[skip(tokens, place) : skip(tokens, place) + 1] == ["("]
 
 

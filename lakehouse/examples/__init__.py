@@ -1,1 +1,1 @@
-"""Generated data for the demo and the simulation; seeded. No product code reads from here."""
+"""Seeded example data for the demo and the simulation. No product code reads from here."""

@@ -1,7 +1,7 @@
-"""A seeded stream of events, some of which arrive days late, and the contracts under which it is published.
+"""A seeded stream of events, a share of which arrives days late, and the contracts for publishing it.
 
-Only the texts of files and contracts are generated here; the caller writes and ingests them. The demo's stream with
-corrections and deletes is in ``sales_stream``.
+Only the texts of files and contracts are generated here; the caller writes and ingests them. The demo's stream with corrections
+and deletes is in ``sales_stream``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SOURCE = "simulation_events"
 METRIC = "simulation_revenue"
 _HEADER = ("event_id", "happened_at", "amount", "received_at")
 _HOUR = 3600
-#: An event that is not late arrives within an hour, and on its own day.
+#: An event that is not late arrives within an hour, and on the same day.
 _LAST_HOUR = 23
 
 CONTRACTS = {
@@ -67,7 +67,7 @@ publication:
 class Options:
     """The options of a simulation: the same options generate the same events.
 
-    ``late_share`` is the share of all events, rounded to whole events; ``late_hours`` are the least and the greatest delay.
+    ``late_share`` is the share of late events, rounded to whole events; ``late_hours`` is the smallest and the greatest delay.
     """
 
     days: int = 14
@@ -77,7 +77,7 @@ class Options:
     seed: int = 7
 
     def summary(self) -> dict[str, object]:
-        """The options for people."""
+        """The options as labels and values for people."""
         least, most = self.late_hours
         return {
             "days": self.days,
@@ -99,7 +99,7 @@ class Event:
 
 
 def events(options: Options) -> list[Event]:
-    """Every event, by day and number."""
+    """All events, by day and number."""
     chance = random.Random(options.seed)  # noqa: S311 (a simulation, no secret)
     count = options.days * options.events
     late = set(chance.sample(range(count), round(count * options.late_share)))
@@ -107,7 +107,7 @@ def events(options: Options) -> list[Event]:
 
 
 def files(made: Iterable[Event]) -> dict[str, str]:
-    """File name to text, one file per arrival day."""
+    """The files, as file name to text: one file per arrival day."""
     by_day: dict[date, list[Event]] = {}
     for event in sorted(made, key=lambda one: (one.received_at, one.event_id)):
         by_day.setdefault(event.received_at.date(), []).append(event)
@@ -115,7 +115,7 @@ def files(made: Iterable[Event]) -> dict[str, str]:
 
 
 def clock_days(made: Iterable[Event]) -> list[date]:
-    """Every day to replay: from the first until all events have arrived and all days and weeks are final."""
+    """The days to replay: from the first day until all events have arrived and all days and weeks are final."""
     last_event = max(event.happened_at.date() for event in made)
     last_arrival = max(event.received_at.date() for event in made)
     last_closing = Calendar().containing(last_event, Kind.WEEK).last + timedelta(days=FINAL_AFTER)

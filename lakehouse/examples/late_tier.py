@@ -1,7 +1,7 @@
-"""The customers of the demo's shops: their tiers, one of which is known a week late, and the contracts of the numbers by tier.
+"""The customers of the demo's shops: their tiers, one of which arrives a week late, and the contracts of the numbers by tier.
 
-Only the texts of files and contracts are made here; the caller writes them. The sales are in ``sales_stream``; which days were
-restated is read in ``late_tier_results``.
+Only the texts of files and contracts are generated here; the caller writes them. The sales are in ``sales_stream``; the restated
+days are read in ``late_tier_results``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakehouse.examples.sales_stream import Sale
 
 SOURCE, BY_TIER, SHARE = "customers", "revenue_by_tier", "gold_share"
-#: A customer is gold from the first of these days on; until the last file arrives, the second one is believed to be the first.
+#: The customer is gold from the first of these days on; until the last file arrives, the second day is believed to be the first.
 GOLD_SINCE, BELIEVED_SINCE = FIRST_DAY + timedelta(days=3), FIRST_DAY + timedelta(days=10)
 _LISTED, _CORRECTED = END - timedelta(hours=18), END + timedelta(hours=10)
 _JOINED = FIRST_DAY - timedelta(days=31)
@@ -74,7 +74,7 @@ measures:
 
 
 class CustomerChange(NamedTuple):
-    """A record of a file: from a time on a customer has these attributes."""
+    """A record of a file: the attributes of a customer from a time on."""
 
     customer_id: int
     tier: str
@@ -84,9 +84,10 @@ class CustomerChange(NamedTuple):
 
 
 def customer_of(sales: Iterable[Sale]) -> int:
-    """The customer whose tier is known late: with sales on as many days of the week in question as possible, and on other days.
+    """Choose the customer whose tier arrives late: one with sales on as many days of the week in question as possible, and on
+    other days.
 
-    Customers with a sale that was changed, or that waits for a steward, are left out.
+    Customers with a changed sale, or a sale that waits for a steward, are left out.
     """
     days, plain = defaultdict[int, set[datetime]](set), set(range(1, CUSTOMERS))
     for sale in sales:
@@ -103,7 +104,7 @@ def customer_of(sales: Iterable[Sale]) -> int:
 
 
 def files(seed: int) -> dict[str, str]:
-    """File name to text: the list of all customers, and on the next day the one late change; the same for the same seed."""
+    """The files, as file name to text: all customers, and the late change on the next day; the same for the same seed."""
     chance = random.Random(seed)  # noqa: S311 (a demo, no secret)
     late = customer_of(records(seed))
     listed = [

@@ -1,4 +1,4 @@
-"""Reads what the late change of a tier did to the published numbers of the demo: which days it restated, and which it did not.
+"""Reads the effect of the late tier change on the demo's published numbers: the restated days, and the unchanged ones.
 
 The customers and the contracts are in ``late_tier``.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RestatedByTier:
-    """A day that the change restated: the revenue by tier before and after, and the share of gold if it followed."""
+    """A day restated by the change: the revenue by tier before and after, and the share of gold if it followed."""
 
     day: date
     version: str
@@ -41,10 +41,10 @@ class RestatedByTier:
 
 @dataclass(frozen=True)
 class LateTier:
-    """What the change restated.
+    """The days that the change restated.
 
-    ``changes`` are those that the newest publication recorded; ``kept`` are the other days of the revenue by tier,
-    ``shares_kept`` those of the share.
+    ``changes`` are the dimension changes recorded by the newest publication; ``kept`` are the unchanged days of the revenue by
+    tier, ``shares_kept`` the unchanged days of the share.
     """
 
     changes: list[dict[str, Any]]
@@ -54,7 +54,7 @@ class LateTier:
 
 
 def late_tier(settings: Settings, catalog: Catalog) -> LateTier:
-    """The effects of the newest changes of tiers on the published days."""
+    """The effects of the newest tier changes on the published days."""
     by_tier, share = (Series(catalog.metrics[name]) for name in (BY_TIER, SHARE))
     known, shares = _history(settings, by_tier), _history(settings, share)
     restated = []
@@ -79,14 +79,14 @@ def _history(settings: Settings, series: Series) -> dict[date, list[PublishedVer
 
 
 def _tiers(before: PublishedVersion, after: PublishedVersion) -> dict[str, Sides]:
-    """The revenue of the tiers that changed."""
+    """The revenue of the tiers whose revenue changed."""
     old, new = ({row["tier"]: row["revenue"] for row in version.rows} for version in (before, after))
     sides = {tier: Sides(old.get(tier, Decimal(0)), new.get(tier, Decimal(0))) for tier in sorted({*old, *new})}
     return {tier: one for tier, one in sides.items() if one.changed}
 
 
 def _share_made_of(versions: list[PublishedVersion], day: date, label: str) -> Sides | None:
-    """The share before and after it was first made of a revision of the revenue by tier; None if it was not restated then."""
+    """The share before and after it first used revision ``label`` of the revenue by tier; None if it was not restated then."""
     for before, after in pairwise(versions):
         inputs = after.made_from.of_metrics.get(BY_TIER)
         if inputs and inputs.revisions.get(day) == label and after.has_new_content:

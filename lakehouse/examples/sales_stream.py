@@ -1,7 +1,7 @@
-"""A seeded stream of sales as a shop chain would send it: late, corrected, moved, withdrawn, and once delivered twice.
+"""A seeded stream of a shop chain's sales: late, corrected, moved, withdrawn, and once delivered twice.
 
-Only the text of the files is generated here; the caller writes them. The stream ends with the second day after the last
-sales: records that would arrive later are left out.
+Only the text of the files is generated here; the caller writes them. The stream ends with the second day after the last sales;
+later records are left out.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 FIRST_DAY = datetime(2024, 11, 1, tzinfo=timezone.utc)
 DAYS = 14
 SALES_A_DAY = 60
-#: Their numbers are below this one.
+#: Customer numbers are below this number.
 CUSTOMERS = 200
 END = FIRST_DAY + timedelta(days=DAYS + 2)
-# Shares, cumulated: of arrivals, and of what happens later.
+# Cumulated shares: of arrivals, and of later events.
 _LATE, _VERY_LATE = 0.10, 0.11
 _CORRECTED, _MOVED, _WITHDRAWN, _RENAMED = 0.030, 0.040, 0.050, 0.056
 _STORES = ("harbour", "market", "station")
@@ -44,7 +44,7 @@ class Sale:
 
 
 def records(seed: int) -> list[Sale]:
-    """Every record, in the order of arrival; the same for the same seed."""
+    """All records, in order of arrival; the same for the same seed."""
     chance = random.Random(seed)  # noqa: S311 (a demo, no secret)
     originals = [_sale(chance, day, number) for day in range(DAYS) for number in range(SALES_A_DAY)]
     changes = [change for sale in originals for change in _changes(chance, sale)]
@@ -53,7 +53,7 @@ def records(seed: int) -> list[Sale]:
 
 
 def files(seed: int) -> dict[str, str]:
-    """File name to text, one file per arrival day and one re-delivery; the same for the same seed."""
+    """The files, as file name to text: one file per arrival day and one re-delivery; the same for the same seed."""
     by_day: dict[str, list[Sale]] = {}
     for record in records(seed):
         by_day.setdefault(_day(record.received_at), []).append(record)
@@ -120,13 +120,13 @@ def _old_move(originals: list[Sale], changes: list[Sale]) -> Sale:
 
 
 def _broken() -> Sale:
-    """The one record whose amount is no number."""
+    """The only record whose amount is not a number."""
     sold = FIRST_DAY + timedelta(days=6, hours=9)
     return Sale("S-broken", "market", sold, "12.x", 7, sold + timedelta(minutes=10))
 
 
 def _doubtful() -> Sale:
-    """The one sale with a negative amount: it fails a rule of the contract, and waits for a steward."""
+    """The only sale with a negative amount: it fails a rule of the contract and waits for a steward."""
     sold = FIRST_DAY + timedelta(days=8, hours=15)
     return Sale("S-doubtful", "harbour", sold, "-24.50", 7, sold + timedelta(minutes=10))
 

@@ -1,6 +1,6 @@
 """The results of a simulation of late data, as plain values.
 
-``simulation_results`` reads them from the tables; ``reports.simulation_report`` writes the report.
+Reading them from tables belongs to ``simulation_results``; writing the report belongs to ``reports.simulation_report``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SimulatedDay:
-    """One measure of one event day, over all grain.
+    """One measure of one event day, over the whole grain.
 
     :param provisional: the number first published; ``final`` is the last one.
     :param revisions: the number of each revision, first to last.
-    :param on_time: rows that had arrived when the day was first published; ``late`` are those that arrived after.
-    :param preliminary: the first number that was published as preliminary, if any.
+    :param on_time: the number of rows that had arrived when the day was first published; ``late`` is the number of later rows.
+    :param preliminary: the first number published as preliminary, if any.
     """
 
     period: str
@@ -40,14 +40,14 @@ class SimulatedDay:
         return Sides(self.provisional, self.final)
 
     def distances(self) -> tuple[float, ...]:
-        """The distance of each revision from the final number in percent; empty if that is 0 or unknown."""
+        """The distance of each revision from the final number in percent; empty if the final number is 0 or unknown."""
         found = [Sides(self.final, said).ratio for said in self.revisions]
         return tuple(float(one) for one in found if one is not None) if all(one is not None for one in found) else ()
 
 
 @dataclass(frozen=True)
 class SimulatedPromotion:
-    """A line of the log: which version of a period was published, when, and from which inputs."""
+    """A line of the log: the published version of a period, its time, and its inputs."""
 
     period: str
     version: str
@@ -60,9 +60,9 @@ class SimulatedPromotion:
 
 @dataclass(frozen=True)
 class Simulation:
-    """A simulation that has ended.
+    """The results of a completed simulation.
 
-    :param parameters: its parameters, by name.
+    :param parameters: the simulation's parameters, by name.
     :param additive: the measures whose values over days may be added up.
     """
 
@@ -80,7 +80,7 @@ class Simulation:
 
     @property
     def periods(self) -> tuple[str, ...]:
-        """Every day, sorted."""
+        """All days, sorted."""
         return tuple(sorted({day.period for day in self.days}))
 
     def of(self, measure: str) -> tuple[SimulatedDay, ...]:
@@ -88,7 +88,7 @@ class Simulation:
         return tuple(sorted((day for day in self.days if day.measure == measure), key=lambda day: day.period))
 
     def totals(self) -> dict[str, Sides]:
-        """The provisional and final sums, of the measures that add up."""
+        """The provisional and final sums of the measures that add up."""
         return {
             measure: Sides(added(day.provisional for day in self.of(measure)), added(day.final for day in self.of(measure)))
             for measure in self.measures
@@ -96,10 +96,10 @@ class Simulation:
         }
 
     def restated(self) -> tuple[str, ...]:
-        """The days with a final number that differs from the provisional one."""
+        """The days whose final number differs from the provisional one."""
         return tuple(sorted({day.period for day in self.days if day.sides.changed}))
 
     def arrived(self) -> tuple[int, int]:
-        """Rows on time and rows late; a day's are counted once, however many measures it has."""
+        """The numbers of on-time and late rows; each day counts once, however many measures it has."""
         of_day = {day.period: (day.on_time, day.late) for day in self.days}
         return sum(on_time for on_time, _ in of_day.values()), sum(late for _, late in of_day.values())

@@ -1,4 +1,4 @@
-"""Reads the results of a simulation from its tables: its progress, each day's revisions, and the published versions.
+"""Reads a simulation's results from its tables: its progress, each day's revisions, and the published versions.
 
 The events are generated in ``examples.late_events``; the report is written in ``reports.simulation_report``.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def simulation(settings: Settings, daily: Series, title: str, parameters: Mapping[str, object], made_at: datetime) -> Simulation:
-    """Everything that was published for a metric's days, and in the log also for their roll-ups."""
+    """The published history of a metric's days; the log also includes their roll-ups."""
     known = _history(settings, daily)
     days = [day for versions in known.values() for day in _days(daily, versions)]
     log = _promotions(settings, daily, known.values())
@@ -37,9 +37,9 @@ def simulation(settings: Settings, daily: Series, title: str, parameters: Mappin
 
 
 def lived_through(settings: Settings, daily: Series) -> date | None:
-    """The newest day on which anything was ingested or published: the day on which a stopped simulation continues.
+    """The newest day of an ingestion or publication: a stopped simulation continues on this day.
 
-    Its remaining work must not be done under the clock of an earlier day.
+    The remaining work of this day must not run under the clock of an earlier day.
     """
     moments = {entry.recorded_at for entry in ingestions.all_of(settings, daily.metric.source)}
     for one in (daily, *daily.rollups):
@@ -54,7 +54,7 @@ def _history(settings: Settings, one: Series) -> dict[date, list[PublishedVersio
 
 
 def _days(daily: Series, versions: Sequence[PublishedVersion]) -> list[SimulatedDay]:
-    """The results of one day, one per measure."""
+    """The results of one day, one for each measure."""
     totals = [{name: sides.after for name, sides in moved.items()} for moved in numbers_history.moved(daily, versions)]
     preliminary = next((numbers for version, numbers in zip(versions, totals) if version.state is State.PRELIMINARY), {})
     counts = [sum(row["row_count"] for row in version.rows) for version in versions]
@@ -91,7 +91,7 @@ def _promotions(settings: Settings, series: Series, histories: Iterable[Sequence
 
 
 def _inputs(publication: Publication) -> str:
-    """The tables that a publication was made from, each at its version; silver's with the arrivals that it contains."""
+    """The input tables of a publication, each with its version; silver also with the arrivals that it contains."""
     inputs = []
     for table, version in publication.input_versions.items():
         arrivals = f", arrivals to {version['arrivals_through']}" if version.get("arrivals_through") else ""

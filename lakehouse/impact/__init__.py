@@ -1,1 +1,1 @@
-"""What a file, a key or a range of days affects, and the row changes that a published revision contains. Read-only."""
+"""The effects of a file, a key or a range of days, and the row changes behind a published revision. Read-only."""

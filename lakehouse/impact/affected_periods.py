@@ -1,4 +1,4 @@
-"""The published periods that changed Silver days affect: their numbers, the outcome of the change, and what it published.
+"""The published periods affected by changed silver days: their numbers, the outcome of the change, and its publications.
 
 This module only reads. ``analysis`` finds the days that a file or a key changes; the outcomes follow the publishing rules of
 ``gold.restatement``.
@@ -31,7 +31,7 @@ _COLUMNS = ("version_name", "period", "state", "is_latest", "published_at", "rea
 
 
 class ImpactOutcome(str, Enum):
-    """The outcome for a period's number when its days change, given its present state."""
+    """The outcome of changed days for a period's number, given its present state."""
 
     PUBLISHED = "published"
     RESTATED = "restated"
@@ -55,7 +55,7 @@ class Affected:
 
 @dataclass(frozen=True)
 class PublishedRevision:
-    """A version that was published because of the subject of an analysis."""
+    """A revision that was published because of the subject of an analysis."""
 
     series: str
     period: str
@@ -67,7 +67,7 @@ class PublishedRevision:
 
 
 class PublishedPeriod(NamedTuple):
-    """One published version: a commit of a gold table, and the first day of a period in it."""
+    """A commit of a gold table together with the first day of a period that it published."""
 
     gold_version: int
     start: date
@@ -75,13 +75,14 @@ class PublishedPeriod(NamedTuple):
 
 @dataclass(frozen=True)
 class PublicationCause:
-    """Which publications of some days the subject of an analysis caused; by default none.
+    """The rules by which publications count as caused by the subject of an analysis; by default none count.
 
     :param any_cause: include all publications.
     :param ingestions: include publications whose trigger names one of these ingestions.
-    :param silver_changes: include publications that followed these versions of a silver table, given by name, each with an event
-        day that it changed.
-    :param dimension_changes: include publications that recorded one of these changes: dimension, key, and since when it holds.
+    :param silver_changes: include publications that followed these versions of a silver table; by table name, each version with
+        an event day that it changed.
+    :param dimension_changes: include publications that recorded one of these changes, given as dimension, key, and start of
+        validity.
     """
 
     any_cause: bool = False
@@ -90,7 +91,7 @@ class PublicationCause:
     dimension_changes: frozenset[tuple[str, str, str]] = frozenset()
 
     def published(self, settings: Settings, daily: Series, starts: Collection[date]) -> set[PublishedPeriod]:
-        """The published versions of some days that the subject caused."""
+        """The published versions of ``starts`` that the subject caused."""
         entries = publications.of(settings, daily.name) if self.any_cause or self.ingestions else []
         if not self.any_cause:
             entries = [entry for entry in entries if not self.ingestions.isdisjoint(entry.trigger.get("ingestions", ()))]
@@ -108,12 +109,12 @@ class PublicationCause:
 
 
 def affected(settings: Settings, daily: Series, days: Collection[date]) -> list[Affected]:
-    """The periods of a metric, days and longer ones, that a change of some Silver days affects."""
+    """The daily and longer periods of a metric that a change of the silver days ``days`` affects."""
     starts = days_reached(daily.metric, days)
     if not starts:
         return []
     periods = _PublishedPeriods(settings, daily, starts).affected()
-    # An adjustment changes the longer periods that contain the open day it is booked to, not those of the closed day.
+    # An adjustment changes the longer periods that contain the open day to which it is booked, not those of the closed day.
     changing = {period.booked_to or period.start for period in periods}
     for rollup in daily.rollups:
         changed = _starts(rollup, changing)
@@ -124,7 +125,7 @@ def affected(settings: Settings, daily: Series, days: Collection[date]) -> list[
 def published_because(
     settings: Settings, daily: Series, days: Collection[date], cause: PublicationCause
 ) -> list[PublishedRevision]:
-    """The revisions of a metric, of days and longer periods, that a change of some Silver days caused."""
+    """The revisions of a metric's daily and longer periods that a change of the silver days ``days`` caused."""
     starts = days_reached(daily.metric, days)
     published = cause.published(settings, daily, starts) if starts else set()
     if not published:
@@ -147,12 +148,12 @@ def published_because(
 def published_through(
     settings: Settings, series: Series, version: int, starts: Collection[date], table: str = ""
 ) -> set[PublishedPeriod]:
-    """The versions of some periods published by the first run that followed a given version of the series' upstream table.
+    """The versions of the periods ``starts`` published by the first run that followed ``version`` of the upstream table.
 
-    A run may publish in several commits, and a run that was stopped after its commit is recorded by the next one. Therefore all
-    commits since the previous run are included.
+    A run may publish in several commits, and a run that was stopped after its commit is recorded by the next run, so all commits
+    since the previous run are included.
 
-    :param table: the name of that silver table; of a longer period nothing.
+    :param table: the name of the silver table; empty for a longer period.
     """
     entries = served_version.runs(settings, series)
     runs = sorted({(entry.gold_version, served_version.version_followed(series, entry, table)) for entry in entries})
@@ -166,12 +167,12 @@ def published_through(
 
 
 def _periods_in(entries: Iterable[Publication], starts: Collection[date]) -> set[PublishedPeriod]:
-    """The published versions of some periods in some publications."""
+    """The versions of the periods ``starts`` published by ``entries``."""
     return {PublishedPeriod(entry.gold_version, start) for entry in entries for start in starts if f"{start}" in entry.published}
 
 
 class _PublishedPeriods:
-    """The published rows and held candidates of some periods of a series."""
+    """The published rows and held candidates of a series' periods."""
 
     def __init__(self, settings: Settings, series: Series, starts: Collection[date]) -> None:
         self._series, self._starts = series, sorted(starts)
@@ -186,14 +187,14 @@ class _PublishedPeriods:
         self._publications = {entry.gold_version: entry for entry in publications.of(settings, series.name)}
 
     def affected(self, changed: Collection[date] | None = None) -> list[Affected]:
-        """Every period with its outcome.
+        """The periods with their outcomes.
 
         :param changed: the first days of the periods whose number changes; None if all change.
         """
         return [self._affected(start, changes=changed is None or start in changed) for start in self._starts]
 
     def revisions(self, published: Iterable[PublishedPeriod]) -> list[PublishedRevision]:
-        """The rows of published versions, in the order in which they were published."""
+        """The revisions of ``published``, in the order of publication."""
         revisions = []
         for period in sorted(published):
             publication, row = self._publications.get(period.gold_version), self._row(period)
@@ -212,7 +213,7 @@ class _PublishedPeriods:
         return revisions
 
     def booked_on(self, period: PublishedPeriod) -> date | None:
-        """The open day that a published adjustment was booked to."""
+        """The open day to which a published adjustment was booked."""
         row = self._row(period)
         booked: date | None = row["booked_on"] if row else None
         return booked

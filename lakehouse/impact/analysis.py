@@ -1,8 +1,8 @@
-"""The impact of a correction: from a file, a key, days or a decision to Silver days, published periods, roll-ups and readers.
+"""The impact of a correction: from a file, a key, days or a decision to silver days, published periods, roll-ups and readers.
 
-This module only reads. A file that is not in Bronze yet is parsed like a delivery but not stored; the predicted
-publications follow the rules of ``gold.restatement``. Training sets and models are found from ``ConcernedRecords`` in
-``models.affected``.
+This module only reads. A file that is not in Bronze yet is parsed like a delivery but not stored; the predicted publications
+follow the rules of ``gold.restatement``. The affected training sets and models are determined in ``models.affected`` from
+``ConcernedRecords``.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-#: So many decisions are named where one is unknown.
+#: The number of decisions listed in the message about an unknown decision.
 _NAMED = 5
-#: So many malformed rows of a file are shown.
+#: The number of a file's malformed rows that are shown.
 _MALFORMED = 3
 
 
 class UnknownSubjectError(LakehouseError):
-    """No record of the file, key or decision exists. The message lists the places that were searched."""
+    """No record of the file, key or decision exists. The message lists the places searched."""
 
 
 def of_file(settings: Settings, catalog: Catalog, source: str, name: str, values_of: Collection[str] = ()) -> Impact:
-    """The impact of a local file, a file in the landing folder, or an ingested file, by its name or path.
+    """The impact of a local file, a file in the landing folder, or an ingested file, given by name or path.
 
-    :param values_of: columns whose values are wanted in ``records``, if the file is not in Bronze yet.
-    :raises UnknownSubjectError: if there is no such file.
+    :param values_of: columns whose values ``records`` should include, if the file is not in Bronze yet.
+    :raises UnknownSubjectError: if the file does not exist.
     """
     local = Path(name).expanduser()
     if not local.is_file():
@@ -66,7 +66,10 @@ def of_file(settings: Settings, catalog: Catalog, source: str, name: str, values
 
 
 def of_delivered_file(settings: Settings, catalog: Catalog, source: str, name: str, values_of: Collection[str] = ()) -> Impact:
-    """The same without local files, for requests of others."""
+    """The impact of a file in the landing folder or in Bronze, by name or path. For remote requests: reads no other local files.
+
+    :raises UnknownSubjectError: if the file does not exist.
+    """
     contract = catalog.sources[source]
     known = ingestions.all_of(settings, source)
     ids = {entry.ingestion_id for entry in known if entry.status != "held" and _is_named(entry.source_file, name)}
@@ -83,7 +86,7 @@ def of_delivered_file(settings: Settings, catalog: Catalog, source: str, name: s
 
 
 def of_key(settings: Settings, catalog: Catalog, source: str, key: str) -> Impact:
-    """The impact of a key: its present and earlier days, and what was published when it changed.
+    """The impact of a key: its present and earlier days, and the publications of its changes.
 
     :raises UnknownSubjectError: if no record contains the key.
     """
@@ -109,7 +112,7 @@ def of_key(settings: Settings, catalog: Catalog, source: str, key: str) -> Impac
 
 
 def of_decision(settings: Settings, catalog: Catalog, source: str, decision_id: str) -> Impact:
-    """The impact of a steward's decision: of the keys of its rows, on the days that it touches.
+    """The impact of a steward's decision: on the keys of its rows and the days that it touches.
 
     :raises UnknownSubjectError: if the source has no such decision.
     """
@@ -135,7 +138,7 @@ def of_decision(settings: Settings, catalog: Catalog, source: str, decision_id: 
 
 
 def of_days(settings: Settings, catalog: Catalog, source: str, first: date, last: date) -> Impact:
-    """The impact of correcting any row of some event days, and everything that was published for them."""
+    """The impact of correcting any row of the event days ``first`` to ``last``, with all publications of these days."""
     about = f"event day {first}" if first == last else f"event days {first} to {last}"
     result = Impact(source, about, applied=False, days=list(span(first, last)))
     return _through_gold(settings, catalog, result, PublicationCause(any_cause=True))
@@ -150,9 +153,9 @@ def _of_content(
     entries: Collection[Ingestion],
     values_of: Collection[str],
 ) -> Impact:
-    """The impact of a readable file; it is identified by its content and not by its name (R1).
+    """The impact of a readable file, which is identified by its content, not by its name (R1).
 
-    :param where: the settings with which the file is found.
+    :param where: the settings that locate the file.
     """
     fingerprint = bronze_landing.fingerprint(where, contract, file)
     if done := ingestions.ingested(entries).get(fingerprint.ingestion_id):
@@ -212,7 +215,7 @@ def _of_ingestions(
 
 
 def _unread(row: Mapping[str, Any]) -> str:
-    """A malformed row in a sentence."""
+    """A sentence about a malformed row."""
     why = f"line {row['line_number']} could not be read: {row['malformed_reason']}"
     return f"{why}: {row['raw_payload'] or '(redacted)'}"
 
@@ -220,9 +223,10 @@ def _unread(row: Mapping[str, Any]) -> str:
 def _through_gold(
     settings: Settings, catalog: Catalog, result: Impact, cause: PublicationCause, keys: pa.Array | None = None
 ) -> Impact:
-    """Follow silver days to every metric, its roll-ups and its readers; of a dimension, the changes to the facts that join it.
+    """Follow silver days to every metric, its roll-ups and its readers; for a dimension, follow changes to the facts that join
+    it.
 
-    :param keys: the record keys that change, where they are known.
+    :param keys: the record keys that change, if known.
     """
     contract = catalog.sources[result.source]
     changing: dict[str, set[date]] = {}
@@ -237,7 +241,7 @@ def _through_gold(
         _follow(settings, catalog, result, daily, of_facts, changed, changing)
     for metric in catalog.metrics_of(result.source):
         daily = served_version.daily(settings, catalog, metric)
-        # Where no key contends with another row, a file changes the days of its rows only.
+        # Where no key competes with another row, a file changes only the days of its own rows.
         is_of_rows = bool(result.rows) and not policy_of(source_read(daily.metric, contract)).keys_contend
         days = sorted(result.rows) if is_of_rows else result.days
         _follow(settings, catalog, result, daily, days, cause, changing)
@@ -260,7 +264,7 @@ def _follow(
     cause: PublicationCause,
     changing: dict[str, set[date]],
 ) -> None:
-    """Add the periods, publications and readers of a metric; ``changing`` gets the days whose number changes."""
+    """Add the periods, publications and readers of a metric, and add to ``changing`` the days whose number changes."""
     affected = affected_periods.affected(settings, daily, days)
     result.periods.extend(affected)
     changing[daily.metric.name] = {period.booked_to or period.start for period in affected if period.series == daily.name}
@@ -271,12 +275,12 @@ def _follow(
 
 
 def _local(settings: Settings, path: Path) -> LandingFile:
-    """Any local file, as if it arrived today."""
+    """Any local file, as if it had arrived today."""
     about = path.stat()
     changed = datetime.fromtimestamp(about.st_mtime, timezone.utc)
     return LandingFile(f"{path}", path.name, settings.clock().date(), about.st_size, changed)
 
 
 def _is_named(name: str, text: str) -> bool:
-    """Whether a text is a file's name below landing, the last parts of this name, or a path that ends with it."""
+    """Whether ``text`` is the file's name below landing, the last parts of this name, or a path that ends with it."""
     return name == text or name.endswith(f"/{text}") or text.endswith(f"/{name}")

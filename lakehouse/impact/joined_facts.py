@@ -1,7 +1,7 @@
-"""The event days of facts that changes of a dimension concern, whether the changes have been applied or not.
+"""The event days of the facts affected by dimension changes, whether the changes have been applied or not.
 
-This module only reads. The days are those of facts between a change and the next one of its key; whether a joined attribute
-differs there is decided in ``dimensions.joins.changed_facts``, once the change is applied.
+This module only reads. A change concerns the facts between it and the next change of its key; whether a joined attribute differs
+there is decided in ``dimensions.joins.changed_facts``, once the change is applied.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _BEGINS = pa.schema([("dimension_key", pa.string()), ("valid_from", interval_cha
 
 
 def days(settings: Settings, metric: MetricContract, contract: SourceContract, changes: pa.Array) -> set[date]:
-    """The event days of a metric's facts that some changes of a dimension may concern.
+    """The event days of a metric's facts that ``changes`` of a dimension may affect.
 
-    :param contract: of the dimension, which the metric joins.
+    :param contract: the dimension's contract; the metric joins the dimension.
     :param changes: the record keys of the changes.
     """
     concerned: set[date] = set()
@@ -42,7 +42,7 @@ def days(settings: Settings, metric: MetricContract, contract: SourceContract, c
 
 
 def _ranges(settings: Settings, contract: SourceContract, changes: pa.Array, *, is_untracked: bool) -> pa.Table:
-    """From each change to the next one of its key: columns ``interval_changes.PLACE``, disjoint per key.
+    """The ranges from each change to the next change of its key: columns ``interval_changes.PLACE``, disjoint per key.
 
     :param is_untracked: whether the newest value holds at all times.
     """
@@ -65,20 +65,20 @@ def _ranges(settings: Settings, contract: SourceContract, changes: pa.Array, *, 
 
 
 def named_changes(contract: SourceContract, changes: pa.Array) -> set[tuple[str, str, str]]:
-    """The changes as publications record them: dimension, key, and since when the change holds."""
+    """The changes as publications record them: dimension, key, and start of validity."""
     of_key, times = _keys_and_times(changes)
     since = [moment.isoformat() for moment in times.to_pylist()]
     return {(contract.dataset, key, moment) for key, moment in zip(of_key.to_pylist(), since)}
 
 
 def _keys_and_times(changes: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """The key and the event time of each change whose record key has the form of a change's."""
+    """The key and the event time of each change whose record key has the form of a dimension change."""
     of_key = keys.dimension_keys(changes)
     return of_key.drop_null(), keys.event_times(changes.filter(of_key.is_valid()))
 
 
 def _begins(settings: Settings, contract: SourceContract, of_keys: pa.Array) -> pa.Table:
-    """When the present intervals of some keys begin."""
+    """The starts of the present intervals of the keys ``of_keys``."""
     held = interval_reads.of_keys(settings, contract, _BEGINS.names[:2], of_keys)
     if held is None:
         return _BEGINS.empty_table()

@@ -1,6 +1,6 @@
-"""The history of one key in Silver, commit by commit, and the published days that changed with it.
+"""The history of one key in silver, commit by commit, and the published days that changed with it.
 
-This module only reads. What became of the key's rows in Bronze belongs to ``dispositions.account``.
+This module only reads. The fate of the key's rows in Bronze belongs to ``dispositions.account``.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ def silver_life(
 ) -> tuple[list[SilverChange], int]:
     """The changes of a key's row in a silver table, commit by commit, with the published days that were written for each.
 
-    :param contract: of the table, see ``SourceContract.silver_tables``; of the ``metrics``, those that read it count.
-    :returns: the changes of content, and the oldest version that the table's log and files still contain.
+    :param contract: the contract of the silver table, see ``SourceContract.silver_tables``; only those of ``metrics`` that read
+        this table count.
+    :returns: the content changes, and the oldest version that the table's log and files still contain.
     """
     table = table_io.open_table(locations.silver_of(settings, contract), settings.storage_options)
     if table is None:
@@ -65,7 +66,7 @@ def silver_life(
     for (version, day), state in sorted(states.items()):
         before, after = state.get("before"), state.get("after")
         if before == after:
-            continue  # the feed of a replaced day also contains the rows that stayed
+            continue  # the feed of a replaced day also contains its unchanged rows
         change = "inserted" if before is None else "removed" if after is None else "corrected"
         published = [
             (series.name, start, entry.as_of)
@@ -78,6 +79,6 @@ def silver_life(
 
 
 def _following(series: Series, entries: list[Restatement], table: str, version: int) -> list[Restatement]:
-    """The first restatement that followed this version of a silver table."""
+    """The first restatement that followed ``version`` of a silver table."""
     followed = [(served_version.version_followed(series, entry, table), entry) for entry in entries]
     return [entry for _, entry in sorted((one for one in followed if one[0] >= version), key=lambda one: one[0])[:1]]

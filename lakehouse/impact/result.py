@@ -1,4 +1,4 @@
-"""What the analysis of an impact gives: the days, numbers and readers affected, and the records that it is about."""
+"""The result of an impact analysis: the affected days, numbers and readers, and the records concerned."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ConcernedRecords:
-    """The records that a file, a key or a decision is about, to search for them elsewhere.
+    """The records of a file, a key or a decision, as the key for a search elsewhere.
 
-    :param keys: the record keys; None if nobody has read those of ``ingestions`` yet.
+    :param keys: the record keys; None if the keys of ``ingestions`` have not been read yet.
     :param ingestions: the ids of an ingested file.
-    :param values: of a file that is not in Bronze yet, by column its values.
+    :param values: the values of a file that is not in Bronze yet, by column.
     """
 
     keys: pa.Array | None = None
@@ -30,12 +30,12 @@ class ConcernedRecords:
 
 @dataclass(frozen=True)
 class Impact:
-    """What a file, a key, a range of days or a decision affects; ``applied`` is false if it has not had this effect yet.
+    """The effects of a file, a key, a range of days or a decision; ``applied`` is false if they have not happened yet.
 
-    ``rows`` counts the rows of a file by event day; ``out`` counts the rows that change nothing, by reason. ``waiting`` lists
-    the days on which silver does not contain the file yet, ``lives_on`` the days on which a key is now. ``readers`` lists the
-    consumers of each metric, ``models`` the metrics that are computed from one of these. ``records`` is None for days, which
-    are about all of their records.
+    ``rows`` counts the rows of a file by event day; ``out`` counts the rows that change nothing, by reason. ``waiting`` lists the
+    days on which silver does not contain the file yet, ``lives_on`` the days on which a key is now. ``readers`` lists the
+    consumers of each metric, ``models`` the metrics computed from these. ``records`` is None for a range of days, which concerns
+    all records of its days.
     """
 
     source: str
@@ -54,7 +54,7 @@ class Impact:
     records: ConcernedRecords | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """A dictionary for JSON, without ``records``; days that are keys are written as text."""
+        """A dictionary for JSON, without ``records``; days used as keys become text."""
         values = asdict(replace(self, records=None))
         del values["records"]
         return values | {"rows": {f"{day}": count for day, count in sorted(self.rows.items())}}

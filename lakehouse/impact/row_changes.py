@@ -1,6 +1,6 @@
-"""The changes of Silver rows that a published revision contains: the differences of two Silver versions on some event days.
+"""The changed silver rows behind a published revision: the differences between two silver versions on given event days.
 
-This module only reads: the changes from Silver's change feed, their author and reason from the audit log.
+This module only reads: changes from silver's change feed, authors and reasons from the audit log.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-    #: A table: its id, its address, and its storage options.
+    #: A table: its id, address and storage options.
     _Place = tuple[str, str, tuple[tuple[str, str], ...]]
 
-#: How many reads of change feeds are cached, each with the rows that are shown.
+#: The number of cached reads of change feeds, each with the rows shown.
 _KEPT = 64
 
 
 @dataclass(frozen=True)
 class RowMove:
-    """What happened to a key on an event day: inserted, corrected, moved_in, moved_out, deleted.
+    """The change of a key on an event day: inserted, corrected, moved_in, moved_out or deleted.
 
-    ``fields`` has the values before and after of the fields that differ; of all fields if the row exists on one side only.
-    ``because`` and ``by`` are the reason and actor in the audit log, if it has them.
+    ``fields`` has the values before and after for fields that differ; for all fields if the row exists on one side only.
+    ``because`` and ``by`` are the reason and the actor from the audit log, if recorded.
     """
 
     key: str
@@ -54,7 +54,7 @@ class RowMove:
 
 @dataclass(frozen=True)
 class Behind:
-    """The first changed rows by event day, and how many there are; ``known`` is false if the feed does not reach back so far.
+    """The first changed rows by event day, and their total number; ``known`` is false if the feed does not reach back far enough.
 
     If ``known`` is true and there are no rows, no row has changed.
     """
@@ -65,9 +65,9 @@ class Behind:
 
 
 def rows(settings: Settings, contract: SourceContract, days: Collection[date], first: int, last: int, most: int) -> Behind:
-    """The rows of some event days that versions ``first`` through ``last`` of Silver changed; none if ``last`` is earlier.
+    """The rows of the event days ``days`` that silver versions ``first`` through ``last`` changed; none if ``last`` is earlier.
 
-    :param contract: of the silver table.
+    :param contract: the contract of the silver table.
     :param most: the maximum number of rows returned; all are counted.
     """
     if first > last:
@@ -81,7 +81,7 @@ def rows(settings: Settings, contract: SourceContract, days: Collection[date], f
     except change_feed.ForgottenFeedError:
         return Behind(known=False)
     sides = _sides(feed.to_pylist(), {(move.key, move.day) for move in shown})
-    is_audited = contract.silver_table == contract.dataset  # the versions in the audit are those of the main table
+    is_audited = contract.silver_table == contract.dataset  # audit versions refer to the main table
     audited = _audited(settings, contract.dataset, range(first, last + 1), {move.key for move in shown} if is_audited else set())
     hidden = redactions.keys_by_field(settings, contract.dataset)
     key_columns = {"record_key", "event_date", "source_system", *contract.primary_key}
@@ -93,7 +93,7 @@ def rows(settings: Settings, contract: SourceContract, days: Collection[date], f
 def _read(
     place: _Place, days: frozenset[date], first: int, last: int, most: int
 ) -> tuple[list[change_feed.KeyChange], pa.Table, int]:
-    """The first changes, the change feed of their keys, and the number of all changes; cached, because commits never change."""
+    """The first changes, the change feed of their keys, and the number of all changes. Cached, because commits never change."""
     _, path, options = place
     table = table_io.open_table(path, dict(options))
     assert table is not None  # noqa: S101 (the caller has opened it)
@@ -106,7 +106,7 @@ def _read(
 def _sides(
     feed: list[dict[str, Any]], wanted: set[tuple[str, date]]
 ) -> dict[tuple[str, date], tuple[dict[str, Any] | None, dict[str, Any] | None]]:
-    """Per key and day the row before the first and after the last change; None on a side without a row."""
+    """For each key and day, the row before the first and after the last change; None where no row exists."""
     rows_by_place: dict[tuple[str, date], list[dict[str, Any]]] = defaultdict(list)
     for row in feed:
         if (place := (row["record_key"], row["event_date"])) in wanted:
@@ -153,7 +153,7 @@ def _told(
 
 
 def _audited(settings: Settings, source: str, versions: range, keys: set[str]) -> dict[str, dict[str, Any]]:
-    """The last entry of the audit log for each of some keys in these versions."""
+    """The last audit-log entry of each of ``keys`` in these versions."""
     where: table_io.Where = {"source": [source], "silver_version": list(versions), "event_id": keys}
     columns = ["event_id", "silver_version", "reason", "actor"]
     table = table_io.read(locations.audit_log(settings), columns, where, settings.storage_options) if keys else None

@@ -1,4 +1,4 @@
-"""Models: trained from training sets, compared, promoted and taken back; what they have learned from, and what they have scored.
+"""Models: trained from training sets, compared, promoted and rolled back, with their lineage and scores.
 
-What knows of MLflow belongs here. How a training set is built belongs to ``training_sets``.
+Everything that uses MLflow belongs here. Building training sets belongs to ``training_sets``.
 """

@@ -1,7 +1,7 @@
-"""Which releases something concerns: released labels, training sets, and the versions of models that have learned from these.
+"""The releases that a change affects: released labels, training sets, and the model versions trained on them.
 
-It follows on an analysis of ``impact``, and only reads: neither Spark nor MLflow is started. What is in use is taken from the
-log of promotions.
+Continues an analysis of ``impact``. This module only reads, and starts neither Spark nor MLflow. The version in use is taken from
+the promotion log.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AffectedModel:
-    """A version of a model that has learned from an affected set.
+    """A model version trained on an affected set.
 
-    :param is_live: whether it is the champion; ``is_challenger`` whether a canary of it is running.
+    :param is_live: whether the version is the champion; ``is_challenger``: whether a canary of the version is running.
     """
 
     model: str
@@ -40,11 +40,11 @@ class AffectedModel:
 
     @property
     def role(self) -> str:
-        """What it is used for, as a person reads it; empty if for nothing."""
+        """The version's role as text; empty without one."""
         return "in use" if self.is_live else "challenger in a canary" if self.is_challenger else ""
 
     def as_json(self) -> dict[str, Any]:
-        """A dictionary for JSON; the set by its full name."""
+        """A dictionary for JSON, with the full name of the set."""
         return {
             "model": self.model,
             "version": self.version,
@@ -56,14 +56,14 @@ class AffectedModel:
 
 @dataclass(frozen=True)
 class AffectedReleases:
-    """What of all that is released something concerns; ``labels`` are full names."""
+    """The affected releases; ``labels`` are full names."""
 
     labels: Sequence[str] = field(default_factory=tuple)
     training_sets: Sequence[AffectedSet] = field(default_factory=tuple)
     models: Sequence[AffectedModel] = field(default_factory=tuple)
 
     def as_json(self) -> dict[str, Any]:
-        """A dictionary for JSON. The rows of a set whose table is gone are null."""
+        """A dictionary for JSON. The row counts of a set whose table is gone are null."""
         return {
             "labels": list(self.labels),
             "training_sets": [_set_as_json(entry) for entry in self.training_sets],
@@ -72,7 +72,7 @@ class AffectedReleases:
 
 
 def of_impact(settings: Settings, source: SourceContract, impact: Impact) -> AffectedReleases:
-    """What an analysed file, key, range of days or decision of a source concerns."""
+    """The releases affected by an analysed file, key, range of days or decision of ``source``."""
     records = impact.records
     if records is None:
         first, last = min(impact.days), max(impact.days)
@@ -88,7 +88,7 @@ def of_impact(settings: Settings, source: SourceContract, impact: Impact) -> Aff
 
 
 def of_sets(settings: Settings, sets: Sequence[AffectedSet]) -> list[AffectedModel]:
-    """The versions of models that have learned from some sets, in the order of model and version."""
+    """The model versions trained on any of ``sets``, in the order of model and version."""
     by_name = {entry.full_name: entry for entry in sets}
     versions = releases.all_of(settings, ReleaseKind.MODEL) if sets else []
     trained = [entry for entry in versions if entry.about["training_set"]["full_name"] in by_name]

@@ -1,6 +1,6 @@
-"""``ops/backtests``: the comparisons of two versions of a model on the same rows, and whether the acceptance rules were met.
+"""``ops/backtests``: the comparisons of two model versions on the same rows, and whether they met the acceptance rules.
 
-How versions are compared belongs to ``backtest``; what a comparison allows belongs to ``promotion.acceptance``.
+Comparing versions belongs to ``backtest``; the consequences belong to ``promotion.acceptance``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Backtest:
-    """A comparison of a version, the challenger, with another one, ``against``.
+    """A comparison of ``version``, the challenger, with the version ``against``.
 
-    :param first_month: the first month of the rows that both have scored, as 2024-10; ``last_month`` likewise the last one.
+    :param first_month: the first month of the rows scored by both versions, as 2024-10; ``last_month``: the last month.
     :param known_at: the time whose knowledge the rows contain.
     :param passed: whether every acceptance rule of the contract was met.
-    :param failed: the rules that were not, each as a sentence with its numbers.
-    :param results: the measures of both, by month and in total, and the rules that were judged.
+    :param failed: the rules that were not met, each as a sentence with its numbers.
+    :param results: the measures of both versions, by month and in total, and the evaluated rules.
     :param report: the address of the report.
     """
 
@@ -45,26 +45,26 @@ class Backtest:
 
     @property
     def title(self) -> str:
-        """What was compared, as a person reads it."""
+        """The compared versions and months as text."""
         months = self.first_month if self.first_month == self.last_month else f"{self.first_month} to {self.last_month}"
         return f"{self.version} against {self.against} on {months}"
 
     @property
     def rules(self) -> list[str]:
-        """The acceptance rules that the contract had at the time, as a person reads them."""
+        """The acceptance rules of the contract at the time, as text."""
         rules: list[str] = self.results.get("rules", [])
         return rules
 
     @property
     def measures(self) -> Mapping[str, Any]:
-        """By measure the champion's, the challenger's and their difference, each with its interval; on all rows that count."""
+        """By measure: the champion's value, the challenger's and their difference, with intervals, over the decisive rows."""
         judged = self.results.get("readings", {}).get(self.results.get("judged"), {})
         measures: Mapping[str, Any] = judged.get("total", {}).get("measures", {})
         return measures
 
 
 def log(settings: Settings) -> LogTable[Backtest]:
-    """The table."""
+    """The table of backtests."""
     return LogTable(Backtest, settings, addresses.backtests(settings), partition_by="model")
 
 
@@ -74,6 +74,6 @@ def of(settings: Settings, model: str) -> list[Backtest]:
 
 
 def newest(settings: Settings, model: str, version: str, against: str) -> Backtest | None:
-    """The backtest of a version against another one that was recorded last; None without any."""
+    """The last recorded backtest of ``version`` against ``against``; None without one."""
     of_both = [entry for entry in of(settings, model) if (entry.version, entry.against) == (version, against)]
     return of_both[-1] if of_both else None

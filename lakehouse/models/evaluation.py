@@ -1,4 +1,4 @@
-"""The scores of a model and their quality: rules as functions of arrays. Which rows they are measured on is decided elsewhere."""
+"""The scores of a model and their quality, as functions of arrays. Selecting the rows belongs elsewhere."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.training.model import ModelContract
 
-#: A score of at least so much counts as the prediction 1, for the measures that need one.
+#: A score of at least this value counts as the prediction 1, for measures that need predictions.
 THRESHOLD = 0.5
 
 
 class ScoringError(LakehouseError):
-    """A model that gives no usable scores. The message says what it gave, and what is expected."""
+    """A model that gives no usable scores. The message states the actual and the expected result."""
 
 
 def scores_of(contract: ModelContract, trained: Any, features: pd.DataFrame) -> NDArray[np.float64]:
     """The score of each row: the probability of the label 1, or the predicted value.
 
-    :param trained: what the training function returned, with ``predict_proba`` or ``predict`` as in scikit-learn.
-    :raises ScoringError: for a model without that method, or with other than one number a row.
+    :param trained: the training function's result, with ``predict_proba`` or ``predict`` as in scikit-learn.
+    :raises ScoringError: if the model lacks that method, or does not give one number per row.
     """
     method = "predict_proba" if contract.predicts == "probability" else "predict"
     predict = getattr(trained, method, None)
@@ -44,7 +44,7 @@ def scores_of(contract: ModelContract, trained: Any, features: pd.DataFrame) -> 
 
 
 def quality(contract: ModelContract, labels: NDArray[np.float64], scores: NDArray[np.float64]) -> dict[str, float]:
-    """The measures of quality of some scores; a measure that needs both classes is NaN where there is one."""
+    """The quality measures of ``scores``; a measure that needs both classes is NaN if there is only one."""
     if not len(labels):
         return dict.fromkeys(contract.measures, float("nan"))
     if contract.predicts == "value":

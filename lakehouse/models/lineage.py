@@ -1,6 +1,6 @@
-"""Everything about a version of a model in one place: what it has learned from, how good it is, and what became of it.
+"""The lineage of a model version in one place: its training data, its quality, and its history.
 
-It is read from the logs; neither Spark nor MLflow is started. How it is printed belongs to the command line and to the pages.
+The lineage is read from the logs; neither Spark nor MLflow is started. Presentation belongs to the command line and the pages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
     from lakehouse.training_sets.releases import Release
 
-#: What of a promotion and of a backtest is part of the lineage, in this order.
+#: The fields of a promotion and of a backtest in the lineage, in this order.
 _OF_PROMOTIONS = ("kind", "from_version", "to_version", "by", "notes", "recorded_at", "accepted", "sign_off", "backtest")
 _OF_BACKTESTS = ("version", "against", "first_month", "last_month", "known_at", "passed", "failed", "report", "by", "recorded_at")
 
@@ -30,11 +30,11 @@ _OF_BACKTESTS = ("version", "against", "first_month", "last_month", "known_at", 
 class ModelLineage:
     """A version of a model and its history.
 
-    :param about: what was recorded when it was trained: ``training_set`` with its time ranges, labels and hash, ``features`` with
-        their definitions, ``function``, ``code``, ``parameters``, ``metrics`` by part of the set, ``mlflow``.
+    :param about: the record of the training: ``training_set`` with its time ranges, labels and hash, ``features`` with their
+        definitions, ``function``, ``code``, ``parameters``, ``metrics`` by part of the set, ``mlflow``.
     :param promotions: the promotions and rollbacks from or to this version, oldest first; ``backtests`` likewise.
-    :param canaries: the events of its canaries, as they were passed in.
-    :param deprecation: the record that it is deprecated; ``set_deprecation`` that the set is that it has learned from.
+    :param canaries: the events of its canaries, as passed in.
+    :param deprecation: the record of the version's deprecation; ``set_deprecation``: that of its training set.
     """
 
     release: Release
@@ -65,9 +65,9 @@ class ModelLineage:
 
 
 def of(settings: Settings, model: str, version: str, canaries: Sequence[Mapping[str, Any]] = ()) -> ModelLineage:
-    """The lineage of a version.
+    """The lineage of ``version``.
 
-    :param canaries: the events of its canaries, in the form in which they are to be shown.
+    :param canaries: the events of its canaries, in the form in which they will be shown.
     :raises ReleaseError: for a version that does not exist.
     """
     release = releases.find(settings, ReleaseKind.MODEL, model, version)

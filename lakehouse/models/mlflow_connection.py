@@ -1,6 +1,7 @@
-"""The connection with MLflow: where it is, a client that answers or fails within seconds, and errors as sentences.
+"""The connection to MLflow: its address, a client that answers or fails within seconds, and errors as sentences.
 
-What is stored in MLflow belongs to ``tracking``. MLflow takes five seconds to import: it is imported when a connection is made.
+The content stored in MLflow belongs to ``tracking``. MLflow takes five seconds to import, so it is imported only for a
+connection.
 """
 
 from __future__ import annotations
@@ -24,35 +25,35 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-#: How MLflow's client behaves, unless the environment says otherwise: by default it tries for minutes, prints addresses and
-#: reports its use.
+#: Settings of MLflow's client unless the environment sets them: by default it retries for minutes, prints addresses and reports
+#: its use.
 _BEHAVIOUR = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
-#: Seconds that a server may take to accept a connection, and to answer that it is there.
+#: Seconds within which a server must accept a connection, and answer a health check.
 _PATIENCE = (3, 5)
 _BAD_GATEWAYS = (502, 503, 504)
-#: MLflow's functions for logging work on an address that a process has once.
+#: MLflow's logging functions use an address that is global to the process.
 _ONE_AT_A_TIME = threading.RLock()
 
 
 class TrackingError(LakehouseError):
-    """MLflow refused something, or does not hold what it should. The message says what, where, and what to do."""
+    """MLflow refused a request, or lacks an expected object. The message says what, where, and what to do."""
 
 
 class MlflowUnavailableError(TrackingError):
-    """MLflow does not answer. The message says where it was looked for."""
+    """MLflow does not answer. The message has the address."""
 
     passes_by_itself = True
 
 
 def address(settings: Settings) -> str:
-    """The address of MLflow's tracking and registry: of the setting, or of the embedded store below the root.
+    """The address of MLflow's tracking and registry: from the setting, or the embedded store below the root.
 
-    :raises TrackingError: for a root in an object store, where no SQLite file can be.
+    :raises TrackingError: if the root is in an object store, which cannot hold the SQLite file.
     """
     if settings.mlflow_uri:
         return settings.mlflow_uri
@@ -66,19 +67,19 @@ def address(settings: Settings) -> str:
 
 
 def artifact_location(settings: Settings, experiment: str) -> str | None:
-    """Where the embedded store keeps the models of an experiment; None with a server, which decides it."""
+    """The folder in which the embedded store keeps an experiment's models; None with a server, which decides it."""
     return None if settings.mlflow_uri else (_folder(settings) / "artifacts" / experiment).as_uri()
 
 
 @contextmanager
 def connected(settings: Settings, purpose: str) -> Iterator[Any]:
-    """A client of MLflow, whose errors become sentences.
+    """Connect to MLflow with a client whose errors become sentences.
 
-    In the block MLflow's functions without a client mean the same address.
+    Within the context, MLflow's functions without a client use the same address.
 
-    :param purpose: what it is for, as the error says it: 'the alias of fraud could not be moved'.
-    :raises TrackingError: where MLflow is not installed, refuses something, or a name is unknown.
-    :raises MlflowUnavailableError: where it does not answer.
+    :param purpose: the purpose, as part of the error message: 'the alias of fraud could not be moved'.
+    :raises TrackingError: if MLflow is not installed, refuses a request, or does not know a name.
+    :raises MlflowUnavailableError: if MLflow does not answer.
     """
     uri = address(settings)
     for name, value in _BEHAVIOUR.items():
@@ -105,7 +106,7 @@ def connected(settings: Settings, purpose: str) -> Iterator[Any]:
 
 
 def shown(uri: str) -> str:
-    """An address without the password in it."""
+    """The address without its password."""
     parts = urlsplit(uri)
     return uri if parts.password is None else uri.replace(f":{parts.password}@", ":***@")
 
@@ -115,13 +116,13 @@ def _folder(settings: Settings) -> Path:
 
 
 def _require_answer(uri: str, purpose: str) -> None:
-    """MLflow's client would try for long; a server that is there answers this at once, whether it knows the page or not."""
+    """Check that the server answers. MLflow's client would retry for long; a running server answers this request at once."""
     if not uri.startswith(("http://", "https://")):
         return
     try:
         status = requests.get(f"{uri.rstrip('/')}/health", timeout=_PATIENCE).status_code
     except requests.exceptions.SSLError:
-        return  # MLflow has settings of its own for certificates
+        return  # MLflow has its own settings for certificates
     except requests.RequestException as problem:
         raise MlflowUnavailableError(_sentence(purpose, uri, problem)) from problem
     if status in _BAD_GATEWAYS:
@@ -139,7 +140,7 @@ def _sentence(purpose: str, uri: str, problem: object) -> str:
 
 
 def _reason(problem: object) -> str:
-    """What MLflow said; empty where it said nothing, because no connection came about."""
+    """MLflow's error text; empty if there is none because no connection was made."""
     if isinstance(problem, (requests.ConnectionError, requests.Timeout)):
         return ""
     text = f"{problem}".strip().partition("\n")[0]
@@ -147,13 +148,13 @@ def _reason(problem: object) -> str:
 
 
 def _is_refusal(problem: Any) -> bool:
-    """Whether MLflow judged the request, and did not fail to be reached."""
+    """Whether MLflow refused the request, as opposed to being unreachable."""
     return bool(_reason(problem)) and problem.error_code != "TEMPORARILY_UNAVAILABLE"
 
 
 @contextmanager
 def _as_default(mlflow: Any, uri: str) -> Iterator[None]:
-    """MLflow's functions without a client mean ``uri`` in the block, and what they meant before behind it."""
+    """Within the context, MLflow's functions without a client use ``uri``; afterwards, the previous address."""
     before = {name: os.environ.get(name) for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")}
     tracking, registry = mlflow.get_tracking_uri(), mlflow.get_registry_uri()
     mlflow.set_tracking_uri(uri)
@@ -172,7 +173,7 @@ def _as_default(mlflow: Any, uri: str) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """MLflow's remarks about pickles, types and tables are no concern of those who run a command."""
+    """Suppress MLflow's remarks about pickles, types and tables, which are irrelevant to users of a command."""
     loggers = [logging.getLogger(name) for name in ("mlflow", "alembic")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -187,7 +188,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _prepare(folder: Path, mlflow: Any, uri: str) -> None:
-    """Create the tables of the embedded store, once: two processes that do it at the same time disturb each other."""
+    """Create the tables of the embedded store once: two processes that create them at the same time disturb each other."""
     ready = folder / "ready"
     if ready.exists():
         return

@@ -1,6 +1,7 @@
-"""A model of any class in MLflow's form for Python models. Models of scikit-learn have a form of their own and do not need it.
+"""A model of any class in MLflow's format for Python models. Models of scikit-learn have a separate format and do not need it.
 
-This is the only module that imports MLflow at once, because the form is a subclass; ``tracking`` imports it when it is needed.
+This is the only module that imports MLflow at import time, because the format is a subclass; ``tracking`` imports this module
+when needed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from mlflow.pyfunc import PythonModel
 
 
 class WrappedModel(PythonModel):  # type: ignore[misc] # a class without types
-    """Holds what a training function returned, so that loading gives the same object back."""
+    """Holds the result of a training function, so that loading returns the same object."""
 
     def __init__(self, trained: Any) -> None:
         self.trained = trained

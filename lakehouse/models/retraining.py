@@ -1,7 +1,7 @@
-"""Retrains a model after corrections of what it has learned from: labels, set, model and backtest, each in a new version.
+"""Retrains a model after corrections of its training data: labels, set, model and backtest, each as a new version.
 
-A retraining is due when the rows that differ reach the model's policy, once per cause. It promotes nothing. What it has done is
-in ``retraining_log``; a run that was stopped is continued by the next one, with the same versions.
+A retraining is due if the changed rows reach the bounds of the model's policy, once per cause. It promotes nothing. Its steps are
+in ``retraining_log``; a stopped run is continued by the next run, with the same versions.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ __all__ = ["PossibleRetraining", "Retraining", "RetrainingError", "carry_out", "
 
 @dataclass(frozen=True)
 class PossibleRetraining:
-    """A retraining that is begun, or that new inputs may call for.
+    """A retraining that has begun, or that new inputs may require.
 
-    :param is_begun: whether it is in the log and has steps left.
-    :param text: why, as a person reads it.
+    :param is_begun: whether the retraining is in the log and has steps left.
+    :param text: the reason, as text.
     """
 
     cause: str
@@ -46,9 +46,9 @@ class PossibleRetraining:
 
 
 def possible(settings: Settings, contract: ModelContract) -> PossibleRetraining | None:
-    """Whether a run may have something to retrain, from the logs and the keys of what has come: without Spark and MLflow.
+    """A retraining that a run may have to carry out, from the logs and the keys of new inputs; without Spark and MLflow.
 
-    The rows that differ are at most those that new inputs speak of; only :func:`due` knows how many do.
+    The keys of new inputs give an upper bound on the changed rows; only :func:`due` determines their number.
 
     :raises MissingSetError: if the rows of the set are gone.
     """
@@ -70,7 +70,7 @@ def possible(settings: Settings, contract: ModelContract) -> PossibleRetraining 
 
 
 def due(session: Callable[[], SparkSession], settings: Settings, catalog: Catalog, contract: ModelContract) -> Retraining | None:
-    """The retraining to carry out: one that was begun and has steps left, or else one that the model's policy calls for."""
+    """The retraining to carry out: one that has begun and has steps left, or else one required by the model's policy."""
     begun = retraining_log.unfinished(settings, contract.name)
     if contract.retrain_when is None or begun is not None:
         return begun if contract.retrain_when is not None else None
@@ -84,9 +84,9 @@ def due(session: Callable[[], SparkSession], settings: Settings, catalog: Catalo
 def called_for(
     settings: Settings, catalog: Catalog, contract: ModelContract, champion: str, changed: SetChanges
 ) -> Retraining | None:
-    """The retraining that changes call for by the policy, with the versions that it will make; None if their cause had one.
+    """The retraining that the policy requires for ``changed``; None if no bound is reached or the cause already had one.
 
-    :param changed: how the rows of a version of the model's set differ now.
+    :param changed: the changes of rows since a version of the model's set.
     """
     policy = contract.retrain_when
     rows = changed.changed + changed.added + changed.removed
@@ -121,9 +121,9 @@ def called_for(
 
 
 def is_reached(policy: RetrainingPolicy, *, rows: int, labels: int, total: int) -> bool:
-    """Whether so many rows that differ, and so many labels among them, reach one of the bounds of a policy.
+    """Whether ``rows`` changed rows, with ``labels`` changed labels among them, reach a bound of a policy.
 
-    :param total: the rows of the set; a share of none is reached by any row.
+    :param total: the number of rows in the set; a share of 0 is reached by any changed row.
     """
     by_rows = policy.changed_rows is not None and rows > 0 and rows >= policy.changed_rows * total
     return by_rows or (policy.changed_labels is not None and labels >= policy.changed_labels)
@@ -138,12 +138,12 @@ def carry_out(
     *,
     by: str,
 ) -> Retraining:
-    """Release labels, build the set, train and backtest, as far as that is not done yet. The new version is not promoted.
+    """Release labels, build the set, train and backtest, skipping completed steps. The new version is not promoted.
 
-    :param retraining: as :func:`due` gives it.
+    :param retraining: the result of :func:`due`.
     :returns: the retraining after its last step.
-    :raises RetrainingError: if somebody else has taken one of its versions meanwhile.
-    :raises LakehouseError: as each of the steps does; the next call goes on with the step that failed.
+    :raises RetrainingError: if one of its versions has been taken in the meantime.
+    :raises LakehouseError: if a step fails; the next call resumes with the failed step.
     """
     entry = retraining_log.queue(settings, replace(retraining, by=by))
     of_set = catalog.training_sets[contract.training_set]
@@ -182,7 +182,7 @@ def carry_out(
             continue
         _require_ours(settings, entry, kind, name, version)
         detail = make()
-        _require_ours(settings, entry, kind, name, version)  # of two at once the first counts
+        _require_ours(settings, entry, kind, name, version)  # of two concurrent retrainings, the first counts
         entry = retraining_log.record(settings, entry, step, detail)
     if not entry.has_passed(RetrainingStep.BACKTESTED):
         tested = _backtest(session, settings, catalog, contract, entry)
@@ -192,7 +192,7 @@ def carry_out(
 
 
 def months_of_evaluation(release: Release, zone: str) -> tuple[str, str]:
-    """The first and the last month of the part of its set that a version was evaluated on, such as 2024-10 and 2024-11.
+    """The first and the last month of the part on which a version was evaluated, such as 2024-10 and 2024-11.
 
     :param zone: the time zone of the event days.
     """
@@ -202,9 +202,9 @@ def months_of_evaluation(release: Release, zone: str) -> tuple[str, str]:
 
 
 def _compared_set(settings: Settings, contract: ModelContract) -> tuple[str, Release] | None:
-    """The champion, and the version of the set that new inputs are compared with; None without a champion.
+    """The champion, and the set version with which new inputs are compared; None without a champion.
 
-    It is the set of the champion, or the one that its newest retraining has built: what that one contains calls for no other.
+    It is the champion's set, or the set built by its newest retraining, whose content requires no further retraining.
     """
     champion = promotion_log.in_use(settings, contract.name)
     if champion is None:
@@ -217,7 +217,7 @@ def _compared_set(settings: Settings, contract: ModelContract) -> tuple[str, Rel
 
 
 def _sharing(settings: Settings, proposed: Retraining) -> Retraining:
-    """The same with the labels and the set of another model's retraining for the same cause."""
+    """The proposed retraining, with the labels and the set of another model's retraining for the same cause if there is one."""
     for other in retraining_log.of(settings):
         of_both = [(entry.cause, entry.training_set, entry.set_version) for entry in (other, proposed)]
         if of_both[0] == of_both[1] and other.step is not RetrainingStep.GIVEN_UP:
@@ -226,7 +226,7 @@ def _sharing(settings: Settings, proposed: Retraining) -> Retraining:
 
 
 def _require_ours(settings: Settings, entry: Retraining, kind: ReleaseKind, name: str, version: str) -> None:
-    """:raises RetrainingError: if a version is released with something else than this retraining makes."""
+    """:raises RetrainingError: if a version was released with other content than this retraining makes."""
     of_version = (release for release in releases.all_of(settings, kind, name) if release.version == version)
     taken = next((release for release in of_version if release.notes != entry.notes), None)
     if taken is None:
@@ -247,7 +247,7 @@ def _backtest(
     first, last = months_of_evaluation(release, catalog.sources[entity].clocks.timezone)
     recorded = backtest_log.newest(settings, contract.name, entry.new_version, entry.champion)
     if recorded is not None and (recorded.first_month, recorded.last_month) == (first, last):
-        return recorded  # of a run that was stopped behind it; a model that scores at random would not give the same again
+        return recorded  # from a run that was stopped afterwards; a model with random scores would not give the same result again
     return backtest.backtest(
         *(session(), settings, catalog, contract, entry.new_version, entry.champion, first, last), by=entry.by
     )

@@ -1,7 +1,7 @@
-"""``ops/retrainings``: the versions that corrections have called for, each as it was queued and after every step.
+"""``ops/retrainings``: the retrainings required by corrections, each as queued and after every step.
 
-The versions that a retraining makes are named in its first entry, so that one that was stopped makes no others. When a model is
-retrained, and what the steps do, belongs to ``retraining``.
+The first entry of a retraining names the versions that it makes, so that a resumed retraining makes no others. The conditions and
+the steps of retraining belong to ``retraining``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class RetrainingError(LakehouseError):
-    """A retraining that does not go on. The message says why, and what to do."""
+    """A retraining that cannot continue. The message states the reason and the remedy."""
 
 
 class RetrainingStep(str, Enum):
-    """How far a retraining is, in the order of the steps."""
+    """The step that a retraining has reached, in order."""
 
     QUEUED = "queued"
     LABELS_RELEASED = "labels released"
@@ -44,13 +44,13 @@ class Retraining:
     """A retraining after a step.
 
     :param number: counts the retrainings of the model.
-    :param cause: names the inputs that have come since ``set_version``, see :attr:`SetChanges.cause`.
-    :param champion: the version in use, whose parameters are taken and which the new version is compared with.
-    :param set_version: the version of the training set whose rows differ now.
-    :param changed_rows: how many of its rows differ, came or went; ``changed_labels`` those with another label.
+    :param cause: names the inputs that have arrived since ``set_version``, see :attr:`SetChanges.cause`.
+    :param champion: the version in use, whose parameters are used and with which the new version is compared.
+    :param set_version: the version of the training set whose rows have changed.
+    :param changed_rows: the number of changed, added and removed rows; ``changed_labels``: of rows with another label.
     :param share: ``changed_rows`` as a share of the rows of the set, as text.
-    :param new_labels: the version of the labels that is released; ``new_set`` and ``new_version`` are those of set and model.
-    :param detail: what a step reports: the result of the backtest, or why the retraining was given up.
+    :param new_labels: the version of the released labels; ``new_set`` and ``new_version`` are the versions of set and model.
+    :param detail: the report of a step: the result of the backtest, or the reason for giving up.
     """
 
     model: str
@@ -72,7 +72,7 @@ class Retraining:
 
     @property
     def notes(self) -> str:
-        """The notes of everything that it releases, by which it is known: two models with one cause share labels and set."""
+        """The notes of all its releases, which identify it: two models with the same cause share labels and set."""
         return (
             f"retraining: {self.changed_rows:,} rows of {self.training_set}_{self.set_version} ({self.share}) and "
             f"{self.changed_labels:,} labels have changed (cause {self.cause})"
@@ -89,12 +89,12 @@ class Retraining:
 
 
 def log(settings: Settings) -> LogTable[Retraining]:
-    """The table."""
+    """The table of retrainings."""
     return LogTable(Retraining, settings, addresses.retrainings(settings), partition_by="model")
 
 
 def of(settings: Settings, model: str | None = None) -> list[Retraining]:
-    """The retrainings of a model, or of all, each as it is after its newest step; those of a model oldest first."""
+    """The retrainings of a model, or of all models, each in the state after its newest step; those of a model oldest first."""
     newest: dict[tuple[str, int], Retraining] = {}
     entries = log(settings).read({"model": [model]} if model else None)
     for entry in sorted(entries, key=lambda entry: (entry.model, entry.number, _ORDER.index(entry.step))):
@@ -103,20 +103,20 @@ def of(settings: Settings, model: str | None = None) -> list[Retraining]:
 
 
 def unfinished(settings: Settings, model: str) -> Retraining | None:
-    """The retraining that was begun and has steps left; None without one."""
+    """The retraining that has begun and has steps left; None without one."""
     return next((entry for entry in of(settings, model) if not entry.is_over), None)
 
 
 def of_cause(settings: Settings, model: str, cause: str) -> Retraining | None:
-    """The retraining of a cause that was not given up; None without one."""
+    """The retraining for ``cause`` that was not given up; None without one."""
     of_model = of(settings, model)
     return next((entry for entry in of_model if entry.cause == cause and entry.step is not RetrainingStep.GIVEN_UP), None)
 
 
 def queue(settings: Settings, entry: Retraining) -> Retraining:
-    """Record that a retraining begins, once per cause; gives the entry that counts, whose versions are the ones to make.
+    """Record the start of a retraining, once per cause, and return the valid entry, which names the versions to make.
 
-    :raises RetrainingError: if one with another cause has begun at the same time.
+    :raises RetrainingError: if a retraining with another cause has begun at the same time.
     """
     known = of_cause(settings, entry.model, entry.cause)
     if known is not None:
@@ -133,7 +133,7 @@ def queue(settings: Settings, entry: Retraining) -> Retraining:
 
 
 def record(settings: Settings, entry: Retraining, step: RetrainingStep, detail: str = "") -> Retraining:
-    """Record a step, once; gives the retraining after it."""
+    """Record a step once, and return the retraining after it."""
     done = replace(entry, step=step, detail=detail, recorded_at=settings.clock())
     log(settings).append([done], app_id=f"retraining:{entry.model}:{entry.number}:{step.name}")
     return done

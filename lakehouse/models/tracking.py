@@ -1,7 +1,6 @@
-"""What the lakehouse keeps in MLflow: runs with their parameters, metrics and data, registered versions, and the alias of the
-version in use.
+"""The lakehouse's data in MLflow: runs with parameters, metrics and data, registered versions, and the champion alias.
 
-Nothing else talks to MLflow. When a model is trained or promoted is decided by ``training`` and ``promotion``.
+No other module exchanges data with MLflow. The decision to train or promote belongs to ``training`` and ``promotion``.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ __all__ = ["CHAMPION", "RegisteredVersion", "TrackingError", "TrainedModel"]
 
 #: The alias of the version that scores.
 CHAMPION = "champion"
-#: Tags of runs and of registered versions: our version, and a hash of what it was made from.
+#: Tags of runs and of registered versions: our version, and a hash of the version's inputs.
 _VERSION, _IDENTITY = "lakehouse.version", "lakehouse.identity"
 _LINEAGE = "lineage.json"
 _UNKNOWN = ("RESOURCE_DOES_NOT_EXIST", "NOT_FOUND")
@@ -36,7 +35,7 @@ _UNKNOWN = ("RESOURCE_DOES_NOT_EXIST", "NOT_FOUND")
 
 @dataclass(frozen=True)
 class RegisteredVersion:
-    """A version in MLflow's registry: MLflow's own number, the run that made it, and the hash of what it was made from."""
+    """A version in MLflow's registry: MLflow's number, its run, and the hash of its inputs."""
 
     number: str
     run_id: str
@@ -45,12 +44,12 @@ class RegisteredVersion:
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A trained model with what MLflow is to know of it.
+    """A trained model with the data to record in MLflow.
 
     :param frames: the rows by part of the set, with the label in the column ``label``.
-    :param roles: what each part was used for: training or evaluation.
+    :param roles: the use of each part: training or evaluation.
     :param metrics: the measures of quality by part.
-    :param about: its lineage, as it will be in the release.
+    :param about: the lineage, as in the later release.
     """
 
     name: str
@@ -70,9 +69,9 @@ class TrainedModel:
 
 
 def champion(settings: Settings, contract: ModelContract) -> str | None:
-    """The version that the alias ``champion`` points to, such as v2.3; None without one.
+    """The version to which the alias ``champion`` points, such as v2.3; None without one.
 
-    A version that somebody registered past the lakehouse is named as 'MLflow version 7'.
+    A version registered without the lakehouse is named like 'MLflow version 7'.
 
     :raises TrackingError: if MLflow cannot be read.
     """
@@ -114,11 +113,11 @@ def lineage_in(settings: Settings, version: RegisteredVersion) -> dict[str, Any]
 
 
 def register(settings: Settings, model: TrainedModel) -> RegisteredVersion:
-    """Log a model and register it. What a stopped call has left is completed, or removed and made again.
+    """Log a model and register it. The remains of an interrupted call are completed, or removed and replaced.
 
-    A run that had ended is registered as it is, without the model of this call; so a version is registered once.
+    A completed run is registered as it is, without the model of this call; so a version is registered once.
 
-    :raises TrackingError: if MLflow refuses something or cannot be reached; then no version is registered.
+    :raises TrackingError: if MLflow refuses a request or cannot be reached; no version is registered then.
     """
     with mlflow_connection.connected(settings, f"{model.name} {model.version} could not be logged") as client:
         known = _registered(client, model.name, model.version)
@@ -139,7 +138,7 @@ def register(settings: Settings, model: TrainedModel) -> RegisteredVersion:
 
 
 def unregister(settings: Settings, name: str, version: RegisteredVersion) -> None:
-    """Remove a registered version that another process has registered too, and whose release is the other one.
+    """Remove a registered version, because another process has also registered it and that registration was released.
 
     :raises TrackingError: if MLflow cannot be reached.
     """
@@ -148,7 +147,7 @@ def unregister(settings: Settings, name: str, version: RegisteredVersion) -> Non
 
 
 def load(settings: Settings, release: Release) -> Any:
-    """The object that the training function of a released version returned.
+    """Load the object returned by the training function of a released version.
 
     :raises TrackingError: if MLflow does not know the version, or its files cannot be read.
     """
@@ -169,9 +168,9 @@ def load(settings: Settings, release: Release) -> Any:
 
 
 def _number_of(settings: Settings, client: Any, release: Release) -> str:
-    """MLflow's number of a version, which it has to know under our version as well.
+    """MLflow's number of a version, after a check that MLflow has our version name for it.
 
-    :raises TrackingError: if it does not: it is another MLflow, or somebody has removed the version there.
+    :raises TrackingError: if it does not: the MLflow is another one, or the version was removed there.
     """
     from mlflow.exceptions import MlflowException  # noqa: PLC0415
 
@@ -205,7 +204,7 @@ def _aliases(client: Any, name: str) -> dict[str, str]:
 
 
 def _registered(client: Any, name: str, version: str) -> RegisteredVersion | None:
-    """Of several with one version, which two processes may have registered at once, the first."""
+    """The registered version; if two processes have registered it at once, the first."""
     of_version = client.search_model_versions(f"name = '{name}' and tags.`{_VERSION}` = '{version}'")
     if not of_version:
         return None
@@ -238,7 +237,7 @@ def _require_registered_model(client: Any, name: str) -> None:
 
 
 def _ended_run(client: Any, experiment: str, model: TrainedModel) -> tuple[str, str] | None:
-    """The run of this version that logged everything, and its model; others of this version are removed with their models."""
+    """The completed run of this version and its model; other runs of this version are removed with their models."""
     for run in client.search_runs([experiment], f"tags.`{_VERSION}` = '{model.version}'"):
         logged = [output.model_id for output in run.outputs.model_outputs] if run.outputs else []
         if run.info.status == "FINISHED" and run.data.tags.get(_IDENTITY) == model.identity and logged:
@@ -250,7 +249,7 @@ def _ended_run(client: Any, experiment: str, model: TrainedModel) -> tuple[str, 
 
 
 def _log(client: Any, experiment: str, model: TrainedModel) -> tuple[str, str]:
-    """Log a model and what belongs to it in a new run; gives the run, and the address of the model."""
+    """Log a model and its data in a new run, and return the run and the address of the model."""
     import mlflow  # noqa: PLC0415
 
     tags = {**model.tags, _VERSION: model.version, _IDENTITY: model.identity, "mlflow.note.content": model.notes}
@@ -272,7 +271,7 @@ def _log(client: Any, experiment: str, model: TrainedModel) -> tuple[str, str]:
 
 
 def _log_model(mlflow: Any, model: TrainedModel) -> Any:
-    """Requirements are stated, because MLflow would find them out in a process of its own, which takes long."""
+    """Log the model with explicit requirements, because MLflow would determine them in a separate, slow process."""
     from importlib.metadata import version  # noqa: PLC0415
 
     from sklearn.base import BaseEstimator  # noqa: PLC0415

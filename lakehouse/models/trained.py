@@ -1,6 +1,6 @@
-"""A trained model as an object, and the frame that it gets.
+"""A trained model as an object, and its input frame.
 
-How a model is trained belongs to ``training``, how its scores are computed to ``evaluation``.
+Training belongs to ``training``, computing scores to ``evaluation``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def load(settings: Settings, contract: ModelContract, version: str) -> Any:
-    """The object that the training function of a version returned.
+    """Load the object returned by the training function of a version.
 
     :raises ReleaseError: for a version that does not exist.
     :raises TrackingError: if MLflow does not know the version, cannot be reached, or its files cannot be read.
@@ -35,7 +35,7 @@ def load(settings: Settings, contract: ModelContract, version: str) -> Any:
 
 
 def features_frame(set_contract: TrainingSetContract, rows: pa.Table) -> pd.DataFrame:
-    """The columns that a model gets: the features of a set in the order of its contract; see :func:`frame_of`.
+    """The input of a model: the features of a set in the order of its contract; see :func:`frame_of`.
 
     :param rows: rows with at least these columns.
     """
@@ -43,7 +43,7 @@ def features_frame(set_contract: TrainingSetContract, rows: pa.Table) -> pd.Data
 
 
 def frame_of(rows: pa.Table, columns: Sequence[str]) -> pd.DataFrame:
-    """Some columns as pandas holds them. A column has the same type in every frame, whatever rows are in it.
+    """The columns ``columns`` as a pandas frame. A column has the same type in every frame, whatever its rows.
 
     Numbers and truth values are float64 with NaN for NULL, text is ``object`` with None, days and times are timestamps.
     """

@@ -1,9 +1,8 @@
-"""Trains a version of a model: its function is called with rows of a training set, and its quality is measured. MLflow gets the
-run and the model, the log of releases the lineage.
+"""Trains a version of a model: calls its function with rows of a training set and measures its quality. MLflow stores the run and
+the model, the release log the lineage.
 
-Nothing is recorded before the model is trained and measured. A training that was stopped is completed by the same command: a
-version is registered in MLflow first, and is there once it is released. How the function is found and called belongs to
-``training_function``.
+Nothing is recorded before the model is trained and measured. A stopped training is completed by the same command: a version is
+first registered in MLflow, and exists once it is released. Finding and calling the function belongs to ``training_function``.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ if TYPE_CHECKING:
 
 __all__ = ["TrainingError", "train"]
 
-#: What a model's lineage repeats of the manifest of its set.
+#: The parts of the set's manifest that a model's lineage repeats.
 _ESSENTIALS = ("labels", "time", "rows", "content_hash", "published_until", "contract_version", "code_version")
 
 
 @dataclass(frozen=True)
 class _Task:
-    """What a version is made from. ``parameters`` are those of the contract with those of the command."""
+    """The inputs of a version. ``parameters`` are those of the contract, overridden by those of the command."""
 
     contract: ModelContract
     version: str
@@ -53,7 +52,7 @@ class _Task:
 
     @property
     def identity(self) -> str:
-        """A hash of what decides about the model: another hash is another model."""
+        """A hash of everything that determines the model: a different hash means a different model."""
         contract = self.contract
         decisive = [
             *(self.of_set.full_name, self.of_set.about.get("content_hash"), self.function.name, self.function.code_version),
@@ -73,17 +72,17 @@ def train(
     notes: str,
     parameters: Mapping[str, Any] | None = None,
 ) -> Release:
-    """Train a version of a model, register it in MLflow and release it; the same call again gives the same release.
+    """Train a version of a model, register it in MLflow and release it; a repeated call returns the same release.
 
-    The function gets a frame of the part ``fit_on`` and the parameters. The frame has the features of the set in their order and
-    the column ``label``, see :func:`trained.frame_of`.
+    The function receives a frame of the part ``fit_on`` and the parameters. The frame has the features of the set in their order
+    and the column ``label``, see :func:`trained.frame_of`.
 
-    :param training_set_version: a version of the set that the contract names, such as v5.0.
-    :param parameters: replace those of the contract that have the same name.
-    :raises TrainingError: for a version that exists and was made from something else, a deprecated set or feature, or a function
-        that cannot be imported, fails or returns no model.
-    :raises ReleaseError: for a set or a version that does not exist, or has another form.
-    :raises TrackingError: if MLflow refuses something or cannot be reached.
+    :param training_set_version: a version of the contract's training set, such as v5.0.
+    :param parameters: override parameters of the contract with the same name.
+    :raises TrainingError: if the version exists with other inputs, the set or a feature is deprecated, or the function cannot be
+        imported, fails or returns no model.
+    :raises ReleaseError: if the version of the set does not exist.
+    :raises TrackingError: if MLflow refuses a request or cannot be reached.
     """
     if not releases.VERSION.fullmatch(version):
         msg = f"{version!r} is no version: write v and two numbers, such as v3.0"
@@ -131,14 +130,14 @@ def _usable_set(settings: Settings, catalog: Catalog, contract: ModelContract, v
 
 
 def _features(of_set: Release) -> list[str]:
-    """The features of a set by its own manifest: the contract may have changed since."""
+    """The features of a set according to its manifest, because the contract may have changed since."""
     return Features.model_validate(of_set.about["contract"]["features"]).names
 
 
 def _same(recorded: Release, task: _Task) -> Release:
-    """The version that is recorded, if it was made from the same.
+    """Return the recorded version if it was made from the same inputs.
 
-    :raises TrainingError: if it was not; the message says what differs.
+    :raises TrainingError: if it was not; the message names the differences.
     """
     about = recorded.about
     if about["identity"] == task.identity:
@@ -164,7 +163,7 @@ def _same(recorded: Release, task: _Task) -> Release:
 
 
 def _trained(settings: Settings, task: _Task, by: str, notes: str) -> tracking.TrainedModel:
-    """Train and measure; nothing is recorded."""
+    """Train and measure, without recording anything."""
     contract, of_set = task.contract, task.of_set
     features = _features(of_set)
     rows = set_table.read(settings, of_set, ["split", "event_ts", *features, "label"])
@@ -196,7 +195,7 @@ def _trained(settings: Settings, task: _Task, by: str, notes: str) -> tracking.T
         "part_rows": {part: len(frame) for part, frame in frames.items()},
         "metrics": {part: {name: _json_number(value) for name, value in of_part.items()} for part, of_part in metrics.items()},
     }
-    about = json.loads(json.dumps(about, default=str))  # as the log gives it back
+    about = json.loads(json.dumps(about, default=str))  # as the log returns it
     return tracking.TrainedModel(
         name=contract.name,
         version=task.version,
@@ -221,9 +220,9 @@ def _trained(settings: Settings, task: _Task, by: str, notes: str) -> tracking.T
 
 
 def _parts(task: _Task, rows: pa.Table) -> tuple[str, str]:
-    """The part to fit on and the part to evaluate on; by default the first and the last one in time.
+    """The part to fit on and the part to evaluate on; by default the first and the last part in time.
 
-    :raises TrainingError: for a part without rows.
+    :raises TrainingError: if a part has no rows.
     """
     of_set, contract = task.of_set, task.contract
     first_times = rows.group_by("split").aggregate([("event_ts", "min")]).sort_by("event_ts_min")
@@ -239,7 +238,7 @@ def _parts(task: _Task, rows: pa.Table) -> tuple[str, str]:
 
 
 def _labelled(task: _Task, rows: pa.Table, features: list[str]) -> pd.DataFrame:
-    """The features and the label; a label that counts is an integer, so that classes are 0 and 1."""
+    """The features and the label. A boolean or integer label becomes int64, so that classes are 0 and 1."""
     kind = rows["label"].type
     if not (pa.types.is_boolean(kind) or is_number(kind)):
         msg = (

@@ -1,6 +1,6 @@
-"""The function of a model contract that trains: found by its name, called, and its failures as sentences.
+"""The training function of a model contract: found by name, called, with failures reported as sentences.
 
-What it gets, and what is done with its model, belongs to ``training``.
+Its arguments, and the use of its model, belong to ``training``.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _HASH_LENGTH = 12
 
 
 class TrainingError(LakehouseError):
-    """A model that cannot be trained. The message says why, and what to do; nothing was recorded."""
+    """A model that cannot be trained; nothing was recorded. The message states the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class TrainingFunction:
-    """A function that trains, and the version of its code: a hash of its module's source."""
+    """A training function with the version of its code: a hash of its module's source."""
 
     name: str
     function: Callable[[pd.DataFrame, Mapping[str, Any]], Any]
@@ -41,9 +41,9 @@ class TrainingFunction:
 
 
 def make_importable(settings: Settings) -> None:
-    """Let modules in the current folder, as with ``python -m``, and in the folder of the contracts be imported.
+    """Make modules importable from the current folder, as with ``python -m``, and from the folder of the contracts.
 
-    They come after what is installed, and stay importable: a model may import more of them while it predicts.
+    Installed packages take precedence. The folders stay on the path, because a model may import from them while it predicts.
     """
     for folder in (str(Path.cwd()), str(settings.contracts.absolute())):
         if folder not in sys.path:
@@ -52,9 +52,9 @@ def make_importable(settings: Settings) -> None:
 
 
 def find(settings: Settings, contract: ModelContract) -> TrainingFunction:
-    """The function that a contract names.
+    """The training function named in a contract.
 
-    :raises TrainingError: if it cannot be imported, or is no function.
+    :raises TrainingError: if the function cannot be imported, or is not callable.
     """
     module_name, _, function_name = contract.train.partition(":")
     looked_in = f"modules are looked for in {Path.cwd()}, in {settings.contracts.absolute()}, and among the installed packages"
@@ -79,9 +79,9 @@ def find(settings: Settings, contract: ModelContract) -> TrainingFunction:
 
 
 def call(contract: ModelContract, function: TrainingFunction, frame: pd.DataFrame, parameters: Mapping[str, Any]) -> Any:
-    """The model that the function makes of some rows.
+    """Call the training function with ``frame`` and return its model.
 
-    :raises TrainingError: if it fails, or returns nothing that predicts.
+    :raises TrainingError: if the function fails, or returns nothing that predicts.
     """
     try:
         trained = function.function(frame, copy.deepcopy(dict(parameters)))
@@ -102,7 +102,7 @@ def call(contract: ModelContract, function: TrainingFunction, frame: pd.DataFram
 
 
 def described(problem: BaseException) -> str:
-    """An error of somebody's code: its kind, its text, and the last place in that code."""
+    """Describe an error in user code: its kind, its text, and the last location in that code."""
     text = " ".join(f"{problem}".split())
     place = ""
     if not isinstance(problem, SyntaxError):

@@ -1,4 +1,4 @@
-"""Running a deployment: alerts, notices, backfills, maintenance, and the channels that messages go through.
+"""Operation of a deployment: alerts, notices, backfills, maintenance, and message channels.
 
 Dagster's side of these (sensors, jobs, runs) is in ``orchestration``.
 """

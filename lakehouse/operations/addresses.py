@@ -1,8 +1,8 @@
-"""Who is reached where: the addresses of owners, consumers and the platform team, in one YAML file of the deployment.
+"""The addresses of owners, consumers and the platform team, in one YAML file of the deployment.
 
-``LAKEHOUSE_ADDRESSES`` names the file; without it everything goes to ``LAKEHOUSE_ALERT_TARGETS``. What is sent to whom, and when,
-is decided by the callers (``operations.alerts``, ``operations.notices``); ``channels`` delivers it. docs/alerts.md describes the
-keys.
+``LAKEHOUSE_ADDRESSES`` names the file; without it, all messages go to ``LAKEHOUSE_ALERT_TARGETS``. The callers
+(``operations.alerts``, ``operations.notices``) decide about messages and recipients; ``channels`` delivers them. docs/alerts.md
+describes the keys.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ class AddressFile(Strict):
     )
 
 
-#: The names of the targets at which a consumer is reached.
+#: The names of a consumer's targets.
 TargetsOf = Callable[[str], "Sequence[str]"]
 
 
 @dataclass(frozen=True)
 class Directory:
-    """The targets of a deployment, by name, and the names of those that people are reached at.
+    """The targets of a deployment, by name, and the target names of owners, consumers and the platform team.
 
-    :param platform: those of the platform team.
-    :param escalate_after: None where everybody has the same addresses.
+    :param platform: the target names of the platform team.
+    :param escalate_after: None if all have the same addresses.
     """
 
     targets: Mapping[str, Target]
@@ -58,25 +58,25 @@ class Directory:
 
     @staticmethod
     def of(targets: Iterable[Target]) -> Directory:
-        """The same targets for everybody."""
+        """A directory with the same targets for everybody."""
         by_name = {target.name: target for target in targets}
         return Directory(by_name, list(by_name))
 
     def of_owners(self, owners: Iterable[str]) -> list[str]:
-        """The targets of some owners, each once; those of the platform team if none of them has an address."""
+        """The targets of ``owners``, without repetition; those of the platform team if no owner has an address."""
         names = dict.fromkeys(name for owner in owners for name in self.owners.get(owner, ()))
         return list(names or self.platform)
 
     def of_consumer(self, consumer: str) -> list[str]:
-        """The targets of a consumer; those of the platform team without an address."""
+        """The targets of a consumer; those of the platform team if the consumer has no address."""
         return list(self.consumers.get(consumer) or self.platform)
 
 
 def directory(settings: Settings, logger: logging.Logger | None = None) -> Directory:
     """The addresses of a deployment.
 
-    :param logger: where the target ``log`` writes.
-    :raises ContractError: for a file that cannot be read, or with mistakes; each with its line and field.
+    :param logger: the logger of the target ``log``.
+    :raises ContractError: if the file cannot be read, or has mistakes, each with its line and field.
     """
     if settings.addresses is None:
         return Directory.of(channels.targets(settings, logger))

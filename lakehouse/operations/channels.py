@@ -1,8 +1,8 @@
-"""The targets that messages to people are sent to: the log, a file, a webhook, and every service that Apprise knows.
+"""The targets of messages to people: the log, a file, a webhook, and every service supported by Apprise.
 
-``LAKEHOUSE_ALERT_TARGETS`` lists the addresses of a deployment. Which messages are due, and which were delivered, is decided and
-recorded by the callers (``operations.alerts``, ``operations.notices``). Delivery is at least once: a process that dies between
-a delivery and its record sends the message again with the same ``message_id``.
+``LAKEHOUSE_ALERT_TARGETS`` lists the addresses of a deployment. The callers (``operations.alerts``, ``operations.notices``)
+decide about due messages and record deliveries. Delivery is at least once: if a process dies between a delivery and its record,
+the message is repeated with the same ``message_id``.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _FILE = "file:"
-#: Chats cut or refuse longer messages; the smallest of the usual limits is 4,096 characters after escaping.
+#: Chats truncate or refuse longer messages; the smallest of the usual limits is 4,096 characters after escaping.
 _CHAT_CHARACTERS = 3_500
 _ATTEMPTS = 3
 _TIMEOUT_SECONDS = 4.0
-#: Answers after which the same request may succeed shortly afterwards; any other refusal is final for this tick.
+#: Status codes after which the same request may succeed soon; any other refusal is final for this tick.
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -62,7 +62,7 @@ class Message:
 
 
 class DeliveryError(LakehouseError):
-    """A target did not take a message. The text names the target, the message and the reason."""
+    """A target refused a message. The text names the target, the message and the reason."""
 
 
 class Target(Protocol):
@@ -75,7 +75,7 @@ class Target(Protocol):
     def send(self, message: Message) -> None:
         """Deliver a message.
 
-        :raises DeliveryError: when the message was not delivered, or when the outcome is unknown.
+        :raises DeliveryError: if the message was not delivered, or the outcome is unknown.
         """
 
 
@@ -104,7 +104,7 @@ class File:
         return f"{_FILE}{self.path}"
 
     def send(self, message: Message) -> None:
-        """Append the message in one write, after ending a line that an earlier write left unfinished."""
+        """Append the message in one write, after completing a line that an earlier write left unfinished."""
         try:
             os.makedirs(os.path.dirname(self.path) or ".", exist_ok=True)  # noqa: PTH103, PTH120 (next to the calls of os below)
             handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
@@ -128,13 +128,13 @@ class File:
 class Webhook:
     """An address that receives the message by POST, with the header ``Idempotency-Key: <message_id>``.
 
-    The body is the message as JSON or, in the form ``chat``, ``{"text": ...}`` as the incoming webhooks of Slack, Mattermost,
-    Rocket.Chat and Google Chat take it.
+    The body is the message as JSON or, in the form ``chat``, ``{"text": ...}`` as accepted by the incoming webhooks of Slack,
+    Mattermost, Rocket.Chat and Google Chat.
 
-    Any 2xx answer is a delivery. A failed connection, a timeout, and the answers 408, 425, 429 and 5xx are retried, three
+    Any 2xx response is a delivery. A failed connection, a timeout, and the responses 408, 425, 429 and 5xx are retried, three
     attempts in total. A redirect is refused, because following it would turn the POST into a GET.
 
-    :param timeout: seconds to connect, and seconds to wait for each part of the answer.
+    :param timeout: seconds to connect, and seconds to wait for each part of the response.
     :param pause: seconds before the second attempt; doubled before the third.
     """
 
@@ -145,7 +145,7 @@ class Webhook:
 
     @property
     def name(self) -> str:
-        """The host, and a hash of the whole address: the path is often a secret."""
+        """The host, and a hash of the whole address, because the path is often a secret."""
         kind = "chat" if self.form == "chat" else "webhook"
         return f"{kind}:{urlsplit(self.url).hostname}:{_digest(self.url)}"
 
@@ -185,9 +185,9 @@ class Webhook:
 
 
 def chat_text(message: Message) -> str:
-    """A message for a chat: subject, addressees and text, shortened to what chats take.
+    """A message for a chat: subject, addressees and text, shortened to the limit of chats.
 
-    ``&``, ``<`` and ``>`` are escaped, as these webhooks require, so that nothing in a message becomes a link or a mention.
+    ``&``, ``<`` and ``>`` are escaped, as these webhooks require, so that no part of a message becomes a link or a mention.
     """
     to = f"To: {', '.join(message.addressed_to)}\n" if message.addressed_to else ""
     text = f"{' '.join(message.subject.split())}\n{to}\n{message.text}"
@@ -208,7 +208,7 @@ class AppriseService:
 
     @property
     def name(self) -> str:
-        """The service, and a hash of the whole address: the address contains credentials."""
+        """The service, and a hash of the whole address, because the address contains credentials."""
         return f"{urlsplit(self.url).scheme}:{_digest(self.url)}"
 
     def send(self, message: Message) -> None:
@@ -231,7 +231,7 @@ class AppriseService:
 def targets(settings: Settings, logger: logging.Logger | None = None) -> list[Target]:
     """The targets of a deployment, in the order of ``LAKEHOUSE_ALERT_TARGETS``, without repetitions.
 
-    :param logger: where the target ``log`` writes; default: the logger ``lakehouse.alerts``.
+    :param logger: the logger of the target ``log``; default: the logger ``lakehouse.alerts``.
     """
     return [_target(address, logger) for address in dict.fromkeys(settings.alert_targets)]
 
@@ -265,12 +265,12 @@ class _SystemTrust(HTTPAdapter):
 
 
 def _no_netrc(request: PreparedRequest) -> PreparedRequest:
-    """Leave a request as it is; without an ``auth`` requests would add credentials of ``~/.netrc``."""
+    """Leave a request unchanged; without an ``auth``, requests would add credentials from ``~/.netrc``."""
     return request
 
 
 def _root_cause(problem: BaseException) -> str:
-    """The cause below requests, whose own messages repeat the address."""
+    """The root cause of an error of requests, whose own messages repeat the address."""
     while (cause := problem.__cause__ or problem.__context__) is not None:
         problem = cause
     return type(problem).__name__ if isinstance(problem, RequestException) else str(problem)

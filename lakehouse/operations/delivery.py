@@ -1,6 +1,6 @@
-"""Sending messages to targets in order, within a time limit, each recorded before the next is sent.
+"""Sends messages to targets in order, within a time limit; each delivery is recorded before the next message is sent.
 
-Alerts and notices share this loop and provide its messages. ``channels`` delivers a message to one target.
+Alerts and notices share this loop and provide the messages. ``channels`` delivers a message to one target.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from lakehouse.operations.channels import Message, Target
 
-#: The pauses in seconds before what failed is tried again: the second attempt, and the third.
+#: The pauses in seconds before failed messages are retried: for the second attempt, and for the third.
 PAUSES = (1.0, 4.0)
 
 
 class AfterFailure(Enum):
-    """Which messages a target still receives after a failed delivery, before that is tried again."""
+    """Whether a target still receives messages after a failed delivery, before the retry."""
 
     #: Messages are independent: a refused one does not delay the others.
     CONTINUE = "continue"
@@ -39,7 +39,7 @@ class PendingMessage:
 
 @dataclass(frozen=True)
 class DeliveryFailure:
-    """A message that a target did not take; ``reason`` is None if the time was up before the message was sent."""
+    """A message that a target refused; ``reason`` is None if the time limit was reached before sending."""
 
     target: str
     reason: str | None
@@ -47,7 +47,7 @@ class DeliveryFailure:
 
 @dataclass
 class DeliveryReport:
-    """How many messages were delivered, each counted once per target, and which were not after the last attempt."""
+    """The number of delivered messages, counted per target, and the failures after the last attempt."""
 
     delivered: int = 0
     failures: list[DeliveryFailure] = field(default_factory=list)
@@ -56,10 +56,10 @@ class DeliveryReport:
 def deliver(messages: Iterable[PendingMessage], after_failure: AfterFailure, seconds: float) -> DeliveryReport:
     """Send messages in order; a failure of one target does not affect the others.
 
-    What failed is tried again after all other messages were sent, up to three attempts. Targets share the time: one that is slow
-    or does not answer uses up its own part of it.
+    Failed messages are retried after all other messages were sent, up to three attempts. Targets share the time: a slow or
+    unresponsive target uses up only its own part.
 
-    A process that dies between sending a message and recording it sends the message again, with the same ``message_id``
+    If a process dies between sending a message and recording it, the message is repeated with the same ``message_id``
     (at-least-once delivery).
 
     :param seconds: the time limit, after which no further message is sent.
@@ -87,7 +87,7 @@ class _Attempt:
         self.delivered, self.failures = 0, list[DeliveryFailure]()
 
     def send(self, messages: Sequence[PendingMessage]) -> list[PendingMessage]:
-        """Send messages; those that targets have not received are returned, each for these targets."""
+        """Send messages, and return the messages that targets have not received, each for these targets."""
         spent = dict.fromkeys((target.name for pending in messages for target in pending.targets), 0.0)
         share = self.seconds / max(len(spent), 1)
         stopped: set[str] = set()

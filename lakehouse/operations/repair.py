@@ -1,7 +1,7 @@
-"""The repair of damaged data files of all tables, from the layer below each.
+"""Repairs damaged data files of all tables, each from the layer below.
 
-How the rows of a table are made again belongs to its layer. A table that is derived from others as a whole loses its log here:
-whoever keeps it derives it again.
+Recomputing the rows of a table belongs to its layer. A fully derived table loses its log here; its owning module derives it
+again.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _SHOWN = 5
 
 
 def repair(settings: Settings, catalog: Catalog, session: Callable[[], SparkSession], run_id: str) -> Iterator[tuple[str, bool]]:
-    """Repair all tables, those first that others are made of; gives what was done, or why not, and whether it was.
+    """Repair all tables, inputs before derived tables; yields what was done, or why not, and whether it succeeded.
 
-    A table that cannot be repaired stops no other.
+    A table that cannot be repaired does not stop others.
     """
     derived = {entry.table.name for entry in find(settings, catalog) if entry.is_derived and _forget(settings, entry.table)}
     for name, contract in catalog.sources.items():
@@ -64,12 +64,12 @@ def _said(table: str, work: Callable[[], Sequence[object]]) -> Iterator[tuple[st
 
 
 def _derive_claims(ingest: Ingest) -> list[str]:
-    ingest.days([])  # which makes up for what the key log lacks
+    ingest.days([])  # which restores the rows missing from the key log
     return ["all claims"]
 
 
 def _forget(settings: Settings, table: LakeTable) -> bool:
-    """Delete the log of a derived table: it does not exist any more. Its data files are deleted by maintenance."""
+    """Delete the log of a derived table, so that it no longer exists. Maintenance deletes its data files."""
     opened = table_io.open_snapshot(table.path(settings), settings.storage_options)
     if opened is not None:
         file_system(opened).delete_dir("_delta_log")

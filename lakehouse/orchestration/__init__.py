@@ -1,1 +1,1 @@
-"""The Dagster layer: assets, checks, sensors and schedules built from contracts. What they run belongs to the layers below."""
+"""The Dagster layer: assets, checks, sensors and schedules built from contracts. The layers below do the work."""

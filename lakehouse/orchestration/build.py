@@ -97,5 +97,5 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
                 **readers(settings, tables),
             },
         )
-        definitions.get_repository_def()  # copies sensors, which warns as well; it is kept for whoever needs it next
+        definitions.get_repository_def()  # copies sensors, which warns as well; it is kept for the next caller
         return definitions

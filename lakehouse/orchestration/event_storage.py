@@ -1,9 +1,8 @@
 """Stores many of Dagster's events in one transaction of SQLite.
 
-Dagster's own storage opens two or three connections for each event and commits it by itself, 8 to 19 ms an event: a first load
-over 700 event days would spend minutes on it. ``dagster.yaml`` names :class:`SqliteStorage`; files and tables are those of
-Dagster's own storage, so either can read what the other has written. Which events a run reports is decided in
-``common.run_events``.
+Dagster's storage opens two or three connections for each event and commits each separately, which takes 8 to 19 ms per event:
+minutes for a first load over 700 event days. ``dagster.yaml`` names :class:`SqliteStorage`; files and tables are those of
+Dagster's storage, so either can read the other's data. The events of a run are determined in ``common.run_events``.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
     from lakehouse.orchestration.common.dagster_internals import ConcurrencyClaimStatus
 
 _Event = TypeVar("_Event")
-#: Dagster hands events over in batches of at most so many if this variable is set.
+#: With this variable, Dagster passes events in batches of at most this size.
 _BATCH_SIZE_VARIABLE = "DAGSTER_EVENT_BATCH_SIZE"
-#: How many events a transaction holds: other writers of the same file wait for it, some tenths of a second.
+#: The number of events in a transaction: other writers of the same file wait for it, a few tenths of a second.
 BATCH_SIZE = 500
 _SECONDS_BETWEEN_LOOKS = 1.0
 
@@ -44,7 +43,7 @@ class SqliteEvents(SqliteEventLogStorage):
 
     def __init__(self, base_dir: str) -> None:
         super().__init__(base_dir)
-        # A transaction holds it while further connections are opened.
+        # A transaction holds the lock while further connections are opened.
         self._db_lock = threading.RLock()  # type: ignore[assignment]
         self._open = threading.local()
         self._tables: set[str] = set()
@@ -54,7 +53,7 @@ class SqliteEvents(SqliteEventLogStorage):
 
     @contextmanager
     def one_transaction(self) -> Iterator[None]:
-        """Store the events of the block at its end, in one transaction for each file; in case of an error none of them."""
+        """Store the events of the context at its end, in one transaction for each file; none of them in case of an error."""
         if self._connections is not None:
             yield
             return
@@ -67,18 +66,18 @@ class SqliteEvents(SqliteEventLogStorage):
                 self._open.connections = None
 
     def store_event_batch(self, events: Sequence[Any]) -> None:
-        """Store events together; Dagster stores them one by one if this fails."""
+        """Store events together; Dagster stores them individually if this fails."""
         with self.one_transaction():
             super().store_event_batch(events)
 
     def has_table(self, table_name: str) -> bool:
-        """Whether a table exists; Dagster asks this, with a connection of its own, for each evaluation of a check."""
+        """Whether a table exists; cached, because Dagster checks this with a separate connection for each check evaluation."""
         if table_name not in self._tables and super().has_table(table_name):
             self._tables.add(table_name)  # tables are never dropped
         return table_name in self._tables
 
     def _initdb(self, engine: Any, for_index_shard: bool = False) -> None:  # noqa: FBT001, FBT002 (Dagster's)
-        """Create the file of a run as a copy of the first one; Dagster reads its migrations and creates the tables for each."""
+        """Create a run's file as a copy of the first: Dagster would read its migrations and create the tables for each."""
         file = None if for_index_shard else Path(engine.url.database)
         if file is None or file.exists():
             super()._initdb(engine, for_index_shard)
@@ -90,9 +89,9 @@ class SqliteEvents(SqliteEventLogStorage):
     def claim_concurrency_slot(
         self, concurrency_key: str, run_id: str, step_key: str, priority: int | None = None
     ) -> ConcurrencyClaimStatus:
-        """Claim a place in a pool; while another run has it, a second passes before the answer.
+        """Claim a slot in a pool; while another run has it, the answer is delayed by a second.
 
-        Dagster asks again and again without a pause. Places of runs whose process is gone are freed first, see ``pool_slots``.
+        Dagster repeats the claim without a pause. Slots of runs whose process is gone are freed first, see ``pool_slots``.
         """
         status = super().claim_concurrency_slot(concurrency_key, run_id, step_key, priority)
         if status.is_claimed:
@@ -113,7 +112,7 @@ class SqliteEvents(SqliteEventLogStorage):
         return getattr(self._open, "connections", None)
 
     def _store_asset_event(self, conn: Any, event: Any, event_id: int) -> None:
-        """Write what Dagster keeps of the newest event of each kind of an asset: in a transaction, once at its end."""
+        """Write Dagster's record of the newest event of each kind of an asset; in a transaction, once at its end."""
         if self._connections is None:
             super()._store_asset_event(conn, event, event_id)
         else:
@@ -139,7 +138,7 @@ class SqliteEvents(SqliteEventLogStorage):
 
 
 def _created(file: Path, content: bytes) -> bool:
-    """Create a file, all of it at once; False if another process has done so, or the file system has no links."""
+    """Create a file atomically; False if another process has done so, or the file system has no links."""
     whole = file.with_name(f"{file.name}.{os.getpid()}.new")
     whole.write_bytes(content)
     try:
@@ -165,9 +164,9 @@ class SqliteStorage(DagsterSqliteStorage):
 
 
 def log_all(instance: dg.DagsterInstance, events: Iterable[_Event], log: Callable[[_Event], object]) -> None:
-    """Log events, up to :data:`BATCH_SIZE` in one transaction where the instance's storage can do that.
+    """Log events, up to :data:`BATCH_SIZE` in one transaction if the instance's storage supports it.
 
-    :param log: the method of a run's context that logs one of them.
+    :param log: the method of a run's context that logs one event.
     """
     storage, remaining = instance.event_log_storage, iter(events)
     while part := list(islice(remaining, BATCH_SIZE)):

@@ -1,9 +1,9 @@
-"""Whether the process of a run is alive, and a launcher that reports it to Dagster's run monitoring.
+"""Detects whether the process of a run is alive, and reports it to Dagster's run monitoring by a launcher.
 
-Without that, a run whose machine lost power stays *started* and keeps the pool of its table, so that nothing writes there
-until somebody intervenes. ``dagster.yaml`` names the launcher; it starts runs as Dagster's default launcher does. Where no daemon
-runs, ``pool_slots`` asks the same question. Both are for runs on this machine; the launchers of clusters (Kubernetes, Docker,
-ECS) check their runs themselves.
+Otherwise, a run whose machine lost power would stay *started* and keep the pool of its table, so that nothing could write there
+until a person intervenes. ``dagster.yaml`` names the launcher, which starts runs like Dagster's default launcher. Without a
+daemon, ``pool_slots`` uses the same detection. Both are for runs on this machine; cluster launchers (Kubernetes, Docker, ECS)
+check their runs themselves.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakehouse.orchestration.common.dagster_internals import CheckRunHealthResul
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Clocks of the log and of the kernel differ by less.
+#: The clocks of the log and of the kernel differ by less.
 _SECOND = 1.0
 
 
@@ -49,7 +49,7 @@ class Worker:
 
 
 def workers(instance: dg.DagsterInstance, run_id: str) -> list[Worker]:
-    """The processes that have reported to work on a run; none before the first has."""
+    """The processes that have reported to work on a run; empty before the first report."""
     return list({worker.pid: worker for worker in _reports(instance, run_id)}.values())
 
 
@@ -61,7 +61,7 @@ def _reports(instance: dg.DagsterInstance, run_id: str) -> Iterator[Worker]:
 
 
 def why_given_up(known: list[Worker]) -> str | None:
-    """Why a run is given up: all processes that have reported to work on it have ended. None before any has reported."""
+    """The reason for giving up a run: all processes that have reported to work on it have ended. None before a report."""
     if not known or any(worker.lives for worker in known):
         return None
     return f"its process ({', '.join(f'{worker.pid}' for worker in known)}) has ended without reporting"
@@ -76,6 +76,6 @@ class LocalRunLauncher(dg.DefaultRunLauncher):
         return True
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
-        """Whether a process that has reported to work on a run is alive; before any has reported, the run counts as alive."""
+        """Whether a process that has reported to work on a run is alive; before any report, the run counts as alive."""
         reason = why_given_up(workers(self._instance, run.run_id))
         return CheckRunHealthResult(WorkerStatus.FAILED if reason else WorkerStatus.RUNNING, reason)

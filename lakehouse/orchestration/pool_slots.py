@@ -1,8 +1,8 @@
-"""Places in pools that runs keep although nobody works on them any more.
+"""Frees pool slots of runs whose process has ended.
 
-A killed run keeps its place in the pool of a table. With a daemon, run monitoring gives the run up; without one, every later run
-would wait for ever. So a run that finds its pool taken looks at the processes of the runs before it: it gives up those that are
-gone, and waits for the others, which it names. What a process is, and whether it lives, is decided in ``launcher``.
+A killed run keeps its slot in the pool of a table. With a daemon, run monitoring gives the run up; without one, every later run
+would wait forever. So a run that has to wait for its pool checks the processes of the runs before it: it gives up runs whose
+process has ended, and waits for the others, which it names. Processes and their detection belong to ``launcher``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _LOG = logging.getLogger(__name__)
 
 
 def give_up_dead_runs(instance: dg.DagsterInstance, pool: ConcurrencyKeyInfo, waiting: str) -> dict[str, Worker | None]:
-    """Free the places of runs that have ended or whose process is gone.
+    """Free the slots of runs that have ended or whose process is gone.
 
-    :param pool: who has, and waits for, a place.
-    :param waiting: the run that waits; it is not looked at.
-    :returns: the runs before it that go on, each with a process that works on it, None where none has reported yet.
+    :param pool: the pool, with claimed slots and waiting steps.
+    :param waiting: the waiting run, which is not checked.
+    :returns: the runs before it that continue, each with a process that works on it; None if no process has reported yet.
     """
     places = [slot.run_id for slot in pool.claimed_slots]
     places += [step.run_id for step in pool.pending_steps if step.assigned_timestamp is not None]
@@ -47,6 +47,6 @@ def give_up_dead_runs(instance: dg.DagsterInstance, pool: ConcurrencyKeyInfo, wa
 
 
 def say_for_whom(pool: str, alive: dict[str, Worker | None]) -> None:
-    """Say in the log for which runs a run waits."""
+    """Log a warning for each run that a run waits for."""
     for run_id, worker in alive.items():
         _LOG.warning("%s is in use: waits for run %s (%s).", pool, run_id[:8], worker or "which has yet to begin")

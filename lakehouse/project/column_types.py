@@ -1,7 +1,7 @@
-"""The type of a column as the values of samples show it, with room to grow, and values that are not read as they are.
+"""The type of a column, inferred from sample values with room to grow, and the formats of values that need one.
 
-A column has the first type to which the product converts all of its values (``bronze.type_conversion``), so that what is inferred
-is what can be ingested.
+A column gets the first type to which the product converts all of its values (``bronze.type_conversion``), so that an inferred
+contract can ingest the samples.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _UTC = ZoneInfo("UTC")
-#: The types that are tried, the narrowest first; any text is a string.
+#: The types in the order of trial, the narrowest first; any text is a string.
 _TYPES = ("bigint", "decimal", "double", "boolean", "date", "timestamp")
 _CODE = re.compile(r"0\d+")
 _FRACTION = re.compile(r"[.eE]")
 _WIDEST = 38
-#: A decimal has room for so many digits before the point, and for so many decimals; the next file may have more than the sample.
+#: The fewest digits before the point and the fewest decimals of a decimal type, and the digits added to those of the sample: the
+#: next file may have more.
 _WHOLE, _SCALE, _MORE_WHOLE, _MORE_SCALE = 16, 4, 6, 2
-#: A column with so many numbers for each other value may be one of numbers, with broken values.
+#: A column with at least this many numbers per other value may be a column of numbers with broken values.
 _NUMBERS_PER_MISFIT = 20
-#: So many significant digits has a number that a program wrote as the nearest double, and that no person typed.
+#: A number with this many significant digits was written by a program as the nearest double, not typed by a person.
 _DIGITS_OF_DOUBLES = 16
 _THOUSANDS_OR_DECIMALS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
 DOUBLE_ADVICE = "is a double, as its digits say: sums of doubles are rounded; use decimals for money"
 
 
 def type_of(values: Sequence[Any]) -> tuple[str, str | None]:
-    """The narrowest type that all values have, and a doubt about it.
+    """The narrowest type of all values, and a doubt about it.
 
     Texts of digits with leading zeros are codes, not numbers.
     """
@@ -59,7 +60,7 @@ def with_fractions(values: Sequence[Any]) -> str | None:
 
 
 def has_points(values: Sequence[Any]) -> bool:
-    """Whether whole numbers are written with a point, as 0.0 is."""
+    """Whether whole numbers are written with a point, such as 0.0."""
     return any("." in f"{value}" for value in values)
 
 
@@ -74,18 +75,18 @@ def _of_words(values: Sequence[Any]) -> str | None:
 
 
 def misfits(values: Sequence[Any]) -> list[Any]:
-    """The few values that are no numbers in a column of numbers; empty if there are none, or so many that it is a text."""
+    """The few values that are not numbers in a column of numbers; empty if there are none, or too many."""
     words = [value for value in values if not _all_convert([value], "double")]
     return words if len(words) * _NUMBERS_PER_MISFIT <= len(values) else []
 
 
 def has_two_readings(values: Sequence[Any]) -> bool:
-    """Whether all numbers have three digits after one point: 1.234 may be one and a fraction, or a thousand."""
+    """Whether all numbers have three digits after one point: 1.234 may be one and a fraction, or more than a thousand."""
     return bool(values) and all(isinstance(value, str) and _THOUSANDS_OR_DECIMALS.fullmatch(value.strip()) for value in values)
 
 
 def unread(values: Sequence[Any]) -> str | None:
-    """What texts are that the product does not read as numbers or times, and how to convert them; None if they are just texts."""
+    """Describe texts that the product does not read as numbers or times, with their conversion; None for plain texts."""
     texts = [f"{value}".strip() for value in values]
     for pattern, text in _UNREAD:
         if texts and all(pattern.fullmatch(value) for value in texts):
@@ -95,9 +96,9 @@ def unread(values: Sequence[Any]) -> str | None:
 
 
 def period_form(values: Sequence[Any], *, called_a_time: bool) -> str | None:
-    """The format of a column whose values are all months, weeks or years; None if they are not.
+    """The format of a column of months, weeks or years; None if a value is none of these.
 
-    :param called_a_time: whether the column is called so, as whole numbers have to be to be years or months.
+    :param called_a_time: whether the column's name suggests a time; whole numbers are years or months only then.
     """
     texts = [f"{value}".strip() for value in values]
     digits = bool(texts) and all(value.isdigit() for value in texts)
@@ -114,9 +115,9 @@ def period_form(values: Sequence[Any], *, called_a_time: bool) -> str | None:
 
 
 def written_forms(values: Sequence[Any], *, called_a_time: bool) -> dict[str, Any]:
-    """The formats of ``source.formats`` by which all values of a column can be read, each with its reading of the first value.
+    """The formats of ``source.formats`` that can read all values of a column, each with its reading of the first value.
 
-    Several are in question where they read some value otherwise; none fits where the values are read as they are.
+    Several formats are returned if they read a value differently; none if the values need no format, or no format fits.
     """
     texts = [f"{value}".strip() for value in values]
     if not texts:
@@ -143,7 +144,7 @@ def are_days_of_excel(values: Sequence[Any]) -> bool:
 
 
 def _forms_of_numbers(texts: Sequence[str]) -> list[str]:
-    """The formats of numbers with the signs of a currency and the short forms that some texts have."""
+    """The number formats with the currency symbols and the short forms in ``texts``."""
     signs = [match for text in texts if (match := _SIGNED.fullmatch(text))]
     if len(signs) < len(texts):
         return []
@@ -167,7 +168,7 @@ _UNREAD: Sequence[tuple[re.Pattern[str], str]] = (
 _SIGNED = re.compile(
     r"[(+\u2212-]*[ \u00a0]?([$€£¥]?)[ \u00a0]?[+\u2212-]?\d[\d.,'\u2019 \u00a0\u202f]*[KMBkmb]?[ \u00a0\u202f]?([$€£¥]?)-?\)?"
 )
-#: The marks of thousands and of decimals.
+#: The separators of thousands and of decimals.
 _MARKS = ((",", "."), (".", ","), (" ", ","), ("'", "."), ("", ","), ("", "."))
 _CLOCKS = (
     *("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", " %I:%M%p", " %H.%M.%S", " %I.%M.%S.%f %p"),
@@ -201,7 +202,7 @@ _MAY_BE_A_TIME = re.compile(r"(?=(?:\D*\d){3})[\w :.,/+()-]{6,40}")
 #: Months, weeks and years, each read as its first day.
 _PERIODS = ("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y", "%b %Y", "%B %Y", "%b-%y", "%b-%Y", "%Y-%b", "%G-W%V", "%GW%V")
 _DIGITS_OF_PERIODS = {"%Y%m": r"(1[6-9]|20)\d{2}(0[1-9]|1[0-2])", "%Y": r"(1[6-9]|20)\d{2}"}
-#: Whole numbers that are times where their column is called one.
+#: Whole numbers that are times if their column's name suggests one.
 _DIGITS_OF_TIMES = {
     "%Y%m%d": r"(19|20)\d{6}",
     "epoch_seconds": r"1\d{9}(\.\d{1,6})?",
@@ -214,12 +215,12 @@ _DAYS_OF_EXCEL = re.compile(r"[3-5]\d{4}(\.\d+)?")
 
 
 def _has_cents(value: Any) -> bool:
-    """Whether a text has decimals as 100.00 has, of which the next file may have others; 1001.0 is a whole number."""
+    """Whether a text has decimals such as 100.00, which may differ in the next file; 1001.0 is a whole number."""
     return isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d+\.\d{2,}\s*", value) is not None
 
 
 def _is_written_by_a_program(value: Any) -> bool:
-    """Whether a number has the many digits of a double that is near a shorter number, as 0.30000000000000004."""
+    """Whether a number has the many digits of a double near a shorter number, such as 0.30000000000000004."""
     text = f"{value}".strip().lstrip("+-")
     digits = text.replace(".", "").lstrip("0")
     if "." not in text or not digits.isdigit() or len(digits) < _DIGITS_OF_DOUBLES:
@@ -238,7 +239,7 @@ def _all_convert(values: Sequence[Any], kind: str) -> bool:
 
 
 def _decimal_of(values: Sequence[Any]) -> str | None:
-    """The decimal type that holds all values, and longer ones; None if they are no decimals, or have too many digits."""
+    """The decimal type for all values, with room for longer ones; None if they are not decimals, or have too many digits."""
     whole = scale = 0
     for value in values:
         match = re.fullmatch(r"\s*[+-]?(\d*)\.?(\d*)\s*", f"{value}")

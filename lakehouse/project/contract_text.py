@@ -1,4 +1,4 @@
-"""Writes an inferred source, and a first metric over it, as contracts for people: YAML with what is uncertain as comments."""
+"""Writes an inferred source, and a first metric over it, as contracts for people: YAML with doubts as comments."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 _UNBOUNDED = 10_000
 _AFTER_CLOSE = "a final number stays; what changes it later is booked as an adjustment in the open day"
-#: Keys of ``source`` that ``samples`` finds out besides the format and the delimiter.
+#: Keys of ``source`` that ``samples`` detects besides the format and the delimiter.
 _WRITTEN = ("skip_lines", "comment", "array")
 
 
 def dataset_of(file: str) -> str:
-    """A name for the dataset of a file: ``sales`` for ``Sales_2024-11-05.csv.gz``."""
+    """A dataset name for a file: ``sales`` for ``Sales_2024-11-05.csv.gz``."""
     stem = re.sub(r"^[\d\W_]+", "", file.rsplit("/", 1)[-1].split(".", maxsplit=1)[0])
     name = re.sub(r"_?\d+(_\d+)*$", "", field_names([stem])[stem]) if stem else ""
     return name or "events"
@@ -67,7 +67,7 @@ def source_text(dataset: str, files: Sequence[str], inferred: InferredSource, re
 
 
 def metric_text(dataset: str, inferred: InferredSource) -> str:
-    """The contract of a first metric: the records of a day, and the sum or the mean of each quantity."""
+    """The contract of a first metric: the number of records per day, and the sum or mean of each quantity."""
     measures: list[dict[str, Any]] = [{"name": "records", "sql": "count(*)", "type": "long", "additive": True}]
     taken = {"records", *RESERVED}
     parts = {part for of in inferred.joined.values() for part in of}
@@ -93,7 +93,7 @@ def metric_text(dataset: str, inferred: InferredSource) -> str:
 
 
 def _flow(value: Any) -> str:
-    """A value in one line of YAML; with escapes where YAML would read it back differently."""
+    """A value as one line of YAML, with escapes where YAML would read it differently."""
     texts = (
         yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=_UNBOUNDED, allow_unicode=readable)
         for readable in (True, False)
@@ -103,5 +103,5 @@ def _flow(value: Any) -> str:
 
 
 def _comment(text: str) -> str:
-    """A comment of one line, whatever the names of files and columns hold."""
+    """A comment of one line, whatever characters the names of files and columns have."""
     return f"# {''.join(letter if letter.isprintable() else ' ' for letter in text)}"

@@ -1,6 +1,6 @@
-"""Puts files that a person names into the landing folder of a source, as files of an arrival day.
+"""Copies given files to the landing folder of a source, as files of an arrival day.
 
-Belongs here: the names that they get there. Reading and ingesting them belongs to ``bronze``.
+Belongs here: the names of the copies. Reading and ingesting them belongs to ``bronze``.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ _COPIES = 1_000
 
 
 class UndeliveredFileError(LakehouseError):
-    """Files that cannot be delivered; none of them was. The message names the file, and says what to do."""
+    """Files that cannot be delivered; no file was. The message names the file and the remedy."""
 
 
 def deliver(settings: Settings, contract: SourceContract, files: Sequence[Path], day: date) -> list[Path]:
-    """Copy files to the landing folder as files of an arrival day; a file that is in its place already is not copied again.
+    """Copy files to the landing folder as files of an arrival day; a file that is already in place is not copied again.
 
-    Together they are one delivery, see ``bronze.run_deliveries``.
+    Together the files are one delivery, see ``bronze.run_deliveries``.
 
-    :returns: their names in the landing folder.
-    :raises UndeliveredFileError: for a missing file, a landing folder that is not local, or a pattern that takes one file a day.
+    :returns: the paths in the landing folder.
+    :raises UndeliveredFileError: for a missing file, a landing folder that is not local, or a different file where the pattern
+        takes one file a day.
     """
     landing = settings.landing_of(contract.dataset)
     if "://" in landing:
@@ -54,14 +55,14 @@ def deliver(settings: Settings, contract: SourceContract, files: Sequence[Path],
     for file, target in zip(files, targets):
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
-            partial = target.with_name(f".{target.name}.part")  # no pattern takes a name with a dot in front
+            partial = target.with_name(f".{target.name}.part")  # no pattern matches a name that starts with a dot
             shutil.copyfile(file, partial)
             partial.replace(target)
     return targets
 
 
 def _target(landing: Path, pattern: str, file: Path, day: date, taken: Sequence[Path]) -> Path:
-    """The name of a file in the landing folder: that of the pattern, with the file's own name for its first star."""
+    """The name of a file in the landing folder: the pattern, with the file's own name in place of the first star."""
     before, star, after = pattern.replace(DAY, f"{day}").partition("*")
     ending = after.replace("*", "")
     stem = ("" if before.endswith("/") or not before else ".") + file.name.removesuffix(ending)

@@ -1,6 +1,6 @@
-"""The source that a person means by a contract file or by the name of its dataset, with the settings and contracts around it.
+"""The source given as a contract file or dataset name, with the settings and contracts of its deployment.
 
-Belongs here: which deployment a contract file belongs to. Loading contracts belongs to ``contracts.loader``.
+Belongs here: the deployment to which a contract file belongs. Loading contracts belongs to ``contracts.loader``.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 class UnknownSourceError(LakehouseError):
-    """No contract of a source is meant. The message names what was given, and the datasets that are known."""
+    """No source matches. The message names the given text and the known datasets."""
 
 
 @dataclass(frozen=True)
 class DeployedSource:
     """A source among the contracts of a deployment.
 
-    :param left_out: why contracts of others are left out.
-    :param is_of_folder: whether the contracts beside the file are used, because the deployment has not this one.
+    :param left_out: the mistakes for which unrelated contracts are left out.
+    :param is_of_folder: whether the contracts in the file's folder are used, because the deployment does not have this contract.
     """
 
     settings: Settings
@@ -45,13 +45,13 @@ class DeployedSource:
 
 
 def of(meant: str | Path) -> DeployedSource:
-    """The source that a contract file, or a name, means.
+    """Resolve a contract file or a dataset name to its source.
 
-    :raises UnknownSourceError: for neither, and for a contract of something else.
-    :raises ContractError: when the contract is broken.
+    :raises UnknownSourceError: if ``meant`` is neither, or is a contract of another kind.
+    :raises ContractError: if the contract has a mistake.
     """
     path = Path(meant)
-    loaded = load_contract(path) if path.is_file() else None  # its own mistakes are told before those of others
+    loaded = load_contract(path) if path.is_file() else None  # its own mistakes are reported before those of others
     settings = Settings()
     name = f"{meant}" if loaded is None else getattr(loaded, "dataset", "")
     catalog, left_out = load_sound_catalog(settings.contracts, name, bundled=settings.bundled_contracts)

@@ -1,6 +1,6 @@
-"""Which column says when something happened, and which when it arrived, by what columns are called. Plain Python.
+"""Infers the columns of event time and arrival time from column names. Plain Python.
 
-Months, years and days of several columns belong to ``periods``.
+Months, years, and days split over several columns belong to ``periods``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ANY_TIME = (
     *("timestamp", "datetime", "time", "date", "day", "at", "ts", "when"),
     *("datum", "zeit", "tag", "fecha", "hora", "dia", "jour", "heure", "giorno"),
 )
-#: Words in the names of columns with the time of an event: the event's own, its record's, any time, and what comes after it.
+#: Words in the names of event-time columns, by rank: the event's own time, its record's, any time, and later times.
 _EVENT_WORDS = (
     (
         *("event", "occurred", "happened", "service", "transaction", "trade", "traded", "sold", "ordered", "order", "purchased"),
@@ -47,19 +47,19 @@ _MOMENT_WORDS = {
     *("sold", "paid", "sent", "start"),
     *(word for words in (*_EVENT_WORDS, _ARRIVAL_WORDS) for word in words if word.endswith("ed")),
 }
-#: Words of a state, which the next event changes: a time of the thing, and not of a record.
+#: Words for a state that the next event changes: a time of the thing, not of a record.
 _STATE_WORDS = ("last", "latest", "recent", "previous")
 _NEVER_WORDS = (
     *("due", "valid", "until", "expiry", "expires", "expiration", "expire", "maturity", "deadline", "end", "ends", "next"),
     *("birth", "birthday", "dob", "planned", "expected", "estimated", "scheduled", "to", "deleted", "cancelled", "warranty"),
 )
-#: From this rank on a column is doubtful as the time of an event.
+#: From this rank on, a column is a doubtful event time.
 _DOUBTFUL, _NEVER = len(_EVENT_WORDS) + 1, len(_EVENT_WORDS) + 2
-#: The contract's first event day lies so many years before the sample's, and not after the product's own first day.
+#: The contract's first event day lies this many years before the sample's, and not after the product's default first day.
 _YEARS_BEFORE = 2
-#: How long a watermark waits where samples do not show it, and at most; and for what share of their rows, in percent.
+#: The wait of a watermark where samples do not show it, the greatest wait, and the share of rows to wait for, in percent.
 _DAYS_TO_WAIT, _MOST_DAYS, _CAUGHT = 3, 30, 99
-#: In so many records two columns have the same time because they are one, and not by accident.
+#: In this many records, two columns with the same times are the same column, not an accident.
 _ENOUGH = 20
 _TIMELESS = (
     "no column is a date or a time: name the column of the event time under clocks.event, and how it is written under "
@@ -69,7 +69,7 @@ _TIMELESS = (
 
 @dataclass(frozen=True)
 class InferredClocks:
-    """The columns of event and arrival time, doubts about them, and the question where two fit alike."""
+    """The columns of event and arrival time, doubts about them, and the question if two columns fit equally well."""
 
     event: InferredColumn | None
     arrival: InferredColumn | None
@@ -83,14 +83,14 @@ def is_called_a_time(column: InferredColumn) -> bool:
 
 
 def is_time(column: InferredColumn) -> bool:
-    """Whether a column holds days or times."""
+    """Whether a column has dates or times."""
     return column.type in ("date", "timestamp")
 
 
 def clocks_of(samples: Sequence[Sample], columns: Sequence[InferredColumn], answers: Mapping[str, str]) -> InferredClocks:
     """The clocks of a source.
 
-    :param answers: what a person answered, by what the questions are about; ``clocks.event`` is one of them.
+    :param answers: a person's answers, by the subject of the question; ``clocks.event`` is one subject.
     """
     times = [column for column in columns if is_time(column)]
     arrivals = [column for column in times if any(word in column.words for word in _ARRIVAL_WORDS)]
@@ -129,7 +129,7 @@ def clocks_of(samples: Sequence[Sample], columns: Sequence[InferredColumn], answ
 
 
 def _event_rank(column: InferredColumn) -> tuple[bool, int, int]:
-    """The best column of an event time first: the thing's own time, and never the day on which something ends or is due."""
+    """Sort key for event-time columns: the thing's own time first; a day on which something ends or is due last."""
     words = column.words
     if any(word in words for word in _NEVER_WORDS):
         return column.empty > 0, _NEVER, 0
@@ -143,7 +143,7 @@ def _event_rank(column: InferredColumn) -> tuple[bool, int, int]:
 
 
 def _differ(samples: Sequence[Sample], column: InferredColumn, other: InferredColumn) -> bool:
-    """Whether two columns of times differ in a record, or may: a date is compared with the day of a time."""
+    """Whether two time columns differ, or may differ, in a record: a date is compared with the day of a time."""
     if sum(len(sample.records) for sample in samples) < _ENOUGH:
         return True
     by_day = "date" in (column.type, other.type)
@@ -165,9 +165,9 @@ def day_of(value: Any) -> date:
 
 
 def days_to_wait(samples: Sequence[Sample], event: str, arrival: str | None) -> tuple[int, str]:
-    """How many days after an event its record may be expected, and the sentence that says where this is from.
+    """The number of days after an event within which its record is expected, and a sentence with the source of the number.
 
-    :param event: the column of the event time. ``arrival`` is that of the arrival time.
+    :param event: the column of the event time. ``arrival`` is the column of the arrival time.
     """
     records = [record for sample in samples for record in sample.records]
     both = [(record.get(event), record.get(arrival)) for record in records] if arrival else []
@@ -185,7 +185,7 @@ def days_to_wait(samples: Sequence[Sample], event: str, arrival: str | None) -> 
 
 
 def is_naive(value: Any) -> bool:
-    """Whether a time needs a zone; a date does not."""
+    """Whether a value is a time without a zone; a date needs none."""
     if type_conversion.is_date_only(value):
         return False
     try:
@@ -211,7 +211,7 @@ def doubts_about_many_days(count: int) -> list[str]:
 
 
 def first_day(first: date | None) -> date | None:
-    """The first event day of the contract, at the latest that of a contract that names none.
+    """The first event day of the contract, never later than the default first day.
 
     :param first: the first day of the samples; late data may be older.
     """

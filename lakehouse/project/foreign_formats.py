@@ -1,4 +1,4 @@
-"""Names the formats that people send and the product does not read, each with the sentence how to convert it."""
+"""Recognizes formats that the product does not read, each with a sentence on its conversion."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _FIRST_LINES = {
 }
 #: A number or a time, also in quotes.
 _NUMBER_OR_TIME = re.compile(r'"?[+-]?\.?\d[\d.,:/TZ -]*"?')
-#: So many records tell a line of units from a record, and so many are looked at.
+#: The fewest records that tell a line of units from a record, and the number of records examined.
 _ENOUGH, _LOOKED_AT = 4, 200
 _ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NO_VALUES = frozenset({"n/a", "na", "nan", "null", "none", "-", ".", "..", "x"})
 
 
 def of_bytes(content: bytes) -> str | None:
-    """The sentence about a file's first bytes; None for what may be text."""
+    """The sentence about a file's first bytes; None if they may be text."""
     if content[:4] == b"PK\x03\x04":
         if b"xl/" in content or b"[Content_Types].xml" in content[:2000]:
             return "is an Excel workbook; save the sheet as CSV in UTF-8"
@@ -55,7 +55,7 @@ def of_first_line(line: str) -> str | None:
 
 
 def of_json_array(text: str) -> str | None:
-    """The sentence about the beginning of a JSON array; None for one of objects."""
+    """The sentence about the beginning of a JSON array; None for an array of objects."""
     if re.match(r"\[\s*\[", text):
         return (
             "is a JSON array of lists, whose values have no names; write one object a line, with names of yours: "
@@ -67,7 +67,7 @@ def of_json_array(text: str) -> str | None:
 def of_json_line(line: str, *, is_only: bool) -> str | None:
     """The sentence about the first object of JSON lines; None for a plain record.
 
-    :param is_only: whether the file has no other line.
+    :param is_only: whether the file has only this line.
     """
     try:
         record = json.loads(line)
@@ -96,9 +96,9 @@ def _is_list_of_objects(value: Any) -> bool:
 
 
 def _path_of_records(record: Any) -> str | None:
-    """The path to the most objects that have a time, or else to the most objects.
+    """The path to the list with the most objects that have a time, or else with the most objects.
 
-    None if there are no lists of objects, or only the record itself has a time, as an order with its items.
+    None if there are no lists of objects, or only the record itself has a time, such as an order with items.
     """
     counts: Counter[str] = Counter()
     with_times: Counter[str] = Counter()
@@ -127,21 +127,21 @@ def _step(name: str) -> str:
 
 
 def of_fixed_width(line: str) -> str | None:
-    """The sentence about a header without a delimiter; None for the name of one column."""
+    """The sentence about a header without a delimiter; None for a single column name."""
     if len(re.split(r" {2,}", line.strip())) > 1:
         return "has columns of fixed width; write it as CSV, with a delimiter between the columns"
     return None
 
 
 def has_numbers(line: str) -> bool:
-    """Whether a line has numbers or times among its cells, as a header does not."""
+    """Whether a line has cells with numbers or times, unlike a header."""
     return any(_NUMBER_OR_TIME.fullmatch(cell.strip()) for cell in re.split(r"[,;\t|]", line))
 
 
 def of_second_header(records: Sequence[Mapping[str, Any]], line: int) -> str | None:
-    """The sentence about a first record of units or formats, where all others have numbers; None for a plain record.
+    """The sentence about a first record of units or formats, if all other records have numbers; None for a plain record.
 
-    :param line: the number of its line.
+    :param line: the line number of the first record.
     """
     if len(records) < _ENOUGH:
         return None

@@ -1,4 +1,4 @@
-"""What sample files say about a source: its columns, and what is uncertain or has to be asked. Plain Python.
+"""Infers a source from sample files: its columns, doubts, and open questions. Plain Python.
 
 The type of a column is inferred in ``column_types``, the key in ``key_candidates``, the clocks in ``event_times``. Reading the
 samples belongs to ``samples``, the YAML to ``contract_text``.
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date
 
-#: The names of columns that say what happened to a record.
+#: The names of columns with a record's operation.
 _OP_NAMES = ("op", "operation", "change", "action", "__op", "change_op")
 
 
 @dataclass(frozen=True)
 class InferredSource:
-    """A source as its samples show it.
+    """A source inferred from its samples.
 
-    :param key: the fields that identify a record in each file; empty if none do.
-    :param op: the column that says whether a record is new, corrects or withdraws one.
+    :param key: the fields that identify a record in each file; empty if no fields do.
+    :param op: the column that marks a record as new, a correction or a withdrawal.
     :param event: the column of the event time; None if no column is a time.
     :param naive: whether the event times have no zone.
     :param first_day: the first event day of the contract: late data may be older than the samples.
-    :param doubts: sentences for the person who reads the contract.
-    :param order: the column with the version of a record. ``questions`` are open: their defaults are taken.
-    :param formats: by column how its values are written, where they are not read as they are.
-    :param joined: columns that are made of others.
-    :param days_to_wait: how late rows come, in days; None without an event time.
+    :param doubts: sentences for the reader of the contract.
+    :param order: the column with the version of a record. ``questions`` are open questions, for which the defaults are used.
+    :param formats: the formats of columns whose values need one, by column.
+    :param joined: the columns joined from others, with their parts.
+    :param days_to_wait: how late rows arrive, in days; None without an event time.
     """
 
     columns: Sequence[InferredColumn]
@@ -58,17 +58,17 @@ class InferredSource:
 
     @property
     def is_complete(self) -> bool:
-        """Whether a contract follows without a person's answer."""
+        """Whether a contract can be written without a person's answer."""
         return self.event is not None and not self.questions
 
 
 def infer(samples: Sequence[Sample], answers: Mapping[str, str] | None = None, subject: str = "") -> InferredSource:
     """Infer a source from one or more sample files.
 
-    :param answers: what a person answered, by what the questions are about.
-    :param subject: the name of the dataset; an identifier that is called like it is the key.
+    :param answers: a person's answers, by the subject of the question.
+    :param subject: the name of the dataset; an identifier of that name is the key.
 
-    :raises InferenceError: for a file without records, or files that have no column in common.
+    :raises InferenceError: for a file without records, or files without a common column.
     """
     for sample in samples:
         if not sample.records:
@@ -105,7 +105,7 @@ def infer(samples: Sequence[Sample], answers: Mapping[str, str] | None = None, s
     able = [column for column in columns if column is not op and column.column not in parts]
     key = key_of(samples, able, clocks.event, subject, answers)
     doubts += [key.doubt] if key.doubt else []
-    if op is not None and key.fields:  # without a key there is nothing that a record could change
+    if op is not None and key.fields:  # without a key, no record can change another
         columns.remove(op)
         doubts.append(f"column {op.column} says whether a record is new, corrects or withdraws one (changes.op)")
     doubts += measures.doubts_about_totals(samples, columns)
@@ -142,7 +142,7 @@ def infer(samples: Sequence[Sample], answers: Mapping[str, str] | None = None, s
 def _with_event_days(
     samples: Sequence[Sample], columns: Sequence[InferredColumn], period: periods.PeriodColumn
 ) -> tuple[list[Sample], list[InferredColumn]]:
-    """Samples and columns with the event days that a column of periods, or several columns, make."""
+    """Samples and columns with the event days from a column of periods, or from several columns."""
     if period.parts:
         samples = periods.with_joined(samples, period.column, period.parts)
         columns = [*columns, InferredColumn(period.column, period.column, "date", 0)]
@@ -153,7 +153,7 @@ def _with_event_days(
 def _columns(
     samples: Sequence[Sample], shared: Sequence[str], answers: Mapping[str, str]
 ) -> tuple[list[InferredColumn], dict[str, str], list[str], list[Question]]:
-    """The columns, the formats of those that are not read as they are, doubts, and the questions that they leave open."""
+    """The columns, the formats of columns that need one, doubts, and open questions."""
     columns: list[InferredColumn] = []
     forms: dict[str, str] = {}
     doubts: list[str] = []
@@ -190,12 +190,12 @@ def _columns(
 
 
 def _may_have_fractions(column: InferredColumn, present: Sequence[Any]) -> bool:
-    """Whether whole numbers are written as 0.0 is, and are no identifiers, which pandas writes so beside empty values."""
+    """Whether whole numbers are written like 0.0 and are not identifiers, which pandas writes so next to empty values."""
     return column_types.has_points(present) and not column.empty and not is_identifier(column)
 
 
 def _question_of_points(name: str, value: Any) -> Question:
-    """The question whether a point begins decimals or stands for thousands, where no value tells."""
+    """The question whether a point separates decimals or thousands, if no value decides it."""
     options = {
         "decimal": f"{value} is less than a thousand: the point begins the decimals",
         "text": f"{value} has a point for thousands: it stays text until it is sent without",
@@ -204,7 +204,7 @@ def _question_of_points(name: str, value: Any) -> Question:
 
 
 def _question_of_misfits(name: str, few: Sequence[Any]) -> Question:
-    """The question what a few values are that are no numbers, in a column of numbers."""
+    """The question about a few values that are not numbers in a column of numbers."""
     options = {
         "text": f"{name} stays text, and is in no measure",
         "number": f"{name} is a number; records such as that with {few[0]!r} are malformed ({len(few):,} in the samples)",
@@ -215,7 +215,7 @@ def _question_of_misfits(name: str, few: Sequence[Any]) -> Question:
 def _form_of(
     column: InferredColumn, present: Sequence[Any], answers: Mapping[str, str], *, called_a_time: bool
 ) -> tuple[str, str, Question | None] | None:
-    """How the values of a column are written, with a doubt and what has to be asked; None where they are read as they are."""
+    """The format of a column's values, with a doubt and an open question; None if the values need no format."""
     if column.type != "string" and not (column.type.startswith(("bigint", "decimal", "double")) and called_a_time):
         return None
     readings = column_types.written_forms(present, called_a_time=called_a_time)
@@ -234,7 +234,7 @@ def _form_of(
 
 
 def _read_by(sample: Sample, forms: Mapping[str, str]) -> Sample:
-    """A sample with the values that formats give."""
+    """The sample with the values as the formats read them."""
     readers = {name: written_values.reader(form) for name, form in forms.items()}
     records = [
         {name: readers[name](value) if name in readers and value is not None else value for name, value in record.items()}
@@ -244,7 +244,7 @@ def _read_by(sample: Sample, forms: Mapping[str, str]) -> Sample:
 
 
 def field_names(columns: Sequence[str]) -> dict[str, str]:
-    """A field for each column: lower case, with digits and underscores, each once, and none that the tables have themselves."""
+    """A field name for each column: lower case, with digits and underscores, unique, and different from system columns."""
     names: dict[str, str] = {}
     for column in columns:
         snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", column)
@@ -258,7 +258,7 @@ def field_names(columns: Sequence[str]) -> dict[str, str]:
 
 
 def _marks_changes(column: str, samples: Sequence[Sample]) -> bool:
-    """Whether all values of a column are words for new, corrected and withdrawn records."""
+    """Whether all values of a column are words for new, corrected or withdrawn records."""
     words = Changes()
     known = {*words.insert_words, *words.correct_words, *words.delete_words}
     values = {f"{record.get(column)}".strip().lower() for sample in samples for record in sample.records}

@@ -1,7 +1,8 @@
-"""Which columns identify a record, by what they are called and not only because they are unique in a sample. Plain Python.
+"""Infers the key from column names, and not only from uniqueness in a sample. Plain Python.
 
-An identifier is called so (``id``, ``number``, ``code``). The name of an entity (``sensor``, ``store_id``) identifies no reading:
-the day or the time belongs to the key. Several lines per identifier with a version or an update time are a change log.
+The name of an identifier has a word such as ``id``, ``number`` or ``code``. The name of an entity (``sensor``, ``store_id``)
+identifies no reading: the day or the time belongs to the key, too. Several lines per identifier with a version or an update time
+are a change log.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
 
     from lakehouse.project.questions import InferredColumn, Sample
 
-#: Words in the names of identifiers, the most telling first.
+#: Words in the names of identifiers, the most significant first.
 KEY_WORDS = ("id", "identifier", "uuid", "guid", "key", "number", "no", "nr", "num", "code", "ref", "reference")
-#: Those that also stand in front of the thing, as in id_customer; num_cases and reference_level are no identifiers.
+#: Words that may also precede the thing, as in id_customer; num_cases and reference_level are not identifiers.
 _KEY_WORDS_IN_FRONT = ("id", "identifier", "uuid", "guid")
 
 
-#: What a record can be: a column that is called just so, and holds texts, has the names of records.
+#: Kinds of records: a text column with such a name has the names of records.
 _RECORDS = word_set(
     "order sale payment trade claim invoice ticket booking shipment delivery visit transaction receipt event incident refund",
 )
@@ -49,7 +50,7 @@ _PERIODS = word_set(
     "day date month week quarter year period hour time clock tag datum monat woche kalenderwoche jahr uhrzeit fecha mes jour mois"
 )
 _VERSIONS = ("version", "revision", "rev", "seq", "sequence", "lsn")
-#: Words of times that an entity has once.
+#: Words for times that an entity has only once.
 _CREATIONS = word_set(
     "created registered opened joined started founded signup signed enrolled hired issued installed birth",
     "updated modified changed update",
@@ -65,9 +66,9 @@ NO_KEY = "none"
 class Key:
     """The key that samples suggest.
 
-    :param fields: the fields of the key; empty if no columns identify a record.
-    :param order: the column with the version of a record, where a file has several lines per key.
-    :param arrival: the column of the update time that orders them instead.
+    :param fields: the key's fields; empty if no columns identify a record.
+    :param order: the column with the version of a record, if a file has several lines per key.
+    :param arrival: the column of the update time that orders the lines instead.
     """
 
     fields: Sequence[str]
@@ -78,9 +79,9 @@ class Key:
 
 
 def is_identifier(column: InferredColumn, subject: str = "") -> bool:
-    """Whether a column is called like a key: its numbers are not to be added up.
+    """Whether a column has the name of a key, so that its numbers must not be added up.
 
-    :param subject: the name of the dataset. A column that is called like one of its records is an identifier, too.
+    :param subject: the name of the dataset. A column named after one of its records is an identifier, too.
     """
     words = column.words
     if _is_called_like_a_record(column, subject):
@@ -91,8 +92,8 @@ def is_identifier(column: InferredColumn, subject: str = "") -> bool:
 
 
 def _is_called_like_a_record(column: InferredColumn, subject: str) -> bool:
-    """Whether a column is called like one record of the dataset, as ``sale`` in sales; numbers may be its amount."""
-    # A till in tills is a thing of which there may be many readings, such as sales; a sale in sales is the record itself.
+    """Whether a column is named after one record of the dataset, as ``sale`` in sales; a column of numbers may be its amount."""
+    # A till in tills is a thing with possibly many readings, such as sales; a sale in sales is the record itself.
     if len(column.words) > 1 or column.words[0] in _ENTITIES:
         return False
     [word] = column.words
@@ -113,8 +114,8 @@ def key_of(
 ) -> Key:
     """The key of the records.
 
-    :param event: the column of the event time. ``subject`` is the name of the dataset.
-    :param answers: what a person answered, by what the questions are about; ``primary_key`` is one of them.
+    :param event: the column of the event time. ``subject`` is the dataset's name.
+    :param answers: a person's answers, by the subject of the question; ``primary_key`` is one subject.
     """
     answer = answers.get("primary_key")
     if answer is not None:
@@ -156,7 +157,7 @@ def _proposed(samples: Sequence[Sample], columns: Sequence[InferredColumn], even
 
 
 def _of_own(samples: Sequence[Sample], named: Sequence[InferredColumn], event: InferredColumn | None, subject: str) -> Key | None:
-    """The identifier of the records themselves; with a question where two are called alike."""
+    """The identifier of the records themselves, with a question if two columns have equally good names."""
     unique = [name for name in named if not _is_entity(name, subject) and _identifies(samples, [name], event)]
     if not unique:
         return None
@@ -164,20 +165,20 @@ def _of_own(samples: Sequence[Sample], named: Sequence[InferredColumn], event: I
     key = _certain(samples, unique[:1])
     has_readings = event is not None and not event.empty and not _CREATIONS & set(event.words)
     if len(alike) == 1 and event is not None and has_readings and _ENTITIES & set(unique[0].words):
-        reading = [unique[0], event]  # a file about stations may have each once, or one reading of each
+        reading = [unique[0], event]  # a file about stations may have each station once, or one reading of each
         return Key([column.name for column in reading], key.doubt, question=_which([reading, unique[:1]]))
     return Key(key.fields, key.doubt, question=_which([[name] for name in alike])) if len(alike) > 1 else key
 
 
 def _of_lines(samples: Sequence[Sample], own: Sequence[InferredColumn], event: InferredColumn | None) -> Key | None:
-    """Several identifiers together, as the number of an order and that of its line."""
+    """Several identifiers together, such as an order number and a line number."""
     return next((_certain(samples, chosen) for chosen in _groups(own, 2) if _identifies(samples, chosen, event)), None)
 
 
 def _of_labels(
     samples: Sequence[Sample], labels: Sequence[InferredColumn], times: Sequence[Sequence[InferredColumn]]
 ) -> Key | None:
-    """Columns that are unique, but not called like a key: a person has to say so."""
+    """Unique columns without the name of a key: a person has to confirm them."""
     for time in times:
         for chosen in [*([[]] if time else []), *_groups(labels)]:
             if _is_unique_in_each(samples, [*chosen, *time]):
@@ -194,9 +195,9 @@ def _of_readings(
     event: InferredColumn | None,
     codes: Sequence[InferredColumn],
 ) -> Key | None:
-    """The key of what repeats per entity; with a question where the entity is unique, too, or the time is one of updates.
+    """The key of repeated readings per entity, with a question if the entity is unique, too, or the time is an update time.
 
-    :param codes: columns that may be identifiers, by their values; with one of them there is a question, too.
+    :param codes: columns that may be identifiers by their values; they raise a question, too.
     """
     for time in times:
         for chosen in _groups(entities):
@@ -215,7 +216,7 @@ def _of_readings(
 
 
 def _codes(samples: Sequence[Sample], labels: Sequence[InferredColumn]) -> list[InferredColumn]:
-    """Columns whose texts look like identifiers: each once, with digits, and without blanks."""
+    """Columns whose texts look like identifiers: unique, with digits, and without blanks."""
     return [
         column
         for column in labels
@@ -246,7 +247,7 @@ def _change_log(
     *,
     certain: bool,
 ) -> Key | None:
-    """The key and the order of files with several lines per key; None if they are no change log.
+    """The key and the order of files with several lines per key; None if they are not a change log.
 
     :param certain: whether a person named the key.
     """
@@ -267,7 +268,7 @@ def _change_log(
 
 
 def _is_steady(samples: Sequence[Sample], key: Sequence[InferredColumn], event: InferredColumn) -> bool:
-    """Whether all lines of a key have one event time: they are states of one thing, and not readings."""
+    """Whether all lines of a key have the same event time: they are states of one thing, not readings."""
     times: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
     for sample in samples:
         for record in sample.records:
@@ -276,9 +277,9 @@ def _is_steady(samples: Sequence[Sample], key: Sequence[InferredColumn], event: 
 
 
 def _identifies(samples: Sequence[Sample], key: Sequence[InferredColumn], event: InferredColumn | None) -> bool:
-    """Whether columns are unique in each file, and are not used again in another file for something of another day.
+    """Whether columns are unique in each file, and are not reused in another file for a record of another day.
 
-    A record that comes again with another time may be a correction; where all that come again have one, numbers are used again.
+    A repeated record with another time may be a correction; if all repeated records have another time, numbers are reused.
     """
     if not _is_unique_in_each(samples, key):
         return False
@@ -301,13 +302,13 @@ def _is_unique_in_each(samples: Sequence[Sample], columns: Sequence[InferredColu
 
 
 def _groups(columns: Sequence[InferredColumn], least: int = 1) -> Iterator[list[InferredColumn]]:
-    few = columns[:8]  # more columns would be combined thousands of times
+    few = columns[:8]  # more columns would be combined in thousands of ways
     for count in range(least, min(_KEY_COLUMNS, len(few)) + 1):
         yield from map(list, combinations(few, count))
 
 
 def _can_identify(column: InferredColumn, subject: str) -> bool:
-    """Whether a column can be part of a key at all: no measure, time, float or free text."""
+    """Whether a column can be part of a key: not a measure, time, float or free text."""
     if column.type not in ("string", "bigint") and not column.type.endswith(",0)"):
         return False
     words = set(column.words)
@@ -319,7 +320,7 @@ def _can_identify(column: InferredColumn, subject: str) -> bool:
 
 
 def _holds_numbers(samples: Sequence[Sample], column: InferredColumn) -> bool:
-    """Whether most texts of a column that is called like a measure are numbers, among words for 'no value'."""
+    """Whether a column with the name of a measure has mostly numbers, among words for 'no value'."""
     if not _MEASURES & set(column.words) or any(word in KEY_WORDS for word in column.words):
         return False
     values = [
@@ -329,13 +330,13 @@ def _holds_numbers(samples: Sequence[Sample], column: InferredColumn) -> bool:
 
 
 def _is_entity(column: InferredColumn, subject: str) -> bool:
-    """Whether a column names a thing of which there are many records; the dataset's own thing is none."""
+    """Whether a column names a thing with many records; the dataset's own thing does not count."""
     words = set(column.words) & _ENTITIES
     return bool(words) and not any(word in subject.lower() for word in words)
 
 
 def _rank(column: InferredColumn, subject: str) -> tuple[bool, bool, int]:
-    """The best candidate first: called like the dataset's thing or just ``id``, and by the word for a key."""
+    """Sort key of candidates: named after the dataset's thing or just ``id`` first, then by the word for a key."""
     words = column.words
     others = [word for word in words if word not in KEY_WORDS]
     about = not others or any(word in subject.lower() for word in others)

@@ -1,4 +1,4 @@
-"""What the numbers of a column mean in a first metric: a sum, a mean, or nothing to be computed. Plain Python."""
+"""Infers how a first metric aggregates a column's numbers: as a sum, as a mean, or not at all. Plain Python."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
     from lakehouse.project.questions import InferredColumn, Sample
 
-#: Words of columns whose numbers say where or when, so that neither their sum nor their mean means anything.
+#: Words of columns whose numbers are places or times, so that neither a sum nor a mean is meaningful.
 _PLACES = word_set(
     "lat latitude lon lng longitude zip postcode plz year month week quarter hour yr jahr monat woche kw annee mois ano mes anno"
 )
-#: Words of quantities that are not added up: the sum of two temperatures is none.
+#: Words for quantities that do not add up, such as temperatures.
 _MEANS = word_set(
     "temperature temp humidity pressure speed rate ratio percent percentage pct avg average mean median level stage discharge",
     "flow height depth score age open high low close balance incidence inzidenz index per unit",
     "dewpoint dew visibility wind gust cloud wasserstand pegel temperatur",
 )
-#: Words of quantities that have fractions, also where the sample has none.
+#: Words for quantities with fractions, even if the sample has none.
 _FRACTIONS = (_MEANS - {"open", "high", "low", "close", "per", "unit"}) | word_set(
     "amount price cost fee tax salary revenue mm kwh mwh rainfall precipitation weight betrag preis"
 )
-#: Values of records that add up others, in lower case.
+#: Values of records that total other records, in lower case.
 _TOTALS = frozenset(
     [
         "total",
@@ -43,17 +43,17 @@ _TOTALS = frozenset(
         "tous",
     ]
 )
-#: A mean has so many more decimals than its column, as Spark computes it.
+#: A mean has this many more decimals than its column, as in Spark.
 _DECIMALS_OF_MEANS, _MOST_DECIMALS = 4, 18
 
 
 def has_fractions(column: InferredColumn) -> bool:
-    """Whether the numbers of a column have fractions by its name, although those of the sample have none."""
+    """Whether a column's name suggests fractions although the sample has none."""
     return not is_identifier(column) and bool(_FRACTIONS & set(column.words))
 
 
 def of_column(column: InferredColumn) -> dict[str, Any] | None:
-    """The expression of a column's measure, its type, and whether it adds up over days; None if it has none."""
+    """The expression of a column's measure, its type, and whether it adds up over days; None without a measure."""
     if is_identifier(column) or _PLACES & set(column.words):
         return None
     is_mean = column.type != "bigint" and bool(_MEANS & set(column.words))
@@ -67,7 +67,7 @@ def of_column(column: InferredColumn) -> dict[str, Any] | None:
 
 
 def doubts_about_totals(samples: Sequence[Sample], columns: Sequence[InferredColumn]) -> list[str]:
-    """Sentences about columns with values such as 'Total', whose records would count twice in sums."""
+    """Sentences about columns with values such as 'Total', whose records would be counted twice in sums."""
     doubts = []
     for column in columns:
         if column.type == "string":

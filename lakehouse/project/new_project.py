@@ -1,6 +1,6 @@
-"""Makes a small project in a folder: contracts of an example, two files of it, settings, and what Dagster needs.
+"""Makes a small project in a folder: contracts of an example, two of its files, settings, and the files for Dagster.
 
-Belongs here: the files of a new project. They are the person's own from then on; nothing reads them from here.
+Belongs here: the files of a new project. Afterwards they belong to the user; nothing reads them from here.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ order_id,store,ordered_at,amount,op
 
 
 class ProjectError(LakehouseError):
-    """A folder in which no project can be made; nothing was written. The message names the file that is in the way."""
+    """The project cannot be created in the folder; nothing was written. The message names the conflicting file."""
 
 
-#: Worked examples, by name: their folders among the templates, with what to type first.
+#: Worked examples, by name: their folders among the templates, with the first commands.
 EXAMPLES = {
     "orders": "lakehouse run contracts/orders.yaml samples/orders.csv",
     "late_arriving_reprocess": "lakehouse run contract.yaml events_run1.csv",
@@ -52,8 +52,8 @@ def create(folder: Path, example: str = "orders") -> list[Path]:
     """Write the files of a new project, or of a worked example.
 
     :param example: one of :data:`EXAMPLES`.
-    :returns: the files, in the order in which a newcomer reads them.
-    :raises ProjectError: if one of them exists, or there is no such example.
+    :returns: the files, in reading order for a newcomer.
+    :raises ProjectError: if one of the files exists, or the example is unknown.
     """
     if example not in EXAMPLES:
         raise ProjectError(f"there is no example {example!r}; known examples are {', '.join(EXAMPLES)}; nothing was written")

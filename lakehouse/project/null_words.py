@@ -1,4 +1,4 @@
-"""Which words and numbers of samples mean 'no value', among the numbers and times of a column. Plain Python."""
+"""Infers which words and numbers mean 'no value' among a column's numbers and times. Plain Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: Words for 'no value' as programs and people write them, in lower case.
 _WORDS = frozenset({"n/a", "na", "#n/a", "nan", "null", "none", "nil", "-", "--", "---", ".", "..", "...", "?", "missing", "\\n"})
-#: Numbers that stand for 'no value' where all others are far from them.
+#: Numbers that mean 'no value' if all other numbers are far from them.
 _SENTINEL = re.compile(r"-(9{2,6}|[789]{4})(\.0+|\.9+)?")
 _FAR = 5
 _NUMBER_OR_TIME = re.compile(r"[(+-]?\s?[$€£¥]?\s?[+-]?\.?\d[\d.,' :/TZ+-]*([KMBe%]|\s?[$€£¥])?[\d-]*\)?")
@@ -25,7 +25,7 @@ _NONE = "none"
 
 @dataclass(frozen=True)
 class NullWords:
-    """The words for 'no value', with what has to be told or asked about them."""
+    """The words for 'no value', with doubts and a question about them."""
 
     words: Sequence[str]
     doubts: Sequence[str] = ()
@@ -33,9 +33,9 @@ class NullWords:
 
 
 def null_words(samples: Sequence[Sample], answers: Mapping[str, str]) -> NullWords:
-    """The words for 'no value' of samples.
+    """The words for 'no value' in the samples.
 
-    :param answers: what a person answered; ``null_values`` has the words with commas between, or ``none``.
+    :param answers: a person's answers; ``null_values`` has the words, separated by commas, or ``none``.
     """
     columns_of: dict[str, list[str]] = {}
     texts: set[str] = set()
@@ -76,7 +76,7 @@ def null_words(samples: Sequence[Sample], answers: Mapping[str, str]) -> NullWor
 
 
 def without(sample: Sample, words: Sequence[str]) -> Sample:
-    """A sample in which the words for 'no value' are none."""
+    """The sample with the words for 'no value' replaced by None."""
     if not words:
         return sample
     known = {*words}
@@ -92,7 +92,7 @@ def _texts(samples: Sequence[Sample], column: str) -> Iterator[str]:
 
 
 def _is_sentinel(value: str, values: Mapping[str, int]) -> bool:
-    """Whether a number such as -999 is far below all others of its column."""
+    """Whether a number such as -999 is far below all other numbers of its column."""
     if not _SENTINEL.fullmatch(value):
         return False
     others = [_number(other) for other in values if not _SENTINEL.fullmatch(other)]

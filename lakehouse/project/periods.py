@@ -1,4 +1,4 @@
-"""Event days of files without a column of days: months, weeks and years, and days in several columns. Plain Python.
+"""Infers event days without a column of days: from months, weeks or years, or from several columns. Plain Python.
 
 A period is read as its first day (``contracts.inputs.written_values``).
 """
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from lakehouse.project.questions import InferredColumn, Sample
 
-#: So many columns that are called like days or periods are no accident.
+#: This many columns with names like days or periods are no accident.
 _SEVERAL = 3
 _YEARS = frozenset({"year", "yr", "yyyy", "jahr", "annee", "ano", "anno", "anio"})
 _MONTHS = frozenset({"month", "mon", "monat", "mois", "mes", "mese"})
 _WEEKS = frozenset({"week", "wk", "kw", "woche", "kalenderwoche", "semaine", "semana"})
 _DAYS = frozenset({"day", "tag", "jour", "dia", "giorno"})
 _TIMES = frozenset({"date", "time", "period", "datum", "fecha", "month_year", "yearmonth", "yyyymm"})
-#: The parts of a day in several columns, each with the name of the column that they make, and the patterns tried.
+#: The parts of a day in several columns, each with the name of the joined column and the patterns tried.
 _PARTS = (
     ((_YEARS, _MONTHS, _DAYS), "year_month_day", ("%Y %m %d", "%Y %b %d", "%Y %B %d")),
     ((_YEARS, _MONTHS), "year_month", ("%Y %m", "%Y %b", "%Y %B")),
@@ -37,8 +37,8 @@ _PARTS = (
 class PeriodColumn:
     """The event day of a file.
 
-    :param column: the column of the file, or the one that ``parts`` make (``source.joined``).
-    :param form: how its values are written (``source.formats``).
+    :param column: the column in the file, or the column joined from ``parts`` (``source.joined``).
+    :param form: the format of its values (``source.formats``).
     """
 
     column: str
@@ -66,7 +66,7 @@ def _is_a_period(name: str) -> bool:
 
 
 def event_days(samples: Sequence[Sample], columns: Sequence[InferredColumn]) -> PeriodColumn | None:
-    """The column of months, weeks or years, or the columns that make a day together; None if there are none."""
+    """The column of months, weeks or years, or the columns that together make a day; None without such columns."""
     whole = [(column, form) for column in columns if (form := _form_of(samples, column)) is not None]
     finer = next(((column, form) for column, form in whole if form != "%Y"), None)
     if finer is not None:
@@ -87,7 +87,7 @@ def event_days(samples: Sequence[Sample], columns: Sequence[InferredColumn]) -> 
 
 
 def with_joined(samples: Sequence[Sample], name: str, parts: Sequence[str]) -> list[Sample]:
-    """Samples with a column that is made of others, joined by a blank, as ``source.joined`` has it."""
+    """Samples with a column joined from others by a blank, as ``source.joined`` defines it."""
     return [
         replace(
             sample,

@@ -1,4 +1,4 @@
-"""What is inferred about a column, and the questions that samples leave open. The answers are a person's, or the defaults."""
+"""The data types of inference: samples, inferred columns, and open questions, answered by a person or by defaults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakehouse.errors import LakehouseError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: Names of two words without anything between them.
+#: Names made of two words without a separator.
 _GLUED = re.compile(
     "(order|sale|customer|client|user|account|member|product|item|article|invoice|payment|trade|claim|transaction|ticket|booking|"
     "shipment|store|shop|station|site|sensor|device|meter|event|record|case|start|end|due)"
@@ -20,19 +20,19 @@ _GLUED = re.compile(
 
 
 def word_set(*lines: str) -> frozenset[str]:
-    """Words of the names of columns, written in lines."""
+    """The words of column names, given in lines."""
     return frozenset(" ".join(lines).split())
 
 
 class InferenceError(LakehouseError):
-    """Sample files from which no contract follows. The message names the file, and says what to do."""
+    """Sample files from which no contract can be inferred. The message names the file and the remedy."""
 
 
 @dataclass(frozen=True)
 class Sample:
     """The records of one file by column; an empty value is None.
 
-    :param doubts: what was left out of the records.
+    :param doubts: sentences about records that were left out.
     """
 
     file: str
@@ -45,9 +45,9 @@ class Sample:
 class InferredColumn:
     """A column of the files.
 
-    :param name: the field that it becomes, in lower case.
+    :param name: the name of its field, in lower case.
     :param column: its name in the files.
-    :param empty: in how many records it has no value.
+    :param empty: the number of records without a value.
     """
 
     name: str
@@ -57,7 +57,7 @@ class InferredColumn:
 
     @property
     def words(self) -> list[str]:
-        """The words of its name, each without a number at its end; ``orderid`` is two."""
+        """The words of the name, without trailing numbers; ``orderid`` gives two words."""
         words: list[str] = []
         for word in self.name.split("_"):
             plain = re.sub(r"\d+$", "", word) or word
@@ -70,8 +70,8 @@ class InferredColumn:
 class Question:
     """A choice that the samples leave open.
 
-    :param about: what it decides, as ``--answer ABOUT=OPTION`` names it.
-    :param options: what may be answered, each with what it means; the first is the default.
+    :param about: the subject of the question, as named in ``--answer ABOUT=OPTION``.
+    :param options: the possible answers with their meanings; the first is the default.
     """
 
     about: str

@@ -1,4 +1,4 @@
-"""Reads sample files for ``inference``: their format, delimiter, where the header is, and the first records."""
+"""Reads sample files for ``inference``: their format, delimiter, header position, and first records."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-#: So many records of each file are read.
+#: The number of records read from each file.
 RECORDS = 10_000
-#: So many lines tell the delimiter and the header, and so many broken ones are told.
+#: The number of lines from which delimiter and header are detected, and the number of broken records reported.
 _LINES, _TOLD = 100, 3
 _DELIMITERS = (",", ";", "\t", "|")
 _COMMENTS = ("#", "//", "--", "%")
 
 
 def source_of(file: Path) -> Source:
-    """How a file is to be read.
+    """Detect how to read a file.
 
     :raises InferenceError: for a file that is neither CSV, JSON lines nor Parquet, or has no header.
     """
@@ -63,7 +63,7 @@ def source_of(file: Path) -> Source:
 
 
 def _beginning(lines: Iterator[tuple[int, bytes]]) -> tuple[str, list[tuple[int, str]]]:
-    """What comments at the beginning of a text begin with, and the first lines that are neither comments nor blank."""
+    """The prefix of the comments at the beginning of a text, and the first lines that are neither comments nor blank."""
     comment, beginning = "", list[tuple[int, str]]()
     for number, line in lines:
         mark = next((mark for mark in _COMMENTS if line.startswith(mark.encode())), "")
@@ -76,7 +76,7 @@ def _beginning(lines: Iterator[tuple[int, bytes]]) -> tuple[str, list[tuple[int,
 
 
 def _layout(lines: Sequence[str]) -> tuple[str, int]:
-    """The delimiter that divides most lines alike, and how many lines of a title stand before the header."""
+    """The delimiter that divides most lines equally, and the number of title lines before the header."""
     counts = {
         delimiter: [re.sub(r'"[^"]*"', "", line).count(delimiter) for line in lines]  # not those within quotes
         for delimiter in _DELIMITERS
@@ -105,9 +105,9 @@ def _refuse(file: Path, reason: str | None) -> None:
 def read(file: Path, source: Source) -> Sample:
     """The first records of a file.
 
-    Broken records are left out, and told.
+    Broken records are left out and reported in ``doubts``.
 
-    :raises InferenceError: if it cannot be read as ``source`` describes, or most records are broken.
+    :raises InferenceError: if the file cannot be read as ``source`` describes, or most records are broken.
     """
     if source.format == "parquet":
         return _read_parquet(file)
@@ -141,7 +141,7 @@ def read(file: Path, source: Source) -> Sample:
 
 
 def _advised(problem: str) -> str:
-    """A problem of a file or record, with the way out where a conversion is one."""
+    """A problem of a file or record, with the remedy if a conversion helps."""
     if "not valid UTF-8" not in problem:
         return problem
     return f"{problem} (if it is Windows-1252: iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW)"

@@ -1,9 +1,9 @@
-"""Compares a candidate with the rules of its contract: row counts, NULLs, drift, and how far a restatement moves a number.
+"""The rules of a contract for a candidate number: row counts, NULLs, drift, and how far a restatement moves a number.
 
 This module has the candidate and one function per rule, which returns its finding in numbers and words. The rules and their
-bounds are in ``contracts.checks``, the statistics in ``quality.statistics``. What is checked under every contract, and
-what follows a failure, belongs to ``gold.publication.checks``. Bounds are compared exactly, as fractions: a value on a bound is
-within it. Two of the rules also judge sources (``source_checks``).
+bounds are in ``contracts.checks``, the statistics in ``quality.statistics``. What is checked under every contract, and what
+follows a failure, belongs to ``gold.publication.checks``. Bounds are compared exactly, as fractions: a value on a bound is within
+it. Two of the rules also judge sources (``source_checks``).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _EXACT = Context(prec=40, traps=[Inexact])
 class Candidate:
     """A revision that no reader sees yet.
 
-    ``rows`` has the grain, the measures and ``row_count``. The other tables have the same columns; a measure that the
-    contract did not have yet when they were published may be missing there.
+    ``rows`` has the grain, the measures and ``row_count``. The other tables have the same columns; a table published before the
+    contract had a measure may lack that measure.
     """
 
     metric: str
@@ -47,7 +47,7 @@ class Candidate:
     revision: int
     grain: Sequence[str]
     rows: pa.Table
-    read_back: pa.Table  #: what a second engine reads where ``rows`` were written
+    read_back: pa.Table  #: the rows as a second engine reads them back
     published: pa.Table | None = None  #: the latest published revision of the period
     trailing: pa.Table | None = None  #: also has ``event_date``: the latest published rows of days before the period
     silver_rows: int | None = None  #: how many rows of silver the number covers, counted independently
@@ -55,25 +55,25 @@ class Candidate:
 
     @property
     def row_count(self) -> int:
-        """How many rows of silver the number is computed from."""
+        """The number of silver rows that the candidate is computed from."""
         return sum(self.rows["row_count"].to_pylist())
 
     def values(self, column: str) -> list[Any]:
-        """The values of a column that are not NULL."""
+        """The non-NULL values of ``column``."""
         return _values(self.rows, column)
 
     def published_values(self, column: str) -> list[Any] | None:
-        """The same of the published revision; None where it, or its column, is not there."""
+        """The non-NULL values of ``column`` in the published revision; None if there is no such revision or column."""
         if self.published is None or column not in self.published.column_names:
             return None
         return _values(self.published, column)
 
     def trailing_counts(self, days: int) -> list[int]:
-        """The row counts of the ``days`` days before the period, as far as they were published; emptied ones have 0."""
+        """The row counts of those of the ``days`` days before the period that were published; an emptied day counts 0."""
         return [sum(values) for values in self._by_day("row_count", days, self.trailing).values()]
 
     def trailing_values(self, column: str, days: int) -> list[list[Any]]:
-        """The values of a column that are not NULL, on each of the ``days`` days before the period that has any."""
+        """The non-NULL values of ``column`` for each of the ``days`` days before the period that has any."""
         return list(self._by_day(column, days, None if self.trailing is None else with_content(self.trailing)).values())
 
     def _by_day(self, column: str, days: int, table: pa.Table | None) -> dict[date, list[Any]]:
@@ -89,7 +89,7 @@ class Candidate:
 
 
 def with_content(rows: pa.Table) -> pa.Table:
-    """The rows that are computed from silver rows: an emptied period is one row without any, whose values have no meaning."""
+    """The rows computed from silver rows. An emptied period is one row with ``row_count`` 0, whose values have no meaning."""
     return rows.filter(pc.not_equal(rows["row_count"], 0))
 
 
@@ -99,7 +99,7 @@ def _values(rows: pa.Table, column: str) -> list[Any]:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one rule found: its numbers, and the problem in words if there is one."""
+    """The result of one rule: its numbers, and a description of the problem if there is one."""
 
     numbers: dict[str, Result]
     problem: str | None = None
@@ -107,18 +107,18 @@ class Finding:
 
 
 class Counted(Protocol):
-    """Rows of a period, and of the days before it: a :class:`Candidate`, or an arrival day of a source."""
+    """The row counts of a period and of the days before it: a :class:`Candidate`, or an arrival day of a source."""
 
     @property
     def row_count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
 
     def trailing_counts(self, days: int) -> list[int]:
-        """How many there were on each of the ``days`` days before, as far as they are known."""
+        """The known row counts of the ``days`` days before."""
 
 
 def row_count(candidate: Counted, rule: RowCount) -> Iterator[Finding]:
-    """The row count against its fixed bounds, and against the days before."""
+    """Check the row count against its fixed bounds and against the trailing days."""
     rows = candidate.row_count
     why = None
     if rule.min is not None and rows < rule.min:
@@ -146,20 +146,20 @@ def _against_median(candidate: Counted, rule: Trailing, severity: Severity) -> F
 
 
 def nulls(candidate: Candidate, measure: str, rule: NullShare) -> Finding:
-    """The share of grain rows in which a measure is NULL. NaN is a value; a period without rows has no NULL."""
+    """Check the share of grain rows in which ``measure`` is NULL. NaN is a value; a period without rows has no NULL."""
     column = with_content(candidate.rows)[measure]
     return null_share(measure, column.null_count, len(column), rule, "grain rows")
 
 
 def null_share(name: str, missing: int, rows: int, rule: NullShare, what: str) -> Finding:
-    """The same from counts; ``what`` is the word for the rows in the message."""
+    """Check the share of NULLs from counts; ``what`` names the rows in the message."""
     why = f"{name} is NULL in {missing} of {rows} {what}; a share of {rule.at_most} is tolerated"
     numbers: dict[str, Result] = {f"{name}_nulls": missing, f"{name}_null_share": Fraction(missing, max(rows, 1))}
     return Finding(numbers, why if missing > Fraction(rule.at_most) * rows else None, rule.severity)
 
 
 def changed(candidate: Candidate, rule: ChangeLimit) -> Finding:
-    """The change of a measure's total from the published revision, if there is one. The total of no values is 0."""
+    """Check the change of a measure's total since the published revision, if there is one. The total of no values is 0."""
     name, published = rule.measure, candidate.published_values(rule.measure)
     if published is None:
         return Finding({}, severity=rule.severity)
@@ -180,7 +180,7 @@ def changed(candidate: Candidate, rule: ChangeLimit) -> Finding:
 
 
 def _move(before: Result, now: Result) -> Result:
-    """How far a total moved; infinitely far where one of the two is infinite or NaN and the other is not the same."""
+    """The change of a total; infinite where one of the two is infinite or NaN and the other differs."""
     if isinstance(before, Fraction) and isinstance(now, Fraction):
         return now - before
     same = before == now or (math.isnan(before) and math.isnan(now))
@@ -192,7 +192,7 @@ def _beyond(value: Result, bound: Fraction) -> bool:
 
 
 def drifts(candidate: Candidate, rules: GoldChecks) -> Iterator[Finding]:
-    """Each drift rule by its own statistic."""
+    """Check each drift rule by its own statistic."""
     for rule in rules.drift:
         if rule.max_distance is not None:
             yield _distance(candidate, rule, rule.max_distance)
@@ -209,7 +209,7 @@ def _distance(candidate: Candidate, rule: Drift, bound: Decimal) -> Finding:
         enough = days if len(days) >= rule.needs else []
         before, of, whose = [value for values in enough for value in values], f"{rule.days}d", f"{len(days)} days before"
     numbers: dict[str, Result] = {f"{name}_values": len(now), f"{name}_values_{of}": len(before)}
-    # A few values differ from others by chance; if there are none at all where there were enough, they are lost.
+    # A few values differ by chance; but no values at all, where there were enough before, means that they are lost.
     if len(before) < rule.needs_rows or 0 < len(now) < rule.needs_rows:
         return Finding(numbers, severity=rule.severity)
     distance = statistics.kolmogorov_smirnov(now, before)
@@ -238,7 +238,7 @@ def _score(candidate: Candidate, rule: Drift, bound: Decimal) -> Finding:
 
 
 def outcome(check: str, period: date, findings: Sequence[Finding], way_out: Callable[[bool], str]) -> CheckResult:
-    """The findings of one check as one result: an error if any rule that failed is one.
+    """Combine the findings of one check into one result: an error if any failed rule has severity ``error``.
 
     :param way_out: returns the remedy for a failure; its argument is whether the failure is only a warning.
     """
@@ -253,7 +253,7 @@ def outcome(check: str, period: date, findings: Sequence[Finding], way_out: Call
 
 
 def as_float(value: Result) -> float:
-    """The nearest float; infinity for what lies beyond all of them."""
+    """The nearest float; infinity for values beyond the range of floats."""
     try:
         return float(value)
     except OverflowError:
@@ -261,7 +261,7 @@ def as_float(value: Result) -> float:
 
 
 def format_value(value: Result) -> str:
-    """A number for people: exact where it has a short decimal form, as decimals and integers have."""
+    """A number formatted for people: exact where it has a short decimal form, as decimals and integers have."""
     if isinstance(value, Fraction):
         try:
             return f"{_EXACT.divide(Decimal(value.numerator), Decimal(value.denominator)):f}"

@@ -1,7 +1,7 @@
-"""Sets of rows as sums of hashes, to compare sets of any size piece by piece in little memory.
+"""Comparison of row sets of any size by sums of hashes, piece by piece and in little memory.
 
-Two sets with the same numbers of rows and the same sums are taken to be equal: for different rows the sums of 64 bits agree by
-chance only. Which rows are compared is decided by the checks. Hashes are never stored, so they may change between versions.
+Two sets with equal row counts and equal sums are taken to be equal: the 64-bit sums of different rows agree by chance only. Which
+rows are compared is decided by the checks. Hashes are never stored, so they may change between versions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHIFTS = tuple(np.uint64(bits) for bits in (30, 27, 31))
 
 
 class RowSums:
-    """Per group of rows their number and the sum of their hashes; rows are added in any order and any pieces.
+    """The row count and the sum of the row hashes of each group. Rows can be added in any order and in any pieces.
 
     :param by: the columns that form groups.
     :param identity: the columns that distinguish rows within a group: texts, integers, days.
@@ -41,7 +41,7 @@ class RowSums:
         self._sums: dict[tuple[Any, ...], tuple[int, int]] = {}
 
     def add(self, rows: Iterable[pa.Table]) -> None:
-        """Add rows with the columns of the groups and of the identity, in pieces."""
+        """Add rows, in pieces, with the columns that form groups and identify rows."""
         for summed in pieces.mapped(self._summed, rows):
             groups = zip(*(summed[name].to_pylist() for name in self._by))
             for group, count, total in zip(groups, summed["count_all"].to_pylist(), summed["hash_sum"].to_pylist()):
@@ -53,20 +53,20 @@ class RowSums:
         return hashed.group_by(self._by).aggregate([([], "count_all"), ("hash", "sum")])
 
     def counts(self) -> Counter[Any]:
-        """The numbers of rows by the first column of the groups."""
+        """The row counts by the first group column."""
         counted: Counter[Any] = Counter()
         for group, (count, _) in self._sums.items():
             counted[group[0]] += count
         return counted
 
     def differing(self, other: RowSums) -> set[tuple[Any, ...]]:
-        """The groups whose rows are not the same in both sets."""
+        """The groups whose rows differ between the two sets."""
         groups = self._sums.keys() | other._sums.keys()
         return {group for group in groups if self._sums.get(group) != other._sums.get(group)}
 
 
 def hashes(*columns: pa.ChunkedArray) -> Hashes:
-    """A hash of each row's values; NULL is a value of its own."""
+    """A hash of each row's values; NULL hashes as a distinct value."""
     total = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
         total = _mixed(np.add(total, _hashes_of(column)))
@@ -100,13 +100,13 @@ def _hashes_of_chunk(values: pa.Array) -> Hashes:
 
 
 def _repeats(texts: pa.Array) -> bool:
-    """Whether few texts seem to stand in many rows, by the first rows: then each is hashed once."""
+    """Whether the first rows suggest that few distinct texts fill many rows: then each text is hashed once."""
     sample = texts.slice(0, _SAMPLE).drop_null()
     return len(sample) == _SAMPLE and len(sample.unique()) <= _SAMPLE // 8
 
 
 def _hashes_of_texts(texts: pa.LargeStringArray) -> Hashes:
-    """The bytes of each text, weighted by their places with random odd numbers, and its length."""
+    """Hash each text from its bytes, weighted by position with random odd numbers, and its length."""
     _, offsets_of, data = texts.buffers()
     offsets = np.frombuffer(offsets_of, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     lengths = np.diff(offsets)
@@ -127,7 +127,7 @@ def _weights(count: int) -> Hashes:
 
 
 def _mixed(numbers: Hashes) -> Hashes:
-    """Numbers with all bits spread over all others, as the generator SplitMix64 does it."""
+    """Mix the bits of each number, as the generator SplitMix64 does."""
     numbers = (numbers ^ (numbers >> _SHIFTS[0])) * _MIX[0]
     numbers = (numbers ^ (numbers >> _SHIFTS[1])) * _MIX[1]
     numbers ^= numbers >> _SHIFTS[2]

@@ -1,4 +1,4 @@
-"""What the checks of Bronze and of silver have in common: columns as in the contract, shares of NULLs, severities.
+"""The parts shared by the checks of Bronze and silver: columns as in the contract, shares of NULLs, severities.
 
 Which rows are counted is decided by each layer's own checks; bounds are compared in ``check_rules``.
 """
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 CONTRACT_SCHEMA = {"contract_schema": "The table has the columns and types of the contract."}
 
-#: How many rows there are per day, and how many of them have a value.
+#: The row counts per day, and the counts of rows that have a value.
 FilledCounts = tuple["Counter[date]", "Counter[date]"]
 
 
 def check_schema(table: DeltaTable | None, expected: pa.Schema, days: Collection[date]) -> list[CheckResult]:
-    """Whether a table has the expected columns, once for each day; a table that does not exist yet passes."""
+    """Check once for each day that a table has the expected columns; a table that does not exist yet passes."""
     existing = pa.schema(table.schema().to_arrow()) if table is not None else pa.schema([])
     types = {field.name: field.type for field in existing}
     wrong = [field.name for field in expected if types.get(field.name) != field.type]
@@ -39,7 +39,7 @@ def check_schema(table: DeltaTable | None, expected: pa.Schema, days: Collection
 
 
 def row_counts(rows: pa.Table | None, by: str, *, of: str | None = None) -> Counter[Any]:
-    """How many rows there are of each value of the column ``by``; none without a table.
+    """The row count of each value of the column ``by``; empty without a table.
 
     :param of: a column; only rows that have a value in it are counted.
     """
@@ -52,10 +52,10 @@ def row_counts(rows: pa.Table | None, by: str, *, of: str | None = None) -> Coun
 def check_nulls(
     contract: SourceContract, days: Collection[date], counts: Mapping[str, FilledCounts], rows_are: str
 ) -> list[CheckResult]:
-    """The share of NULLs on each day against the contract's bounds.
+    """Check the share of NULLs on each day against the contract's bounds.
 
-    :param counts: by field; what is missing counts as no rows.
-    :param rows_are: what the rows are called in messages.
+    :param counts: by field; a missing field counts as no rows.
+    :param rows_are: the word for the rows in messages.
     """
     outcomes = []
     for day in sorted(days):
@@ -68,13 +68,13 @@ def check_nulls(
 
 
 def way_out(warns: bool) -> str:  # noqa: FBT001 (as rules.outcome asks)
-    """What to do about files with too few rows or too many NULLs."""
+    """The remedy for files with too few rows or too many NULLs."""
     numbers = "are published nevertheless" if warns else "of these days are held"
     return f"Numbers {numbers}: check the files, and have the source send what it left out"
 
 
 def with_severities(contract: SourceContract, outcomes: Iterable[CheckResult]) -> list[CheckResult]:
-    """Outcomes with the severity that the contract gives their checks."""
+    """Give each outcome the severity that the contract sets for its check."""
     severities = contract.quality.severity
     return [
         replace(outcome, warns=severities[outcome.check] == "warn") if outcome.check in severities else outcome

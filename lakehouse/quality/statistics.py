@@ -1,6 +1,6 @@
-"""How far a number, or a sample of numbers, lies from others: exact, and independent of the order of the values.
+"""Statistics for the distance of a number, or of a sample, from others: exact, and independent of the order of the values.
 
-Only the statistics belong here. Which values are compared, the bounds and the words for a failure belong to the callers.
+Only the statistics belong here. Which values are compared, the bounds and the failure messages belong to the callers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Number = float | Decimal  # type checkers read float as "float or int"
 #: Exact where it is finite; a float only where it is infinite or NaN.
 Result = Fraction | float
 
-#: What a standard deviation of normal values is: the median absolute deviation / 0.6745, the mean one * 1.253314.
+#: Factors for the standard deviation of normal values: the median absolute deviation / 0.6745, the mean one * 1.253314.
 _OF_MEDIAN, _OF_MEAN = Fraction("0.6745"), Fraction("1.253314")
 
 
@@ -31,12 +31,12 @@ def total(values: Iterable[Number | None]) -> Result:
 
 
 def modified_z_score(value: Result, others: Collection[Fraction]) -> Result:
-    """How many robust standard deviations ``value`` lies above (or below) the median of ``others``.
+    """The distance of ``value`` above (or below) the median of ``others``, in robust standard deviations.
 
-    The modified z-score of Iglewicz and Hoaglin, "How to Detect and Handle Outliers" (1993), where 3.5 marks an outlier:
-    0.6745 (x - median) / MAD, with MAD the median absolute deviation from the median. Where more than half of the values
-    are equal, MAD is 0, and the mean absolute deviation takes its place, as in IBM SPSS: (x - median) / (1.253314 MeanAD).
-    Where all are equal, any other value is infinitely far from them; an infinite value and NaN always are.
+    The modified z-score of Iglewicz and Hoaglin, "How to Detect and Handle Outliers" (1993), where 3.5 marks an outlier: 0.6745
+    (x - median) / MAD, with MAD the median absolute deviation from the median. Where more than half of the values are equal, MAD
+    is 0, and the mean absolute deviation takes its place, as in IBM SPSS: (x - median) / (1.253314 MeanAD). Where all values are
+    equal, the distance of any other value is infinite, as it always is for infinity and NaN.
     """
     if isinstance(value, float):
         return math.inf
@@ -49,7 +49,7 @@ def modified_z_score(value: Result, others: Collection[Fraction]) -> Result:
 
 
 def kolmogorov_smirnov(ours: Iterable[Number], theirs: Iterable[Number]) -> Fraction:
-    """The greatest difference of two samples' cumulative shares: 0 for the same distribution, 1 for no overlap.
+    """The greatest difference between the cumulative shares of two samples: 0 for the same distribution, 1 for no overlap.
 
     The two-sample statistic of Smirnov, "Table for estimating the goodness of fit of empirical distributions" (1948). It needs no
     bins, and is the same under any increasing change of scale. NaN counts as the greatest value. An empty sample has the greatest

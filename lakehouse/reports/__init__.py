@@ -1,4 +1,4 @@
 """Reports as HTML, Markdown, JSON and terminal text, with their charts.
 
-What a report says about a result belongs here where several layers write it; what the result is belongs to its capability.
+The presentation of results that several layers report belongs here; computing a result belongs to its capability.
 """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlottedSeries:
-    """Both numbers of every period; ``name`` is drawn when a chart has several series."""
+    """Both numbers of every period. ``name`` is drawn if a chart has several series."""
 
     name: str
     periods: tuple[str, ...]
@@ -27,7 +27,7 @@ class PlottedSeries:
 
 
 def before_and_after(series: Sequence[PlottedSeries]) -> Chart:
-    """For each series the lines before and after, with the area between them filled; below, the differences as bars."""
+    """For each series the lines before and after, with the area between them filled, and below them the differences as bars."""
 
     def draw(figure: Figure, labels: int) -> None:
         heights = [part for _ in series for part in (3, 1.25)]
@@ -43,7 +43,7 @@ def before_and_after(series: Sequence[PlottedSeries]) -> Chart:
 
 
 def convergence(days: Sequence[Sequence[float]]) -> Chart:
-    """The distance of each day's first, second, ... revision from its final number in percent, and the mean of all days."""
+    """The distance of each day's first, second, ... revision from the final number in percent, and the mean over all days."""
 
     def draw(figure: Figure, labels: int) -> None:
         axes = figure.subplots()

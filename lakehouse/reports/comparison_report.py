@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
     from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta
 
-#: The most rows of a measure on a page, and in a terminal; JSON has all.
+#: The greatest number of a measure's rows on a page, and in a terminal; JSON has all rows.
 MOST = 200
 MOST_IN_TERMINAL = 50
-#: The most drawings of a measure whose grain does not add up.
+#: The greatest number of drawings of a measure whose grain does not add up.
 _MOST_DRAWN = 6
 _NUMERIC = ("difference", "percent", "rows", "limit")
 
 
 def as_terminal(comparison: Comparison) -> RenderableType:
-    """For the terminal; no name is interpreted as markup."""
+    """The comparison for the terminal; no name is interpreted as markup."""
     parts: list[RenderableType] = [Text(formatting.summary(comparison), style="bold")]
     parts += [Text(sentence, style="red") for sentence in formatting.absent(comparison)]
     for threshold in comparison.thresholds:
@@ -55,7 +55,7 @@ def as_terminal(comparison: Comparison) -> RenderableType:
 
 
 def _table(heads: list[str], rows: list[list[str]], names: int) -> Table:
-    """The columns that fit into 80 characters: numbers and periods are not folded; other formats also have revisions and rows."""
+    """A table that fits into 80 characters: numbers and periods are not folded; other formats also show revisions and rows."""
     shown = Table(box=box.HORIZONTALS, collapse_padding=True, pad_edge=False)
     for at, head in enumerate(heads[:-1]):
         numeric = names < at <= names + 4
@@ -68,7 +68,7 @@ def _table(heads: list[str], rows: list[list[str]], names: int) -> Table:
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """As Markdown, for a pull request, a wiki or a plain text mail."""
+    """The comparison as Markdown, for a pull request, a wiki or a plain text mail."""
     sides = f"From {escape(comparison.from_version)} to {escape(comparison.to_version)}"
     about = f"{sides}, {escape(comparison.first)} to {escape(comparison.last)}. Made {formatting.moment(comparison.made_at)}."
     lines = [f"# {escape(comparison.metric)}", "", about, "", f"**{escape(formatting.summary(comparison, arrow='→'))}**", ""]
@@ -81,7 +81,7 @@ def as_markdown(comparison: Comparison) -> str:
 
 
 def as_html(comparison: Comparison) -> str:
-    """As an HTML page in a single file, which can be mailed, printed and archived."""
+    """The comparison as a single HTML file, which can be mailed, printed and archived."""
     verdicts = [(threshold, *formatting.verdict(comparison, threshold)) for threshold in comparison.thresholds]
     return page(
         "comparison",
@@ -97,7 +97,7 @@ def as_html(comparison: Comparison) -> str:
 
 
 def as_json(comparison: Comparison) -> str:
-    """As JSON, with everything in the given order; decimals are text, so that none is rounded."""
+    """The comparison as JSON, complete and in the given order; decimals are text, so that none is rounded."""
     missing = comparison.missing()
     document = {
         "metric": comparison.metric,
@@ -247,7 +247,7 @@ def _drawn(comparison: Comparison, measure: str) -> dict[str, Any]:
 
 
 def _series(comparison: Comparison, measure: str) -> tuple[list[PlottedSeries], str]:
-    """What to draw, and its caption: the sum over the grain if it adds up, otherwise the grains that changed most."""
+    """The series to draw, and a caption: the sum over the grain if it adds up, otherwise the grains that changed most."""
     changes = [change for change in comparison.changes if change.measure == measure]
     unit = formatting.unit(comparison.periods)
     grains = list(dict.fromkeys(change.grain for change in (*comparison.largest(measure), *changes)))

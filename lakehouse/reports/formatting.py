@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: The labels of the states of a number.
 LABELS = {"live": "Live (updating)", "preliminary": "Preliminary", "final": "Final"}
 _UNITS = {r"\d{4}-\d\d-\d\d": "day", r"\d{4}-W\d\d": "week", r"\d{4}-\d\d": "month", r"\d{4}-Q[1-4]": "quarter"}
-#: The fewest decimal places and the fewest digits of a float; whichever gives more.
+#: The fewest decimal places and the fewest digits of a float; the one that gives more applies.
 _PLACES, _DIGITS = 2, 6
 #: Smaller floats are written with an exponent.
 _TINY = 1e-10
@@ -34,7 +34,7 @@ def plain(text: object) -> str:
 
 
 def number(value: Number | None) -> str:
-    """A decimal with all its places, a float with enough."""
+    """A decimal with all its places, a float with enough places."""
     if value is None:
         return "none"
     if isinstance(value, float):
@@ -43,7 +43,7 @@ def number(value: Number | None) -> str:
 
 
 def both(sides: Sides) -> tuple[str, str]:
-    """Before and after; different numbers are never written alike."""
+    """The formatted numbers before and after; different numbers are never formatted alike."""
     before, after = number(sides.before), number(sides.after)
     if before == after and sides.changed and sides.before is not None and sides.after is not None:
         return f"{exact(sides.before):,f}", f"{exact(sides.after):,f}"
@@ -64,7 +64,7 @@ def difference(sides: Sides) -> str:
 
 
 def percent(sides: Sides) -> str:
-    """The change in percent, or why it has none."""
+    """The change in percent, or a word for why there is no percentage."""
     if not sides.changed:
         return "unchanged"
     if sides.before is None:
@@ -77,45 +77,45 @@ def percent(sides: Sides) -> str:
 
 
 def version(name: str | None, state: str | None) -> str:
-    """A revision and its state."""
+    """A revision with its state."""
     return plain(" ".join(word for word in (name, state) if word))
 
 
 def versions(change: MeasureDelta, arrow: str = "->") -> str:
-    """The two revisions, and the state of the newer one."""
+    """The two revisions, with the state of the newer one."""
     sides = plain(change.before_version or ""), version(change.after_version, change.after_state)
     return f" {arrow} ".join(side for side in sides if side)
 
 
 def where(change: MeasureDelta) -> str:
-    """Period and grain."""
+    """The period and the grain of a change."""
     grain = ", ".join(f"{column} {value}" for column, value in change.grain)
     return plain(f"{change.period} ({grain})" if grain else change.period)
 
 
 def cell(change: MeasureDelta, column: str) -> str:
-    """The value of a column of the grain."""
+    """The value of a grain column."""
     return plain(dict(change.grain).get(column, ""))
 
 
 def reason(code: str | None) -> str:
-    """Why a revision was published, as words."""
+    """The reason for a revision, as words."""
     return plain(code or "").replace("_", " ")
 
 
 def moment(when: datetime) -> str:
-    """To the minute, with its time zone."""
+    """A time to the minute, with its time zone."""
     return f"{when:%Y-%m-%d %H:%M %Z}".rstrip()
 
 
 def counted(count: int, noun: str) -> str:
-    """A count with its noun."""
+    """A count with its noun in the singular or plural."""
     plural = f"{noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{noun}s"
     return f"{count:,} {noun if count == 1 else plural}"
 
 
 def unit(periods: Iterable[str]) -> str:
-    """The noun for the periods: day, week, ...; ``period`` when they are mixed."""
+    """The noun for the periods: day, week, ...; ``period`` if they are mixed."""
     nouns = {next((noun for form, noun in _UNITS.items() if re.fullmatch(form, period)), "period") for period in periods}
     return nouns.pop() if len(nouns) == 1 else "period"
 
@@ -159,7 +159,7 @@ def absent(comparison: Comparison) -> list[str]:
 
 
 def spans(periods: Sequence[str], most: int = 60) -> str:
-    """Periods as a list; consecutive days as first to last, and at most ``most`` entries."""
+    """Periods as a list of at most ``most`` entries; consecutive days are joined to ranges."""
     runs: list[list[str]] = []
     for period in sorted(periods):
         if runs and _follows(runs[-1][-1], period):
@@ -174,7 +174,7 @@ def spans(periods: Sequence[str], most: int = 60) -> str:
 def _follows(period: str, following: str) -> bool:
     try:
         return date.fromisoformat(following) - date.fromisoformat(period) == timedelta(days=1)
-    except ValueError:  # a week, month or quarter: few enough to be listed one by one
+    except ValueError:  # a week, month or quarter: few enough to list one by one
         return False
 
 

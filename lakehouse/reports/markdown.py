@@ -1,4 +1,4 @@
-"""Markdown in which every text is escaped and every table is as wide as its cells.
+"""Markdown with escaped texts and with tables aligned to their cells.
 
 The content of a document belongs to the reports.
 """
@@ -13,7 +13,7 @@ from lakehouse.reports.formatting import plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Characters that have a meaning everywhere; ``_`` only next to a space; ``://`` and ``www.`` would become links.
+#: Characters with a meaning everywhere; ``_`` has one only next to a space; ``://`` and ``www.`` would become links.
 _MEANING = re.compile(r"[\\`*{}\[\]<>#|!~&$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|(?<=www)\.", re.IGNORECASE)
 
 
@@ -23,10 +23,10 @@ def escape(text: object) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> list[str]:
-    """A table, aligned so that it also reads well as text.
+    """A table, aligned so that it is also readable as text.
 
-    :param rows: their cells, not escaped yet.
-    :param right: the heads over numbers.
+    :param rows: the cells, not yet escaped.
+    :param right: the headings of numeric columns.
     """
     lines = [[escape(cell) for cell in row] for row in (heads, *rows)]
     widths = [max(3, *(len(line[at]) for line in lines)) for at in range(len(heads))]

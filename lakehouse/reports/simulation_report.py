@@ -12,12 +12,12 @@ from lakehouse.reports.templates import page
 if TYPE_CHECKING:
     from lakehouse.examples.simulation_report import SimulatedDay, SimulatedPromotion, Simulation
 
-#: The most days of a measure, and the most lines of the log, on a page.
+#: The greatest number of a measure's days, and of log lines, on a page.
 MOST = 200
 
 
 def simulation_markdown(simulation: Simulation) -> str:
-    """As Markdown, for a pull request, a wiki or a plain text mail."""
+    """The simulation as Markdown, for a pull request, a wiki or a plain text mail."""
     made = f"Made {formatting.moment(simulation.made_at)}."
     lines = [f"# {escape(simulation.title)}", "", made, "", f"**{escape(summary(simulation))}**", ""]
     if simulation.parameters:
@@ -36,7 +36,7 @@ def simulation_markdown(simulation: Simulation) -> str:
 
 
 def simulation_html(simulation: Simulation) -> str:
-    """As an HTML page in a single file, which can be mailed, printed and archived."""
+    """The simulation as a single HTML file, which can be mailed, printed and archived."""
     log = _log(simulation)
     return page(
         "simulation",

@@ -1,8 +1,8 @@
 """Charts as inline SVG: drawn by matplotlib, coloured by the page.
 
-Legend, caption and text alternative belong to the page; in the drawing there are only axes and marks. Text stays text, and
-each colour is a CSS variable, so that the same drawing works on light and dark pages and on paper. Elements have no style
-attribute: a strict Content-Security-Policy would block it.
+Legend, caption and text alternative belong to the page; the drawing has only axes and marks. Text stays text, and each colour is
+a CSS variable, so the same drawing works on light and dark pages and on paper. Elements have no style attribute: a strict
+Content-Security-Policy would block it.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Placeholder colours: after drawing, each is replaced by the page's CSS variable of that name.
+#: Placeholder colours. After drawing, each is replaced by the page's CSS variable of that name.
 COLOURS = {
     name: f"#00000{at}" for at, name in enumerate(("ink", "muted", "rule", "before", "after", "up", "down", "card"), start=1)
 }
-#: The height of one drawing in inches.
+#: The height of a drawing in inches.
 HEIGHT = 3.1
-#: The most points that get a dot each.
+#: The greatest number of points that are marked with dots.
 DOTTED = 70
-#: Width in inches and the most labels on the time axis, for wide and for narrow screens.
+#: The width in inches and the greatest number of labels on the time axis, for wide and for narrow screens.
 _WIDE, _NARROW = (9.6, 11), (4.4, 5)
-#: The fewest periods that the time axis has room for: otherwise the bar of a single day would fill the chart.
+#: The fewest periods on the time axis: with fewer, the bar of a single day would fill the chart.
 _FEWEST = 10
 #: matplotlib's settings are global to the process.
 _SETTINGS = Lock()
@@ -49,7 +49,7 @@ class Chart:
 
 
 def chart(draw: Callable[[Figure, int], None], height: float = HEIGHT) -> Chart:
-    """A drawing.
+    """Draw a chart for wide and for narrow screens.
 
     :param draw: draws into a figure; its second argument is the maximum number of labels on the time axis.
     """
@@ -57,13 +57,13 @@ def chart(draw: Callable[[Figure, int], None], height: float = HEIGHT) -> Chart:
 
 
 def values(numbers: Sequence[object]) -> list[float]:
-    """Numbers as matplotlib needs them; a missing or infinite number is a gap in the line."""
+    """The numbers as floats for matplotlib; a missing or infinite number is a gap in the line."""
     floats = [float(number) if isinstance(number, (int, float, Decimal)) else float("nan") for number in numbers]
     return [number if isfinite(number) else float("nan") for number in floats]
 
 
 def short(value: float, _at: float | None = None) -> str:
-    """A number as an axis label."""
+    """A number shortened for an axis label."""
     for size, letter in ((1e9, "bn"), (1e6, "m"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):,g}{letter}"
@@ -71,7 +71,7 @@ def short(value: float, _at: float | None = None) -> str:
 
 
 def label(axes: Axes, periods: Sequence[str], most: int) -> None:
-    """Label the time axis with evenly spaced periods; days of a single year are labelled without it."""
+    """Label the time axis with evenly spaced periods; the year is omitted if all days are in one year."""
     step = max(1, -(-len(periods) // most))
     years = {period[:4] for period in periods}
     shown = [cut(period[5:] if len(years) == 1 and len(period) == len("2024-01-15") else period, 12) for period in periods]
@@ -81,7 +81,7 @@ def label(axes: Axes, periods: Sequence[str], most: int) -> None:
 
 
 def cut(text: str, most: int) -> str:
-    """A text shortened to what fits; the table shows it in full."""
+    """A text shortened to ``most`` characters; the table shows it in full."""
     shown = plain(text)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
@@ -111,7 +111,7 @@ def _svg(draw: Callable[[Figure, int], None], width: float, height: float, label
 
 
 def _inline(svg: str) -> str:
-    """The drawing for inclusion in a page: without header, metadata, comments, sizes and styles; colours come from the page."""
+    """The drawing for embedding in a page, without header, metadata, comments, sizes and styles; colours come from the page."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.DOTALL)
     head, rest = svg.split(">", 1)
@@ -124,7 +124,7 @@ def _inline(svg: str) -> str:
 
 
 def _attributes(style: re.Match[str]) -> str:
-    """A style as attributes of its element; the page sets the font."""
+    """Convert a style to attributes of its element; the page sets the font."""
     parts = [part.partition(":")[::2] for part in style[1].split(";") if ":" in part]
     attributes = {name.strip(): value.strip() for name, value in parts}
     size = re.search(r"[\d.]+px", attributes.pop("font", ""))

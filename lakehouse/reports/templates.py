@@ -1,4 +1,4 @@
-"""The environment of the HTML templates: where they are, and their filters. Everything that is not markup is escaped."""
+"""The environment of the HTML templates: their folders and filters. Everything that is not markup is escaped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from lakehouse.reports import formatting, svg
 from lakehouse.text import format_duration
 
-#: The templates of the reports, and those of the pages, which use the style sheet of the reports.
+#: The templates of the reports, and those of the pages, which use the reports' style sheet.
 _FOLDERS = ("reports/html", "serving/templates")
 
 

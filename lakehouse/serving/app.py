@@ -51,10 +51,10 @@ are problem documents (RFC 9457) with a stable `type`. Decimals are text."""
 
 @dataclass(frozen=True)
 class AccessPolicy:
-    """The limits of access to the server.
+    """Limits on access to the server.
 
-    :param hosts: the host names that it accepts; empty to accept any.
-    :param rate: requests per second of one client address.
+    :param hosts: the accepted host names; empty to accept any.
+    :param rate: requests per second from one client address.
     :param proxies: the proxies whose ``X-Forwarded-`` headers are read.
     """
 
@@ -65,11 +65,11 @@ class AccessPolicy:
 
 
 def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = None) -> FastAPI:
-    """The ASGI application for a deployment; it can also run in another ASGI server.
+    """Create the ASGI application for a deployment; it can also run in another ASGI server.
 
-    :param settings: where the tables are.
+    :param settings: the settings that locate the tables.
     :param catalog: the contracts, as ``lakehouse.contracts.load_catalog`` reads them.
-    :param policy: the limits of access; by default everyone who reaches the server may read.
+    :param policy: the limits on access; by default, everyone who reaches the server may read.
     """
     policy = policy or AccessPolicy()
     cache = PublishedCache(settings, catalog)
@@ -87,7 +87,7 @@ def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = N
         title="lakehouse",
         version=metadata.version("lakehouse"),
         description=_ABOUT,
-        docs_url=None,  # its scripts are loaded from other hosts
+        docs_url=None,  # its scripts would be loaded from other hosts
         redoc_url=None,
         lifespan=fill_cache,
         redirect_slashes=False,
@@ -112,5 +112,5 @@ def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = N
 
 
 def _respond(problem: Problem, path: str) -> Response:
-    """A problem as a page or as a document, as the path requires."""
+    """A problem as a page or as a document, depending on the path."""
     return web.problem_page(problem) if web.owns(path) else problem.response()

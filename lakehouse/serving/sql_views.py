@@ -1,6 +1,7 @@
-"""SQL views by which engines read the tables directly: versions of published numbers, newest rows, intervals, the audit.
+"""SQL views for engines that read the tables directly: versions of published numbers, newest rows, intervals, the audit.
 
-Belongs here: the filters that select a version, and the statements of two dialects. Views hold no data: every query reads Delta.
+Belongs here: the filters that select a version, and the statements in two dialects. Views hold no data: every query reads Delta
+tables.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-#: The filter of each version of a number; ``docs/reading.md`` explains them.
+#: The filter of each kind of version of a number; see ``docs/reading.md``.
 LATEST = "is_latest"
 FINAL = "is_latest AND state = 'final'"
 VALID = "valid_from <= happened_at AND (valid_to IS NULL OR valid_to > happened_at)"
@@ -39,28 +40,28 @@ class Dialect(str, Enum):
     spark = "spark"
 
     def quoted(self, name: str) -> str:
-        """A column as an identifier."""
+        """A column name as a quoted identifier."""
         return f'"{name}"' if self is Dialect.duckdb else f"`{name}`"
 
     def table(self, address: str) -> str:
-        """The rows of a Delta table."""
+        """The expression for the rows of a Delta table."""
         if self is Dialect.duckdb:
             return "delta_scan('" + address.replace("'", "''") + "')"
         return "delta.`" + address.replace("`", "``") + "`"
 
     def function(self, name: str, query: str, moment: str = "seen_at") -> str:
-        """A table function of one time."""
+        """A table function with a time parameter."""
         if self is Dialect.duckdb:
             return f"CREATE OR REPLACE MACRO {name}({moment}) AS TABLE {query};"
         return f"CREATE OR REPLACE FUNCTION {name}({moment} TIMESTAMP) RETURNS TABLE RETURN {query};"
 
 
-#: What a dialect needs before the first view.
+#: The statements that a dialect needs before the first view.
 PREAMBLE = {Dialect.duckdb: ("INSTALL delta;", "LOAD delta;", "SET TimeZone = 'UTC';"), Dialect.spark: ()}
 
 
 def statements(settings: Settings, catalog: Catalog, dialect: Dialect) -> list[str]:
-    """The statements that create the views of all tables that exist.
+    """The statements that create the views of all existing tables.
 
     Per series ``<series>_latest``, ``<series>_final`` and ``<series>_asof(time)``; for each source under ``append``
     ``<source>_newest``; for each dimension ``<source>_current`` and ``<source>_valid_at(time)``; and ``late_arrival_audit``.
@@ -80,7 +81,7 @@ def statements(settings: Settings, catalog: Catalog, dialect: Dialect) -> list[s
 
 
 def newest_rows(settings: Settings, contract: SourceContract, dialect: Dialect) -> str:
-    """The query of the newest row of each key of a source; columns that are newer than the table are left out."""
+    """The query for the newest row of each key of a source; columns newer than the table are left out."""
     address = locations.silver_of(settings, contract.silver_tables[-1])
     table = table_io.open_table(address, settings.storage_options)
     held = None if table is None else {field.name for field in table.schema().fields}
@@ -89,7 +90,7 @@ def newest_rows(settings: Settings, contract: SourceContract, dialect: Dialect) 
 
 
 def _of_dimension(settings: Settings, contract: SourceContract, dialect: Dialect) -> Iterator[str]:
-    """The intervals that are current, and those in which an event time lies."""
+    """The current intervals, and the intervals valid at a time."""
     address = locations.intervals(settings, contract.dataset)
     if table_io.open_table(address, settings.storage_options) is None:
         return
@@ -100,7 +101,7 @@ def _of_dimension(settings: Settings, contract: SourceContract, dialect: Dialect
 
 
 def _of_audit(settings: Settings, dialect: Dialect) -> Iterator[str]:
-    """The audit with what ``ops/audit_notifications`` says of its rows."""
+    """The audit with the notifications of its rows from ``ops/audit_notifications``."""
     audit, notified = (dialect.table(_address(at(settings))) for at in (locations.audit_log, locations.audit_notifications))
     table = table_io.open_table(locations.audit_log(settings), settings.storage_options)
     if table is None:
@@ -135,5 +136,5 @@ def _listed(names: Sequence[str], dialect: Dialect) -> str:
 
 
 def _address(address: str) -> str:
-    """The address of a table from any working directory."""
+    """The address of a table, independent of the working directory."""
     return address if "://" in address else f"{Path(address).resolve()}"

@@ -1,8 +1,8 @@
 """An archive of the Java classes that Spark loads: a later start maps it into memory instead of reading hundreds of JARs.
 
-Java writes the archive at the end of one process and uses it in those that follow (class-data sharing, JEP 350). It is bound to
-the Java and the JARs that it was written with: each combination has an archive of its own, and Java ignores one that does not
-fit. Nothing here is needed for a start; a folder that cannot be written to means slower starts only.
+Java writes the archive at the end of one process and uses it in later processes (class-data sharing, JEP 350). An archive is
+bound to the Java and the JARs that it was written with: each combination has a separate archive, and Java ignores an archive that
+does not fit. The archive is optional; if its folder is not writable, starts are only slower.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ import platformdirs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: After this time another process tries to write an archive that is still missing.
+#: After this time, another process tries to write an archive that is still missing.
 _CLAIM = timedelta(hours=1)
-#: Archives that no start has used for so long are deleted.
+#: Archives that no start has used for this long are deleted.
 _UNUSED = timedelta(days=30)
 _SILENT = "-Xlog:cds*=off"
 
 
 def java_options(java: str, jars: Sequence[Path], *, ends_soon: bool) -> list[str]:
-    """The options with which Java uses the archive, or writes it at its end if there is none.
+    """The Java options for using the archive, or for writing it at the end of the process if it does not exist.
 
     :param java: the path of the Java executable.
-    :param jars: those on the class path beside Spark's own.
-    :param ends_soon: whether the process ends soon enough to be the one that writes it.
+    :param jars: the JARs on the class path in addition to Spark's own.
+    :param ends_soon: whether the process ends soon enough to write the archive.
     """
     folder = platformdirs.user_cache_path("lakehouse", appauthor=False) / "classes"
     archive = folder / f"{_key(java, jars)}.jsa"
@@ -53,7 +53,7 @@ def java_options(java: str, jars: Sequence[Path], *, ends_soon: bool) -> list[st
 
 
 def _key(java: str, jars: Sequence[Path]) -> str:
-    """What an archive is bound to, as the name of its file."""
+    """The file name of an archive: a hash of the Java and the JARs to which it is bound."""
     spark = find_spec("pyspark")
     parts = [Path(java).resolve(), *jars, Path(spark.origin).parent / "jars" if spark and spark.origin else ""]
     stamped = [f"{part} {part.stat().st_mtime_ns}" for part in parts if isinstance(part, Path)]
@@ -61,7 +61,7 @@ def _key(java: str, jars: Sequence[Path]) -> str:
 
 
 def _adopted(archive: Path) -> bool:
-    """Give an archive that is complete its name: several processes may have written one each, and may still be writing."""
+    """Rename a complete archive to its final name. Several processes may have written one each, and may still be writing."""
     for file in archive.parent.glob(f"{archive.stem}.*.new"):
         with file.open("rb") as content:
             is_complete = any(content.read(4))  # Java writes the first bytes last
@@ -73,7 +73,7 @@ def _adopted(archive: Path) -> bool:
 
 
 def _claimed(claim: Path) -> bool:
-    """Whether this process is the one that writes the archive."""
+    """Whether this process has claimed the writing of the archive."""
     with suppress(FileNotFoundError):
         if time.time() - claim.stat().st_mtime < _CLAIM.total_seconds():
             return False
@@ -85,7 +85,7 @@ def _claimed(claim: Path) -> bool:
 
 
 def _tidy(archive: Path) -> None:
-    """Delete the archives that are no longer used, and what was left of writing this one."""
+    """Delete unused archives, and the remains of writing this one."""
     oldest = time.time() - _UNUSED.total_seconds()
     for file in archive.parent.iterdir():
         with suppress(FileNotFoundError):

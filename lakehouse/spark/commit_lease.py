@@ -1,10 +1,10 @@
 """Lets one process at a time commit to Bronze and silver in S3.
 
-Delta commits by creating a file that must not exist yet. In S3, Delta for Spark looks whether it exists and writes it then: of
-two drivers that do so at once, the second overwrites the commit of the first, whose rows are lost. (delta-rs creates it with
-S3's conditional write; on other file systems Spark's creation is atomic as well.) Each commit that Spark makes or could overwrite
-therefore holds a lease, which is renewed while its process lives, and ends by itself soon after that was killed. What a lease
-is, is in ``delta.leases``.
+Delta commits by creating a file that must not exist yet. In S3, Delta for Spark first checks whether the file exists and then
+writes it: if two drivers do so at once, the second overwrites the first commit, whose rows are lost. (delta-rs creates the file
+with S3's conditional write; on other file systems Spark's creation is atomic as well.) So each commit that Spark makes or could
+overwrite holds a lease. The lease is renewed while its process lives, and expires soon after the process was killed. Leases are
+defined in ``delta.leases``.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 WORK = leases.Work("_commit_lease", timedelta(minutes=2))
-#: Seconds between two renewals, and between two attempts to take the lease.
+#: Seconds between renewals, and between attempts to take the lease.
 _RENEWED, _WAITS = 30.0, 0.5
 
 
 @contextmanager
 def held(settings: Settings, path: str) -> Iterator[None]:
-    """Hold the lease of a table until the block ends; waits until no other process does. Without effect outside of S3."""
+    """Hold the lease of a table within the context; wait for it while another process holds it. No effect outside S3."""
     if not object_store.is_s3(path):
         yield
         return
@@ -53,7 +53,7 @@ class _Renewal(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Renew the lease again and again; that of another process is left alone."""
+        """Renew the lease repeatedly; a lease of another process is never changed."""
         while not self._ended.wait(_RENEWED):
             number = leases.renew(self._path, WORK, self._number, self._options)
             if number is None:

@@ -1,7 +1,7 @@
-"""The commits to Bronze and Silver: every one is made by a function of this module and carries metadata with its cause.
+"""The commits to Bronze and Silver: each is made by a function of this module and carries metadata with its cause.
 
-Spark commits many rows; delta-rs commits few, in a tenth of the time and without a JVM. Gold is committed through delta-rs, in
-``gold.publication.revisions``. The table properties keep every engine able to read: no deletion vectors, no column mapping,
+Spark commits many rows; delta-rs commits few rows, in a tenth of the time and without a JVM. Gold is committed through delta-rs,
+in ``gold.publication.revisions``. The table properties keep every engine able to read: no deletion vectors, no column mapping,
 classic checkpoints.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lakehouse.delta.columns import Columns
     from lakehouse.settings import Settings
 
-#: The id of a commit in its own metadata.
+#: The key of a commit's id in its metadata.
 _COMMIT_ID = "commit_id"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
@@ -46,7 +46,8 @@ class AppendedMeanwhileError(LakehouseError):
     passes_by_itself = True
 
 
-#: What is raised when another writer has committed first. In Python the classes of Delta do not inherit from the first one.
+#: The errors raised if another writer has committed first. In Python, Delta's other conflict classes do not inherit from the
+#: first one.
 CONFLICTS = (
     AppendedMeanwhileError,
     CommitFailedError,
@@ -61,8 +62,8 @@ CONFLICTS = (
 )
 
 
-#: After a conflict with another writer everything is computed again from a fresh read: writing the same DataFrame again
-#: would undo the other writer's commit.
+#: After a conflict with another writer, everything is recomputed from a fresh read: writing the same DataFrame again would undo
+#: the other writer's commit.
 recomputed_on_conflict = retry(
     retry=retry_if_exception_type(CONFLICTS),
     stop=stop_after_attempt(5),
@@ -72,11 +73,11 @@ recomputed_on_conflict = retry(
 
 
 class MergeClauses(NamedTuple):
-    """How rows ``s`` are merged into a table ``t``, in SQL that Spark and delta-rs both understand.
+    """The rules for merging rows ``s`` into a table ``t``, in SQL that Spark and delta-rs both understand.
 
-    Rows are compared by ``on``. Of those that match, the ones that meet ``delete`` are deleted, of the others those that meet
-    ``update`` are updated; those without a match that meet ``insert`` are inserted. ``columns`` are taken from ``s``, the columns
-    ``emptied`` become NULL.
+    Rows are matched by ``on``. Matched rows that meet ``delete`` are deleted; other matched rows that meet ``update`` are
+    updated; unmatched rows that meet ``insert`` are inserted. ``columns`` are taken from ``s``, the columns ``emptied`` become
+    NULL.
     """
 
     on: str
@@ -90,7 +91,7 @@ class MergeClauses(NamedTuple):
 def table_of(settings: Settings, path: str, columns: Columns, partition_by: str, properties: Mapping[str, str]) -> DeltaTable:
     """The table at its newest version, created if it does not exist; columns get the wider types of the contract.
 
-    :param properties: of a new table, and given to one of an earlier release that lacks them.
+    :param properties: the properties of a new table; a table of an earlier release gets missing ones.
     """
     table = table_io.open_table(path, settings.storage_options)
     if table is None:
@@ -123,7 +124,7 @@ def _other_types(table: DeltaTable, columns: Columns) -> list[tuple[str, pa.Data
 
 
 class SchemaChangeError(LakehouseError):
-    """The columns of a table and of its contract cannot be reconciled. The message names them and the remedy."""
+    """A table's columns and its contract's cannot be reconciled. The message names them and the remedy."""
 
 
 def add_missing_columns(spark: Callable[[], SparkSession], settings: Settings, path: str, columns: Columns) -> None:
@@ -165,13 +166,13 @@ def missing_columns(settings: Settings, path: str, columns: Columns) -> Columns:
 
 
 def append_alone(frame: DataFrame, settings: Settings, path: str, app_id: str, since: int, metadata: Mapping[str, Any]) -> None:
-    """Append rows in one commit, unless another writer has appended under the same ``app_id`` since a version of the table.
+    """Append rows in one commit, unless another writer has appended under the same ``app_id`` since version ``since``.
 
-    Of two such appends at once Delta fails one, and Spark drops one that begins later without an error; the commit is
-    therefore looked up by an id of its own.
+    If two such appends run at once, Delta fails one of them; an append that begins later is dropped by Spark without an error. So
+    the commit is looked up by a unique id.
 
     :param since: the version of the table that the rows are based on.
-    :raises AppendedMeanwhileError: when another writer has appended; other :data:`CONFLICTS` are possible as well.
+    :raises AppendedMeanwhileError: if another writer has appended; other :data:`CONFLICTS` are possible as well.
     """
     commit_id = uuid.uuid4().hex
     named = json.dumps({**metadata, _COMMIT_ID: commit_id}, default=str)
@@ -194,10 +195,10 @@ def append_rows_alone(
     metadata: Mapping[str, Any],
     also: Mapping[str, int] | None = None,
 ) -> None:
-    """The same as :func:`append_alone` for rows in pieces, through delta-rs.
+    """Append rows in pieces through delta-rs, with the guarantee of :func:`append_alone`.
 
-    :param also: the versions of further Delta transactions that the commit records.
-    :raises CommitFailedError: when another writer has appended at the same moment.
+    :param also: further Delta transactions that the commit records, as id to version.
+    :raises CommitFailedError: if another writer has appended at the same moment.
     """
     with commit_lease.held(settings, path):
         table = table_io.open_snapshot(path, settings.storage_options)
@@ -209,7 +210,7 @@ def append_rows_alone(
         def write(data: Any, schema: pa.Schema) -> None:
             mode: dict[str, Any] = {"mode": "append", "writer_properties": COMPRESSED}
             if {item.name for item in table.schema().fields} > set(schema.names):
-                mode["schema_mode"] = "merge"  # the table has columns that the contract no longer has
+                mode["schema_mode"] = "merge"  # the table has columns that were removed from the contract
             write_deltalake(table, data, commit_properties=why, **mode)
 
         in_one_commit(rows, write)
@@ -227,9 +228,9 @@ def replace_days(frame: DataFrame, settings: Settings, path: str, days: Collecti
 def merge(
     spark: SparkSession, settings: Settings, source: DataFrame, path: str, clauses: MergeClauses, metadata: Mapping[str, Any]
 ) -> None:
-    """Merge rows into a table, in one commit.
+    """Merge rows into a table in one commit.
 
-    It is written in SQL because the class ``DeltaTable`` does not work over Spark Connect.
+    The merge is written in SQL because the class ``DeltaTable`` does not work over Spark Connect.
     """
     sets = [f"t.`{name}` = s.`{name}`" for name in clauses.columns] + [f"t.`{name}` = NULL" for name in clauses.emptied]
     names, values = (", ".join(f"{of}`{name}`" for name in clauses.columns) for of in ("", "s."))
@@ -256,11 +257,11 @@ def merge_rows(
     metadata: Mapping[str, Any],
     transaction: tuple[str, int] | None = None,
 ) -> None:
-    """The same for rows in memory, through delta-rs. A merge that changes nothing makes no commit.
+    """Merge rows in memory into a table through delta-rs. A merge that changes nothing makes no commit.
 
     :param table: the table at ``path``, opened before the rows were computed.
     :param transaction: the Delta transaction, by id and version, that the commit records.
-    :raises CommitFailedError: when another writer has changed one of these event days since then.
+    :raises CommitFailedError: if another writer has changed one of these event days since then.
     """
     values = {name: f's."{name}"' for name in clauses.columns}
     merging = table.merge(
@@ -279,7 +280,7 @@ def merge_rows(
 
 @contextmanager
 def _commit_metadata(spark: SparkSession, metadata: Mapping[str, Any]) -> Iterator[None]:
-    """SQL statements take their commit metadata from the session; it is unset afterwards, or later commits would carry it."""
+    """Set the metadata of SQL commits in the session. It is unset after the context, or later commits would carry it."""
     spark.conf.set(_METADATA, json.dumps(metadata, default=str))
     try:
         yield

@@ -1,4 +1,4 @@
-"""Whether a Spark Connect server answers, and what to do when it does not.
+"""Checks that a Spark Connect server answers; the errors name the remedy.
 
 Only the client's side belongs here; ``connect_server`` starts and stops a server.
 """
@@ -17,22 +17,22 @@ _TIMEOUT_SECONDS = 5.0
 
 
 def missing() -> list[str]:
-    """The modules that a Spark Connect client needs and that are not installed."""
+    """The modules that a Spark Connect client needs but that are not installed."""
     return [name for name in ("grpc", "grpc_status", "google.rpc") if not _is_installed(name)]
 
 
 def check_installed() -> None:
-    """:raises SetupProblem: when the Spark Connect client cannot be used."""
+    """:raises SetupProblem: if the Spark Connect client cannot be used."""
     if lacking := missing():
         msg = f"Spark Connect needs {', '.join(lacking)}, which is not installed: pip install 'lakehouse[connect]'"
         raise SetupProblem(msg)
 
 
 def check_reachable(address: str) -> None:
-    """Check at once that a server listens; a session would keep trying for ten minutes.
+    """Check immediately that a server listens; a session would keep trying for ten minutes.
 
-    :param address: as in sc://host:15002.
-    :raises SetupProblem: when nothing listens, or the address is not valid.
+    :param address: the address, as in sc://host:15002.
+    :raises SetupProblem: if nothing listens, or the address is not valid.
     """
     try:
         parts = urlsplit(address)
@@ -53,9 +53,9 @@ def check_reachable(address: str) -> None:
 
 
 def version(address: str, seconds: float = _TIMEOUT_SECONDS) -> str | None:
-    """The Spark release that a server reports; None when no server answers in time.
+    """The Spark release that a server reports; None if no server answers in time.
 
-    :param address: of a server without encryption, as in sc://127.0.0.1:15002.
+    :param address: the address of a server without encryption, as in sc://127.0.0.1:15002.
     """
     import grpc  # type: ignore[import-untyped]  # noqa: PLC0415 (an extra)
     from pyspark.sql.connect import proto  # noqa: PLC0415

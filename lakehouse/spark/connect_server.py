@@ -1,7 +1,7 @@
-"""A Spark Connect server that outlives the processes that use it: it answers at once, a new Spark takes ten seconds to start.
+"""A Spark Connect server that outlives the processes that use it. It answers at once, whereas a new Spark takes ten seconds.
 
 There is one per user and machine, reachable from this machine only. A small file in the user's state folder records its process
-and its port. The record is trusted only while that process runs, which is recognized by a unique word on its command line.
+and its port. The record is trusted only while the process runs, which is recognized by a unique word on its command line.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LINES_SHOWN = 15
 
 @dataclass(frozen=True)
 class ConnectServer:
-    """A server that this module started. ``word`` is on its command line and on no other."""
+    """A server started by this module. ``word`` is on its command line and on no other."""
 
     pid: int
     port: int
@@ -52,14 +52,14 @@ class ConnectServer:
         return f"sc://{_HOST}:{self.port}"
 
     def is_running(self) -> bool:
-        """Whether its process still runs; after a restart of the machine another process may have its number."""
+        """Whether the server's process still runs; after a restart of the machine, another process may have its number."""
         return self.word in _command_line(self.pid)
 
 
 def state_folder() -> Path:
     """The folder of the record and of the log.
 
-    :raises SetupProblem: when the folder cannot be created.
+    :raises SetupProblem: if the folder cannot be created.
     """
     folder = platformdirs.user_state_path("lakehouse", appauthor=False)
     try:
@@ -71,7 +71,7 @@ def state_folder() -> Path:
 
 
 def recorded_server(folder: Path) -> ConnectServer | None:
-    """The server that was started last, whether or not it still runs."""
+    """The last server started, whether or not it still runs."""
     try:
         return ConnectServer(**json.loads((folder / "spark.json").read_text()))
     except (OSError, ValueError, TypeError):
@@ -79,9 +79,9 @@ def recorded_server(folder: Path) -> ConnectServer | None:
 
 
 def remote_address(settings: Settings) -> str | None:
-    """The address of the server that sessions use; None when they start their own Spark.
+    """The address of the server that sessions use; None if they start their own Spark.
 
-    :raises SetupProblem: when the settings name a server that cannot be reached.
+    :raises SetupProblem: if the settings name a server that cannot be reached.
     """
     if not settings.spark_remote:
         return None
@@ -96,12 +96,12 @@ def remote_address(settings: Settings) -> str | None:
 
 
 def start(folder: Path, options: Mapping[str, str], port: int, seconds: float) -> tuple[ConnectServer, bool]:
-    """Start a server and wait until it answers; a running one is kept.
+    """Start a server and wait until it answers; a running server is kept.
 
-    :param options: Spark's.
-    :param seconds: how long to wait.
-    :returns: the server, and whether it was started now.
-    :raises SetupProblem: when it does not answer in time; the message names its log.
+    :param options: Spark's options.
+    :param seconds: the maximum waiting time.
+    :returns: the server, and whether this call started it.
+    :raises SetupProblem: if the server does not answer in time; the message names its log.
     """
     connect_client.check_installed()
     with _exclusive(folder):
@@ -112,7 +112,7 @@ def start(folder: Path, options: Mapping[str, str], port: int, seconds: float) -
         _check_free(port)
         word, log = f"lakehouse-{uuid.uuid4().hex}", folder / "spark.log"
         command = _command(options, port, word)
-        with log.open("wb") as output:  # the server's working folder is that of the log
+        with log.open("wb") as output:  # the server's working folder is the folder of the log
             process = subprocess.Popen(command, stdout=output, stderr=output, cwd=folder, start_new_session=True)
         server = ConnectServer(process.pid, port, word, str(log), time.strftime("%Y-%m-%d %H:%M:%S"))
         _record(folder, server)
@@ -128,7 +128,7 @@ def start(folder: Path, options: Mapping[str, str], port: int, seconds: float) -
 def stop(folder: Path) -> ConnectServer | None:
     """Stop the recorded server and wait until it has ended.
 
-    :returns: the server that was stopped; None when none was running.
+    :returns: the stopped server; None if none was running.
     """
     with _exclusive(folder):
         server = recorded_server(folder)
@@ -141,7 +141,7 @@ def stop(folder: Path) -> ConnectServer | None:
 
 @contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
-    """No other process starts or stops a server within the context."""
+    """Prevent other processes from starting or stopping a server within the context."""
     with FileLock(folder / "spark.lock"):
         yield
 
@@ -179,14 +179,14 @@ def _check_free(port: int) -> None:
 
 
 def _record(folder: Path, server: ConnectServer) -> None:
-    """Replace the record in one step, so that readers never see a part of it."""
+    """Replace the record atomically, so that readers never see a part of it."""
     part = folder / "spark.json.part"
     part.write_text(json.dumps(asdict(server)))
     part.replace(folder / "spark.json")
 
 
 def _wait_for_answer(server: ConnectServer, seconds: float, process: subprocess.Popen[bytes] | None = None) -> None:
-    """:raises SetupProblem: when the process ends, or does not answer in time."""
+    """:raises SetupProblem: if the process ends, or does not answer in time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if connect_client.version(server.address):
@@ -206,7 +206,7 @@ def _wait_for_answer(server: ConnectServer, seconds: float, process: subprocess.
 
 
 def _terminate(server: ConnectServer) -> None:
-    """Ask the process and its workers to end; kill them if they do not."""
+    """Ask the process and its workers to end; kill them if they do not end in time."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(server.pid, number)
@@ -218,7 +218,7 @@ def _terminate(server: ConnectServer) -> None:
 
 
 def _command_line(pid: int) -> str:
-    """The command line of a process; empty when there is no process, or only its entry is left."""
+    """The command line of a process; empty if there is no process, or only its entry is left."""
     listing = Path("/proc/self/cmdline")
     if listing.exists():
         try:

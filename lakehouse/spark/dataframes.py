@@ -1,8 +1,8 @@
-"""Rows of a Delta table as a DataFrame, read in whichever way is cheaper.
+"""Rows of a Delta table as a DataFrame, read in the cheaper of two ways.
 
-Delta's own scan has jobs for a snapshot and for the list of files, which cost more than some 100,000 rows. Up to this number the
-files are listed by delta-rs: few rows, or those of many files, are passed to Spark as local data; others are read by its tasks,
-as Parquet.
+Delta's scan runs jobs for the snapshot and the list of files, which cost more than reading about 100,000 rows. Up to that number,
+delta-rs lists the files: few rows, or rows of many files, are passed to Spark as local data; other rows are read by Spark's
+tasks, as Parquet.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from lakehouse.delta.table_io import Where
     from lakehouse.settings import Settings
 
-#: More rows cost more to pass to Spark than to read by its tasks, and to interpret than to compute by generated code.
+#: For more rows, passing them to Spark costs more than reading them by its tasks, and interpreting more than generated code.
 FEW_ROWS = 10_000
 _MICROS_OF_DAY = 86_400_000_000
-#: More files are listed by a job of Spark.
+#: More files are listed by a Spark job.
 _FEW_FILES = 32
 
 
@@ -46,7 +46,7 @@ def local(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def in_utc(rows: pa.Table) -> pa.Table:
-    """Rows of a query with times in UTC, in whichever zone its session was, and without what Spark adds to the fields."""
+    """Query results with times in UTC, in any session zone, and without Spark's field metadata."""
 
     def kind(of: pa.DataType) -> pa.DataType:
         return pa.timestamp(of.unit, "UTC") if pa.types.is_timestamp(of) and of.tz is not None else of
@@ -55,12 +55,13 @@ def in_utc(rows: pa.Table) -> pa.Table:
 
 
 def first_moment(day: Column | str) -> Column:
-    """The first moment of a day in UTC, in whichever zone the session is."""
+    """The first moment of a day in UTC, independent of the session's zone."""
     return F.timestamp_micros(F.unix_date(day).cast("bigint") * _MICROS_OF_DAY)
 
 
 def select_known(frame: DataFrame, kinds: Mapping[str, str], known: Collection[str]) -> DataFrame:
-    """Columns of a frame, in the order of ``kinds``; one that it does not have, because it is newer than the table, is empty.
+    """Select the columns of ``kinds``, in their order; a column that the frame lacks, because it is newer than the table, is
+    empty.
 
     :param kinds: the Spark type of each wanted column.
     :param known: the columns that the frame has.
@@ -69,11 +70,11 @@ def select_known(frame: DataFrame, kinds: Mapping[str, str], known: Collection[s
 
 
 def scan(spark: SparkSession, settings: Settings, path: str, columns: Sequence[str], where: Where) -> DataFrame:
-    """The rows of a table whose columns hold one of the values given for them in ``where``.
+    """The rows of a table whose columns have one of the values given for them in ``where``.
 
     A column that is newer than the table is empty.
 
-    :raises FileNotFoundError: when there is no table.
+    :raises FileNotFoundError: if the table does not exist.
     """
     table = table_io.open_table(path, settings.storage_options)
     if table is None:
@@ -84,7 +85,7 @@ def scan(spark: SparkSession, settings: Settings, path: str, columns: Sequence[s
     is_listed_here = row_count <= settings.local_rows
     if row_count <= FEW_ROWS or (is_listed_here and len(files) > _FEW_FILES):
         return local(spark, table_io.read_version(table, columns, where))
-    is_plain = table.protocol().min_reader_version == 1  # else the files do not tell all
+    is_plain = table.protocol().min_reader_version == 1  # otherwise the files alone do not define the rows
     frame = _of_files(spark, path, table, files) if is_listed_here and is_plain else spark.read.format("delta").load(path)
     for column, values in where.items():
         are_many = len(values) > day_conditions.LISTED and all(type(value) is date for value in values)
@@ -94,7 +95,7 @@ def scan(spark: SparkSession, settings: Settings, path: str, columns: Sequence[s
 
 
 def _of_files(spark: SparkSession, path: str, table: DeltaTable, files: pa.Table) -> DataFrame:
-    """The rows of some files of a table."""
+    """The rows of ``files`` of a table."""
     schema = from_arrow_schema(pa.schema(table.schema().to_arrow()))
     names = [f"{path}/{unquote(name)}" for name in files["path"].to_pylist()]
     return spark.read.schema(schema).option("basePath", path).parquet(*names)

@@ -1,7 +1,7 @@
 """The JARs that PySpark does not include, Delta's and those for S3: taken from a folder, or downloaded once from Maven.
 
-They are downloaded by the Ivy that PySpark includes, in a separate process: that takes two seconds, resolves nothing else (the
-default resolution downloads a second Hadoop), and fails with a reason before Spark has started.
+The download uses PySpark's Ivy in a separate process: it takes two seconds, resolves nothing else (the default resolution
+downloads a second Hadoop), and fails with a reason before Spark has started.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 JAVA_VERSIONS = (17, 21)
-#: The Hadoop of PySpark 4.2, and the AWS SDK that its connector is built for.
+#: The Hadoop version of PySpark 4.2, and the AWS SDK for which its connector is built.
 _HADOOP, _AWS = "3.5.0", "2.35.4"
 _S3_MODULES = f"""<ivy-module version="2.0">
   <info organisation="lakehouse" module="s3"/>
@@ -42,7 +42,7 @@ _S3_MODULES = f"""<ivy-module version="2.0">
 
 
 class SetupProblem(LakehouseError):  # noqa: N818 (shown to people)
-    """Something that Spark needs is missing. The message is one line with the remedy."""
+    """A requirement of Spark is missing. The message is one line with the remedy."""
 
 
 def delta_modules() -> list[tuple[str, str]]:
@@ -58,7 +58,7 @@ def _folder(settings: Settings) -> Path:
 def delta_jars(settings: Settings) -> list[Path]:
     """The paths of the JARs; missing ones are downloaded first.
 
-    :raises SetupProblem: when Java is missing or the repository cannot be reached.
+    :raises SetupProblem: if Java is missing or the repository cannot be reached.
     """
     folder = _folder(settings)
     paths = [folder / f"{name}-{release}.jar" for name, release in delta_modules()]
@@ -69,11 +69,11 @@ def delta_jars(settings: Settings) -> list[Path]:
 
 
 def s3_jars(settings: Settings) -> list[Path]:
-    """The JARs with which Spark reads and writes S3: Hadoop's connector and the parts of the AWS SDK that it uses.
+    """The JARs for reading and writing S3: Hadoop's connector and the parts of the AWS SDK that it uses.
 
-    The SDK is also published as one bundle, which is fifty times as large.
+    The SDK is also published as a bundle, but the bundle is fifty times as large.
 
-    :raises SetupProblem: when Java is missing or the repository cannot be reached.
+    :raises SetupProblem: if Java is missing or the repository cannot be reached.
     """
     folder = _folder(settings) / f"s3-{_HADOOP}"
     if not folder.is_dir():
@@ -85,7 +85,7 @@ def s3_jars(settings: Settings) -> list[Path]:
             printed = _ivy(settings, scratch, "-ivy", f"{modules}", "-retrieve", f"{fetched}/[artifact]-[revision].[ext]")
             if not any(fetched.glob("hadoop-aws-*.jar")):
                 raise _unfetched("the JARs for S3", printed, folder)
-            with suppress(OSError):  # another process was quicker
+            with suppress(OSError):  # another process was faster
                 fetched.replace(folder)
     return sorted(folder.glob("*.jar"))
 
@@ -93,7 +93,7 @@ def s3_jars(settings: Settings) -> list[Path]:
 def java() -> str:
     """The path of the Java executable.
 
-    :raises SetupProblem: when there is none, or one that Spark 4 does not support.
+    :raises SetupProblem: if there is no Java, or its version is not supported by Spark 4.
     """
     home = os.environ.get("JAVA_HOME")
     path = str(Path(home, "bin", "java")) if home and Path(home, "bin", "java").is_file() else shutil.which("java")
@@ -113,9 +113,9 @@ def java() -> str:
 
 
 def require_java(settings: Settings) -> None:
-    """Check for the Java that a session will need, so that a command can end before it has written anything.
+    """Check that the Java for a session is available, so that a command can fail before it has written anything.
 
-    :raises SetupProblem: when it is missing, and no Spark Connect server is named that has its own.
+    :raises SetupProblem: if Java is missing and the settings name no Spark Connect server, which has its own Java.
     """
     if settings.spark_remote is None:
         java()
@@ -141,7 +141,7 @@ def _fetch(settings: Settings, name: str, release: str, path: Path) -> None:
 
 
 def _ivy(settings: Settings, scratch: str, *arguments: str) -> str:
-    """Run the Ivy that PySpark includes; gives what it printed."""
+    """Run PySpark's Ivy and return its output."""
     spark = find_spec("pyspark")
     if spark is None or spark.origin is None:
         msg = "PySpark is not installed: pip install 'pyspark==4.2.0'"

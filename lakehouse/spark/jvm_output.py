@@ -1,4 +1,4 @@
-"""What a JVM writes to the error stream while a session starts: all of it but the lines that say nothing to a user."""
+"""The JVM's error stream while a session starts, without the lines that are irrelevant to users."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _STDERR = 2
-#: Lines that every start of Spark writes.
+#: Lines that Spark writes at every start.
 _USUAL = re.compile(rb"WARNING: Using incubator modules: |Using Spark's default log4j profile: |Setting default log level to ")
 
 
 @contextmanager
 def without_usual_lines() -> Iterator[None]:
-    """A JVM that is started within the context writes the usual lines of a start nowhere, and all others where it would have.
+    """Suppress the usual start-up lines of a JVM started within the context; all other lines go to the error stream.
 
-    The logger of this module at DEBUG shows them.
+    With this module's logger at DEBUG, nothing is suppressed.
     """
     if _log.isEnabledFor(logging.DEBUG):
         yield
@@ -39,7 +39,7 @@ def without_usual_lines() -> Iterator[None]:
 
 
 def _pass_on(reading: int, writing: int) -> None:
-    """Pass lines on until the last process that writes them has ended."""
+    """Pass lines on until the last process that writes to the pipe has ended."""
     with os.fdopen(reading, "rb") as lines, os.fdopen(writing, "wb", buffering=0) as output:
         for line in lines:
             if not _USUAL.match(line):

@@ -1,6 +1,7 @@
-"""Options of Spark that no other user of the machine may read: they are in a file of this user, not among Java's arguments.
+"""Spark options that no other user of the machine may read: they are in a private file, not among Java's arguments.
 
-Whoever can list processes sees the arguments of each. Spark reads the file when it starts; it is removed with this process.
+Process arguments are visible to all users of the machine. Spark reads the file when it starts; the file is removed at the end of
+this process.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: As Spark tells what it hides in its own pages (``spark.redaction.regex``), and session tokens.
+#: The pattern by which Spark hides values in its own pages (``spark.redaction.regex``), and session tokens.
 _PRIVATE = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _FILE = "--properties-file"
@@ -24,13 +25,13 @@ _ASCII = 128
 
 
 def split(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options that may be seen, and the private ones."""
+    """The public options and the private options."""
     private = {name: value for name, value in options.items() if _PRIVATE.search(name)}
     return {name: value for name, value in options.items() if name not in private}, private
 
 
 def hidden(options: Mapping[str, str]) -> dict[str, str]:
-    """The options without private ones, which the next JVM that PySpark starts in this process reads from a file."""
+    """The public options. The private ones are written to a file, which the next JVM started by PySpark in this process reads."""
     seen, private = split(options)
     if private:
         others = os.environ.get(_ARGUMENTS, "pyspark-shell")
@@ -41,7 +42,7 @@ def hidden(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def in_file(private: Mapping[str, str]) -> str:
-    """The path of a file with some options, which only this user can read."""
+    """The path of a file with the private options, which only this user can read."""
     return _written(tuple(sorted(private.items())))
 
 
@@ -55,7 +56,7 @@ def _written(options: tuple[tuple[str, str], ...]) -> str:
 
 
 def _escaped(value: str) -> str:
-    """A value as Java's properties have it: all but plain ASCII by its UTF-16 code."""
+    """Escape a value for a Java properties file: characters other than plain ASCII by their UTF-16 codes."""
     plain = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace(" ", "\\ ").replace("\t", "\\t")
     units = plain.encode("utf-16-be")
     codes = (int.from_bytes(units[place : place + 2], "big") for place in range(0, len(units), 2))

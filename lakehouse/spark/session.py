@@ -1,4 +1,4 @@
-"""The options of every Spark session: JARs, Delta, UTC, and what keeps small commits cheap.
+"""The options of every Spark session: JARs, Delta, UTC, and options that make small commits cheap.
 
 Spark's options are set in no other module.
 """
@@ -31,7 +31,7 @@ _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-#: Options of a running session; a Connect client sets them too.
+#: Options of a running session; a Connect client sets them, too.
 _SESSION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96, the default, ends in 1677 and 2262 for other readers
@@ -40,8 +40,8 @@ _SESSION = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
 }
-#: Short jobs run faster without generated code to compile and without re-planning between stages: a day of late arrivals takes
-#: two thirds of the time. A day of many millions of rows needs Spark's own settings.
+#: Short jobs run faster without code generation and without re-planning between stages: a day of late arrivals takes two thirds
+#: of the time. A day of many millions of rows needs Spark's own settings.
 _SMALL = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
@@ -52,14 +52,14 @@ _MANY_ROWS = {
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
-#: Options of a driver that this process starts.
+#: Options of a driver started by this process.
 _DRIVER = {
     "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.worker.reuse": "true",
 }
-#: Options of a Spark within the driver's JVM; executors on other machines would look for the driver on theirs.
+#: Options of a Spark within the driver's JVM; executors on other machines would look for the driver on their own machine.
 _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -70,7 +70,7 @@ _LOCAL = {
 def spark_options(settings: Settings) -> dict[str, str]:
     """The options of a session, for dagster-pyspark's resource and for Spark's own builder.
 
-    :raises SetupProblem: when Java or a JAR is missing, or the Connect server that the settings name cannot be reached.
+    :raises SetupProblem: if Java or a JAR is missing, or the Connect server named in the settings cannot be reached.
     """
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # they print the stack trace of an error that is raised anyway
@@ -83,9 +83,9 @@ def spark_options(settings: Settings) -> dict[str, str]:
 def local_options(settings: Settings) -> dict[str, str]:
     """The options of a local Spark, whether or not the settings name a Connect server.
 
-    :raises SetupProblem: when Java or a JAR is missing.
+    :raises SetupProblem: if Java or a JAR is missing.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take the system's Python
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers use the system's Python
     options = {"spark.master": settings.spark_master, **_DELTA, **_of_any_session(settings), **_DRIVER}
     options["spark.driver.memory"] = settings.spark_memory
     java_path, jars = java(), delta_jars(settings)
@@ -106,15 +106,16 @@ def _of_any_session(settings: Settings) -> dict[str, str]:
 
 
 def without_ansi(spark: SparkSession) -> AbstractContextManager[None]:
-    """Within the context, an expression that fails for a row is NULL for it instead of failing the query."""
+    """Within the context, an expression that fails for a row gives NULL for that row instead of failing the query."""
     return _with_option(spark, "spark.sql.ansi.enabled", "false")
 
 
 def in_zone(spark: SparkSession, zone: str) -> AbstractContextManager[None]:
-    """Within the context, the expressions of contracts see the hours and days of a zone.
+    """Within the context, contract expressions see the hours and days of ``zone``.
 
-    Instants stay what they are. A query is made and collected within it: Spark Connect reads the option when a query runs. What
-    the product itself computes does not depend on the option, and Arrow has it in the types of times: see ``dataframes.in_utc``.
+    Instants do not change. A query must be built and collected within the context, because Spark Connect reads the option when a
+    query runs. The product's own computations do not depend on the option. Arrow's timestamp types carry the zone: see
+    ``dataframes.in_utc``.
     """
     option = "spark.sql.session.timeZone"
     return nullcontext() if zone == _SESSION[option] else _with_option(spark, option, zone)
@@ -132,7 +133,7 @@ def _with_option(spark: SparkSession, option: str, value: str) -> Iterator[None]
 
 @contextmanager
 def sized_for(spark: SparkSession, settings: Settings, *, many: bool) -> Iterator[None]:
-    """Within the context, plan queries for many rows if there are many: generated code pays off then."""
+    """Within the context, plan queries for many rows if ``many``: generated code pays off then."""
     if settings.spark_profile == "large" or not many:
         yield
         return
@@ -152,7 +153,7 @@ def _java_options(settings: Settings, java_path: str, jars: list[Path]) -> list[
     if settings.spark_profile == "small":
         options += ["-XX:+UseSerialGC"]
         if not settings.spark_long_lived:
-            # With C1 alone a single run ends 3 s earlier, but a process of many runs is a fifth slower from the fourth run on.
-            # C1's default code cache of 48 MB fills within minutes and stops compilation for good.
+            # With C1 alone, a single run ends 3 s earlier, but a process of many runs is a fifth slower from the fourth run on.
+            # C1's default code cache of 48 MB fills within minutes, which stops compilation for good.
             options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"]
     return options

@@ -1,6 +1,6 @@
-"""The progress of Spark's jobs: how many tasks of the running stages are done, told to whoever listens (``lakehouse.pieces``).
+"""The progress of Spark jobs: the completed tasks of the running stages, reported to the listeners of ``lakehouse.pieces``.
 
-A Connect client does not see the server's stages, and tells nothing.
+A Connect client does not see the server's stages and reports nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SECONDS = 1
 
 @contextmanager
 def watched(spark: SparkSession, work: str) -> Iterator[None]:
-    """Within the context, the listeners are told every second how far the stages of the session's jobs are."""
+    """Within the context, report the progress of the session's running stages to the listeners every second."""
     if not pieces.is_listened_to() or not hasattr(spark, "_jsc"):
         yield
         return

@@ -1,7 +1,7 @@
-"""Where a day begins in a zone, as a Spark expression; and whether Spark's Java has the same zone rules as Python.
+"""The start of a day in a zone, as a Spark expression, and a check that Spark's Java and Python have the same zone rules.
 
-Both have a database of time zones of their own. Days are counted with Python's, and windows and joins in Spark with Java's: where
-the two differ, a row would lie on one day here and on another one there.
+Python and Java each have a time zone database. Days are counted with Python's, windows and joins in Spark with Java's: where the
+two differ, the same row would have two different days.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: From 1970 to the year 2100, in days.
 DAYS = (datetime(2101, 1, 1, tzinfo=timezone.utc) - datetime(1970, 1, 1, tzinfo=timezone.utc)).days
-#: Days ahead on which the two must agree; what differs later, such as a change that was announced lately, is a warning.
+#: The number of days ahead on which the two must agree; later differences, such as a recently announced change, are a warning.
 _NEAR = timedelta(days=366)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _OFFSET = "(unix_seconds(from_utc_timestamp(timestamp_seconds({0} * 86400L), '{1}')) - {0} * 86400L)"
@@ -33,9 +33,9 @@ _log = logging.getLogger(__name__)
 
 
 def start_of_day(day: Column, zone: ZoneInfo) -> Column:
-    """The first moment of a day in a zone, in whichever zone the session is.
+    """The first moment of a day in a zone, independent of the session's zone.
 
-    :raises SetupProblem: when Java's rules of the zone are not those of Python.
+    :raises SetupProblem: if Java's rules for the zone differ from Python's.
     """
     _check(zone)
     return F.to_utc_timestamp(dataframes.first_moment(day), zone.key)
@@ -67,9 +67,9 @@ def _check(zone: ZoneInfo) -> None:
 
 
 def differences(zone: ZoneInfo, changes: dict[int, int]) -> list[int]:
-    """The days since 1970 on which another database changes a zone's clock otherwise than Python's, in order.
+    """The days since 1970 on which another database and Python's change the clock of a zone differently, in order.
 
-    :param changes: by day on whose UTC midnight the offset is another one than on that before: the offset in seconds.
+    :param changes: the other database's offset in seconds, by each day at whose UTC midnight it differs from the previous day's.
     """
     offsets = [_offset(day, zone) for day in range(DAYS + 1)]
     ours = {day: offsets[day] for day in range(1, DAYS + 1) if offsets[day] != offsets[day - 1]}

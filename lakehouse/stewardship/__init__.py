@@ -1,1 +1,1 @@
-"""What people decide about single rows: the quarantine, decisions, redaction."""
+"""Stewards' decisions about single rows: the quarantine, decisions, redaction."""

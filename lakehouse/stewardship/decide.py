@@ -1,8 +1,8 @@
-"""A steward's decision about rows of Bronze: to accept, to reject, or to mark as a duplicate.
+"""A steward's decisions about rows of Bronze: accept, reject, or mark as a duplicate.
 
-A decision is a single append to the log of decisions. The disposition tables are updated here, silver with its next run
-(see ``silver.update``). Repeating a command that was stopped adds no second decision and brings the disposition tables up to
-date. Hiding fields of a key is in ``redact``.
+A decision is a single append to the log of decisions. The disposition tables are updated here, silver with its next run (see
+``silver.update``). Repeating a command that was stopped adds no second decision and brings the disposition tables up to date.
+Hiding fields of a key is in ``redact``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class StewardError(LakehouseError):
 
 @dataclass(frozen=True)
 class DecisionResult:
-    """How many rows a decision was new for, how many had it already, and the event days that silver has to rebuild."""
+    """The number of rows that the decision is new for, the number that already had it, and the event days that silver has to
+    rebuild.
+    """
 
     rows: int
     repeated: int
@@ -53,7 +55,7 @@ def decide(
 ) -> DecisionResult:
     """Decide about rows of Bronze; the newest decision about a row applies.
 
-    :raises StewardError: for a row that Bronze does not contain, and for a decision without a name or a reason.
+    :raises StewardError: if Bronze does not contain a row, or the decision lacks a name or a reason.
     """
     settings = with_table_cache(settings)
     require_signature(by, reason)
@@ -105,7 +107,7 @@ def require_signature(by: str, reason: str) -> None:
 
 
 def _claims_of_rows(settings: Settings, contract: SourceContract, rows: Collection[RowId]) -> dict[RowId, list[dict[str, Any]]]:
-    """Per row the claims that it makes (key and event day), the one about its own key first."""
+    """The claims that each row makes (key and event day), with the claim about its own key first."""
     path, options = locations.key_log(settings, contract.dataset), settings.storage_options
     where: dict[str, Collection[Any]] = {"ingestion_id": {row[0] for row in rows}, "line_number": {row[1] for row in rows}}
     log = table_io.read(path, ["ingestion_id", "line_number", "record_key", "event_date", "kind"], where, options)
@@ -120,7 +122,7 @@ def _claims_of_rows(settings: Settings, contract: SourceContract, rows: Collecti
 def _touched_days(
     settings: Settings, contract: SourceContract, claims: dict[RowId, list[dict[str, Any]]]
 ) -> dict[RowId, set[date]]:
-    """Per row the event days whose content a decision about it may change, under the source's policy."""
+    """The event days of each row whose content a decision may change under the source's policy."""
     keys = {claim["record_key"] for of_row in claims.values() for claim in of_row}
 
     @cache

@@ -1,8 +1,7 @@
-"""Masking of redacted values in published numbers: a grain column that shows such a value is set to NULL, in every revision.
+"""Masking of redacted values in published numbers: grain columns that show a redacted value become NULL in every revision.
 
-The numbers themselves are computed again in the normal way. This module only masks stored rows, whose grain would otherwise
-still show the value, and the reports of restatements, which list such rows. A value that another key still has in the period
-stays.
+The numbers themselves are recomputed by the normal restatement. This module only masks stored rows whose grain shows the value,
+and the restatement reports that list such rows. A value that another key still has in the period is kept.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ def mask(
     fields: Collection[str],
     days: Collection[date],
 ) -> int:
-    """Set the grain columns that show a redacted value of a key to NULL; repeating it changes nothing.
+    """Set grain columns that show a redacted value of ``key`` to NULL. Idempotent.
 
-    :param metrics: those of the source, and after them the derived metrics that are made of these.
+    :param metrics: the metrics of the source, followed by the metrics derived from them.
     :param days: the event days on which the key may exist.
     :returns: the number of masked rows and reports.
     """
@@ -64,9 +63,9 @@ def mask(
 def _hidden(
     metric: MetricContract, contract: SourceContract, fields: Collection[str], of_inputs: Mapping[str, Mapping[str, str]]
 ) -> dict[str, str]:
-    """The columns of a metric's grain that show redacted fields of a source, each with the field.
+    """The grain columns of ``metric`` that show a redacted field of a source, each with its field.
 
-    :param of_inputs: the same of the metrics that a derived one is made of.
+    :param of_inputs: the same mapping for the inputs of a derived metric, by metric name.
     """
     shown = {name: field for one in metric.derived_from for name, field in of_inputs.get(one, {}).items()}
     for entry in metric.read:
@@ -83,7 +82,7 @@ def _mask_series(
 
     @cache
     def gone(start: date) -> _Values:
-        """The values that no other key has in a period."""
+        """The values that no other key has in the period that begins on ``start``."""
         if series.metric.is_derived:  # its inputs were masked before
             others = _values_of_inputs(settings, series, start, list(values))
         else:
@@ -105,12 +104,12 @@ def _mask_series(
                 masked += count
         if changed:
             partition_writer.replace(table, pa.concat_tables(changed.values()), list(changed), why={"method": "redaction"})
-    # After the numbers: a report that is written meanwhile is made from masked ones.
+    # After the numbers: a report written in the meantime is made from masked numbers.
     return masked + restatement_reports.mask(settings, series, periods, gone)
 
 
 def _masked(series: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tuple[pa.Table, int]:
-    """The rows without the values, and with new digests, so that no hash of the original is kept."""
+    """Mask the values in ``gone`` and renew the digests, so that no hash of the original is kept."""
     content_of_rows = rows.to_pylist()
     hit = set()
     for position, row in enumerate(content_of_rows):
@@ -134,7 +133,7 @@ def _masked(series: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tup
 
 
 def _values_of(settings: Settings, contract: SourceContract, key: str, names: list[str]) -> _Values:
-    """All values of some fields of a key in Bronze and in its readings."""
+    """All values of the fields ``names`` of a key, in Bronze and in its readings."""
     source = contract.dataset
     arrivals = key_log.arrival_days_of(settings, source, [key]) | judgement_history.arrival_days_of(settings, source, key)
     found = in_force.every_reading(settings, source, names, {"arrival_date": arrivals, "record_key": [key]})
@@ -144,7 +143,7 @@ def _values_of(settings: Settings, contract: SourceContract, key: str, names: li
 def _values_of_others(
     settings: Settings, metric: MetricContract, source: str, key: str, names: list[str], days: list[date]
 ) -> _Values:
-    """The values of other keys on some days in the silver tables of a metric; the same key in another source is another one."""
+    """The values of other keys on ``days`` in a metric's silver tables; the same key in another source is another key."""
     where = {"event_date": days}
     values: _Values = {name: set() for name in names}
     for entry, path in zip(metric.read, locations.every_silver_read(settings, metric).values()):
@@ -158,7 +157,7 @@ def _values_of_others(
 
 
 def _values_of_inputs(settings: Settings, derived: Series, start: date, names: list[str]) -> _Values:
-    """The values that the published numbers of a period have in one of the metrics that a derived one is made of."""
+    """The values that the published numbers of the inputs have in the derived period that begins on ``start``."""
     values: _Values = {name: set() for name in names}
     for path in inputs.paths(settings, derived).values():
         rows = table_io.read(path, names, {derived.by: [start]}, settings.storage_options)

@@ -1,4 +1,4 @@
-"""The rows in the quarantine, filtered as commands, API and pages request them.
+"""The quarantined rows, filtered for commands, API and pages.
 
 The table itself is written by ``dispositions.account_tables``; decisions are made in ``decide``.
 """
@@ -35,7 +35,7 @@ KEY_COLUMNS = (
 
 
 class StatusFilter(Word):
-    """A status of rows in the quarantine, or any."""
+    """The status by which quarantined rows are selected, or any."""
 
     OPEN = QuarantineStatus.OPEN.value
     ACCEPTED = QuarantineStatus.ACCEPTED.value
@@ -52,7 +52,7 @@ class StatusFilter(Word):
 
 @dataclass(frozen=True)
 class QuarantineFilter:
-    """The conditions for selecting rows; a field that is None selects rows of any value."""
+    """The conditions that select quarantined rows; a field that is None sets no condition."""
 
     status: QuarantineStatus | None = QuarantineStatus.OPEN
     cause: QuarantineReason | None = None
@@ -64,14 +64,14 @@ class QuarantineFilter:
 
     @property
     def narrows(self) -> bool:
-        """Whether it has a condition other than the status."""
+        """Whether there is a condition besides the status."""
         return any((self.cause, self.arrival_date, self.event_date, self.key, self.rows, self.overdue))
 
 
 def entries(
     settings: Settings, contract: SourceContract, selected: QuarantineFilter, columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """The selected rows of the quarantine, by arrival day, file and line.
+    """The selected rows of the quarantine, sorted by arrival day, file and line.
 
     :param columns: :data:`KEY_COLUMNS` and others; by default all, which is slow if many rows are quarantined.
     """

@@ -1,7 +1,7 @@
-"""Redaction (right to erasure): hiding fields of one key in silver and in everything that is computed from it.
+"""Redaction (right to erasure): hides fields of one key in silver and everything computed from it.
 
-Bronze keeps the files as delivered; a redaction is one append to its own log. Masking stored rows of published numbers belongs
-to ``mask_published``, decisions about rows belong to ``decide``.
+Bronze keeps the files as delivered; a redaction is one append to its own log. Masking stored rows of published numbers belongs to
+``mask_published``, decisions about rows belong to ``decide``.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ def redact_fields(
     reason: str,
     metrics: Collection[MetricContract] = (),
 ) -> list[date]:
-    """Hide fields of a key in silver and in everything that is computed from it.
+    """Hide ``fields`` of ``key`` in silver and everything computed from it.
 
-    Earlier states show the rows of the key under other keys, if they were read again since: the fields of these are hidden too.
+    Earlier states may show the key's rows under other keys, if a later reading changed the key; the fields of those keys are
+    hidden, too.
 
-    :param metrics: the metrics that read the source, then those that are made of these: published rows whose grain shows a hidden
-        value are masked.
+    :param metrics: the metrics that read the source, followed by the metrics derived from them: published rows whose grain shows
+        a hidden value are masked.
     :returns: the event days that silver has to rebuild.
-    :raises StewardError: for a key that no row has, a field that the contract does not have, or one that is part of the key.
+    :raises StewardError: if no row has the key, or a field is not in the contract or is part of the key.
     """
     settings = with_table_cache(settings)
     require_signature(by, reason)
@@ -68,7 +69,7 @@ def redact_fields(
 
 
 def _check_fields(contract: SourceContract, fields: Collection[str]) -> None:
-    """:raises StewardError: for no field, one that the contract does not have, or one that is part of the key."""
+    """:raises StewardError: without a field, or if a field is not in the contract or is part of the key."""
     names = [field.name for field in contract.typed_fields]
     unknown = sorted(set(fields) - set(names))
     if unknown or not fields:

@@ -1,4 +1,4 @@
-"""Training sets: the events that a model learns from, with features as they were known then and labels as they were released.
+"""Training sets: the events that a model learns from, with features as known at the event and labels as released.
 
-What a set contains, how it is built, recorded and made again belongs here; what learns from it belongs to ``models``.
+The content, building, recording and reproduction of sets belong here; training belongs to ``models``.
 """

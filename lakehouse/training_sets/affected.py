@@ -1,7 +1,7 @@
-"""Which released labels and training sets contain what some keys or days of a source are about. Reads start no Spark.
+"""The released labels and training sets that contain given keys or days of a source. Reads start no Spark.
 
-A row of a set is affected if it is about the event of a record, was labelled by it, or was joined with the key of a dimension
-that it is about. How many of them would differ now is computed in ``changes``; the models trained on a set are found in
+A row of a set is affected if a record is about its event, labels it, or is about a dimension key with which the row was joined.
+The number of rows that would differ now is computed in ``changes``; the models trained on a set are determined in
 ``models.affected``.
 """
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AffectedSet:
-    """A training set with the number of its rows that are affected, of all that it has.
+    """A training set with the number of its affected rows, and of all its rows.
 
     :param is_gone: whether its table is gone, so that its rows cannot be counted; ``rows`` is 0 then.
     """
@@ -54,44 +54,44 @@ class AffectedSet:
 
     @property
     def full_name(self) -> str:
-        """Its name with the version."""
+        """The name with the version."""
         return f"{self.name}_{self.version}"
 
     @property
     def share(self) -> float:
-        """The share of its rows."""
+        """The share of affected rows."""
         return self.rows / self.total if self.total else 0.0
 
 
 def columns_searched(settings: Settings, source: SourceContract) -> list[str]:
-    """The columns of a source by whose values sets are searched for its records, besides their keys: those of labels."""
+    """The label columns of a source by whose values, besides their keys, sets are searched for its records."""
     contracts = map(set_table.contract_of, releases.all_of(settings, ReleaseKind.TRAINING_SET))
     columns = {contract.label.on for contract in contracts if contract.label.source == source.dataset}
     return sorted(columns & {entry.name for entry in source.model.fields})
 
 
 def labels_by_keys(settings: Settings, source: SourceContract, keys: pa.Array) -> list[str]:
-    """The released labels of a source that contain a record under one of some keys, by full name."""
+    """The released labels of a source that contain a record with one of ``keys``, by full name."""
     return _labels_with(settings, source, lambda columns: key_log.about(settings, source.dataset, columns, keys))
 
 
 def labels_by_days(settings: Settings, source: SourceContract, first: date, last: date) -> list[str]:
-    """The released labels of a source that contain a record of some event days, by full name."""
+    """The released labels of a source that contain a record of the event days ``first`` to ``last``, by full name."""
     return _labels_with(settings, source, lambda columns: _claims_of_days(settings, source, columns, first, last))
 
 
 def by_keys(
     settings: Settings, source: SourceContract, keys: pa.Array, values: Mapping[str, pa.Array] | None = None
 ) -> list[AffectedSet]:
-    """The sets with rows that records under some keys of a source concern.
+    """The sets with rows affected by a source's records with one of ``keys``.
 
-    :param values: by column the values of records that Bronze does not hold yet, see :func:`columns_searched`.
+    :param values: the values, by column, of records that are not in Bronze yet, see :func:`columns_searched`.
     """
     return _sets_with(settings, source, lambda contract, rows: _concerned(settings, contract, source, rows, keys, values or {}))
 
 
 def by_days(settings: Settings, source: SourceContract, first: date, last: date) -> list[AffectedSet]:
-    """The sets with rows that records of a source on some event days concern, in the time zone of the source."""
+    """The sets with rows affected by a source's records of the event days ``first`` to ``last``, in the source's time zone."""
     claims = _claims_of_days(settings, source, ["record_key"], first, last)
     keys = pa.array([], pa.string()) if claims is None else pc.unique(claims["record_key"])
     zone = ZoneInfo(source.clocks.timezone)
@@ -117,7 +117,7 @@ def _labels_with(settings: Settings, source: SourceContract, claims_of: Callable
 
 
 def _contains(settings: Settings, labels: Release, claims: pa.Table) -> bool:
-    """Whether released labels contain one of some claims."""
+    """Whether released labels contain one of ``claims``."""
     ids = pa.array(sorted(input_sets.ids_of(settings, labels.name, labels.about["inputs"])), pa.string())
     held = pc.is_in(claims["ingestion_id"], value_set=ids)
     until = labels.about["until"]
@@ -140,7 +140,7 @@ def _sets_with(
     source: SourceContract,
     concerned: Callable[[TrainingSetContract, pa.Table], pa.ChunkedArray],
 ) -> list[AffectedSet]:
-    """The sets that read a source and have rows that are concerned, or whose rows are gone."""
+    """The sets that read a source and have affected rows, or whose rows are gone."""
     sets = list[AffectedSet]()
     for release in releases.all_of(settings, ReleaseKind.TRAINING_SET):
         contract = set_table.contract_of(release)
@@ -166,7 +166,7 @@ def _concerned(
     keys: pa.Array,
     values: Mapping[str, pa.Array],
 ) -> pa.ChunkedArray:
-    """Whether each row of a set is about a key of a source, labelled by it, or joined with it."""
+    """Whether each row of a set is about a key of a source, is labelled by it, or was joined with it."""
     concerned = pc.is_in(rows["record_key"], value_set=pa.array([], pa.string()))
     if contract.entity.source == source.dataset:
         concerned = pc.or_(concerned, pc.is_in(rows["record_key"], value_set=keys))

@@ -1,7 +1,7 @@
 """Builds a version of a training set: its rows as a Delta table, and its manifest in the log of releases.
 
-The table is written first, in one commit; the version is there once its manifest is recorded. A build that was stopped in
-between is done again by the same command. Making a version again belongs to ``reproduce``.
+The table is written first, in one commit; the version exists once its manifest is recorded. A build that was stopped in between
+is repeated by the same command. Reproducing a version belongs to ``reproduce``.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def build(
     labels_version: str | None = None,
     known_at: datetime | None = None,
 ) -> Release:
-    """Build a version from a release of labels and from what is known now, or was known at a time.
+    """Build a version from released labels and from the knowledge of now, or of ``known_at``.
 
     :param labels_version: default: the newest release.
-    :raises ReleaseError: for a version that exists with another content, without released labels, for deprecated ones, or for a
-        deprecated feature.
+    :raises ReleaseError: if the version exists with other content, there are no released labels, the labels are deprecated, or a
+        feature is.
     """
     refuse_deprecated(settings, catalog, contract)
     of_labels = _labels(settings, contract, labels_version)
@@ -111,12 +111,12 @@ def rows_of(
 
 
 def write(rows: DataFrame, path: str) -> None:
-    """Write the rows of a version in one commit, in place of what a stopped build may have left."""
+    """Write the rows of a version in one commit; they replace the remains of a stopped build."""
     rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
 
 
 def refuse_deprecated(settings: Settings, catalog: Catalog, contract: TrainingSetContract) -> None:
-    """:raises ReleaseError: if a feature, or a metric that one is taken from, is deprecated."""
+    """:raises ReleaseError: if a feature, or the metric of a feature, is deprecated."""
     today = settings.clock().date()
     for name, instead in contract.features.deprecated.items():
         msg = f"{contract.name}: the feature {name} is deprecated: {instead}; take it out of the contract to build a new version"
@@ -146,7 +146,7 @@ def _labels(settings: Settings, contract: TrainingSetContract, version: str | No
 
 
 def _same(recorded: Release, contract: TrainingSetContract, of_labels: Release) -> Release:
-    """The version that is recorded, if it is the one that is wanted."""
+    """Return the recorded version if it has the requested contract and labels."""
     if recorded.about["contract_version"] != provenance.of_definition(contract):
         msg = f"{recorded.full_name} was built under another contract, and a version never changes; take another version"
         raise ReleaseError(msg)
@@ -158,7 +158,7 @@ def _same(recorded: Release, contract: TrainingSetContract, of_labels: Release) 
 
 
 def _counted(settings: Settings, contract: TrainingSetContract, path: str) -> dict[str, Any]:
-    """What the rows contain: their number, time ranges, and the distribution of each column, of which one at a time is read."""
+    """The statistics of the rows: their number, time ranges, and the distribution of each column, read one column at a time."""
     table = DeltaTable(path, storage_options=settings.storage_options)
     times = table_io.read_version(table, ["split", "event_ts"])
     parts = times.group_by("split").aggregate([("event_ts", "count"), ("event_ts", "min"), ("event_ts", "max")]).to_pylist()
@@ -179,7 +179,7 @@ def _counted(settings: Settings, contract: TrainingSetContract, path: str) -> di
 
 
 def _definitions(catalog: Catalog, contract: TrainingSetContract) -> dict[str, Any]:
-    """The definition of each feature, with the version of the contract that it is taken from."""
+    """The definition of each feature, with the version of its source's contract."""
     source = catalog.sources[contract.entity.source]
     of_event = {
         column if isinstance(column, str) else column.name: {

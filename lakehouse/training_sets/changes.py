@@ -1,7 +1,7 @@
-"""What the rows of a released training set would be now: the corrections that have come since, and the rows that they change.
+"""The changes to a released training set: the corrections that have arrived since, and the rows that they change.
 
-Under ``as_known`` only labels, and events that came or went, can differ: what became known later was not known at the event. So
-only the events are computed again that an input since speaks of. Under ``as_corrected`` all of them are.
+Under ``as_known``, only labels, and added or removed events, can differ: later knowledge was not known at the event. So only
+events that a later input concerns are recomputed. Under ``as_corrected``, all events are.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from lakehouse.training_sets.known import Knowledge, SourceInputs
     from lakehouse.training_sets.releases import Release
 
-#: So many of the rows that differ are named.
+#: The number of differing rows that are listed.
 NAMED = 1_000
 
 
 @dataclass(frozen=True)
 class SetChanges:
-    """How many rows of a version would differ now.
+    """The number of rows of a version that would differ now.
 
     ``changed`` counts rows with another label or other features, ``changed_labels`` those with another label; ``added`` and
-    ``removed`` are events that came late or were withdrawn. ``inputs`` are the new ones by source; ``rows`` names some of those
-    that differ: record_key, change, and the columns that differ.
+    ``removed`` count events that arrived late or were withdrawn. ``inputs`` has the new inputs by source; ``rows`` lists a
+    limited number of differing rows: record_key, change, and the differing columns.
     """
 
     release: Release
@@ -57,18 +57,18 @@ class SetChanges:
 
     @property
     def share(self) -> float:
-        """The share of rows that differ, of those that the version has."""
+        """The differing rows as a share of the version's rows."""
         return (self.changed + self.added + self.removed) / self.total if self.total else 0.0
 
     @property
     def cause(self) -> str:
-        """What has come since, as one text: the same inputs are the same cause."""
+        """A hash of the new inputs, which identifies the cause of changes."""
         text = "\n".join(f"{source}:{name}" for source, names in sorted(self.inputs.items()) for name in names)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def since(session: Callable[[], SparkSession], settings: Settings, catalog: Catalog, release: Release) -> SetChanges:
-    """What would differ now; starts Spark only if something has come since that may matter."""
+    """Determine the rows that would differ now; starts Spark only if relevant inputs have arrived since."""
     contract = set_table.contract_of(release)
     now = knowledge.now(settings, contract.sources)
     unchanged = new_inputs(settings, release, now)
@@ -81,7 +81,7 @@ def since(session: Callable[[], SparkSession], settings: Settings, catalog: Cata
 
 
 def new_inputs(settings: Settings, release: Release, now: Knowledge | None = None) -> SetChanges:
-    """What has come since a version was built, before any row is compared; without Spark."""
+    """The inputs that have arrived since a version was built, before any row is compared; without Spark."""
     contract, then = set_table.contract_of(release), knowledge.stored(settings, release.about)
     now = now or knowledge.now(settings, contract.sources)
     new = {source: sorted(_since(settings, source, then.sources[source], now.sources[source])) for source in contract.sources}
@@ -89,7 +89,7 @@ def new_inputs(settings: Settings, release: Release, now: Knowledge | None = Non
 
 
 def _since(settings: Settings, source: str, then: SourceInputs, now: SourceInputs) -> set[str]:
-    """The inputs that are new, and the files of which rows may have arrived after the time that a version was built for."""
+    """The new inputs, and the files with rows that may have arrived after the version's time of knowledge."""
     new = set(now.ids - then.ids)
     if then.until is not None:
         files = ingestions.inputs(ingestions.all_of(settings, source))
@@ -98,11 +98,11 @@ def _since(settings: Settings, source: str, then: SourceInputs, now: SourceInput
 
 
 def at_most(settings: Settings, news: SetChanges) -> int | None:
-    """How many rows may differ at most by new inputs, from the keys that they speak of; None for any number. Without Spark.
+    """The greatest number of rows that new inputs may change, from their keys; None if it is unbounded. Without Spark.
 
-    Of the keys that the version does not contain only those count whose event may lie in its time.
+    Keys that the version does not contain count only if their event may lie in its time range.
 
-    :param news: as :func:`new_inputs` gives it.
+    :param news: the result of :func:`new_inputs`.
     :raises MissingSetError: if the rows of the version are gone.
     """
     release, contract = news.release, set_table.contract_of(news.release)
@@ -118,7 +118,7 @@ def at_most(settings: Settings, news: SetChanges) -> int | None:
 def touched_keys(
     settings: Settings, contract: TrainingSetContract, release: Release, new: dict[str, list[str]]
 ) -> pa.Array | None:
-    """The keys of the events that some inputs speak of, themselves or by their labels; None if any event may be concerned."""
+    """The keys of the events that ``new`` inputs concern, directly or through labels; None if any event may be concerned."""
     touched = [pa.array([], pa.string())]
     for source in {contract.entity.source, contract.label.source} & new.keys():
         keys = keys_of(settings, source, new[source])
@@ -135,7 +135,7 @@ def touched_keys(
 
 
 def keys_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Array | None:
-    """The record keys that some files and decisions speak of; None if a rebuild is among them, which may concern any."""
+    """The record keys of the files and decisions ``ids``; None if a rebuild is among them, which may concern any key."""
     files = ingestions.inputs(ingestions.all_of(settings, source)).keys() & set(ids)
     of_decisions = [entry for entry in decisions.all_of(settings, source) if entry.decision_id in ids]
     if set(ids) - files - {entry.decision_id for entry in of_decisions}:
@@ -145,14 +145,14 @@ def keys_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Array |
 
 
 def _keys_of_other_days(settings: Settings, contract: TrainingSetContract, release: Release, ids: Collection[str]) -> pa.Array:
-    """The keys of events that some files place outside of the days of a version, and nowhere else."""
+    """The keys of events that the files ``ids`` place only outside the days of a version."""
     columns = ["record_key", "event_date"]
     address = locations.key_log(settings, contract.entity.source)
     claims = table_io.read(address, columns, {"ingestion_id": sorted(ids)}, settings.storage_options) if ids else None
     if claims is None:
         return pa.array([], pa.string())
     mature = datetime.fromisoformat(release.about["mature_by"]) - contract.label.maturity
-    last = mature.date() + timedelta(days=1)  # the event day of a time zone may be the next one
+    last = mature.date() + timedelta(days=1)  # the event day in another time zone may be the next day
     within = pc.and_(pc.greater_equal(claims["event_date"], contract.first_day), pc.less_equal(claims["event_date"], last))
     of_set = claims.filter(pc.fill_null(within, fill_value=True))["record_key"]
     keys = pc.unique(claims["record_key"])

@@ -1,7 +1,7 @@
-"""What the rows of a training set contain, in numbers: a hash of the content, and the distribution of each column.
+"""Statistics of a training set's rows: a hash of the content, and the distribution of each column.
 
 The hash does not depend on the order of rows or on files: equal content has the same hash, wherever and whenever it is written.
-Spark computes it, also of rows that are not written; a distribution is computed from one column in memory.
+Spark computes the hash, also for rows that are not written; a distribution is computed from one column in memory.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from lakehouse.delta.columns import is_number
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: Into so many parts the quantiles divide a column of numbers: 0 %, 2.5 %, ... 100 %.
+#: The number of parts into which quantiles divide a numeric column: 0 %, 2.5 %, ... 100 %.
 _PARTS = 40
-#: So many of the most frequent values of a column of text are named.
+#: The number of most frequent values listed for a text column.
 MOST_FREQUENT = 20
-#: The sum of a hash of 64 bits may be the same by chance; that of a second one with another seed is then not.
+#: The sums of a 64-bit hash may be equal by chance; the sums of a second hash with another seed are then different.
 _SEEDS = ("first", "second")
 
 
 def hash_of(rows: DataFrame) -> Column:
-    """The hash of the content of rows, as an aggregate: their number and the sums of two hashes of each."""
+    """The content hash of rows, as an aggregate: their number and the sums of two hashes of each row."""
     columns = [*rows.columns, *(F.col(name).isNull() for name in rows.columns)]  # Spark's hash skips NULL
     sums = [F.sum(F.xxhash64(F.lit(seed), *columns).cast("decimal(38,0)")) for seed in _SEEDS]
     return F.concat_ws("-", F.count(F.lit(1)), *(F.coalesce(total, F.lit(0)).cast("string") for total in sums))
 
 
 def distribution(values: pa.ChunkedArray) -> dict[str, Any]:
-    """The share of NULLs, and how the other values are distributed.
+    """The share of NULLs, and the distribution of the other values.
 
-    :returns: of numbers ``min``, ``max``, ``mean``, ``deviation`` and 41 evenly spaced ``quantiles``, which are values that
-        occur; None for each without a number. Of others how many are ``distinct``, and the most ``frequent`` with their counts.
+    :returns: for numbers ``min``, ``max``, ``mean``, ``deviation`` and 41 evenly spaced ``quantiles``, which are occurring
+        values; None for each without a number. For other values the number of ``distinct`` values, and the most ``frequent`` with
+        their counts.
     """
     present = values.drop_null()
     nulls = {"nulls": values.null_count / len(values) if len(values) else 0.0}
@@ -52,7 +53,7 @@ def _of_numbers(values: pa.ChunkedArray) -> dict[str, Any]:
     described: dict[str, Any] = {name: measure(values).as_py() for name, measure in measures.items()}
     if not len(values):
         return {**described, "quantiles": None}
-    # The least value up to which there is that share of the values. Arrow's own quantiles lie between two values, or beside them.
+    # The smallest value up to which that share of the values lies. Arrow's quantiles may lie between two values, or outside them.
     places = [max(-(-len(values) * number // _PARTS) - 1, 0) for number in range(_PARTS + 1)]
     return {**described, "quantiles": np.sort(values.to_numpy())[places].tolist()}
 

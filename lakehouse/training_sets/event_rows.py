@@ -1,7 +1,7 @@
-"""The rows of a training set: events with their features and, if wanted, their labels. With Spark.
+"""The rows of a training set: events with their features and, optionally, their labels. With Spark.
 
-One definition for building a set, for evaluating a model on later months, and for scoring: what a model is trained on and what it
-scores cannot differ. Writing a set belongs to ``build``.
+Building a set, evaluating a model on later months and scoring share this definition, so that training and scoring rows cannot
+differ. Writing a set belongs to ``build``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Span:
-    """The event days of some rows: from ``first`` until before ``until``."""
+    """A range of event days: from ``first`` until before ``until``."""
 
     first: date
     until: date
@@ -56,11 +56,11 @@ def events(
     reading: Reading,
     keys: pa.Array | None = None,
 ) -> DataFrame:
-    """The events of some days with their features: record_key, event_ts, event_date, the features, and the columns joined by.
+    """The events of ``span`` with their features: record_key, event_ts, event_date, the features, and the join columns.
 
-    An event without a time of day is taken at the first moment of its day in UTC.
+    An event without a time of day counts as the first moment of its day in UTC.
 
-    :param keys: only the events of these keys.
+    :param keys: include only the events of these keys.
     """
     rows = _by_themselves(spark, settings, catalog, contract, known, span, reading, keys)
     for join in contract.features.joins:
@@ -97,7 +97,7 @@ def _by_themselves(
     reading: Reading,
     keys: pa.Array | None = None,
 ) -> DataFrame:
-    """The events with the features that are columns of their own, and the columns that others are joined by."""
+    """The events with the features from their own columns, and the columns for joins."""
     source = catalog.sources[contract.entity.source]
     inputs = known.sources[source.dataset]
     rows = known_records.events(spark, settings, source, inputs, span.first, span.until, reading, keys)
@@ -123,9 +123,9 @@ def with_labels(
     known: Knowledge,
     mature_by: datetime,
 ) -> DataFrame:
-    """The events whose label is believed, with ``label`` and ``label_known_at``.
+    """The events with a mature label, with ``label`` and ``label_known_at``.
 
-    :param mature_by: events for which the maturity of the label is not over by then are left out.
+    :param mature_by: events whose label is not mature by this time are left out.
     """
     label = contract.label
     of_events = labels.of_events(spark, settings, catalog.sources[label.source], label, known.sources[label.source])
@@ -147,7 +147,10 @@ def labelled(
     reading: Reading,
     known_at: datetime | None = None,
 ) -> pa.Table:
-    """The rows of some event days for the evaluation of a model, by key, with what is known now, or was known at a time."""
+    """The labelled rows of the event days from ``first`` until before ``until``, for the evaluation of a model.
+
+    The rows are sorted by event time and key. They have the knowledge of now, or of ``known_at``.
+    """
     known = knowledge.now(settings, contract.sources, known_at)
     with sized_for(spark, settings, many=is_large(settings, contract)):
         rows = events(spark, settings, catalog, contract, known, Span(first, until), reading)
@@ -163,7 +166,7 @@ def keys_with_label(
     first: date,
     until: date,
 ) -> pa.Table:
-    """The keys (record_key) of the events of some days whose label is believed now; no feature is computed for it."""
+    """The keys (record_key) of events from ``first`` until before ``until`` whose label is mature now; computes no feature."""
     known = knowledge.now(settings, contract.sources)
     with sized_for(spark, settings, many=is_large(settings, contract)):
         rows = _by_themselves(spark, settings, catalog, contract, known, Span(first, until), contract.reading)
@@ -178,7 +181,7 @@ def unlabelled(
     days: Collection[date],
     known_at: datetime | None = None,
 ) -> pa.Table:
-    """The events of some days with their features as they were known then, for scoring; by key."""
+    """The events of ``days`` with their features as known then, for scoring; sorted by event time and key."""
     known = knowledge.now(settings, contract.sources, known_at)
     span = Span(min(days), max(days) + DAY)
     with sized_for(spark, settings, many=is_large(settings, contract)):
@@ -187,7 +190,7 @@ def unlabelled(
 
 
 def is_large(settings: Settings, contract: TrainingSetContract) -> bool:
-    """Whether the events are so many that Spark plans for many rows."""
+    """Whether the number of events is large enough for Spark to plan for many rows."""
     return ingestions.row_count(settings, contract.entity.source) > settings.local_rows
 
 

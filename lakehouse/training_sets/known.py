@@ -1,4 +1,4 @@
-"""What a training set is computed from: of each source a set of inputs, and the time up to which numbers had been published.
+"""The inputs of a training set: a set of inputs for each source, and the time up to which published numbers count.
 
 Naming the sets of inputs belongs to ``snapshots.input_sets``.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SourceInputs:
-    """The ids of files, decisions and requests of a source; with ``until``, only rows that had arrived by then count."""
+    """The ids of a source's files, decisions and requests; with ``until``, only rows that had arrived by then count."""
 
     ids: frozenset[str]
     until: datetime | None = None
@@ -27,17 +27,17 @@ class SourceInputs:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """The inputs of each source by its name, and the time up to which published numbers count."""
+    """The inputs of each source, by name, and the time up to which published numbers count."""
 
     sources: Mapping[str, SourceInputs]
     published_until: datetime
 
     def with_source(self, source: str, inputs: SourceInputs) -> Knowledge:
-        """The same with other inputs of a source."""
+        """A copy with other inputs of ``source``."""
         return Knowledge({**self.sources, source: inputs}, self.published_until)
 
     def recorded(self, settings: Settings) -> dict[str, Any]:
-        """The same as it is stored: the sets of inputs are recorded under their names."""
+        """The knowledge in its stored form: the sets of inputs are recorded under their names."""
         now = settings.clock()
         inputs = {
             source: {"inputs": input_sets.record(settings, source, of_source.ids, now), "until": _text(of_source.until)}
@@ -47,7 +47,7 @@ class Knowledge:
 
 
 def now(settings: Settings, sources: Iterable[str], known_at: datetime | None = None) -> Knowledge:
-    """All that is recorded, or what was known at a time."""
+    """The knowledge of now, or of ``known_at``."""
     if known_at is None:
         of_sources = {source: SourceInputs(frozenset(named.everything(settings, source))) for source in sources}
         return Knowledge(of_sources, settings.clock())
@@ -58,7 +58,7 @@ def now(settings: Settings, sources: Iterable[str], known_at: datetime | None = 
 
 
 def stored(settings: Settings, about: Mapping[str, Any]) -> Knowledge:
-    """What :meth:`Knowledge.recorded` has stored.
+    """Load the knowledge that :meth:`Knowledge.recorded` has stored.
 
     :raises UnknownInputsError: if a set of inputs is not recorded.
     """

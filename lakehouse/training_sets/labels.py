@@ -1,6 +1,6 @@
-"""Labels: their releases, and the label of each event by what a release contains.
+"""Labels: their releases, and the label of each event according to a release.
 
-A release freezes what is known of a source of labels, as a named snapshot of its inputs.
+A release freezes the knowledge of a label source as a named snapshot of its inputs.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 def release(
     settings: Settings, contract: SourceContract, version: str, *, by: str, notes: str, known_at: datetime | None = None
 ) -> Release:
-    """Freeze what is known of a source of labels, now or as of a time. The same command again changes nothing.
+    """Freeze the knowledge of a label source, of now or of ``known_at``. Repeating the command changes nothing.
 
-    :raises ReleaseError: for a version of another form, or one that contains something else.
+    :raises ReleaseError: if the version name is malformed, or the version exists with other content.
     :raises SnapshotError: if there is nothing to release.
     """
     source = contract.dataset
@@ -62,14 +62,14 @@ def release(
 
 
 def inputs_of(settings: Settings, labels: Release) -> SourceInputs:
-    """What a release of labels contains."""
+    """The inputs of released labels."""
     until = labels.about["until"]
     ids = input_sets.ids_of(settings, labels.name, labels.about["inputs"])
     return SourceInputs(frozenset(ids), None if until is None else datetime.fromisoformat(until))
 
 
 def of_events(spark: SparkSession, settings: Settings, contract: SourceContract, label: Label, inputs: SourceInputs) -> DataFrame:
-    """The label of each event that has a record: ``key``, ``label`` and ``label_known_at``, the arrival of its newest record."""
+    """The label of each event with a record: ``key``, ``label`` and ``label_known_at``, the arrival time of its newest record."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 (a release starts no Spark)
 
     from lakehouse.silver import merge as silver_merge  # noqa: PLC0415
@@ -88,7 +88,7 @@ def of_events(spark: SparkSession, settings: Settings, contract: SourceContract,
 def _snapshot(
     settings: Settings, contract: SourceContract, version: str, *, by: str, notes: str, known_at: datetime | None
 ) -> named.NamedSnapshot:
-    """The snapshot of a release; one that an earlier, stopped release has made is taken as it is."""
+    """The snapshot of a release; a snapshot made by an earlier, stopped release is reused."""
     source = contract.dataset
     try:
         return named.find(settings, source, version)

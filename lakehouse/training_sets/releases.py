@@ -1,7 +1,7 @@
-"""``ops/releases``: the versions of labels, training sets and models, with their notes, and when they were deprecated.
+"""``ops/releases``: the versions of labels, training sets and models, with their notes and deprecations.
 
-One log for all three, so that notes and deprecations have one form. A version is released once and never changes; what belongs to
-it is in ``about``: of labels the set of inputs, of a training set its manifest, of a model its lineage.
+One log for all three, so that notes and deprecations have one form. A version is released once and never changes. Its description
+is in ``about``: the set of inputs of labels, the manifest of a training set, the lineage of a model.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-#: What a version looks like: v3.0, v12.4.
+#: The form of a version: v3.0, v12.4.
 VERSION = re.compile(r"v(\d+)\.(\d+)")
 
 
 class ReleaseError(LakehouseError):
-    """A version that is unknown, taken or deprecated. The message says what to do."""
+    """A version that is unknown, taken or deprecated. The message names the remedy."""
 
 
 class ReleaseKind(str, Enum):
-    """What a version is of."""
+    """The kinds of released objects."""
 
     LABELS = "labels"
     TRAINING_SET = "training_set"
@@ -38,7 +38,7 @@ class ReleaseKind(str, Enum):
 
 
 class ReleaseEvent(str, Enum):
-    """What happened to a version."""
+    """The events of a version."""
 
     RELEASED = "released"
     DEPRECATED = "deprecated"
@@ -46,9 +46,9 @@ class ReleaseEvent(str, Enum):
 
 @dataclass(frozen=True)
 class Release:
-    """A version that was released, or the record that it is deprecated.
+    """A released version, or the record of its deprecation.
 
-    ``notes`` are for people; ``known_at`` is the time whose knowledge it contains, None for a model.
+    ``notes`` are for people; ``known_at`` is the time of the contained knowledge, None for a model.
     """
 
     name: str
@@ -68,16 +68,16 @@ class Release:
 
 
 def log(settings: Settings) -> LogTable[Release]:
-    """The table."""
-    # The parts of a split are in the order of time: a manifest keeps the order in which it was written.
+    """The table of releases."""
+    # The parts of a split are in order of time: a manifest keeps the order in which it was written.
     return LogTable(Release, settings, addresses.releases(settings), partition_by="name", sort_keys=False)
 
 
 def release(settings: Settings, entry: Release) -> Release:
-    """Record a version, once: of two that are released under one name and version, the first counts.
+    """Record a version once: if two are released under one name and version, the first counts.
 
-    :returns: the version as it is recorded; the caller compares whether it is the one that it has made.
-    :raises ReleaseError: for a version of another form.
+    :returns: the recorded version; the caller checks whether it is its own.
+    :raises ReleaseError: if the version name is malformed.
     """
     if not VERSION.fullmatch(entry.version):
         msg = f"{entry.version!r} is no version: write v and two numbers, such as v3.0"
@@ -87,10 +87,10 @@ def release(settings: Settings, entry: Release) -> Release:
 
 
 def deprecate(settings: Settings, kind: ReleaseKind, name: str, version: str, *, by: str, notes: str) -> Release:
-    """Record that nobody should use a version from now on; its rows and its history stay.
+    """Deprecate a version: it should no longer be used. Its rows and its history stay.
 
-    :param notes: why, and what to use in its place.
-    :raises ReleaseError: for an unknown version.
+    :param notes: the reason, and the replacement.
+    :raises ReleaseError: if the version is unknown.
     """
     known = find(settings, kind, name, version)
     changes = {"event": ReleaseEvent.DEPRECATED, "by": by, "notes": notes, "recorded_at": settings.clock(), "about": {}}
@@ -105,15 +105,15 @@ def all_of(settings: Settings, kind: ReleaseKind | None = None, name: str | None
 
 
 def deprecations(settings: Settings, kind: ReleaseKind | None = None, name: str | None = None) -> dict[str, Release]:
-    """The records of deprecation by full name."""
+    """The deprecation records, by full name."""
     entries = _entries(settings, kind, name)
     return {entry.full_name: entry for entry in entries if entry.event is ReleaseEvent.DEPRECATED}
 
 
 def find(settings: Settings, kind: ReleaseKind, name: str, version: str) -> Release:
-    """A released version.
+    """Find a released version.
 
-    :raises ReleaseError: if there is none; the message lists those that there are.
+    :raises ReleaseError: if it does not exist; the message lists the existing versions.
     """
     known = {entry.version: entry for entry in all_of(settings, kind, name)}
     if version not in known:
@@ -123,12 +123,12 @@ def find(settings: Settings, kind: ReleaseKind, name: str, version: str) -> Rele
 
 
 def newest(settings: Settings, kind: ReleaseKind, name: str) -> Release | None:
-    """The version that was released last; None without any."""
+    """The last released version; None without one."""
     return max(all_of(settings, kind, name), key=lambda entry: (entry.recorded_at, _numbers(entry.version)), default=None)
 
 
 def next_version(settings: Settings, kind: ReleaseKind, name: str) -> str:
-    """The version after the greatest one: its second number raised, or v1.0."""
+    """The version after the greatest one: with its second number incremented, or v1.0."""
     numbers = max((_numbers(entry.version) for entry in all_of(settings, kind, name)), default=None)
     return "v1.0" if numbers is None else f"v{numbers[0]}.{numbers[1] + 1}"
 

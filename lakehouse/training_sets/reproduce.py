@@ -1,7 +1,7 @@
-"""Makes a version of a training set again from what its manifest names, and compares the content (rule R10).
+"""Reproduces a training set version from the inputs in its manifest, and compares the content (rule R10).
 
 No older version of a table is needed: the rows follow from Bronze, published revisions and the recorded sets of inputs. The
-comparison is by the hash of the content, which does not depend on files. Redactions always apply, also those made since.
+comparison uses the content hash, which does not depend on files. Redactions always apply, including later ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SetReproduction:
-    """The hash of a version as it was released and as it is made again; ``notes`` say what may explain a difference."""
+    """The content hash of a version as released and as reproduced; ``notes`` give possible reasons for a difference."""
 
     release: Release
     before: str
@@ -40,7 +40,7 @@ class SetReproduction:
 
 
 def reproduce(spark: SparkSession, settings: Settings, catalog: Catalog, release: Release) -> SetReproduction:
-    """Compute the rows of a version again; if its table is gone, write them."""
+    """Recompute the rows of a version; if its table is gone, write them."""
     about, contract = release.about, set_table.contract_of(release)
     path = addresses.training_set(settings, release.name, release.version)
     known, mature_by = knowledge.stored(settings, about), datetime.fromisoformat(about["mature_by"])
@@ -55,7 +55,7 @@ def reproduce(spark: SparkSession, settings: Settings, catalog: Catalog, release
 
 
 def _notes(catalog: Catalog, release: Release) -> list[str]:
-    """The contracts of features that have changed since the version was built."""
+    """Notes on feature contracts that have changed since the version was built."""
     notes = []
     for name, feature in release.about["features"].items():
         source = feature.get("source") or feature.get("dimension")

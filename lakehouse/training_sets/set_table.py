@@ -1,4 +1,4 @@
-"""The table of a version of a training set, as it is read: without Spark. Writing it belongs to ``build``."""
+"""The table of a training set version for readers: without Spark. Writing it belongs to ``build``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class MissingSetError(LakehouseError):
-    """A version of a training set whose rows are gone. The message says how they are made again."""
+    """A training set version whose rows are gone. The message says how to restore them."""
 
 
 def contract_of(release: Release) -> TrainingSetContract:
@@ -30,10 +30,10 @@ def contract_of(release: Release) -> TrainingSetContract:
 def read(
     settings: Settings, release: Release, columns: Sequence[str] | None = None, where: table_io.Where | None = None
 ) -> pa.Table:
-    """Rows of a version: record_key, event_ts, split, the features, label, label_known_at, and the columns joined by.
+    """Rows of a version: record_key, event_ts, split, the features, label, label_known_at, and the join columns.
 
     :param columns: all by default.
-    :param where: values of columns that rows must have one of.
+    :param where: for columns, the values of which a row must have one.
     :raises MissingSetError: if the table is gone.
     """
     path = addresses.training_set(settings, release.name, release.version)

@@ -1,1 +1,1 @@
-"""One module per command, which parses, calls and prints. Code that several commands share belongs in ``cli``."""
+"""One module per command, which parses, calls and prints. Code shared by commands belongs in ``cli``."""

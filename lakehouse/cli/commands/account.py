@@ -25,7 +25,7 @@ def account(
     arrival_date: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="This arrival day only.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per arrival day.")] = False,  # noqa: FBT002
 ) -> None:
-    """Count the dispositions of the rows of Bronze; every row has exactly one."""
+    """Count the rows of Bronze by disposition; every row has exactly one."""
     from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = catalog_with(source)

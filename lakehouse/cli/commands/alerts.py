@@ -33,7 +33,7 @@ By = Annotated[str, typer.Option(help="Who takes care of it.")]
 
 @app.callback()
 def alerts(context: typer.Context, everything: Everything = False, as_json: AsJson = False) -> None:  # noqa: FBT002
-    """Alerts: list them, acknowledge them, snooze them. Without a command they are listed."""
+    """Alerts: list, acknowledge or snooze them. Without a command they are listed."""
     if context.invoked_subcommand is None:
         list_(everything, as_json)
 
@@ -68,7 +68,7 @@ def ack(
     by: By,
     reason: Annotated[str, typer.Option(help="What is being done about it.")],
 ) -> None:
-    """Acknowledge open alerts: somebody takes care of them, and they do not escalate."""
+    """Acknowledge open alerts: a person takes care of them, and they do not escalate."""
     from lakehouse.operations.alerts import log as ledger  # noqa: PLC0415
     from lakehouse.settings import Settings  # noqa: PLC0415
 
@@ -90,7 +90,7 @@ def snooze(
     by: Annotated[str | None, typer.Option(help="Who decides.")] = None,
     reason: Annotated[str | None, typer.Option(help="Why.")] = None,
 ) -> None:
-    """Snooze open alerts: no message about them is sent before a time, also not of their end."""
+    """Snooze open alerts: until a given time, no message about them is sent, not even about their end."""
     from lakehouse.operations.alerts import log as ledger  # noqa: PLC0415
     from lakehouse.settings import Settings  # noqa: PLC0415
 
@@ -127,7 +127,7 @@ def _as_json(record: AlertRecord) -> dict[str, object]:
 
 
 def alerts_table(alerts: Sequence[AlertRecord]) -> Table:
-    """A row per alert; the columns of resolution times and of what was done are present only if they are not empty."""
+    """A row per alert; the columns of resolution times and handling are present only if they are not empty."""
     table = data_table()
     resolved, handled = any(record.resolved_at for record in alerts), any(_handling(record) for record in alerts)
     table.add_column("alert", overflow="fold")
@@ -150,7 +150,7 @@ def alerts_table(alerts: Sequence[AlertRecord]) -> Table:
 
 
 def _handling(record: AlertRecord) -> str:
-    """What people did about an alert, and whether it escalated."""
+    """The handling of an alert by people, and its escalation."""
     parts = []
     if record.acknowledged:
         parts.append(f"acknowledged by {record.acknowledged.by}: {record.acknowledged.reason}")

@@ -1,4 +1,4 @@
-"""``lakehouse audit``: the changes that late and corrected data made to Silver, row by row."""
+"""``lakehouse audit``: the changes of silver by late and corrected data, row by row."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def audit(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per row.")] = False,  # noqa: FBT002
 ) -> None:
-    """List every late row and every change of an existing row: who changed it, why, and its values before and after."""
+    """List every late row and every change of an existing row: author, reason, and values before and after."""
     from lakehouse.silver import audit_log as log  # noqa: PLC0415 (Arrow loads in a second)
 
     if action is not None and action not in log.ACTIONS:
@@ -69,7 +69,7 @@ def _print(row: dict[str, Any]) -> None:
 
 
 def _shown(value: object) -> str:
-    """The value as JSON: quotes make an empty text visible, and no control character reaches the terminal."""
+    """The value as JSON: quotes make an empty text visible, and control characters do not reach the terminal."""
     return json.dumps(value, ensure_ascii=False)
 
 

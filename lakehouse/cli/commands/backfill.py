@@ -116,9 +116,9 @@ def plan_(
 def _days(
     start: datetime | None, end: datetime | None, arrival_from: datetime | None, arrival_through: datetime | None
 ) -> tuple[date, date, Clock]:
-    """The first and the last day, and which days of rows they are.
+    """The first and the last day, and the clock by which they are days.
 
-    :raises typer.BadParameter: unless there is one range of days, of event days or of arrival days.
+    :raises typer.BadParameter: unless exactly one range is given, of event days or of arrival days.
     """
     by_arrival = arrival_from is not None or arrival_through is not None
     if by_arrival and (start is not None or end is not None):
@@ -161,7 +161,7 @@ def run(
             layers = InProcess(settings, catalog, instance)
         verdict = _run(settings, catalog, planned, layers)
     summary = backfill_verification.summary(settings, catalog, planned)
-    if as_json:  # no verdict: it had been finished before
+    if as_json:  # no verification: the backfill had already been finished
         told = {"verdict": verdict and verdict.as_json(), "summary": summary}
         out.print(json.dumps(told, default=str), soft_wrap=True)
     elif verdict is None:
@@ -223,7 +223,7 @@ def undo(
     reason: Annotated[str, typer.Option(help="Why, in words for the readers.")],
     restate: Annotated[bool, typer.Option("--restate", help="Update roll-ups now (starts Spark).")] = False,  # noqa: FBT002
 ) -> None:
-    """Put the numbers that a backfill restated back to those before it, as new revisions; silver keeps its rows."""
+    """Restore the numbers from before a backfill, as new revisions; silver keeps its rows."""
     from lakehouse.cli.undo_report import print_undone  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.publication.write_audit_publish import Run  # noqa: PLC0415
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
@@ -256,7 +256,7 @@ def _run(settings: Settings, catalog: Catalog, plan: BackfillPlan, layers: Layer
 
 
 def _webserver(settings: Settings, plan: BackfillPlan) -> Any:
-    """The webserver that serves this deployment; None if there is none."""
+    """The webserver that serves this deployment; None without one."""
     from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
     from lakehouse.orchestration.assets.source_assets import keys  # noqa: PLC0415
     from lakehouse.orchestration.execution.webserver import Webserver  # noqa: PLC0415
@@ -270,7 +270,7 @@ def _webserver(settings: Settings, plan: BackfillPlan) -> Any:
 
 
 def _stands(settings: Settings, plan: BackfillPlan, events: list[Any]) -> str:
-    """The status of a plan; one that is recorded as running, with no process working on it, was stopped."""
+    """The status of a plan; a plan recorded as running without a process was stopped."""
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
     from lakehouse.operations.backfills.plan import BackfillStatus  # noqa: PLC0415
     from lakehouse.orchestration.common.backfill_lock import is_backfill_running  # noqa: PLC0415

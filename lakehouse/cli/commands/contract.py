@@ -1,4 +1,4 @@
-"""``lakehouse contract``: checking contract files."""
+"""``lakehouse contract``: checks contract files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakehouse correct`` and ``corrections``: enter a manual correction, and agree to one of somebody else."""
+"""``lakehouse correct`` and ``corrections``: enter a manual correction, and approve another person's correction."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def correct(
     new: Annotated[bool, typer.Option("--new", help="Enter a record that never arrived; set all of its fields.")] = False,  # noqa: FBT002
     restate: _Restate = False,  # noqa: FBT002
 ) -> None:
-    """Enter a correction, a withdrawal or a late record by hand, as a record like any other, with your name and reason."""
+    """Enter a correction, a withdrawal or a late record manually, as an ordinary record with your name and reason."""
     from lakehouse.operations.corrections import correction_flow  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.operations.corrections.correction_log import Operation  # noqa: PLC0415
 
@@ -53,7 +53,7 @@ def list_(
     every: Annotated[bool, typer.Option("--all", help="Also those that are entered or rejected.")] = False,  # noqa: FBT002
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """List the corrections that wait for somebody's agreement."""
+    """List the corrections that wait for approval."""
     from lakehouse.operations.corrections import correction_log  # noqa: PLC0415
 
     settings, _ = catalog_with(source)
@@ -69,7 +69,7 @@ def list_(
 
 @app.command()
 def approve(source: _Source, correction: _Id, by: _By, reason: _Reason, restate: _Restate = False) -> None:  # noqa: FBT002
-    """Agree to a correction of somebody else; it is entered as soon as enough people agree."""
+    """Approve another person's correction; it is entered as soon as it has enough approvals."""
     from lakehouse.operations.corrections import correction_flow  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
@@ -79,7 +79,7 @@ def approve(source: _Source, correction: _Id, by: _By, reason: _Reason, restate:
 
 @app.command()
 def reject(source: _Source, correction: _Id, by: _By, reason: _Reason) -> None:
-    """Refuse a correction: nothing is entered."""
+    """Reject a correction: nothing is entered."""
     from lakehouse.operations.corrections import correction_flow  # noqa: PLC0415
 
     settings, _ = catalog_with(source)
@@ -109,7 +109,7 @@ def _print(correction: Correction) -> None:
 
 
 def _print_state(settings: Settings, catalog: Catalog, correction: Correction, *, restate: bool) -> None:
-    """Print what became of a correction; ingest it if that is asked for."""
+    """Print the state of a correction, and ingest it if requested."""
     proposal = correction.proposal
     if correction.end is None:
         _print(correction)

@@ -1,4 +1,4 @@
-"""``lakehouse dataset``: releases of labels, and the training sets that are built of them."""
+"""``lakehouse dataset``: releases of labels, and the training sets built from them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def release(
     by: _By = "",
     known_at: _KnownAt = None,
 ) -> None:
-    """Freeze what is known of a source of labels. Later files and decisions never belong to the version."""
+    """Freeze the knowledge of a label source. Later files and decisions never belong to the version."""
     from lakehouse.training_sets import labels  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = deployment()
@@ -83,7 +83,7 @@ def list_(
     name: Annotated[str | None, typer.Argument(help="Only the versions of this name.")] = None,
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """List the released versions of labels, training sets and models, and which are deprecated."""
+    """List the released versions of labels, training sets and models, with deprecations."""
     from lakehouse.training_sets import releases  # noqa: PLC0415
 
     settings, _ = deployment()
@@ -126,7 +126,7 @@ def show(name: _Name, version: _Version, as_json: arguments.AsJson = False) -> N
 
 @app.command()
 def changes(name: _Name, version: _Version, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
-    """List the corrections that have come since a set was built, and the rows that they would change; may start Spark."""
+    """List the corrections that have arrived since a set was built, and the rows that they would change; may start Spark."""
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
     from lakehouse.training_sets import changes as set_changes  # noqa: PLC0415
     from lakehouse.training_sets import releases  # noqa: PLC0415
@@ -147,7 +147,7 @@ def changes(name: _Name, version: _Version, as_json: arguments.AsJson = False) -
 
 @app.command()
 def reproduce(name: _Name, version: _Version) -> None:
-    """Compute a training set again from its recorded inputs and compare the content; starts Spark. A lost table is written."""
+    """Recompute a training set from its recorded inputs and compare the content; starts Spark. A lost table is restored."""
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
     from lakehouse.training_sets import releases  # noqa: PLC0415
     from lakehouse.training_sets import reproduce as set_reproduce  # noqa: PLC0415
@@ -172,7 +172,7 @@ def reproduce(name: _Name, version: _Version) -> None:
 
 @app.command()
 def deprecate(name: _Name, version: _Version, notes: _Notes, by: _By = "") -> None:
-    """Record that nobody should use a version of labels or of a training set from now on, and what to use in its place."""
+    """Deprecate a version of labels or of a training set, with a note on its replacement."""
     from lakehouse.training_sets import releases  # noqa: PLC0415
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
 """``lakehouse demo``: two weeks of late, corrected and withdrawn sales through all layers, and their effect on the numbers.
 
-At the end the tier of a customer is known late. This module has the steps and the printed text. The sales are generated in
+At the end, a change of a customer's tier arrives late. This module has the steps and the printed text. The sales are generated in
 ``examples.sales_stream``, the customers in ``examples.late_tier``; the history is read in ``gold.numbers.history`` and
 ``examples.late_tier_results``.
 """
@@ -42,7 +42,7 @@ customers        a dimension: the tier of each customer, and from when on
 {late_tier.SHARE}       made of published numbers: the revenue of gold customers by all revenue"""
 #: The folder in the root for the contracts of the numbers by tier.
 _CONTRACTS = "demo_contracts"
-#: So many days are shown without ``--all``.
+#: The number of days shown without ``--all``.
 _SHORT = 5
 
 
@@ -56,10 +56,11 @@ def demo(
         bool, typer.Option("--all", help="Show every day with each of its restatements, and all that can be tried next.")
     ] = False,
 ) -> None:
-    """Generate two weeks of late, corrected, moved and withdrawn sales, process them, and show what changed.
+    """Generate two weeks of late, corrected, moved and withdrawn sales, process them, and show the changes.
 
-    At the end a customer's tier is known late: the numbers by tier are restated on the days of this customer's sales. With
-    ``--models`` chargebacks turn the labels of card payments: a model is trained, compared, promoted, trained again, taken back.
+    At the end, a change of a customer's tier arrives late: the numbers by tier are restated on the days of this customer's sales.
+    With ``--models``, chargebacks change the labels of card payments: a model is trained, compared, promoted, retrained and
+    rolled back.
     """
     from lakehouse.contracts import load_catalog  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.examples import late_tier_results  # noqa: PLC0415
@@ -81,7 +82,7 @@ def demo(
     texts = {tiers.landing_of(late_tier.SOURCE): late_tier.files(seed), f"{tiers.contracts}": late_tier.CONTRACTS}
     landing = {settings.landing_of("sales"): files, **texts}
     if not all(Path(folder, name).is_file() for folder, names in landing.items() for name in names):
-        require_java(settings)  # before anything is written; a demo that is complete needs no Spark again
+        require_java(settings)  # before anything is written; a completed demo needs no Spark
     written = write_files(Path(settings.landing_of("sales")), files)
     errors.print(f"{len(files)} files of sales in {settings.landing}, {written} of them new.", style="dim", soft_wrap=True)
     if written:
@@ -104,7 +105,7 @@ def demo(
 
 
 def _play_models(settings: Settings, seed: int) -> None:
-    """:raises typer.Exit: where the packages for models are not installed."""
+    """:raises typer.Exit: if the packages for models are not installed."""
     from importlib.util import find_spec  # noqa: PLC0415
 
     from lakehouse.spark.jars import require_java  # noqa: PLC0415 (Dagster and Spark load in seconds)
@@ -154,7 +155,7 @@ def _report(settings: Settings, *, every_day: bool) -> None:
 
 
 def short_table(days: Mapping[date, Standing]) -> Table:
-    """The days whose revenue moved most since it was first published, each in one line."""
+    """The days whose revenue changed most since it was first published, each in one line."""
     most = sorted(days, key=lambda day: -days[day].sides["revenue"].size)[:_SHORT]
     table = data_table(f"Revenue per event day: the {len(most)} days that changed most ('lakehouse demo --all' shows each day)")
     shown_days = {day: days[day] for day in sorted(most)}
@@ -168,7 +169,7 @@ def short_table(days: Mapping[date, Standing]) -> Table:
 
 
 def long_table(days: Mapping[date, Standing]) -> Table:
-    """Every day, with each of its restatements and adjustments."""
+    """All days, with their restatements and adjustments."""
     table = data_table("Revenue per event day: as first published, and now")
     _number_columns(table, days)
     table.add_column("restated", no_wrap=True)
@@ -227,7 +228,7 @@ def _report_bronze(settings: Settings) -> str:
 
 
 def _report_late_tier(effects: LateTier, *, every_day: bool) -> None:
-    """Print what the late change of a tier restated, and what it did not."""
+    """Print the days that the late tier change restated, and the unchanged days."""
     out.print("\nA tier that was known late: customers as of Nov 16, and one change of an earlier day that arrived on Nov 17")
     if every_day:
         out.print(_TIER_LEGEND, style="dim", soft_wrap=True)
@@ -260,7 +261,7 @@ def tier_table(effects: LateTier) -> Table:
 
 
 def change_table(effects: LateTier) -> Table:
-    """The changes as the publication recorded them."""
+    """The dimension changes as recorded by the publication."""
     table = data_table("The cause, as recorded with the publication")
     columns = ("dimension", "key", "column", "from", "to", "before", "after")
     for name in columns:

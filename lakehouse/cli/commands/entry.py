@@ -1,4 +1,4 @@
-"""``lakehouse init``, ``infer`` and ``run``: a project, a contract from sample files, and files to numbers in one go."""
+"""``lakehouse init``, ``infer`` and ``run``: create a project, infer a contract from samples, turn files into numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def init(
         str, typer.Option(help="A worked example: orders, or late_arriving_reprocess (a day that is sent again).")
     ] = "orders",
 ) -> None:
-    """Make a small project that runs: contracts, sample files, settings, and what Dagster needs."""
+    """Create a small working project: contracts, sample files, settings, and the files for Dagster."""
     from lakehouse.project import new_project  # noqa: PLC0415
 
     for file in new_project.create(folder, example):
@@ -43,9 +43,9 @@ def infer(
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Take the default of each question, and mark it with a comment.")] = False,
 ) -> None:
-    """Write a contract from sample files, and a first metric, with what is uncertain as comments.
+    """Infer a contract from sample files, and a first metric; guesses are marked by comments.
 
-    What the samples leave open is asked. Without a terminal the questions are printed, and the contract is written as a draft.
+    Open questions are asked. Without a terminal, the questions are printed, and the contract is written as a draft.
     """
     from lakehouse.contracts import load_contract  # noqa: PLC0415 (`--help` need not wait for it)
     from lakehouse.project import contract_text, questions, samples  # noqa: PLC0415
@@ -86,10 +86,10 @@ def infer(
 
 
 def _answered(read: Sequence[Sample], name: str, given: Sequence[str], *, ask: bool) -> InferredSource:
-    """What the samples say, with the answers that were given, and those of a person at a terminal.
+    """Infer from the samples, with the answers given as options and those of a person at a terminal.
 
-    :param ask: whether open questions are put to that person.
-    :raises typer.BadParameter: for an answer that is none.
+    :param ask: whether to ask open questions at the terminal.
+    :raises typer.BadParameter: if an answer is not among the options.
     """
     from lakehouse.project import inference  # noqa: PLC0415 (`--help` need not wait for it)
 
@@ -121,7 +121,7 @@ def run(
     contract: Annotated[Path, typer.Argument(help="The source's contract file, or the name of its dataset.")],
     files: Annotated[list[Path], typer.Argument(help="Files that arrive today.")],
 ) -> None:
-    """Ingest files and bring all numbers up to date in one go, and print what changed; starts Spark."""
+    """Ingest files, update all numbers, and print the changes; starts Spark."""
     from lakehouse.ledger import contracts_in_use  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.orchestration.execution import single_run  # noqa: PLC0415
     from lakehouse.project import deployed_source  # noqa: PLC0415

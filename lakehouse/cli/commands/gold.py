@@ -40,7 +40,7 @@ def show(
     ] = None,
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Show one version of the number of a period or of a window, with its state and origin."""
+    """Show a version of the number of a period or window, with its state and origin."""
     of = arguments.about_window(metric, period)
     if snapshot is not None:
         _show_snapshot(of, snapshot, as_json=as_json)
@@ -62,7 +62,7 @@ def show(
 
 
 def _selected(of: arguments.About, version: str) -> SelectedVersion:
-    """A version of the period, or of the window."""
+    """The selected version of the period, or of the window."""
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.numbers.version_selector import UnknownVersionError  # noqa: PLC0415
 
@@ -123,7 +123,7 @@ def _waits_for(of: arguments.About) -> list[str]:
 
 @app.command()
 def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
-    """Show every revision of a period or of a window: what changed, by how much, why, and how many rows caused it."""
+    """Show all revisions of a period or window: changes, reasons, and the number of rows that caused them."""
     from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
     from lakehouse.gold.numbers import published_table, window_history  # noqa: PLC0415
@@ -210,7 +210,7 @@ def compare(
     b: Annotated[str | None, typer.Argument(help="The other version; default: the final number with its adjustments.")] = None,
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Show two versions of a period, or of a window, side by side; of a live metric also the numbers of the stream."""
+    """Compare two versions of a period, or of a window, side by side; for a live metric, also the numbers of the stream."""
     _compare(arguments.about_window(metric, period), (a, b), as_json=as_json)
 
 
@@ -257,9 +257,9 @@ def diff(
     html: Annotated[Path | None, typer.Option(help="Write the report as an HTML page.")] = None,
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Report how two versions of many periods differ, or of the one that is named.
+    """Report the differences between two versions, for many periods or a given one.
 
-    Of one day, or a window of it, also the numbers of the stream: --from live.
+    For a day, or a window of it, also the numbers of the stream: --from live.
     """
     from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
     from lakehouse.calendar.periods import Kind  # noqa: PLC0415
@@ -293,7 +293,7 @@ def diff(
 
 
 def _show_known(of: arguments.About, when: datetime, *, as_json: bool) -> None:
-    """Print a day's number, computed from what had arrived in Bronze by a time."""
+    """Print a day's number, computed from the arrivals in Bronze up to ``when``."""
     from lakehouse.gold.reproduction import reproduce  # noqa: PLC0415
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
 
@@ -304,7 +304,7 @@ def _show_known(of: arguments.About, when: datetime, *, as_json: bool) -> None:
 
 
 def _show_snapshot(of: arguments.About, name: str, *, as_json: bool) -> None:
-    """Print a day's number, computed from the inputs of a named snapshot."""
+    """Print a day's number, computed from the inputs of the named snapshot ``name``."""
     from lakehouse.gold.reproduction import reproduce  # noqa: PLC0415
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.snapshots import input_sets, named  # noqa: PLC0415

@@ -59,7 +59,7 @@ def held(
 
 
 def publish(metric: arguments.Metric, period: arguments.PeriodName, revision: Revision, by: By, reason: Reason) -> None:
-    """Sign a held number off: readers see it from now on, with your name and reason."""
+    """Sign off a held number: readers see it from now on, with your name and reason."""
     from lakehouse.gold.numbers.lifecycle import State  # noqa: PLC0415
     from lakehouse.gold.publication import held_numbers  # noqa: PLC0415
     from lakehouse.gold.publication.write_audit_publish import Run  # noqa: PLC0415
@@ -78,7 +78,7 @@ def publish(metric: arguments.Metric, period: arguments.PeriodName, revision: Re
 
 
 def close(metric: arguments.Metric, period: arguments.PeriodName, by: By, reason: Reason) -> None:
-    """Close a period that waits for something: its number becomes final as it is, with your name and reason."""
+    """Close a waiting period: its number becomes final as it is, with your name and reason."""
     from lakehouse.gold.publication.write_audit_publish import Run  # noqa: PLC0415
     from lakehouse.gold.restatement import early_close  # noqa: PLC0415
 
@@ -99,7 +99,7 @@ def _session() -> SparkSession:
 
 
 def drop(metric: arguments.Metric, period: arguments.PeriodName, revision: Revision, by: By, reason: Reason) -> None:
-    """Reject a held number: the published one is kept, and the same number is not proposed again."""
+    """Reject a held number: the published number stays, and the same number is not proposed again."""
     from lakehouse.gold.publication import held_numbers  # noqa: PLC0415
 
     of = arguments.about(metric, period)

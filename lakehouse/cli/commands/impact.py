@@ -1,4 +1,4 @@
-"""``lakehouse impact``: what a correction changed or, before it is ingested, would change, in numbers and in models."""
+"""``lakehouse impact``: the effect of a correction on numbers and models; before ingestion, the predicted effect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lakehouse.models.affected import AffectedReleases
     from lakehouse.settings import Settings
 
-#: Lines of one table, and versions of the log, in a terminal.
+#: The number of lines in a table, and of versions of the log, in a terminal.
 _SHOWN = 100
 
 
@@ -38,7 +38,7 @@ def impact(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,  # noqa: FBT002
 ) -> None:
-    """List the days, numbers, readers, training sets and models that a file, a key, a decision or days affect. Writes nothing."""
+    """List the days, numbers, readers, training sets and models that a file, a key, a decision or days affect. Read-only."""
     if sum(asked is not None for asked in (file, key, decision, start_date)) != 1:
         msg = "pass one of --file, --key, --decision and --start-date"
         raise typer.BadParameter(msg)
@@ -68,7 +68,7 @@ def impact(
 
 
 def _only_source() -> str:
-    """:raises typer.BadParameter: if there are several."""
+    """:raises typer.BadParameter: if there are several sources."""
     _, catalog = deployment()
     if len(catalog.sources) != 1:
         msg = f"specify the source: {', '.join(sorted(catalog.sources))}"

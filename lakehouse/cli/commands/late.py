@@ -1,4 +1,4 @@
-"""``lakehouse late``: the rows that came after their window, what became of them, and how many came on time.
+"""``lakehouse late``: the rows that arrived after their window, their treatment, and the number of rows on time.
 
 With ``--live``: the rows that the stream of the metric has dropped. ``admit`` and ``withdraw`` record a steward's decision about
 rows that do not count.
@@ -61,7 +61,7 @@ def late(
     limit: Annotated[int, typer.Option(help="Maximum number of rows, the newest arrivals.", min=1)] = _SHOWN,
     as_json: arguments.AsJson = False,
 ) -> None:
-    """List the rows of a metric that came after their window, with lateness, action and windows, and count all rows."""
+    """List the rows of a metric that arrived after their window, with lateness, action and windows, and count all rows."""
     if live:
         _late_for_stream(metric, date, window, limit, as_json=as_json)
         return
@@ -179,7 +179,7 @@ def _parsed(rows: list[str]) -> list[RowId]:
 
 
 def _late_for_stream(metric: str, day: datetime | None, window: str | None, limit: int, *, as_json: bool) -> None:
-    """List the rows that the stream of a metric has dropped."""
+    """List the rows dropped by the metric's stream."""
     from lakehouse.late_events import late_rows  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.live import dropped_rows  # noqa: PLC0415
 
@@ -201,7 +201,7 @@ def _late_for_stream(metric: str, day: datetime | None, window: str | None, limi
 
 
 def _rows(settings: Settings, contract: MetricContract, day: datetime | None, window: str | None, *, dropped: bool) -> pa.Table:
-    """The late rows that are wanted, in the order of their arrival."""
+    """The requested late rows, in order of arrival."""
     from lakehouse.late_events import late_rows  # noqa: PLC0415
 
     where: dict[str, Any] = {"metric": [contract.name]} | ({"event_date": [day.date()]} if day else {})
@@ -212,7 +212,7 @@ def _rows(settings: Settings, contract: MetricContract, day: datetime | None, wi
 
 
 def _window_named(contract: MetricContract, text: str) -> str:
-    """The name of the window that a text means; of a metric of whole days, that of the day."""
+    """The name of the window meant by ``text``; for a metric of whole days, of the day."""
     from lakehouse.calendar import windows  # noqa: PLC0415
 
     period, start = arguments.period_or_window(contract, text)
@@ -237,7 +237,7 @@ def _where(row: dict[str, Any]) -> str:
 def _print_row(row: dict[str, Any], about: str, watermark: str, windows: str) -> None:
     """Print a row in three lines, never truncated.
 
-    :param watermark: which one it met. ``windows`` says what became of it in its windows.
+    :param watermark: the watermark at its arrival. ``windows`` describes its treatment in its windows.
     """
     out.print(about, style="bold", soft_wrap=True)
     arrived = f"arrived {moment(row['arrival_ts'])}, {duration(round(row['lateness_seconds']))} late"

@@ -1,4 +1,4 @@
-"""``lakehouse lateness``: measure how late rows arrive, propose a watermark, and apply it to the contract."""
+"""``lakehouse lateness``: measure the lateness of rows, propose a watermark, and apply it to the contract."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 class HourOf(str, Enum):
-    """The time whose hour is meant."""
+    """The time that determines the hour."""
 
     EVENT = "event"
     ARRIVAL = "arrival"
@@ -113,7 +113,7 @@ def watermark(
     ] = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Show the event-time watermark: the time before which everything is believed to have arrived."""
+    """Show the event-time watermark: the time before which all data is assumed to have arrived."""
     from lakehouse.lateness import event_watermark  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
@@ -150,7 +150,7 @@ def watermark(
 
 @app.command()
 def propose(source: Source, start_date: Start = None, end_date: End = None, as_json: AsJson = False) -> None:  # noqa: FBT002
-    """Show the proposed watermark, and the share of rows that other watermarks would have caught. Changes nothing."""
+    """Show the proposed watermark, and the share of rows that other watermarks would have caught. Read-only."""
     from lakehouse.lateness import measurement  # noqa: PLC0415
 
     of = _measured(source, start_date, end_date)
@@ -249,7 +249,7 @@ def _measured(source: str, start: datetime | None, end: datetime | None) -> _Of:
 
 
 def _since(of: _Of, requested: datetime | None) -> date:
-    """:raises typer.BadParameter: if rows of that day have been judged already."""
+    """:raises typer.BadParameter: if rows of that day have already been assessed."""
     if requested is None:
         return max(of.newest, of.settings.clock().date()) + timedelta(days=1)
     if requested.date() <= of.newest:

@@ -1,4 +1,4 @@
-"""``lakehouse live``: run the speed layer of a metric, look at it, stop it, and compute its numbers from Bronze again."""
+"""``lakehouse live``: run, inspect and stop the speed layer of a metric, and recompute its numbers from Bronze."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def start(
     metric: Metric,
     drain: Annotated[bool, typer.Option("--drain", help="End when all that Bronze holds now is read.")] = False,  # noqa: FBT002
 ) -> None:
-    """Run the stream of a metric until it is stopped: by 'lakehouse live stop', Ctrl+C or SIGTERM."""
+    """Run a metric's stream until it is stopped by 'lakehouse live stop', Ctrl+C or SIGTERM."""
     settings, contract, source = live_metric_named(metric)
     from lakehouse.live.query import run  # noqa: PLC0415 (Spark loads in a second)
 
@@ -40,7 +40,7 @@ def start(
 
     def session() -> SparkSession:
         started = _session(settings)
-        for name in (signal.SIGINT, signal.SIGTERM):  # PySpark sets a handler of its own
+        for name in (signal.SIGINT, signal.SIGTERM):  # PySpark installs its own handler
             signal.signal(name, lambda *_: stopping.set())
         return started
 
@@ -58,7 +58,7 @@ def status(
     metric: Annotated[str | None, typer.Argument(help="The name of a metric contract; default: all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per metric.")] = False,  # noqa: FBT002
 ) -> None:
-    """What the streams do: rows of state, rates, watermark, late rows, and open windows. Starts no Spark."""
+    """Show the state of streams: rows of state, rates, watermark, late rows, and open windows. Starts no Spark."""
     from lakehouse.live import status as live_status  # noqa: PLC0415
     from lakehouse.live import window_state  # noqa: PLC0415
 
@@ -93,7 +93,7 @@ def status(
 
 @app.command()
 def stop(metric: Metric, wait: Annotated[int, typer.Option(help="Seconds to wait for it; 0 does not wait.")] = 60) -> None:
-    """Stop the stream of a metric after the batch that it is at."""
+    """Stop a metric's stream after its current batch."""
     from lakehouse.live import status as live_status  # noqa: PLC0415
 
     settings, contract, _ = live_metric_named(metric)
@@ -113,7 +113,7 @@ def stop(metric: Metric, wait: Annotated[int, typer.Option(help="Seconds to wait
 
 @app.command()
 def rebuild(metric: Metric) -> None:
-    """Compute the live numbers of a metric from Bronze again, with a new checkpoint."""
+    """Recompute the live numbers of a metric from Bronze, with a new checkpoint."""
     settings, contract, source = live_metric_named(metric)
     from lakehouse.live.query import run  # noqa: PLC0415 (Spark loads in a second)
 
@@ -122,7 +122,7 @@ def rebuild(metric: Metric) -> None:
 
 
 def _leave_alone(settings: Settings, metric: str) -> None:
-    """Keep Dagster from starting a stream that does not run."""
+    """Prevent Dagster from starting a stream that is not running."""
     from lakehouse.live import status as live_status  # noqa: PLC0415
 
     live_status.ask_to_stop(settings, metric)
@@ -132,7 +132,7 @@ def _leave_alone(settings: Settings, metric: str) -> None:
 
 
 def _session(settings: Settings) -> SparkSession:
-    """A session in this process: a batch is written by it, which a Connect server would do in a process of its own."""
+    """A session in this process, because this process writes the batches; a Connect server would write them in its own."""
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
 
     if settings.spark_remote is not None:
@@ -144,7 +144,7 @@ def _session(settings: Settings) -> SparkSession:
 
 
 def _print_states(states: Mapping[str, WindowState]) -> None:
-    """The windows of the streams that have run, and the rows that were counted in them."""
+    """Print the windows of the streams that have run, and the rows counted in them."""
     if not states:
         return
     table = data_table()

@@ -62,7 +62,7 @@ def _print(done: Sequence[Upkeep], *, dry_run: bool) -> None:
 
 
 def work_table(done: Sequence[Upkeep], *, dry_run: bool) -> Table:
-    """What was done, or would be done, to each table."""
+    """The work done on each table, or the work that would be done."""
     rows = [_row(upkeep) for upkeep in done]
     table = data_table("What would be done" if dry_run else "What was done")
     table.add_column("table", overflow="fold")

@@ -1,4 +1,4 @@
-"""``lakehouse model``: train versions of models, promote them and take them back, and look at what they have learned from."""
+"""``lakehouse model``: train, promote and roll back versions of models, and inspect their lineage."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def train(
         list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="Replaces a parameter of the contract.")
     ] = None,
 ) -> None:
-    """Train a version with the function of the contract, and register it. The same command again completes it."""
+    """Train a version with the contract's function and register it. Repeating the command completes it."""
     from lakehouse.models import training  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.training_sets import releases  # noqa: PLC0415
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
@@ -60,7 +60,7 @@ def list_(
     model: Annotated[str | None, typer.Argument(help="The name of a model contract; default: all.")] = None,
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """List the versions of models: the set and the quality of each, and which one is in use."""
+    """List the versions of models: the set and the quality of each, and the version in use."""
     from lakehouse.models.promotion import promotion_log  # noqa: PLC0415
     from lakehouse.training_sets import releases  # noqa: PLC0415
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
@@ -89,7 +89,7 @@ def show(
     version: Annotated[str | None, typer.Argument(help="A version; default: the one in use, or else the newest one.")] = None,
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Show all about a version: data and time ranges, features, code, parameters, quality, promotions, backtests."""
+    """Show the lineage of a version: data and time ranges, features, code, parameters, quality, promotions, backtests."""
     from lakehouse.models import lineage  # noqa: PLC0415
     from lakehouse.models.promotion import promotion_log  # noqa: PLC0415
     from lakehouse.models.scoring import canary_log  # noqa: PLC0415
@@ -123,7 +123,7 @@ def promote(
         str | None, typer.Option(metavar="REASON", help="Promote it although acceptance rules are not met; it is recorded.")
     ] = None,
 ) -> None:
-    """Make a version the champion, in one step, if its backtest meets the acceptance rules of the contract."""
+    """Make a version the champion in one step, if its backtest meets the acceptance rules of the contract."""
     from lakehouse.models.promotion import promotion  # noqa: PLC0415
 
     settings, catalog, contract = model_named(model)
@@ -150,7 +150,7 @@ def rollback(
 
 @app.command()
 def deprecate(model: Model, version: Version, notes: _Notes, by: By = "") -> None:
-    """Record that a version is to be used no longer. It cannot be promoted from then on; nothing is removed."""
+    """Deprecate a version. It cannot be promoted from then on; nothing is removed."""
     from lakehouse.models.promotion import promotion_log  # noqa: PLC0415
     from lakehouse.training_sets import releases  # noqa: PLC0415
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
@@ -164,9 +164,9 @@ def deprecate(model: Model, version: Version, notes: _Notes, by: By = "") -> Non
 
 
 def model_named(name: str) -> tuple[Settings, Catalog, ModelContract]:
-    """The settings, the contracts, and the model of that name.
+    """The settings, the contracts, and the model ``name``.
 
-    :raises typer.Exit: for a model that no contract describes.
+    :raises typer.Exit: if no contract describes the model.
     """
     settings, catalog = deployment()
     if name not in catalog.models:
@@ -190,7 +190,7 @@ def _newest_set(settings: Settings, contract: ModelContract) -> str:
 
 
 def _parameter(text: str) -> tuple[str, Any]:
-    """A parameter as the command line gives it: its value is JSON where it can be read as such, else text.
+    """Parse a parameter from the command line: its value is JSON if it can be parsed as JSON, else text.
 
     :raises typer.BadParameter: without a name or a value.
     """
@@ -205,7 +205,7 @@ def _parameter(text: str) -> tuple[str, Any]:
 
 
 def _settled(settings: Settings, contract: ModelContract) -> str:
-    """Settle a promotion that was interrupted; gives a sentence if one stays open, because it runs or MLflow does not answer."""
+    """Settle an interrupted promotion; returns a sentence if one stays open, because it runs or MLflow does not answer."""
     from lakehouse.models.mlflow_connection import TrackingError  # noqa: PLC0415
     from lakehouse.models.promotion import promotion  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""``lakehouse model backtest``: two versions of a model on the same events, and whether the acceptance rules are met."""
+"""``lakehouse model backtest``: compare two versions of a model on the same events, and evaluate the acceptance rules."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def backtest(
     ] = None,
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Compare a version with another one, month by month, on features as known then and as corrected since. Starts Spark."""
+    """Compare a version with another, month by month, on features as known then and as corrected since. Starts Spark."""
     from lakehouse.models.backtests import backtest as backtests  # noqa: PLC0415 (scikit-learn loads in seconds)
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
 
@@ -55,7 +55,7 @@ def backtest(
 
 
 def print_backtest(done: Backtest) -> None:
-    """Print the measures by month, the verdicts, and where the report is."""
+    """Print the measures by month, the verdicts, and the address of the report."""
     judged = done.results["judged"]
     for reading, result in done.results["readings"].items():
         parts = {**result["months"], "total": result["total"]} if reading == judged else {"total": result["total"]}
@@ -71,12 +71,12 @@ def print_backtest(done: Backtest) -> None:
 
 
 def print_parts(title: str, champion: str, challenger: str, parts: Mapping[str, Any]) -> None:
-    """Print the measures of some parts, as a comparison is stored: both versions and the difference, with intervals."""
+    """Print the measures of ``parts`` of a stored comparison: both versions and the difference, with intervals."""
     out.print(parts_table(title, champion, challenger, parts))
 
 
 def parts_table(title: str, champion: str, challenger: str, parts: Mapping[str, Any]) -> Table:
-    """The same as a table."""
+    """The measures of ``parts`` as a table."""
     rows = [
         (name, measure, [_number(sides["champion"]), _number(sides["challenger"]), _number(sides["difference"], sign="+")])
         for name, part in parts.items()
@@ -95,13 +95,13 @@ def parts_table(title: str, champion: str, challenger: str, parts: Mapping[str, 
 
 
 def _about(name: str, part: Mapping[str, Any]) -> str:
-    """A part with its rows and, of probabilities, how many of them have the label 1."""
+    """A part with its rows and, for probabilities, the number of labels 1."""
     positives = "" if part["positives"] is None else f"\n{part['positives']:,} with 1"
     return f"{name}\n{counted(part['rows'])}{positives}"
 
 
 def print_rules(rules: list[Mapping[str, Any]]) -> None:
-    """The verdicts of acceptance rules, as they are stored."""
+    """Print the stored verdicts of acceptance rules."""
     for rule in rules:
         about = f"{rule['rule']} ({rule['segment']}, {counted(rule['rows'])})" if rule["segment"] else rule["rule"]
         gain = "not measured" if rule["gain"] is None else f"{rule['gain']:+.4f}"
@@ -109,7 +109,7 @@ def print_rules(rules: list[Mapping[str, Any]]) -> None:
 
 
 def _number(estimate: Mapping[str, float | None], sign: str = "") -> str:
-    """A number and, below it, its interval."""
+    """A number with its interval below."""
     if estimate["value"] is None:
         return "-"
     value = f"{estimate['value']:{sign}.4f}"

@@ -1,4 +1,4 @@
-"""``lakehouse model score`` and ``lakehouse model canary``: score events, and have a challenger score a share of the entities."""
+"""``lakehouse model score`` and ``lakehouse model canary``: score events, and let a challenger score a share of the entities."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def score(
     ] = None,
     by: By = "",
 ) -> None:
-    """Score the events of some days with the champion, and those of a running canary with its challenger too. Starts Spark."""
+    """Score the events of a range of days with the champion, and of a running canary also with its challenger. Starts Spark."""
     from lakehouse.calendar.days import span  # noqa: PLC0415
     from lakehouse.models.scoring import score as scoring  # noqa: PLC0415 (scikit-learn loads in seconds)
 
@@ -72,7 +72,7 @@ def start(
     ] = None,
     salt: Annotated[str | None, typer.Option(help="Another text selects other entities; default: that of the contract.")] = None,
 ) -> None:
-    """Have a version score a share of the entities in place of the champion, from the next scoring on."""
+    """Let a version score a share of the entities in place of the champion, from the next scoring on."""
     from lakehouse.models.scoring import canary  # noqa: PLC0415 (scikit-learn loads in seconds)
 
     settings, _, contract = model_named(model)
@@ -84,7 +84,7 @@ def start(
 
 @app.command()
 def status(model: Model, by: By = "", as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
-    """Judge the canary by the labels that are mature. Starts Spark where there are scores."""
+    """Judge the canary by the mature labels. Starts Spark if there are scores."""
     from lakehouse.models.backtests.result import stored_reading  # noqa: PLC0415 (scikit-learn loads in seconds)
     from lakehouse.models.scoring import canary  # noqa: PLC0415
 
@@ -107,7 +107,7 @@ def status(model: Model, by: By = "", as_json: arguments.AsJson = False) -> None
 
 @app.command()
 def stop(model: Model, reason: _Reason, by: By = "") -> None:
-    """End the canary: from the next scoring on the champion scores alone."""
+    """End the canary: from the next scoring on, only the champion scores."""
     from lakehouse.models.scoring import canary  # noqa: PLC0415 (scikit-learn loads in seconds)
 
     settings, _, _ = model_named(model)
@@ -122,7 +122,7 @@ def compare(
     day: Annotated[datetime, typer.Option("--date", formats=arguments.DAY, help="An event day that was scored by both.")],
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Show both versions' scores of a day of the newest canary side by side; needs no labels and no Spark."""
+    """Compare both versions' scores on a day of the newest canary; needs no labels and no Spark."""
     from lakehouse.models.scoring import canary, canary_log, day_comparison  # noqa: PLC0415 (scikit-learn loads in seconds)
 
     settings, _, _ = model_named(model)
@@ -176,9 +176,9 @@ def _print_day(done: DayComparison, champion: str, challenger: str) -> None:
 
 
 def _share(text: str) -> Decimal:
-    """A share as a contract has it: 10%, or 0.1.
+    """Parse a share as in a contract: 10%, or 0.1.
 
-    :raises typer.BadParameter: for anything else.
+    :raises typer.BadParameter: if the text has another form.
     """
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _SHOWN = 50
-#: How long messages are sent to each target.
+#: The time spent on sending messages to each target.
 _SECONDS = 60.0
 
 
@@ -27,7 +27,7 @@ def notices(
     send: Annotated[bool, typer.Option("--send", help="First detect what is new and send pending notices.")] = False,  # noqa: FBT002
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """List the notices of restated numbers and rejected rows: to whom, through which target, and when."""
+    """List the notices of restated numbers and rejected rows: recipients, targets and times."""
     from lakehouse.operations.notices import log as ledger  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = arguments.metric_named(metric)[:2] if metric else deployment()
@@ -44,7 +44,7 @@ def notices(
 
 
 def _send(settings: Settings, catalog: Catalog) -> bool:
-    """Send pending notices as the sensor does; returns whether anything failed."""
+    """Send pending notices like the sensor; returns whether anything failed."""
     from lakehouse.operations.addresses import directory  # noqa: PLC0415
     from lakehouse.operations.notices import log as ledger  # noqa: PLC0415
     from lakehouse.operations.notices.dispatch import dispatch_notices  # noqa: PLC0415
@@ -63,7 +63,7 @@ def _send(settings: Settings, catalog: Catalog) -> bool:
 
 
 def _series(settings: Settings, catalog: Catalog, metric: str) -> list[str]:
-    """The tables that readers of a metric see."""
+    """The tables of a metric that readers see."""
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
 
     daily = served_version.daily(settings, catalog, catalog.metrics[metric])

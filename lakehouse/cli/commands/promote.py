@@ -46,7 +46,7 @@ def promote(
     output: Annotated[Path | None, typer.Option(help="Write the release notes to this file.")] = None,
     restate: _Restate = False,  # noqa: FBT002
 ) -> None:
-    """Show readers another dataset version of a metric: all its numbers at once, as new revisions with your reason."""
+    """Show readers another dataset version of a metric: all numbers at once, as new revisions with your reason."""
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
     from lakehouse.gold.promotion import plan as promotion_plan  # noqa: PLC0415
     from lakehouse.gold.promotion import promotion  # noqa: PLC0415
@@ -95,7 +95,7 @@ def rollback(
     ] = None,
     restate: _Restate = False,  # noqa: FBT002
 ) -> None:
-    """Show readers an earlier dataset version again, or the numbers of a time: all at once. The later ones are kept."""
+    """Show readers an earlier dataset version, or the numbers of an earlier time, all at once. Later numbers are kept."""
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.promotion import plan as promotion_plan  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.promotion import promotion  # noqa: PLC0415 (Arrow loads in a second)
@@ -124,7 +124,7 @@ def rollback(
 
 
 def _time_in(to: str) -> datetime | None:
-    """The time that a text names; None for any other text."""
+    """The time named by a text; None for any other text."""
     from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
 
     try:
@@ -172,7 +172,7 @@ def _revert_all(settings: Settings, catalog: Catalog, metric: MetricContract, wh
 def first_version_of(metric: str) -> tuple[Settings, Catalog, MetricContract]:
     """The settings, the contracts, and the first version of a metric.
 
-    :raises typer.Exit: for a metric that no contract describes.
+    :raises typer.Exit: if no contract describes the metric.
     """
     from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
 
@@ -208,7 +208,7 @@ def _run(who: str, job: str) -> Run:
 
 
 def _explained(plan: PromotionPlan, *, accepted: bool) -> int:
-    """Print what a promotion would do; returns the exit code."""
+    """Print the effect of a promotion, and return the exit code."""
     from lakehouse.reports import comparison_report  # noqa: PLC0415
 
     if plan.comparison is not None:

@@ -1,4 +1,4 @@
-"""``lakehouse promotions``: each promotion and rollback, of the data that a metric shows and of the model that is in use."""
+"""``lakehouse promotions``: the promotions and rollbacks of metrics' data and of models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def promotions(
     metric: Annotated[str | None, typer.Argument(help="A metric, or a model; default with --json: all.")] = None,
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """List each promotion and rollback of a metric or a model, oldest first: when, by whom, and why."""
+    """List the promotions and rollbacks of a metric or a model, oldest first: time, author, and reason."""
     if as_json:
         _print_as_json(metric)
     elif metric is None:
@@ -40,7 +40,7 @@ def promotions(
 
 
 def _print_as_json(name: str | None) -> None:
-    """The promotions of data and models alike, a line of JSON each."""
+    """Print the promotions of data and models, one line of JSON each."""
     from lakehouse.models.promotion import promotion, promotion_export  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = deployment()

@@ -50,7 +50,7 @@ def list_(
     limit: Annotated[int, typer.Option(help="Maximum number of rows.", min=1)] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per row, for all rows.")] = False,  # noqa: FBT002
 ) -> None:
-    """List the rows that wait, each with its id, its reason and its review deadline."""
+    """List the waiting rows, each with id, reason and review deadline."""
     from lakehouse.stewardship import quarantine  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = catalog_with(source)
@@ -78,7 +78,7 @@ def list_(
 
 @app.command()
 def show(source: Source, row: Annotated[str, typer.Argument(help="A row, as 'list' shows it.")]) -> None:
-    """Show one row with all its values."""
+    """Show a row with all its values."""
     from lakehouse.stewardship import quarantine  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
@@ -93,7 +93,7 @@ def show(source: Source, row: Annotated[str, typer.Argument(help="A row, as 'lis
 
 
 def _register(verdict: StewardVerdict, description: str) -> None:
-    """Add the command of a verdict; all three take the same options."""
+    """Add the command of a verdict; all three have the same options."""
 
     @app.command(verdict.value, help=description)
     def decide(
@@ -157,7 +157,7 @@ def _decide(
         out.print(f"{counted(taken.rows)} {verdict.participle} by {by}.{again}")
     else:
         out.print("No waiting row matches; nothing was decided.")
-    # Also decisions of an earlier command that was stopped before silver or gold was updated.
+    # Includes decisions of an earlier command that was stopped before silver or gold was updated.
     if not restate:
         say_waiting(source, sorted(applied_inputs.pending_manual_inputs(settings, source)))
     elif is_behind(settings, catalog, source):
@@ -204,7 +204,7 @@ def _wanted(
 
 
 def _named(rows: list[str] | None, ids: Path | None) -> list[RowId] | None:
-    """The rows that were named one by one; None if none was."""
+    """The rows named individually; None if none was."""
     return _parsed(rows or [], ids) if rows or ids else None
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.silver.rebuild_preview import RebuildPreview
 
-#: Days of one table in a terminal.
+#: The number of days of a table in a terminal.
 _SHOWN = 40
 
 
@@ -39,7 +39,7 @@ def rebuild(
     yes: Annotated[bool, typer.Option("--yes", help="Confirm that the table is replaced (overwrite_all).")] = False,  # noqa: FBT002
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the days and numbers that would change.")] = False,  # noqa: FBT002
 ) -> None:
-    """Evaluate the rows of these event days again and rebuild Silver; unchanged days cause no restatement."""
+    """Reassess the rows of these event days and rebuild silver; unchanged days cause no restatement."""
     from lakehouse.cli.catch_up import restate  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.cli.number_report import print_unread  # noqa: PLC0415
     from lakehouse.delta import provenance  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""``lakehouse reconcile``: what the stream said of a day, what the books say, and why they differ."""
+"""``lakehouse reconcile``: live and published numbers of a day, and the causes of their differences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def reconcile(
     all_windows: Annotated[bool, typer.Option("--all", help="Show windows without a difference too.")] = False,  # noqa: FBT002
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Compare the live numbers of a day with the books, window by window and measure by measure, with the causes."""
+    """Compare the live numbers of a day with published numbers, window by window and measure by measure, with the causes."""
     settings, contract, source = live_metric_named(metric)
     from lakehouse.calendar.event_day import business_day_of  # noqa: PLC0415
     from lakehouse.live.reconciliation import reconcile as reconciliation  # noqa: PLC0415 (Spark loads in a second)

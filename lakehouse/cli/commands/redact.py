@@ -1,4 +1,4 @@
-"""``lakehouse redact``: mask fields of a key in Silver and in everything derived from it (right to erasure)."""
+"""``lakehouse redact``: mask fields of a key in silver and everything derived from it (right to erasure)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def redact(
     reason: Annotated[str, typer.Option(help="Why.")],
     restate: Annotated[bool, typer.Option(help="Update silver and gold at once, or leave it to the daemon.")] = True,  # noqa: FBT002
 ) -> None:
-    """Mask fields of a key from now on, also in the audit and the quarantine. The files in Bronze stay as they are."""
+    """Mask fields of a key from now on, also in the audit and the quarantine. The files in Bronze are unchanged."""
     from lakehouse.cli.catch_up import is_behind, say_waiting  # noqa: PLC0415
     from lakehouse.cli.catch_up import restate as restate_days  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.ledger import applied_inputs  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""``lakehouse repair``: find data files that are missing or cut off, and make their rows again from the layer below."""
+"""``lakehouse repair``: find missing or truncated data files, and restore their rows from the layer below."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def repair(
     check: Annotated[bool, typer.Option("--check", help="Only name the damaged files; exit code 1 if there are some.")] = False,  # noqa: FBT002
 ) -> None:
-    """Make the rows of missing or cut off data files again: bronze from landing, silver from bronze, gold from its inputs."""
+    """Restore the rows of missing or truncated data files: bronze from landing, silver from bronze, gold from its inputs."""
     from lakehouse.operations.maintenance import damaged_tables  # noqa: PLC0415 (Arrow and Spark load in seconds)
 
     settings, catalog = deployment()

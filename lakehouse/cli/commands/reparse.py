@@ -1,4 +1,4 @@
-"""``lakehouse reparse``: read raw records of Bronze again under the contract as it is now."""
+"""``lakehouse reparse``: parse raw records of Bronze again under the current contract."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def reparse(
     now: Annotated[bool, typer.Option("--now", help="Put the result into force and restate at once, without a stage.")] = False,  # noqa: FBT002
     yes: Annotated[bool, typer.Option("--yes", help="Confirm that the table is replaced (overwrite_all).")] = False,  # noqa: FBT002
 ) -> None:
-    """Read raw records again under today's contract, as a stage; with --now the result is put into force at once."""
+    """Parse raw records again under the current contract, as a stage; with --now the result takes effect immediately."""
     from lakehouse.cli.catch_up import is_behind, restate  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.cli.number_report import print_unread  # noqa: PLC0415
     from lakehouse.cli.stage_report import print_report  # noqa: PLC0415

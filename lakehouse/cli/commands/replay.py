@@ -31,7 +31,7 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per arrival day.")] = False,  # noqa: FBT002
     yes: Annotated[bool, typer.Option("--yes", help="Confirm that the table is replaced (overwrite_all).")] = False,  # noqa: FBT002
 ) -> None:
-    """Ingest every arrival day in order as if it were today. It can be stopped and run again."""
+    """Ingest every arrival day in order as if it were today. The command can be stopped and repeated."""
     settings, catalog = catalog_with(source, landing)
     if catalog.sources[source].source.kafka:
         errors.print(f"{source} is a source of Kafka; use 'lakehouse stream ingest {source}'.", style="red")
@@ -68,7 +68,7 @@ def replay(
 
 
 def with_progress(run: Replay, days: Sequence[date], *, as_json: bool = False) -> list[DayResult]:
-    """Replay the days with a progress bar on standard error (none if that is not a terminal)."""
+    """Replay the days with a progress bar on standard error (none if it is not a terminal)."""
     from rich.progress import (  # noqa: PLC0415 (`--help` need not wait for it)
         BarColumn,
         MofNCompleteColumn,

@@ -1,4 +1,4 @@
-"""``lakehouse reproduce``: compute a published number again from the inputs that its revision names, and compare the two."""
+"""``lakehouse reproduce``: recompute a published number from the inputs of its revision, and compare the two."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.gold.reproduction.reproduce import Reproduced
 
-#: The exit code if nothing could be compared; 1 means that the numbers differ.
+#: The exit code if no comparison was possible; 1 means that the numbers differ.
 _NOT_COMPARED = 2
 
 
@@ -27,7 +27,7 @@ def reproduce(
     ] = None,
     adjustment: Annotated[int | None, typer.Option(help="The number of an adjustment of that revision.", min=1)] = None,
 ) -> None:
-    """Compute a published number again from Bronze. Exit code 0: it is equal; 1: it differs; 2: it cannot be computed."""
+    """Recompute a published number from Bronze. Exit code 0: it is equal; 1: it differs; 2: it cannot be computed."""
     from lakehouse.calendar.periods import UnknownPeriodError  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.numbers.lifecycle import parse_version_name  # noqa: PLC0415
 
@@ -57,9 +57,9 @@ def reproduce(
 
 
 def _series(catalog: Catalog, name: str, period: str) -> Series:
-    """The series with the name of this table or metric, and with periods as long as this one.
+    """The series of a table or metric, with periods of the kind of ``period``.
 
-    :raises UnknownPeriodError: for a text that names no period.
+    :raises UnknownPeriodError: if the text names no period.
     """
     from lakehouse.calendar.periods import Calendar  # noqa: PLC0415
     from lakehouse.contracts.series import Series  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""``lakehouse gold revert`` and ``release``: put numbers back to an earlier revision, and let them follow silver again."""
+"""``lakehouse gold revert`` and ``release``: restore an earlier revision of a number, and let it follow silver again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def revert(
     reason: _Reason,
     restate: _Restate = False,  # noqa: FBT002
 ) -> None:
-    """Put a number back to an earlier version, as a new revision; later changes wait until 'lakehouse gold release'."""
+    """Restore an earlier version of a number as a new revision; later changes wait until 'lakehouse gold release'."""
     from lakehouse.cli import catch_up  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.publication.write_audit_publish import Run  # noqa: PLC0415
     from lakehouse.gold.restatement import revert as restatement_revert  # noqa: PLC0415
@@ -53,7 +53,7 @@ def release(
     reason: _Reason,
     restate: _Restate = False,  # noqa: FBT002
 ) -> None:
-    """Let a reverted number follow silver again, with all that has changed meanwhile."""
+    """Let a reverted number follow silver again, including all changes since."""
     from lakehouse.cli import catch_up  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.restatement import revert as restatement_revert  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
-"""``lakehouse rows``: the rows of silver, now, as known at a time or of a snapshot, on the screen or in a file.
+"""``lakehouse rows``: the rows of silver, as of now, of a time of knowledge or of a snapshot, on the screen or in a file.
 
-Of a dimension it also shows the intervals that are valid at an event time, of Bronze the rows that could not be read.
+For a dimension, it also shows the intervals valid at an event time; for Bronze, the rows that could not be read.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def rows(
     limit: Annotated[int, typer.Option(help="Maximum number of rows on the screen.", min=1)] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per row, with all columns.")] = False,  # noqa: FBT002
 ) -> None:
-    """Show the rows of Silver, as they are now, as they were known at a time or of a snapshot, or what could not be read."""
+    """Show the rows of silver, as of now, of a time of knowledge or of a snapshot, or the rows that could not be read."""
     if date is not None and (start_date is not None or end_date is not None):
         msg = "--date is one day: use it without --start-date and --end-date"
         raise typer.BadParameter(msg)
@@ -97,7 +97,7 @@ def rows(
 
 
 def _malformed(settings: Settings, source: str, first: day_type | None, last: day_type | None) -> Iterator[pa.Table]:
-    """The rows that could not be read: all, or those that may belong to a range of days.
+    """The rows that could not be read: all, or the rows that may belong to a range of days.
 
     A row without an event day is listed by its arrival day.
     """
@@ -141,7 +141,7 @@ def _show(
 def _valid(
     settings: Settings, contract: SourceContract, moment: datetime, as_of: NamedSnapshot | datetime | None
 ) -> Iterator[pa.Table]:
-    """The intervals of a dimension in which a moment lies."""
+    """The intervals of a dimension that contain ``moment``."""
     if as_of is None:
         from lakehouse.dimensions import valid_at  # noqa: PLC0415
 
@@ -187,7 +187,7 @@ def _rows(
 def _print(
     pieces: Iterable[pa.Table], limit: int, fields: Sequence[str] | None, heading: Callable[[dict[str, Any]], str]
 ) -> None:
-    """Print the first rows; no more is read than that takes.
+    """Print the first rows, reading no more than necessary.
 
     :param fields: the columns to print after the heading of a row; None prints JSON.
     """

@@ -33,7 +33,7 @@ def serve(
     body_seconds: Annotated[float, typer.Option(min=0.1, help="Seconds in which its body has to arrive after them.")] = 20.0,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every request.")] = False,
 ) -> None:
-    """Serve published numbers as an API and as pages, on loopback by default; on other addresses reading needs a token."""
+    """Serve published numbers as an API and as pages, on loopback by default; on other addresses, reading needs a token."""
     import uvicorn  # noqa: PLC0415 (loads in a second, which `--help` need not wait for)
 
     from lakehouse.serving.app import AccessPolicy, create  # noqa: PLC0415
@@ -80,7 +80,7 @@ def serve(
         log_level="info" if verbose else "warning",
         access_log=verbose,
         server_header=False,
-        proxy_headers=False,  # the application reads those of trusted proxies, and the name of the host with them
+        proxy_headers=False,  # the application reads those of trusted proxies, and the host name with them
         timeout_keep_alive=30,
         http=protocol(limits),
         ws="none",

@@ -41,9 +41,9 @@ def simulate(
     root: Annotated[Path | None, typer.Option(help="Folder of the simulated lake; default: simulation, in the root.")] = None,
     output: Annotated[Path | None, typer.Option(help="Folder of the reports; default: reports, in the simulated lake.")] = None,
 ) -> None:
-    """Publish a stream of partly late events day by day until all is final; report provisional against final numbers.
+    """Publish a stream of partly late events day by day until all is final; compare provisional with final numbers.
 
-    It uses its own root and changes no other table. Running it again with the same options changes nothing.
+    The simulation uses its own root and changes no other table. Repeating it with the same options changes nothing.
     """
     from lakehouse.examples import late_events as stream  # noqa: PLC0415 (`--help` need not wait for it)
     from lakehouse.spark.jars import require_java  # noqa: PLC0415
@@ -52,7 +52,7 @@ def simulate(
     lake = _lake(root)
     folder = Path(lake.root)
     if not (folder / _MARK).is_file():
-        require_java(lake)  # before anything is written; a simulation that is complete needs no Spark again
+        require_java(lake)  # before anything is written; a completed simulation needs no Spark
     made_at = _claim(folder, options, lake.clock())
     made = stream.events(options)
     texts = {folder / "contracts" / name: text for name, text in stream.CONTRACTS.items()}
@@ -94,7 +94,7 @@ def _lake(root: Path | None) -> Settings:
 def _claim(folder: Path, options: Options, now: datetime) -> datetime:
     """Reserve the folder for this simulation.
 
-    :returns: when it began, so that the same simulation writes the same report later.
+    :returns: the start of the simulation, so that it writes the same report later.
     """
     wanted = json.loads(json.dumps(asdict(options)))
     mark = folder / _MARK
@@ -116,7 +116,7 @@ def _claim(folder: Path, options: Options, now: datetime) -> datetime:
 def _write(texts: Mapping[Path, str]) -> int:
     """Write new and changed files only: an unchanged file keeps its modification time and does not look new.
 
-    :returns: how many files were written.
+    :returns: the number of written files.
     """
     new = {path: text.encode() for path, text in texts.items()}
     new = {path: text for path, text in new.items() if not path.is_file() or path.read_bytes() != text}
@@ -129,7 +129,7 @@ def _write(texts: Mapping[Path, str]) -> int:
 def _publish(lake: Settings, days: list[date]) -> Series:
     """Replay the days.
 
-    :returns: the published days.
+    :returns: the daily series.
     """
     import dagster as dg  # noqa: PLC0415 (Dagster and Spark load in seconds)
 
@@ -144,7 +144,7 @@ def _publish(lake: Settings, days: list[date]) -> Series:
     days = [day for day in days if day >= reached]
     errors.print(f"Replaying {days[0]} to {days[-1]} in {lake.root}.", style="dim", soft_wrap=True)
     logging.getLogger("dagster").setLevel(logging.ERROR)
-    with dg.DagsterInstance.ephemeral() as instance:  # these runs do not belong into the user's run history
+    with dg.DagsterInstance.ephemeral() as instance:  # these runs do not belong in the user's run history
         with_progress(Replay(lake, catalog, SOURCE, instance), days)
     return daily
 
@@ -156,7 +156,7 @@ def _catalog(lake: Settings) -> Catalog:
 
 
 def _versions(lake: Settings) -> list[int]:
-    """The versions of the tables that people read."""
+    """The versions of the tables that users read."""
     from lakehouse.delta import table_io  # noqa: PLC0415
     from lakehouse.examples.late_events import METRIC, SOURCE  # noqa: PLC0415
 
@@ -173,7 +173,7 @@ def _found(lake: Settings, daily: Series, options: Options, made_at: datetime) -
 
 
 def _reports(simulation: Simulation) -> dict[str, str]:
-    """The reports: file name to text."""
+    """The reports, as file name to text."""
     from lakehouse.reports.simulation_report import simulation_html, simulation_markdown  # noqa: PLC0415
 
     log = "".join(json.dumps(asdict(line), default=str) + "\n" for line in simulation.promotions)

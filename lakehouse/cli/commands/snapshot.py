@@ -1,4 +1,4 @@
-"""``lakehouse snapshot``: name a set of inputs of a source, so that its rows can be read at any later time."""
+"""``lakehouse snapshot``: name a set of inputs of a source, so its rows can be read at any later time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def create(
     ] = None,
     files: Annotated[list[str] | None, typer.Option("--file", help="Only this file, by its name; may be repeated.")] = None,
 ) -> None:
-    """Name the inputs that a source has now, or some of them. Later files and decisions never belong to the name."""
+    """Name the present inputs of a source, or a part of them. Later files and decisions never belong to the name."""
     if sum(option is not None for option in (through, known_at, files or None)) > 1:
         msg = "--through, --known-at and --file each select the inputs: use one of them"
         raise typer.BadParameter(msg)
@@ -71,7 +71,7 @@ def list_(source: _Source, as_json: arguments.AsJson = False) -> None:  # noqa: 
 
 @app.command()
 def show(source: _Source, name: _Name, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
-    """Show what belongs to a snapshot: files, rows of Bronze, decisions and requests."""
+    """Show the content of a snapshot: files, rows of Bronze, decisions and requests."""
     from lakehouse.delta import provenance  # noqa: PLC0415
     from lakehouse.ledger import ingestions  # noqa: PLC0415
     from lakehouse.snapshots import input_sets, named  # noqa: PLC0415
@@ -120,7 +120,7 @@ def compare(
 
 @app.command()
 def drop(source: _Source, name: _Name, by: _By, reason: _Reason) -> None:
-    """Take a name out of use. It is never given again; no row of any table changes."""
+    """Retire a snapshot name. It can never be used again; no row of any table changes."""
     from lakehouse.snapshots import named  # noqa: PLC0415
 
     settings, _ = catalog_with(source)

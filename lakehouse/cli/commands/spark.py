@@ -1,4 +1,4 @@
-"""``lakehouse spark``: a Spark Connect server on this machine that stays up between commands and runs."""
+"""``lakehouse spark``: a Spark Connect server on this machine that keeps running between commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakehouse stage``: compute a changed input beside the tables, look at what it would change, then promote, undo or drop it."""
+"""``lakehouse stage``: compute a changed input separately from the tables, preview its effect, then promote, undo or drop it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def create(
     ] = 10,
     seed: Annotated[int, typer.Option(help="Chooses the sampled rows.")] = 0,
 ) -> None:
-    """Compute a changed input into a side version of silver and gold; readers see nothing of it. Starts Spark."""
+    """Compute a changed input into a side version of silver and gold that readers do not see. Starts Spark."""
     from decimal import Decimal  # noqa: PLC0415
 
     from lakehouse.cli.stage_report import print_report  # noqa: PLC0415 (Arrow loads in a second)
@@ -122,7 +122,7 @@ def show(name: _Name, as_json: arguments.AsJson = False) -> None:  # noqa: FBT00
 
 @app.command()
 def refresh(name: _Name, by: _By) -> None:
-    """Compute a stage again, against the tables and under the contracts as they are now. Starts Spark."""
+    """Recompute a stage against the present tables and contracts. Starts Spark."""
     from lakehouse.cli.stage_report import print_report  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.stages import staging  # noqa: PLC0415
 
@@ -139,7 +139,7 @@ def promote(
     reason: _Reason,
     sign_off: Annotated[str | None, typer.Option(help="Why exceeded thresholds and failed checks are accepted.")] = None,
 ) -> None:
-    """Make a stage what readers see, in one step per table. The same command continues a promotion that was stopped."""
+    """Promote a stage to readers, in one step per table. The same command continues a stopped promotion."""
     from lakehouse.delta.table_cache import with_table_cache  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
     from lakehouse.orchestration.execution.stage_promotion import StagePromotion  # noqa: PLC0415
@@ -162,7 +162,7 @@ def undo(
     reason: _Reason,
     restate: Annotated[bool, typer.Option("--restate", help="Update roll-ups now (starts Spark).")] = False,  # noqa: FBT002
 ) -> None:
-    """Put the numbers that a stage restated back to those before it, as new revisions; silver keeps its rows."""
+    """Restore the numbers from before a stage, as new revisions; silver keeps its rows."""
     from lakehouse.cli.undo_report import print_undone  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.publication.write_audit_publish import Run  # noqa: PLC0415
     from lakehouse.stages import promotion_rules, stage_log  # noqa: PLC0415
@@ -175,7 +175,7 @@ def undo(
 
 @app.command()
 def drop(name: _Name, by: _By, reason: _Reason) -> None:
-    """Remove a stage; nothing is left of it but the record."""
+    """Remove a stage; only its record remains."""
     from lakehouse.stages import staging  # noqa: PLC0415
 
     settings, _ = deployment()
@@ -190,9 +190,9 @@ def _session() -> SparkSession:
 
 
 def _contract_of(source: str, path: Path, sources: Mapping[str, SourceContract]) -> SourceContract | MetricContract:
-    """The contract in a file, which has to be that of the source or of one of its metrics.
+    """Load a contract file, which must be the contract of the source or of one of its metrics.
 
-    :raises typer.BadParameter: for another one.
+    :raises typer.BadParameter: if it is another contract.
     """
     from lakehouse.contracts import MetricContract, SourceContract, load_contract  # noqa: PLC0415
 

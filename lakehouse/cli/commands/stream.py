@@ -1,4 +1,4 @@
-"""``lakehouse stream``: take what a source sends continuously into Bronze, and see where it stands."""
+"""``lakehouse stream``: ingest a source continuously into Bronze, and show its progress."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ingest(
     batch_messages: BatchMessages = 100_000,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Take what the topic of a source has now into Bronze, and stop. It can be stopped anywhere and run again."""
+    """Ingest the present messages of a source's topic into Bronze, and stop. It can be interrupted and repeated at any time."""
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
     kafka = _topic(contract)
@@ -65,7 +65,7 @@ def run(
     batch_messages: BatchMessages = 100_000,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Take what a source sends into Bronze as it comes, messages or files of landing, until SIGTERM or Ctrl-C ends it."""
+    """Ingest messages or landing files of a source continuously into Bronze, until SIGTERM or Ctrl-C."""
     import signal  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
@@ -100,7 +100,7 @@ def run(
 
 @app.command()
 def status(source: Source, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:  # noqa: FBT002
-    """Show where a source stands: per partition the next offset, the end of the topic, the lag, and the newest delivery."""
+    """Show the progress of a source: per partition the next offset, the end of the topic, the lag, and the newest delivery."""
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
     kafka = _topic(contract)
@@ -135,7 +135,7 @@ def accept_gap(
     by: Annotated[str, typer.Option(help="Who accepts it.")],
     reason: Annotated[str, typer.Option(help="Why the messages are not needed, or cannot be had.")],
 ) -> None:
-    """Accept that messages were lost before they were read: their partitions are read on from behind the gap."""
+    """Accept that messages were lost before they were read: reading of their partitions continues after the gap."""
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
     _topic(contract)
@@ -155,7 +155,7 @@ def _session() -> SparkSession:
 
 
 def _topic(contract: SourceContract) -> KafkaTopic:
-    """:raises typer.Exit: for a source of files."""
+    """:raises typer.Exit: if the source reads files."""
     if contract.source.kafka is None:
         errors.print(f"{contract.dataset} is a source of files; use 'lakehouse stream run' or 'lakehouse replay'.", style="red")
         raise typer.Exit(2)

@@ -1,4 +1,4 @@
-"""``lakehouse trace``: the history of a key, from the lines that contain it to the published numbers that it changed."""
+"""``lakehouse trace``: the history of a key, from its raw lines to the published numbers that it changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def trace(
     key: Annotated[str, typer.Argument(help="The record key, as the column record_key shows it.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,  # noqa: FBT002
 ) -> None:
-    """Show the disposition of each record of a key with its reason, the changes in Silver, and the published days it changed."""
+    """Show the disposition of each record of a key with its reason, the changes in silver, and the published days it changed."""
     from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.dispositions import malformed_rows  # noqa: PLC0415
     from lakehouse.dispositions.readings import in_force  # noqa: PLC0415
@@ -61,7 +61,7 @@ def trace(
 
 
 def _numbers_that_join(settings: Settings, catalog: Catalog, source: str, key: str) -> list[PublishedChange]:
-    """What the changes of a dimension's key did to the days of the metrics that join it."""
+    """The effects of changes of a dimension's key on the days of metrics that join it."""
     import pyarrow as pa  # noqa: PLC0415 (Arrow loads in a second)
 
     from lakehouse.dimensions.keys import dimension_keys  # noqa: PLC0415
@@ -85,7 +85,7 @@ def _reading_in_json(request: RebuildRequest | None) -> dict[str, Any] | None:
 
 
 def _print_records(records: list[BronzeRow], readings: Mapping[RowId, RebuildRequest], raw_texts: Mapping[RowId, str]) -> None:
-    """Print some lines per record, never truncated: a table would fold the file names."""
+    """Print a few lines per record, never truncated: a table would fold the file names."""
     out.print("In Bronze", style="bold")
     for row in records:
         about = f" for {row.event_date}" if row.event_date else ""

@@ -1,4 +1,4 @@
-"""``lakehouse lateness tuning``, ``tune``, ``pin``, ``unpin`` and ``undo``: how the event-time watermark follows the data."""
+"""``lakehouse lateness tuning``, ``tune``, ``pin``, ``unpin`` and ``undo``: the tuning of the event-time watermark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Reason = Annotated[str, typer.Option(help="Why.")]
 
 
 def tuning(source: Source, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
-    """Show the max_lateness in force, what the newest rows say about it, the alternatives, and the decisions. Changes nothing."""
+    """Show the max_lateness in force, the evidence from the newest rows, the alternatives, and the decisions. Read-only."""
     from lakehouse.lateness.tuning import recommendation, report  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, contract = _source(source)
@@ -52,7 +52,7 @@ def tune(
     by: By = "",
     reason: Reason = "",
 ) -> None:
-    """Show the proposed max_lateness, or apply it. It holds for what arrives from now on; nothing has to be restarted."""
+    """Show the proposed max_lateness, or apply it. It applies to later arrivals; no restart is needed."""
     from lakehouse.lateness.tuning import recommendation  # noqa: PLC0415
     from lakehouse.lateness.tuning import tune as tuning_decisions  # noqa: PLC0415
 
@@ -73,7 +73,7 @@ def pin(
     reason: Reason,
     at: Annotated[str | None, typer.Option(help="The value: PT6H or P2D; default: the one in force.")] = None,
 ) -> None:
-    """Keep a max_lateness until it is unpinned: tuning leaves it alone, and no alert is raised about it."""
+    """Keep a max_lateness until it is unpinned: tuning does not change it, and no alert is raised about it."""
     from lakehouse.lateness.tuning import tune as tuning_decisions  # noqa: PLC0415
 
     settings, contract = _source(source)

@@ -1,4 +1,4 @@
-"""``lakehouse views``: write the statements that create SQL views over the tables; ``view`` prints one of them."""
+"""``lakehouse views``: write the statements that create SQL views of the tables; ``view`` prints one of the queries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def views(
 ) -> None:
     """Write SQL files that create views in DuckDB and Spark: NAME_latest, NAME_final, NAME_asof(time), SOURCE_newest.
 
-    Of a dimension: SOURCE_current and SOURCE_valid_at(time).
+    For a dimension: SOURCE_current and SOURCE_valid_at(time).
     """
     from lakehouse.serving import sql_views  # noqa: PLC0415 (Arrow loads in a second)
 

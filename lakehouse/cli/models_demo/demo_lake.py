@@ -1,6 +1,6 @@
-"""The lake of the demo: its files and contracts, its clock, and what has been taken in.
+"""The lake of the demo: its files and contracts, its clock, and the ingestion of files.
 
-What is done with labels, sets and models belongs to ``steps``.
+Labels, sets and models belong to ``steps``.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _CONTRACTS = "demo_models_contracts"
 
 
 class DemoLake:
-    """A lake with card payments, whose clock shows the time of the step that is done.
+    """A lake with card payments, whose clock shows the time of the current step.
 
-    :param instance: where Dagster keeps the runs.
+    :param instance: the Dagster instance that stores the runs.
     """
 
     def __init__(self, root: str, instance: dg.DagsterInstance) -> None:
@@ -58,7 +58,7 @@ class DemoLake:
         return self.catalog.models[deliveries.MODEL]
 
     def session(self) -> SparkSession:
-        """The session, which is started when it is needed first."""
+        """The Spark session, started on first use."""
         return self._spark.session()
 
     def at(self, moment: datetime) -> None:
@@ -66,18 +66,18 @@ class DemoLake:
         self._clock.set(moment)
 
     def deliver(self, files: Mapping[str, Mapping[str, str]]) -> int:
-        """Put files into landing.
+        """Copy files to the landing folder.
 
         :param files: by source, file name to text.
-        :returns: how many are new.
+        :returns: the number of new files.
         """
         return sum(write_files(Path(self.settings.landing_of(source)), texts) for source, texts in files.items())
 
     def take_in(self, through: date) -> None:
-        """Process what has arrived until the end of a day.
+        """Process the arrivals up to the end of day ``through``.
 
-        Payments are processed delivery by delivery, each as if it were today: a number is a feature from the time on at which it
-        was published. The other sources have no numbers, and every row has its own time of arrival: their files are read at once.
+        Payments are processed delivery by delivery, each as if it were today, because a number is a feature from its publication
+        on. The other sources have no numbers, and every row has its own arrival time: their files are read at once.
         """
         self.at(replay_clock(through))
         layers = InProcess(self.settings, self.catalog, self._instance)

@@ -1,4 +1,4 @@
-"""What the demo prints: after each step a few lines and a table, all of it read from what is recorded."""
+"""Prints the demo's output: a few lines and a table after each step, all read from recorded results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
     from lakehouse.training_sets.releases import Release
 
-#: The measure that the tables show.
+#: The measure shown in the tables.
 MEASURE = "average_precision"
 
 
@@ -35,12 +35,12 @@ def section(moment: datetime, title: str) -> None:
 
 
 def line(text: str) -> None:
-    """A sentence below the title of a section."""
+    """Print a sentence below the title of a section."""
     out.print(text, soft_wrap=True)
 
 
 def training_set(release: Release) -> None:
-    """A version of the set: its parts, and what its labels are."""
+    """Print a version of the set: its parts and its labels."""
     about = release.about
     labels = f"{about['labels']['source']}_{about['labels']['version']}"
     fraud = about["columns"]["label"]["mean"]
@@ -49,7 +49,7 @@ def training_set(release: Release) -> None:
 
 
 def versions(settings: Settings, wanted: Collection[str] | None, in_use: str | None) -> None:
-    """Versions of the model with their sets and their quality on the part for evaluation.
+    """Print versions of the model with their sets and their quality on the evaluation part.
 
     :param wanted: default: all.
     """
@@ -74,7 +74,7 @@ def versions_table(known: Sequence[Release], in_use: str | None) -> Table:
 
 
 def backtest(entry: Backtest) -> None:
-    """A backtest: both versions by month, with intervals, and the verdict."""
+    """Print a backtest: both versions by month, with intervals, and the verdict."""
     reading = entry.results["readings"][entry.results["judged"]]
     months = reading["months"]
     _parts({**months, "total": reading["total"]} if len(months) > 1 else months, entry.against, entry.version)
@@ -86,28 +86,28 @@ def backtest(entry: Backtest) -> None:
 
 
 def canary(entry: CanaryEntry) -> None:
-    """A judged canary: both versions on the entities that it has scored."""
+    """Print a judged canary: both versions on its scored entities."""
     _parts({"total": entry.results["total"]}, entry.champion, entry.challenger)
     print_rules(entry.results["rules"])
 
 
 def _parts(parts: Mapping[str, Any], champion: str, challenger: str) -> None:
-    """One measure of some months and of all of them."""
+    """Print a measure by month and in total."""
     of_measure = {name: {**part, "measures": {MEASURE: part["measures"][MEASURE]}} for name, part in parts.items()}
     print_parts(f"{challenger} against {champion}, with intervals of 95%", champion, challenger, of_measure)
 
 
 def in_use(done: ModelPromotion) -> None:
-    """A promotion or rollback."""
+    """Print a promotion or rollback."""
     instead = f" in place of {done.from_version}" if done.from_version else ""
     line(f"{done.model} {done.to_version} is in use{instead}: {done.notes}.")
 
 
 def impact(concerned: AffectedReleases, in_use: str, records: int) -> None:
-    """What a file concerns: released labels, training sets, and the versions of models that have learned from them.
+    """Print the releases affected by a file: labels, training sets, and the model versions trained on them.
 
-    :param in_use: the version that was in use when it came.
-    :param records: of the file.
+    :param in_use: the version in use when the file arrived.
+    :param records: the number of records in the file.
     """
     known = ", ".join(concerned.labels) or "none of the released labels"
     line(f"{records:,} records, some about chargebacks that are in {known}.")
@@ -115,7 +115,7 @@ def impact(concerned: AffectedReleases, in_use: str, records: int) -> None:
 
 
 def impact_table(concerned: AffectedReleases, in_use: str) -> Table:
-    """A row for each training set with rows that a correction concerns."""
+    """A row for each training set with rows affected by a correction."""
     table = data_table("What has learned from the payments that it speaks of")
     for heading in ("training set", "rows", "share", "learned from it"):
         table.add_column(heading, overflow="fold")
@@ -130,7 +130,7 @@ def impact_table(concerned: AffectedReleases, in_use: str) -> Table:
 
 
 def retraining(done: Retraining) -> None:
-    """Why a model has learned again."""
+    """Print the cause of a retraining."""
     line(
         f"{done.changed_rows:,} rows of {done.training_set}_{done.set_version} ({done.share}) and {done.changed_labels:,} labels "
         "differ now, by this file and by the chargebacks that came since: the model learns again, with the same parameters."

@@ -1,6 +1,6 @@
-"""The steps of the demo: what is done with labels, training sets and versions of the model, and when.
+"""The steps of the demo: actions on labels, training sets and versions of the model, and their times.
 
-A step that is recorded is not done again, so that a repeated demo changes nothing. What is printed of them belongs to ``report``.
+A recorded step is not repeated, so a repeated demo changes nothing. Printing belongs to ``report``.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from lakehouse.training_sets.releases import Release
 
 LABELS, TRAINING_SET, FIRST, CHALLENGER = "v3.0", "v5.0", "v2.3", "v2.4"
-#: What the first version looks at: it knows neither the cardholder nor how many payments a country has.
+#: The inputs of the first version: without the cardholder and the number of payments of a country.
 FIRST_INPUTS = ["log_amount", "channel", "night"]
 #: The months of the backtests.
 BACKTEST_FROM, BACKTEST_TO = "2024-10", "2024-11"
 BY = "demo"
-#: The days that are scored while the canary runs.
+#: The days scored while the canary runs.
 CANARY_FROM, CANARY_UNTIL = date(2024, 11, 1), date(2024, 12, 1)
-#: When labels are released, the challenger is trained, and the promotion is taken back.
+#: The times of the label releases, of the challenger's training, and of the rollback.
 RELEASED = datetime(2024, 11, 1, 8, tzinfo=timezone.utc)
 COMPARED = datetime(2025, 2, 3, 8, tzinfo=timezone.utc)
 CANARY_JUDGED = COMPARED + timedelta(days=1)
@@ -50,12 +50,12 @@ ROLLED_BACK = CORRECTED + timedelta(hours=20)
 
 
 def release_labels(lake: DemoLake, version: str, notes: str) -> Release:
-    """Freeze the labels that are known."""
+    """Freeze the known labels."""
     return labels.release(lake.settings, lake.catalog.sources[deliveries.CHARGEBACKS], version, by=BY, notes=notes)
 
 
 def build_set(lake: DemoLake, version: str, labels_version: str, notes: str) -> Release:
-    """Build a version of the training set, if it is not released yet."""
+    """Build a version of the training set, unless it is already released."""
     known = {entry.version: entry for entry in releases.all_of(lake.settings, ReleaseKind.TRAINING_SET, deliveries.TRAINING_SET)}
     if version in known:
         return known[version]
@@ -73,7 +73,7 @@ def train(lake: DemoLake, version: str, set_version: str, notes: str, parameters
 
 
 def compare(lake: DemoLake, version: str, against: str) -> Backtest:
-    """Compare two versions on October and November, if they have not been compared."""
+    """Compare two versions on October and November, unless already compared."""
     known = backtest_log.newest(lake.settings, deliveries.MODEL, version, against)
     if known is not None:
         return known
@@ -90,7 +90,7 @@ def promote(lake: DemoLake, version: str, notes: str) -> ModelPromotion:
 
 
 def roll_back(lake: DemoLake, notes: str) -> ModelPromotion:
-    """Take the newest promotion back, once."""
+    """Roll back the newest promotion, once."""
     known = promotion_log.completed(lake.settings, deliveries.MODEL)[-1]
     if known.kind is PromotionKind.ROLLBACK:
         return known
@@ -98,7 +98,7 @@ def roll_back(lake: DemoLake, notes: str) -> ModelPromotion:
 
 
 def start_canary(lake: DemoLake, version: str) -> CanaryEntry:
-    """Start a canary of a version and score the days of :data:`CANARY_FROM`, if that has not been done."""
+    """Start a canary of a version and score the days of :data:`CANARY_FROM`, unless already done."""
     known = canary_log.of(lake.settings, deliveries.MODEL)
     entry = (
         known[-1].started
@@ -112,7 +112,7 @@ def start_canary(lake: DemoLake, version: str) -> CanaryEntry:
 
 
 def judge_canary(lake: DemoLake) -> CanaryEntry:
-    """Judge the canary by the labels that are mature, then stop it; gives the judgement."""
+    """Judge the canary by the mature labels, then stop it, and return the judgement."""
     known = canary_log.of(lake.settings, deliveries.MODEL)[-1]
     if known.judged is None:
         canary.judge(lake.session, lake.settings, lake.catalog, lake.contract, by=BY)
@@ -123,7 +123,7 @@ def judge_canary(lake: DemoLake) -> CanaryEntry:
 
 
 def concerned(lake: DemoLake, file: str) -> AffectedReleases:
-    """What a file of chargebacks concerns, of all that the demo has released before it came."""
+    """The earlier releases of the demo that a file of chargebacks affects."""
     source = lake.catalog.sources[deliveries.CHARGEBACKS]
     columns = affected_sets.columns_searched(lake.settings, source)
     of_file = affected.of_impact(
@@ -137,7 +137,7 @@ def concerned(lake: DemoLake, file: str) -> AffectedReleases:
 
 
 def learn_again(lake: DemoLake) -> Retraining:
-    """Carry out the retraining that the policy of the model calls for, once."""
+    """Carry out the retraining that the model's policy requires, once."""
     known = retraining_log.of(lake.settings, deliveries.MODEL)
     if known and known[-1].is_over:
         return known[-1]

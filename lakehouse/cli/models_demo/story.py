@@ -1,4 +1,4 @@
-"""The course of the demo: step after step, each with what it shows. The steps themselves are in ``steps``."""
+"""The course of the demo: its steps in order, each with its output. The steps themselves are in ``steps``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def play(settings: Settings, seed: int) -> None:
-    """Play the demo in a lake below the root of some settings; what is there already is not done again."""
+    """Play the demo in a lake below the root of ``settings``; existing results are not recomputed."""
     with local_instance() as instance:
         lake = DemoLake(settings.root, instance)
         new = lake.deliver(deliveries.files(seed))

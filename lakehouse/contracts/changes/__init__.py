@@ -1,1 +1,1 @@
-"""What a source's contract says about changes: how a record marks one, their order, envelopes, and how they become intervals."""
+"""Changes in a source's contract: how a record marks one, their order, envelopes, and their intervals of validity."""

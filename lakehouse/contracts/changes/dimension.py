@@ -1,4 +1,4 @@
-"""What a source's contract says about a dimension: how its changes become intervals, and which keys of a contract it excludes."""
+"""The contract of a dimension: how changes become intervals, and which contract keys a dimension excludes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
 
 Kind = Literal["event", "dimension"]
-#: Of each change, as (name, Spark type): whether its key ends with it, and when it says itself that it ends.
+#: The columns of a change, as (name, Spark type): whether the key ends with it, and the end that it names itself.
 OF_A_CHANGE = (("key_ends", "boolean"), ("ends_at", "timestamp"))
 #: The columns of a dimension's tables besides those of every source; no field may have one of these names.
 COLUMNS = (*(name for name, _ in OF_A_CHANGE), "bucket", "dimension_key", "valid_from", "valid_to", "is_current")
 
 
 class Dimension(Strict):
-    """How the changes of a key become intervals of validity."""
+    """The rules by which the changes of a key become intervals of validity."""
 
     untracked: list[str] = Field(
         default_factory=list,
@@ -35,7 +35,7 @@ class Dimension(Strict):
 
 
 def mistakes(contract: SourceContract) -> Iterator[str]:
-    """What a contract says that its kind excludes, each as ``key: sentence``."""
+    """The parts of a contract that its kind excludes, each as ``key: sentence``."""
     if contract.is_dimension:
         yield from _excluded_by_dimension(contract)
         yield from _wrong_fields(contract)

@@ -1,4 +1,4 @@
-"""The envelope of a change feed, ``source.envelope``: it says how records mark changes, and their order."""
+"""The envelope of a change feed, ``source.envelope``: how records mark changes, and in which order changes apply."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from lakehouse.contracts.changes.order import Order
     from lakehouse.contracts.source import SourceContract
 
-#: The formats of change feeds: what surrounds the columns of a row, or stands beside them.
+#: The formats of change feeds, which wrap the columns of a row or add columns to them.
 Envelope = Literal["debezium", "sqlserver", "delta_feed"]
-#: The columns beside those of the row, which a file of CSV or Parquet must have.
+#: The columns that an envelope adds to those of the row; a CSV or Parquet file must have them.
 ENVELOPE_COLUMNS: dict[Envelope, tuple[str, ...]] = {
     "debezium": (),
     "sqlserver": ("__$operation", "__$start_lsn", "__$seqval"),
     "delta_feed": ("_change_type", "_commit_version"),
 }
-#: The column with the time at which the database made a change; that of SQL Server is not in the change table.
+#: The column with the time at which the database made a change; in SQL Server it is not in the change table.
 COMMIT_TIME: dict[Envelope, str | None] = {
     "debezium": "__source_ts_ms",
     "sqlserver": None,
@@ -28,7 +28,7 @@ COMMIT_TIME: dict[Envelope, str | None] = {
 
 
 def mistakes(contract: SourceContract) -> Iterator[str]:
-    """What does not fit the envelope of a source, each as ``field: what to do``."""
+    """The keys that do not fit the envelope of a source, each as ``field: what to do``."""
     envelope = contract.source.envelope
     if envelope is None:
         return
@@ -41,7 +41,7 @@ def mistakes(contract: SourceContract) -> Iterator[str]:
 
 
 def _said_twice(changes: Changes, order: Order) -> Iterator[str]:
-    """The keys that a contract gives although the envelope of its source says the same."""
+    """The keys that repeat what the source's envelope already defines."""
     said = ("op", "insert_words", "correct_words", "delete_words", "is_correction", "corrects_event_id")
     yield from (f"changes.{name}" for name in said if name in changes.model_fields_set)
     if order.sequence:
@@ -49,10 +49,9 @@ def _said_twice(changes: Changes, order: Order) -> Iterator[str]:
 
 
 def _wrong_time(contract: SourceContract, commit_time: str | None) -> Iterator[str]:
-    """Whether the changes of a dimension begin when the database made them.
+    """Check that the changes of a dimension begin when the database made them.
 
-    A deletion, and a pre-image, have the columns of the row that was there before: by a time among these, they would end it where
-    it began.
+    A deletion and a pre-image carry the columns of the previous row: a time from these columns would end that row where it began.
     """
     if commit_time is not None and contract.event_column != commit_time:
         yield f"clocks.event: the changes of a dimension begin when the database made them; name {commit_time} here"

@@ -1,4 +1,4 @@
-"""How a record marks that it changes an earlier one: the section ``changes`` of a source's contract."""
+"""The marking of records that change an earlier one: the section ``changes`` of a source's contract."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pydantic import Field, model_validator
 
 from lakehouse.contracts.base import Strict
 
-#: The column with what a record does, and its values.
+#: The column with a record's operation, and its values.
 OPERATION = "change_op"
 OPERATIONS = ("insert", "correct", "delete")
-#: The operation that only a dimension has.
+#: The operation that only dimensions have.
 RETRACT = "retract"
 
 
 class Changes(Strict):
-    """The columns that mark a record as a change of an earlier one."""
+    """The columns that mark a record as a change to an earlier one."""
 
     op: str | None = Field(None, description="Column that holds insert, correct or delete (or the words below).")
     insert_words: list[str] = Field(default_factory=lambda: ["insert", "i", "c", "r"])

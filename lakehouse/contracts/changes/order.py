@@ -1,4 +1,4 @@
-"""The order in which changes follow each other: the section ``order`` of a source's contract."""
+"""The order in which changes apply: the section ``order`` of a source's contract."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakehouse.contracts.base import Strict
 
 
 class OrderColumn(Strict):
-    """A column by which the changes of a key are ordered."""
+    """A column that orders the changes of a key."""
 
     column: str
     type: Literal["integer", "text"] = Field(
@@ -19,7 +19,7 @@ class OrderColumn(Strict):
 
 
 class Order(Strict):
-    """The source's own sequence, if it has one; after it, arrival time, file and line decide."""
+    """The source's own sequence, if any, followed by arrival time, file and line."""
 
     sequence: list[OrderColumn] = Field(
         default_factory=list,
@@ -44,12 +44,12 @@ class Order(Strict):
 
     @field_serializer("sequence")
     def _as_written(self, value: list[OrderColumn]) -> Any:
-        """One integer is its column's name: the contract has the version that it had before there were other orders."""
+        """Dump a single integer column as its name, so that the contract's version is the same as before other orders existed."""
         if not value or self.is_one_integer:
             return value[0].column if value else None
         return [item.model_dump() for item in value]
 
     @property
     def is_one_integer(self) -> bool:
-        """Whether one integer is the whole order."""
+        """Whether a single integer column is the whole order."""
         return [item.type for item in self.sequence] == ["integer"]

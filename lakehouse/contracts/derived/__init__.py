@@ -1,4 +1,4 @@
-"""Derived metrics in contracts: what a metric that is made of other metrics reads of them, and the rules between such contracts.
+"""Derived metrics in contracts: what a derived metric reads from its input metrics, and the rules between their contracts.
 
-How the numbers are computed and published belongs to ``gold.derived``.
+Computing and publishing the numbers belongs to ``gold.derived``.
 """

@@ -1,6 +1,6 @@
-"""What a derived metric may read of one of its inputs, and which of it an expression reads.
+"""The columns that a derived metric may read from one of its inputs, and those that an expression reads.
 
-The rules between contracts, which need all of them, belong to ``resolution``.
+Rules between contracts, which need all contracts, belong to ``resolution``.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 ROW_COUNT = "row_count"
-#: The first day of the period that a row is a number of.
+#: The first day of a row's period.
 PERIOD_START = "period_start"
-#: A text in an expression, and what is written as ``input.column``.
+#: A text in an expression, and a reference written as ``input.column``.
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _REFERENCE = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\.\s*([A-Za-z_]\w*)")
 
 
 class DerivedInput(Strict):
-    """A metric that a derived one is made of, as far as its published columns are read; part of the derived contract's text.
+    """The published columns that a derived metric may read from an input metric. Part of the derived contract's text.
 
-    With the revisions that a number names this is all that is needed to compute it again.
+    Together with the revisions that a number names, they are all that is needed to compute the number again.
     """
 
     metric: Name
@@ -39,21 +39,21 @@ class DerivedInput(Strict):
     )
 
     def of(self, kind: Kind) -> DerivedInput:
-        """What is read of its periods of a kind."""
+        """Columns read from the input's periods of ``kind``."""
         grain = [name for name in self.grain if name not in self.window]
         return self if kind is Kind.DAY else self.model_copy(update={"grain": grain})
 
     @property
     def columns(self) -> list[str]:
-        """The columns that an expression may read of it."""
+        """The columns of the input that an expression may read."""
         return [*self.measures, ROW_COUNT]
 
     def is_summed(self, grain: Collection[str]) -> bool:
-        """Whether several of its rows may add up to one of a grain."""
+        """Whether several rows of the input may add up to one row of ``grain``."""
         return self.adjusts or not set(self.grain) <= set(grain)
 
 
 def references(sql: str) -> list[tuple[str, str]]:
-    """What an expression reads as ``input.column``, in lower case, in order, each once; texts are no references."""
+    """The ``input.column`` references of an expression, in lower case, in order, each once. Text literals are ignored."""
     code = _TEXT.sub("''", sql).replace("`", "")
     return list(dict.fromkeys((found[1].lower(), found[2].lower()) for found in _REFERENCE.finditer(code)))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def unfit(metric: MetricContract) -> list[str]:
-    """What a derived metric cannot have, each as ``field: what to do``; nothing of other metrics."""
+    """The keys that a derived metric cannot have, each as ``field: what to do``; empty for other metrics."""
     if not metric.is_derived:
         return []
     names, terms = metric.derived_from, metric.publication

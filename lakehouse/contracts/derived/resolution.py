@@ -1,6 +1,6 @@
-"""The rules between the contract of a derived metric and those of its inputs, which are filled in if it keeps them.
+"""The rules between a derived metric's contract and its inputs' contracts, and the derived contract completed from the inputs.
 
-Rules that concern one contract alone belong to ``metric``. A mistake names the field, for the loader's line numbers.
+Rules for a single contract belong to ``metric``. A mistake names the field, for the loader's line numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FISCAL = ("fiscal_quarter", "fiscal_year")
 
 
 class Misfit(NamedTuple):
-    """A mistake in the contract of a derived metric: where, and what to do."""
+    """A mistake in a derived metric's contract: where it is, and what to do."""
 
     metric: str
     location: tuple[int | str, ...]
@@ -26,7 +26,7 @@ class Misfit(NamedTuple):
 
 
 def resolved(metrics: Mapping[str, MetricContract]) -> tuple[dict[str, MetricContract], list[Misfit]]:
-    """The derived metrics with what they read of their inputs and with the source of the first one, and all mistakes.
+    """The derived metrics, completed with the columns read from their inputs and the first input's source, and all mistakes.
 
     :param metrics: all metrics, by name.
     """
@@ -52,7 +52,7 @@ def resolved(metrics: Mapping[str, MetricContract]) -> tuple[dict[str, MetricCon
 
 
 def downstream(metrics: Mapping[str, MetricContract], names: Collection[str]) -> list[MetricContract]:
-    """The metrics that are made of some, directly or not; each after its inputs."""
+    """The metrics derived from the metrics ``names``, directly or indirectly; each after its inputs."""
     reached, made_of_them = set(names), []
     for metric in _in_order(metrics, list(metrics)):
         if reached.intersection(metric.derived_from):
@@ -62,7 +62,7 @@ def downstream(metrics: Mapping[str, MetricContract], names: Collection[str]) ->
 
 
 def _in_order(metrics: Mapping[str, MetricContract], names: Sequence[str]) -> Iterator[MetricContract]:
-    """The derived ones of some metrics, each after its inputs; what a cycle needs is left out."""
+    """The derived metrics among ``names``, each after its inputs; metrics that depend on a cycle are left out."""
     waiting = {name: metrics[name] for name in names if metrics[name].is_derived}
     while True:
         ready = [metric for metric in waiting.values() if not waiting.keys() & set(metric.derived_from)]
@@ -74,7 +74,7 @@ def _in_order(metrics: Mapping[str, MetricContract], names: Sequence[str]) -> It
 
 
 def _cycles(metrics: Mapping[str, MetricContract]) -> Iterator[Misfit]:
-    """A mistake for each metric on a cycle, with the path."""
+    """A mistake for each metric on a cycle, with the cycle's path."""
     for name, metric in metrics.items():
         paths = [[name, contract] for contract in metric.derived_from]
         seen: set[str] = set()
@@ -91,7 +91,7 @@ def _cycles(metrics: Mapping[str, MetricContract]) -> Iterator[Misfit]:
 def _unfit(
     metric: MetricContract, metrics: Mapping[str, MetricContract], inputs: Mapping[str, MetricContract]
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Grains and roll-ups that do not fit an input, in any dataset version of it that readers may come to see."""
+    """Grains and roll-ups that do not fit an input, in any dataset version that readers may see."""
     for name, contract in inputs.items():
         for version in _versions(metrics, contract):
             called = version.name
@@ -119,7 +119,7 @@ def _unfit(
 
 
 def _unread(metric: MetricContract, inputs: Mapping[str, MetricContract]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Expressions that read something that no input has, or that several of its rows do not add up to."""
+    """Expressions that read columns that no input has, or columns whose rows do not add up."""
     for measure in metric.measures:
         read = references(measure.sql)
         if not any(name in inputs for name, _ in read):
@@ -146,7 +146,7 @@ def _unread(metric: MetricContract, inputs: Mapping[str, MetricContract]) -> Ite
 
 
 def _read(metric: MetricContract, contract: MetricContract) -> DerivedInput:
-    """What a derived metric may read of an input: where several rows make one, additive measures only."""
+    """The columns that a derived metric may read from an input; additive measures only, where several rows make one."""
     names = [measure.name for measure in contract.measures]
     read = DerivedInput(
         metric=contract.name,
@@ -159,7 +159,7 @@ def _read(metric: MetricContract, contract: MetricContract) -> DerivedInput:
 
 
 def _versions(metrics: Mapping[str, MetricContract], contract: MetricContract) -> list[MetricContract]:
-    """The dataset versions that readers of a metric's table may come to see: all of them, of a later version only itself."""
+    """The dataset versions that readers of a metric's table may see: all of them; for a later version, only itself."""
     if contract.dataset_version > 1:
         return [contract]
     return [other for other in metrics.values() if other.metric == contract.metric]

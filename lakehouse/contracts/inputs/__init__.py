@@ -1,1 +1,1 @@
-"""Where the records of a source arrive and how they are read: files of landing, or the messages of a Kafka topic."""
+"""The arrival and reading of a source's records: landing files, or the messages of a Kafka topic."""

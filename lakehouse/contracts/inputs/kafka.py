@@ -1,6 +1,6 @@
 """The contract's section ``source.kafka``: a topic whose messages are the records of a source.
 
-How the messages are read belongs in ``lakehouse.streams``. Passwords and keys are not part of a contract; they are settings.
+Reading the messages belongs in ``lakehouse.streams``. Passwords and keys are settings, not part of a contract.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from pydantic import Field, field_validator, model_validator
 
 from lakehouse.contracts.base import Strict
 
-#: What ``source.landing`` holds for a source of Kafka.
+#: The value of ``source.landing`` for a Kafka source.
 KAFKA = "kafka"
-#: Of each message, as (name, Spark type): its place in the topic, the time that Kafka has for it, its key as text, and its
+#: The columns of a message, as (name, Spark type): its position in the topic, its Kafka timestamp, its key as text, and its
 #: headers as a JSON list of pairs.
 OF_A_MESSAGE = (
     ("kafka_topic", "string"),
@@ -23,7 +23,7 @@ OF_A_MESSAGE = (
     ("kafka_key", "string"),
     ("kafka_headers", "string"),
 )
-#: Options that Bronze depends on for taking each message once; a contract cannot set them.
+#: Options on which Bronze depends to ingest each message once; a contract cannot set them.
 _OWN_OPTIONS = {
     "group.id": "the offsets are kept in Bronze",
     "enable.auto.commit": "the offsets are kept in Bronze",
@@ -36,7 +36,7 @@ _SECRET_WORDS = ("password", "secret", "key.pem", "username", "oauthbearer.confi
 
 
 class RegisteredValues(Strict):
-    """The values of messages that name a schema of a registry: a zero byte, four bytes with the schema's id, and the body."""
+    """The values of messages that name a registered schema: a zero byte, four bytes with the schema's id, and the body."""
 
     format: Literal["avro"] = Field(description="What the body is.")
     registry: str = Field(
@@ -57,7 +57,7 @@ class RegisteredValues(Strict):
 
 
 class KafkaTopic(Strict):
-    """The topic of a source, and how its messages become records."""
+    """The topic of a source, and the rules by which its messages become records."""
 
     topic: str = Field(min_length=1)
     servers: str = Field(min_length=1, description="Addresses of brokers, as in 'broker1:9092,broker2:9092'.")

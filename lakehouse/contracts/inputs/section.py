@@ -1,4 +1,4 @@
-"""The contract's section ``source``: where the records of a source arrive, and how they are read.
+"""The contract's section ``source``: where records arrive, and their format.
 
 Rules for names in landing are in ``contracts.landing``, the topic of a source of Kafka is in ``kafka``.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
 
 
-#: What is no number, as pandas, Python, Spark, polars and DuckDB write it.
+#: Spellings of "not a number" in pandas, Python, Spark, polars and DuckDB.
 _NO_NUMBERS = (
     frozenset({"NaN", "nan", "NAN"}),
     frozenset({"Infinity", "infinity", "inf", "Inf", "INF"}),
@@ -32,7 +32,7 @@ _POLICIES_OF_A_STREAM = ("merge", "append")
 
 
 class Source(Strict):
-    """Where files or messages arrive and how to read them."""
+    """The location of arriving files or messages, and their format."""
 
     landing: Landing = Field(
         "arrival_date={arrival_date}*", description="The pattern of the names of files in landing; or kafka, for a topic."
@@ -69,7 +69,7 @@ class Source(Strict):
 
     @property
     def nulls(self) -> frozenset[str]:
-        """Every text that means 'no value'; what is no number is written in several ways."""
+        """Every text that means 'no value'; all spellings of "not a number" are included if one is."""
         words = {*self.null_values, ""} if self.blank_is_null else set(self.null_values) - {""}
         for spellings in _NO_NUMBERS:
             if spellings & words:
@@ -78,12 +78,12 @@ class Source(Strict):
 
     @property
     def word_for_null(self) -> str:
-        """How a file of the source says 'no value'."""
+        """The text that means 'no value' in a file of the source."""
         return "" if self.blank_is_null else next(iter(self.null_values), "")
 
     @property
     def is_plain(self) -> bool:
-        """Whether files are as the readers by columns expect them."""
+        """Whether the columnar readers can read the files as they are."""
         return not (self.formats or self.joined or self.columns or self.skip_lines or self.comment or self.array)
 
     @field_validator("formats")
@@ -120,7 +120,7 @@ class Source(Strict):
 
 
 def mistakes(contract: SourceContract) -> Iterator[str]:
-    """What does not fit between a source and the rest of its contract, each as ``field: what to do``."""
+    """The conflicts between ``source`` and the rest of its contract, each as ``field: what to do``."""
     yield from _mistakes_of_formats(contract)
     if contract.source.kafka is None:
         if contract.alerts.stream_lag is not None:
@@ -148,7 +148,7 @@ def mistakes(contract: SourceContract) -> Iterator[str]:
 
 
 def _mistakes_of_formats(contract: SourceContract) -> Iterator[str]:
-    """What does not fit between formats of columns and what reads these."""
+    """The conflicts between formats of columns and the fields that read these columns."""
     texts = {field.in_file for field in contract.model.fields if field.type == "string"}
     for name in ("formats", "joined"):
         unread = sorted(getattr(contract.source, name).keys() - contract.columns_meant)

@@ -1,7 +1,7 @@
-"""How a sender writes the values of a column: times by a pattern, seconds since 1970, numbers by an example.
+"""Readers of a sender's formats: times by a pattern, seconds since 1970, numbers by an example.
 
-A value is turned into the text that every other part reads: a time as ISO 8601 has it, a number with a point and nothing else.
-What is not written so is refused, never guessed. Plain Python; which columns have a format is said in a contract's ``source``.
+A value becomes the text that every other part reads: a time in ISO 8601, a number with a decimal point only. Values in any other
+form are refused, never guessed. Plain Python; the section ``source`` of a contract names the columns with a format.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ EPOCHS = {
     "epoch_microseconds": Decimal(1),
     "epoch_nanoseconds": Decimal("0.001"),
 }
-#: 1234.56 or 1234 as a sender writes it: signs of a currency around it, and K for thousands (then also M and B).
+#: 1234.56 or 1234 as a sender writes it: currency symbols around it, and K for thousands (then also M and B).
 _EXAMPLE = re.compile(r"(?P<before>[^\d(+-]*?)1(?P<group>[.,' ]?)234(?:(?P<point>[.,])56)?(?P<magnitude>K?)(?P<after>[^\d)]*)")
 _MAGNITUDES = {"": 0, "K": 3, "M": 6, "B": 9}
 _BLANKS = "[ \u00a0\u202f]"
 _APOSTROPHES = "['\u2019]"
 #: At the end of a pattern these words say that its times are in UTC, whatever the zone of the others.
 _IN_UTC = re.compile(r"(?:(?<=[\sSMf])Z|\bUTC|\bGMT)$")
-#: The directives of a whole day, in any order.
+#: The directives of a full date, in any order.
 _DAY = r"(?=.*%[YyGcx])(?=.*%[mbBhjUWVcx])(?=.*%[dejaAuwcx])"
 _DIRECTIVES_OF_A_TIME = re.compile(r"%[HIMSfpXcsz]")
 SHAPES = (
@@ -42,15 +42,15 @@ SHAPES = (
 
 
 class NotWrittenSoError(ValueError):
-    """A value that is not written as its format says. The text is the reason."""
+    """A value that does not follow its format. The text is the reason."""
 
 
 def reader(form: str) -> Callable[[Any], Any]:
-    """The function that reads values of a format.
+    """The function that reads values in the format ``form``.
 
-    Numbers of JSON and Parquet stay as they are where a format of numbers is given.
+    With a number format, the numbers of JSON and Parquet files are unchanged.
 
-    :raises ValueError: for a text that is no format.
+    :raises ValueError: if ``form`` is not a format.
     """
     if form in EPOCHS:
         return partial(_since_1970, form=form, unit=EPOCHS[form])
@@ -79,12 +79,12 @@ def reader(form: str) -> Callable[[Any], Any]:
 
 
 def is_of_periods(form: str) -> bool:
-    """Whether a format is that of months, weeks or years, each of which is read as its first day."""
+    """Whether the format is one of months, weeks or years, each of which is read as its first day."""
     return "%" in form and not re.search(_DAY, form)
 
 
 def _first_day_of(form: str) -> tuple[str, str] | None:
-    """What makes the pattern of a month, a week or a year, and its values, those of the first day; None for other patterns."""
+    """The suffixes of pattern and value that complete a month, a week or a year to its first day; None for other patterns."""
     directives = set(re.findall(r"%(.)", form))
     if directives == {"G", "V"}:
         return " %u", " 1"
@@ -94,7 +94,7 @@ def _first_day_of(form: str) -> tuple[str, str] | None:
 
 
 def is_of_numbers(form: str) -> bool:
-    """Whether a format is that of numbers."""
+    """Whether the format is a number format."""
     return form not in EPOCHS and "%" not in form
 
 
@@ -122,7 +122,7 @@ def _by_pattern(value: Any, *, form: str, first_day: tuple[str, str], has_time: 
         raise _refused(value, form)
     text = value.strip()
     try:
-        # A time without a zone is read as the contract says.
+        # A time without a zone is interpreted as the contract defines.
         moment = datetime.strptime(text + first_day[1], form + first_day[0])  # noqa: DTZ007
         # Of digits without anything between them, 2024110 would pass for 10 January.
         is_so = _comparable(moment.strftime(form), form) == _comparable(text, form)
@@ -136,7 +136,7 @@ def _by_pattern(value: Any, *, form: str, first_day: tuple[str, str], has_time: 
 
 
 def _comparable(text: str, form: str) -> str:
-    """A time as text without what may differ: zeros before a number and behind a fraction, blanks, and the form of a zone."""
+    """Normalize a time text: leading and trailing zeros, blanks and zone notation do not matter."""
     if "%z" in form:
         text = re.sub(r"Z|[+-][0-9]{2}:?[0-9]{2}(?::?[0-9]{2})?", "", text)
     if "%f" in form:
@@ -159,7 +159,7 @@ def _by_example(value: Any, *, form: str, expression: re.Pattern[str]) -> Any:
 
 
 def _number(example: re.Match[str]) -> re.Pattern[str]:
-    """The expression of numbers that are written as in an example; a negative one has a minus or stands in parentheses."""
+    """The regular expression of numbers written like ``example``; a negative number has a minus sign or parentheses."""
     group = {" ": _BLANKS, "'": _APOSTROPHES}.get(example["group"], re.escape(example["group"]))
     whole = rf"[0-9]{{1,3}}(?:{group}[0-9]{{3}})+|[0-9]+" if group else r"[0-9]+"
     fraction = rf"(?:{re.escape(example['point'])}(?P<fraction>[0-9]+))?" if example["point"] else "(?P<fraction>(?!))?"

@@ -1,1 +1,1 @@
-"""Joins of metrics with dimensions: what a contract says of them, and whether they fit the sources."""
+"""Joins of metrics with dimensions: their part of a contract, and whether they fit the sources."""

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
 
 _INTEGERS = ("int", "bigint")
-#: Types whose values have several texts, or none that is exact.
+#: Types whose values have several texts, or no exact text.
 _NO_KEYS = ("double", "timestamp")
 _MOST_SCALE = 6
 
 
 def misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> Iterator[tuple[tuple[int | str, ...], str]]:
-    """What does not fit: where in the metric's file, and what to do.
+    """The mistakes in a metric's joins: where in the metric's file, and what to do.
 
-    :param sources: all sources of the deployment, that of the metric among them.
+    :param sources: all sources of the deployment, including the metric's source.
     """
     facts = {field.name: field.type for field in sources[metric.source].typed_fields}
     taken = {*facts, *SYSTEM_COLUMNS, "event_date", "event_ts"}

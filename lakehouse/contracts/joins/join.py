@@ -1,4 +1,4 @@
-"""One join of a metric with a dimension: the columns that it is joined on, and those that it brings.
+"""One join of a metric with a dimension: the columns to join on, and the columns that the join adds.
 
 Whether a join fits the sources of the deployment belongs to ``fit``.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Join(Strict):
-    """Each fact gets the attributes that its key has in the dimension at the event time of the fact."""
+    """A join that adds to each fact the attributes of its key in the dimension at the fact's event time."""
 
     dimension: Name = Field(description="The source with 'kind: dimension'.")
     on: list[Name] = Field(min_length=1, description="The columns with the dimension's primary key, in its order.")
@@ -47,7 +47,7 @@ class Join(Strict):
 
     @property
     def attributes(self) -> list[tuple[str, str]]:
-        """The attributes: each the column of the dimension, and its name in the metric."""
+        """The attributes as pairs: the dimension's column, and its name in the metric."""
         pairs = (list(entry.items()) if isinstance(entry, dict) else [(entry, entry)] for entry in self.columns)
         return [pair for entry in pairs for pair in entry]
 
@@ -58,9 +58,9 @@ class Join(Strict):
 
 
 def clashes(joins: Sequence[Join], taken: Collection[str]) -> list[str]:
-    """What is wrong with the joins of a metric by themselves, each as ``field: what to do``.
+    """The mistakes in a metric's joins that need no source to be seen, each as ``field: what to do``.
 
-    :param taken: names that no attribute can have.
+    :param taken: names that attributes cannot have.
     """
     brought: dict[str, int] = {}
     clashing = []
@@ -87,5 +87,5 @@ def clashes(joins: Sequence[Join], taken: Collection[str]) -> list[str]:
 
 
 def brought_by(joins: Sequence[Join], join: Join) -> Join | None:
-    """The earlier join that brings the columns that a join is on; None if they are columns of the source."""
+    """The earlier join that adds the columns on which ``join`` joins; None if they are columns of the source."""
     return next((other for other in joins[: joins.index(join)] if set(join.on) <= set(other.names)), None)

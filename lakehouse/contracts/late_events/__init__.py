@@ -1,1 +1,1 @@
-"""What a metric's contract decides about late events."""
+"""Late events in a metric's contract."""

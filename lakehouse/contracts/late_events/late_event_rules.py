@@ -1,7 +1,7 @@
-"""What becomes of an event that comes after its window has been passed by the source's watermark, by metric.
+"""The treatment of events that arrive after the source's watermark has passed their window, by metric.
 
-Belongs here: the keys of ``late_events``, and what they demand of the source. Which rows are late is computed in
-``lakehouse.late_events``, the watermark belongs to the contract of the source.
+Belongs here: the keys of ``late_events``, and their requirements on the source. Late rows are determined in
+``lakehouse.late_events``; the watermark belongs to the source's contract.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LateAction(str, Enum):
-    """What becomes of a late row within the allowed lateness."""
+    """The treatment of a late row within the allowed lateness."""
 
     DROP = "drop"
     SIDE_OUTPUT = "side_output"
@@ -43,13 +43,13 @@ class AtClose(str, Enum):
 
 
 class PatchLimit(Strict):
-    """When the published number of a window is patched with its late rows, and when it is computed again."""
+    """The bound up to which the published number of a window is patched with its late rows instead of recomputed."""
 
     below: float = Field(0.05, ge=0, le=1, description="The share of late rows in the window below which it is patched.")
 
 
 class LateEvents(Strict):
-    """What becomes of a row whose window has been passed by the watermark of the source when the row comes."""
+    """The treatment of a row that arrives after the source's watermark has passed the row's window."""
 
     allowed_lateness: timedelta = Field(
         timedelta(0), ge=timedelta(0), description="How far the watermark may be past the end of a window for its rows to count."
@@ -68,12 +68,12 @@ class LateEvents(Strict):
 
     @property
     def tolerance(self) -> timedelta:
-        """How far the watermark may be past the end of a window for a row of it to count."""
+        """How far the watermark may be past a window's end for a row of the window to count."""
         return self.allowed_lateness if self.action.accepts else timedelta(0)
 
 
 def misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> Iterator[tuple[tuple[int | str, ...], str]]:
-    """What does not fit between a metric's late events and its source: where in the metric's file, and what to do."""
+    """The mistakes in a metric's late events, compared with its source: where in the metric's file, and what to do."""
     if metric.late_events is None:
         return
     if metric.is_derived:
@@ -84,7 +84,7 @@ def misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> It
         return
     source = sources.get(metric.source)
     if source is None:
-        return  # which is a mistake of its own
+        return  # a mistake reported elsewhere
     if source.clocks.watermark is None:
         text = f"{metric.source} has no watermark that an event could be late against; give its contract 'clocks.watermark'"
         yield ("late_events",), text

@@ -1,1 +1,1 @@
-"""The speed layer in the contract of a metric: how its stream runs, and what a difference from the books means."""
+"""The speed layer in a metric's contract: how its stream runs, and which difference from published numbers is an alert."""

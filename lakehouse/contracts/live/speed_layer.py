@@ -1,6 +1,6 @@
 """``live`` and ``reconcile`` in a metric's contract: how the speed layer computes the metric, and which difference is an alert.
 
-Belongs here: the keys, their defaults, and what a streaming aggregation cannot do. What the stream counts is defined in
+Belongs here: the keys, their defaults, and what a streaming aggregation cannot do. The rows that the stream counts are defined in
 ``live.query.counted_rows``.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
 
-#: What Spark refuses in an aggregation over a stream, by a pattern of the expression.
+#: Functions that Spark refuses in a streaming aggregation, by a pattern of the expression.
 _REFUSED = {
     r"\bdistinct\b": "counts distinct values, which Spark refuses over a stream; take approx_count_distinct",
     r"\bwithin\s+group\b": "sorts the rows of a group, which Spark refuses over a stream",
@@ -28,7 +28,7 @@ _REFUSED = {
 
 
 class SpeedLayer(Strict):
-    """How the stream of a metric runs."""
+    """The settings of a metric's stream."""
 
     watermark: timedelta = Field(
         timedelta(minutes=10),
@@ -52,7 +52,7 @@ class SpeedLayer(Strict):
 
 
 class ReconciliationTerms(Strict):
-    """When the difference between the live numbers and the books of a day is an alert."""
+    """The bound on the difference between a day's live and published numbers beyond which it is an alert."""
 
     threshold: float = Field(
         ge=0, description="Alert when a window's live number differs from the books by more than this share of the books."
@@ -60,14 +60,14 @@ class ReconciliationTerms(Strict):
 
 
 def with_defaults(content: Any) -> Any:
-    """The content of a metric's file with ``live: true`` as a speed layer with all defaults; ``false`` is none."""
+    """Replace ``live: true`` in a metric's file by a speed layer with all defaults; ``false`` means none."""
     if isinstance(content, dict) and isinstance(content.get("live"), bool):
         return {**content, "live": {} if content["live"] else None}
     return content
 
 
 def problems(metric: MetricContract) -> Iterator[str]:
-    """What a speed layer cannot do for a metric, each as ``field: what to do``."""
+    """The mistakes in a metric's speed layer, each as ``field: what to do``."""
     if metric.live is None:
         if metric.reconcile is not None:
             yield "reconcile: compares live numbers with the books; add 'live: true', or leave the key out"

@@ -1,1 +1,1 @@
-"""Metrics that read several sources: what a contract says of each of them, and whether they fit each other."""
+"""Metrics with several sources: the contract of each source entry, and whether the sources fit each other."""

@@ -1,4 +1,4 @@
-"""Whether the sources of a metric fit each other: their columns, types, time zones, and what is read of each."""
+"""Whether the sources of a metric fit each other: their columns, types, time zones, and the rows read from each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Misfit = tuple[tuple[int | str, ...], str]
 
 
 def misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> Iterator[_Misfit]:
-    """What does not fit: where in the metric's file, and what to do.
+    """The mistakes in a metric's sources: where in the metric's file, and what to do.
 
     :param sources: all sources of the deployment.
     """
@@ -49,7 +49,7 @@ def misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> It
 
 
 def wider(types: set[str]) -> str | None:
-    """The type that values of some types have together; None if they have none."""
+    """The common type of ``types``; None if there is none."""
     if types <= set(_INTEGERS) and len(types) > 1:
         return "bigint"
     return next(iter(types)) if len(types) == 1 else None

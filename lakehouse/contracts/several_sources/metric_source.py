@@ -1,4 +1,4 @@
-"""One of the sources of a metric: which of its columns are those of the metric, and whether periods wait for it.
+"""One of the sources of a metric: the mapping of its columns to the metric's, and whether periods wait for it.
 
 Whether the sources fit each other belongs to ``fit``.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MetricSource(Strict):
-    """A source whose rows a metric reads. The first one gives the names of the columns."""
+    """A source whose rows a metric reads. The first source defines the column names."""
 
     source: Name = Field(description="The source, as its contract names it.")
     columns: dict[Name, Name] = Field(
@@ -32,25 +32,25 @@ class MetricSource(Strict):
 
     @property
     def silver(self) -> str:
-        """The name of the silver table that is read of the source."""
+        """The name of the source's silver table that the metric reads."""
         return f"{self.source}_newest" if self.rows == "newest" else self.source
 
     def column(self, name: str) -> str:
-        """The column of this source for a column of the metric."""
+        """The column of this source for the metric's column ``name``."""
         return self.columns.get(name, name)
 
     def names(self, column: str) -> list[str]:
-        """The columns of the metric for a column of this source; none if another one took its place."""
+        """The metric's columns for ``column`` of this source; empty if another column replaces it."""
         own = [] if column in self.columns else [column]
         return [*own, *(name for name, mapped in self.columns.items() if mapped == column)]
 
     def read_of(self, contract: SourceContract) -> SourceContract:
-        """The contract of the silver table that is read of the source, given its ``contract``."""
+        """The contract of the source's silver table that the metric reads, given the source's ``contract``."""
         return contract.newest if self.rows == "newest" else contract
 
 
 def with_first_source(content: Any) -> Any:
-    """The content of a metric's file with the first of its ``sources`` as its ``source``, which pages and groups show."""
+    """Set the first of a metric's ``sources`` as its ``source``, which pages and groups show."""
     if not isinstance(content, dict) or content.get("source") or not isinstance(content.get("sources"), list):
         return content
     entries = [entry if isinstance(entry, dict) else {"source": entry} for entry in content["sources"]]
@@ -59,7 +59,7 @@ def with_first_source(content: Any) -> Any:
 
 
 def problems(sources: Sequence[MetricSource], deduplicate_by: Sequence[str], derived_from: Collection[str]) -> list[str]:
-    """What is wrong with the sources of a metric by themselves, each as ``field: what to do``."""
+    """The mistakes in a metric's sources that need no other contract to be seen, each as ``field: what to do``."""
     names = [entry.source for entry in sources]
     twice = sorted({name for name in names if names.count(name) > 1})
     again = sorted({name for name in deduplicate_by if deduplicate_by.count(name) > 1})

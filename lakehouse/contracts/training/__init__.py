@@ -1,4 +1,4 @@
-"""Contracts of training sets and models: what a row is about, its features, its label; how a model learns, and when it is used.
+"""Contracts of training sets and models: the entity of a row, its features, its label; how a model learns, and when it is used.
 
-Their keys belong here. What is done with them belongs to ``training_sets`` and ``models``.
+The keys belong here. Building sets and training models belongs to ``training_sets`` and ``models``.
 """

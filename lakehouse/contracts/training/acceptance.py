@@ -1,4 +1,4 @@
-"""Rules by which a model is compared with the one in use: which measure of quality, by how much, and for which groups of rows.
+"""Rules for comparing a model with the one in use: which quality measure, by how much, and for which groups of rows.
 
 The measures themselves are computed in ``models.evaluation``.
 """
@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from lakehouse.contracts.base import Name, Strict
 
-#: Measures of quality of probabilities, each with whether a greater value is better.
+#: Quality measures of probabilities, each with whether greater is better.
 OF_PROBABILITIES = {
     "roc_auc": True,
     "average_precision": True,
@@ -22,7 +22,7 @@ OF_PROBABILITIES = {
     "recall": True,
     "f1": True,
 }
-#: Measures of quality of values.
+#: Quality measures of values.
 OF_VALUES = {"mean_absolute_error": False, "root_mean_squared_error": False, "r2": True}
 QualityMeasure = Literal[
     "roc_auc",
@@ -40,7 +40,7 @@ QualityMeasure = Literal[
 
 
 class AcceptanceRule(Strict):
-    """What a challenger must reach against the champion, on the same rows."""
+    """The result that a challenger must reach against the champion on the same rows."""
 
     metric: QualityMeasure
     better_by: float | None = Field(None, ge=0, description="The challenger must be better by at least this much.")
@@ -62,6 +62,6 @@ class AcceptanceRule(Strict):
 
     @property
     def text(self) -> str:
-        """The rule as a person reads it."""
+        """The rule as a sentence for people."""
         bound = f"better by {self.better_by:g}" if self.better_by is not None else f"not worse than {self.not_worse_than:g}"
         return f"{self.metric} {bound}" + (f" for each {self.by}" if self.by else "")

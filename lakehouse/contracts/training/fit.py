@@ -23,7 +23,7 @@ def misfits(
     sources: Mapping[str, SourceContract],
     metrics: Mapping[str, MetricContract],
 ) -> Iterator[tuple[str, tuple[int | str, ...], str]]:
-    """What does not fit in a deployment: the contract by its name, where in its file, and what to do."""
+    """The mistakes in a deployment's training sets and models: the contract's name, where in its file, and what to do."""
     for name, contract in training_sets.items():
         yield from ((name, where, text) for where, text in misfits_of_set(contract, sources, metrics))
     for name, model in models.items():
@@ -33,7 +33,7 @@ def misfits(
 def misfits_of_set(
     contract: TrainingSetContract, sources: Mapping[str, SourceContract], metrics: Mapping[str, MetricContract]
 ) -> Iterator[_Misfit]:
-    """What does not fit between a training set and the sources and metrics: where in its file, and what to do."""
+    """The mistakes between a training set and its sources and metrics: where in its file, and what to do."""
     unread = [*_unread(contract, sources)]
     yield from unread
     if unread:
@@ -56,7 +56,7 @@ def misfits_of_set(
 
 
 def misfits_of_model(model: ModelContract, sets: Mapping[str, TrainingSetContract]) -> Iterator[_Misfit]:
-    """What does not fit between a model and the training sets: where in its file, and what to do."""
+    """The mistakes between a model and the training sets: where in its file, and what to do."""
     contract = sets.get(model.training_set)
     if contract is None:
         yield ("training_set",), f"no contract has 'training_set: {model.training_set}'"
@@ -73,7 +73,7 @@ def misfits_of_model(model: ModelContract, sets: Mapping[str, TrainingSetContrac
 
 
 def _unread(contract: TrainingSetContract, sources: Mapping[str, SourceContract]) -> Iterator[_Misfit]:
-    """The sources of events and labels that cannot be read as such."""
+    """The sources of events and labels that cannot be read."""
     for at, name in ((("entity", "source"), contract.entity.source), (("label", "source"), contract.label.source)):
         source = sources.get(name)
         if source is None:
@@ -86,7 +86,7 @@ def _unread(contract: TrainingSetContract, sources: Mapping[str, SourceContract]
 
 
 def _fields(source: SourceContract) -> dict[str, str]:
-    """The names of a source's fields with their types."""
+    """The fields of a source, with their types."""
     return {field.name: field.type for field in source.typed_fields}
 
 

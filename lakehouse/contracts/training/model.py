@@ -1,6 +1,6 @@
-"""The contract of a model: the set that it learns from, the function that trains it, and what it takes to be used.
+"""The contract of a model: its training set, its training function, and the rules for its use.
 
-Whether it fits the training sets of the deployment belongs to ``fit``.
+The comparison with the deployment's training sets belongs to ``fit``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def _share(value: Any) -> Any:
-    """A share as a number, also when it is written in percent."""
+    """Parse a share, which may also be written in percent."""
     if isinstance(value, str) and value.strip().endswith("%"):
         try:
             return Decimal(value.strip()[:-1]) / 100
@@ -32,12 +32,12 @@ def _share(value: Any) -> Any:
     return value
 
 
-#: A share, also written in percent.
+#: A share, which may also be written in percent.
 Percentage = Annotated[Share, BeforeValidator(_share)]
 
 
 class Canary(Strict):
-    """A challenger scores a share of the entities in place of the champion, until enough labels are mature."""
+    """A trial in which a challenger scores a share of the entities in place of the champion, until enough labels are mature."""
 
     share: Percentage = Field(description="The share of entities that the challenger scores, such as 10%.")
     salt: str = Field("", description="Another text selects other entities; the name of the model is always part of it.")
@@ -48,7 +48,7 @@ class Canary(Strict):
 
 
 class RetrainingPolicy(Strict):
-    """When a correction of what a model has learned from makes a new version, which is never promoted by itself."""
+    """The bounds beyond which corrected training data makes a new version, which is never promoted automatically."""
 
     changed_rows: Percentage | None = Field(None, description="The share of rows of the set that would differ now.")
     changed_labels: int | None = Field(None, ge=1, description="The number of labels that would differ now.")
@@ -62,7 +62,7 @@ class RetrainingPolicy(Strict):
 
 
 class ModelChecks(Strict):
-    """Bounds of the asset checks of a model's scores."""
+    """The bounds of the asset checks on a model's scores."""
 
     feature_drift: Share = Field(
         Decimal("0.3"), description="The greatest distance of a feature's values on a day from those of the champion's set."
@@ -80,7 +80,7 @@ class ModelChecks(Strict):
 
 
 class ModelContract(Documented):
-    """One model: one file, and the function that it names."""
+    """The contract of one model: one file, and the function that it names."""
 
     model: Name
     training_set: Name = Field(description="The contract of the set that it learns from.")
@@ -101,23 +101,23 @@ class ModelContract(Documented):
 
     @property
     def name(self) -> str:
-        """Its name, which is that of the registered model and of the experiment in MLflow."""
+        """The model's name, also that of the registered model and of the experiment in MLflow."""
         return self.model
 
     @property
     def measures(self) -> dict[str, bool]:
-        """The measures of quality, each with whether a greater value is better."""
+        """The quality measures, each with whether greater is better."""
         fitting = OF_PROBABILITIES if self.predicts == "probability" else OF_VALUES
         return {name: better for name, better in fitting.items() if not self.metrics or name in self.metrics}
 
     @property
     def rules(self) -> list[str]:
-        """Its acceptance rules, as a person reads them."""
+        """The acceptance rules as sentences for people."""
         return [rule.text for rule in self.acceptance]
 
     @property
     def canary_rules(self) -> list[AcceptanceRule]:
-        """What a challenger must reach in its canary."""
+        """The rules that a challenger must meet in its canary."""
         return (self.canary.success if self.canary else []) or self.acceptance
 
     @field_validator("train")

@@ -1,6 +1,6 @@
-"""The contract of a training set: the events that it has a row for, their features as known then, their label, and the split.
+"""The contract of a training set: the events that have rows, their features as known then, their label, and the split.
 
-Whether it fits the sources and metrics of the deployment belongs to ``fit``.
+The comparison with the deployment's sources and metrics belongs to ``fit``.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 #: The columns of every training set besides features and label; no feature may have one of these names.
 OWN_COLUMNS = ("record_key", "event_ts", "split", "label", "label_known_at")
-#: Before the name of a column of the event by which a row was joined: the set keeps these columns, too.
+#: The prefix of event columns that were used in joins: the set keeps these columns, too.
 KEY_PREFIX = "key_"
 
-#: Which knowledge the features are computed from: that of the time of the event, or all that is known when the set is built.
+#: The knowledge from which features are computed: that at the event's time, or all that is known when the set is built.
 Reading = Literal["as_known", "as_corrected"]
 
 
 class Entity(Strict):
-    """What a row is about: an event of a source."""
+    """The entity of a row: an event of a source."""
 
     source: Name = Field(description="The source whose events the rows are about; under 'reprocess_policy: merge'.")
     where: RowExpression | None = Field(
@@ -36,7 +36,7 @@ class Entity(Strict):
 
 
 class OwnColumn(Strict):
-    """A feature that follows from the columns of the event itself."""
+    """A feature computed from the event's own columns."""
 
     name: Name
     sql: RowExpression = Field(description="An expression in Spark SQL over the columns of the source.")
@@ -44,7 +44,7 @@ class OwnColumn(Strict):
 
 
 class MetricFeatures(Strict):
-    """Features that are published numbers: of the newest period that had ended, as it was published by the time of the event."""
+    """Published numbers as features: of the newest ended period, as published by the event's time."""
 
     metric: Name = Field(description="A metric, or a derived one, of this deployment.")
     on: dict[Name, Name] = Field(
@@ -68,7 +68,7 @@ class MetricFeatures(Strict):
 
     @property
     def measures(self) -> list[tuple[str, str]]:
-        """The measures: each its name in the metric, and its name in the set."""
+        """The measures as pairs: the name in the metric, and the name in the set."""
         pairs = (list(entry.items()) if isinstance(entry, dict) else [(entry, entry)] for entry in self.columns)
         return [pair for entry in pairs for pair in entry]
 
@@ -92,7 +92,7 @@ class Features(Strict):
 
 
 class Label(Strict):
-    """What a model is to predict: of records that come later, sometimes much later, than the event."""
+    """The value that a model predicts, computed from records that arrive after the event, sometimes much later."""
 
     source: Name = Field(description="The source with the labels; under 'reprocess_policy: merge'.")
     on: Name = Field(description="The column of the label source that names the event.")
@@ -115,7 +115,7 @@ class Label(Strict):
 
 
 class TrainingSetContract(Documented):
-    """One training set: one file, no code."""
+    """The contract of one training set: one file, no code."""
 
     training_set: Name
     entity: Entity
@@ -132,24 +132,24 @@ class TrainingSetContract(Documented):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The training set's name."""
         return self.training_set
 
     @property
     def sources(self) -> list[str]:
-        """The sources that it reads itself, each once: of its events, its label, and its dimensions."""
+        """The sources that the set reads directly, without repetition: of its events, its label, and its dimensions."""
         return list(dict.fromkeys([self.entity.source, self.label.source, *(join.dimension for join in self.features.joins)]))
 
     @property
     def key_columns(self) -> list[str]:
-        """The columns of the event by which its label and its features are joined, each once."""
+        """The event columns by which label and features are joined, without repetition."""
         on = [*(name for join in self.features.joins for name in join.on)]
         on += [column for entry in self.features.metrics for column in entry.on.values()]
         return list(dict.fromkeys([self.label.event_key, *on]))
 
     @property
     def first_day(self) -> date:
-        """The first event day that it has rows for."""
+        """The first event day that has rows."""
         return next(iter(self.split.values()))
 
     @field_validator("label", mode="before")

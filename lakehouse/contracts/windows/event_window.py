@@ -1,7 +1,7 @@
 """The window of event time that each number of a metric covers: tumbling or sliding, aligned at the midnights of its zone.
 
-Belongs here: sizes and alignment. Which windows a row lies in is computed in ``gold.rows_read.windows``, how they are named is
-defined in ``calendar.windows``.
+Belongs here: sizes and alignment. The windows of a row are computed in ``gold.rows_read.windows``; their names are defined in
+``calendar.windows``.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from lakehouse.calendar import windows
 from lakehouse.contracts.base import Strict
 from lakehouse.text import format_duration
 
-#: The column of the grain that holds a window's first moment, in UTC.
+#: The grain column with a window's first moment, in UTC.
 WINDOW_START = "window_start"
 _MINUTE, _DAY = timedelta(minutes=1), timedelta(days=1)
-#: On the day of a clock change a day has 23 hours: a longer window could begin two days before an event.
+#: A day with a clock change may have 23 hours: a longer window could begin two days before an event.
 _LONGEST_SLIDING = timedelta(hours=23)
 
 
 class EventWindow(Strict):
-    """Windows ``[start, start + size)``, one starting at every midnight and ``every`` so much time after it.
+    """Windows ``[start, start + size)``, which start at each midnight and then at intervals of ``every``.
 
-    They are counted in elapsed time from midnight: a day with a clock change has 23 or 25 windows of an hour. A tumbling window
+    Starts are counted in elapsed time from midnight: a day with a clock change has 23 or 25 windows of an hour. A tumbling window
     ends at the next midnight at the latest.
     """
 
-    #: No row of an earlier day lies in a window that begins on a day.
+    #: No row of an earlier day lies in a window that begins on a given day.
     days_before: ClassVar[int] = 0
     size: timedelta = Field(gt=timedelta(0), le=_DAY, description="The length of a window, such as PT1H; at most a day.")
     every: timedelta | None = Field(
@@ -42,33 +42,33 @@ class EventWindow(Strict):
 
     @property
     def step(self) -> timedelta:
-        """The time from the start of a window to that of the next."""
+        """The time between the starts of consecutive windows."""
         return self.every or self.size
 
     @property
     def zone(self) -> ZoneInfo:
-        """The zone at whose midnights it is aligned."""
+        """The zone whose midnights align the windows."""
         return ZoneInfo(self.timezone or "UTC")
 
     @property
     def overlaps(self) -> bool:
-        """Whether windows overlap, so that a row lies in several, some of which may have begun on the day before."""
+        """Whether windows overlap, so that a row lies in several, of which the first may have begun on the day before."""
         return self.step < self.size
 
     @property
     def days_behind(self) -> int:
-        """How many days after it have rows in the windows that begin on a day."""
+        """The number of following days with rows in the windows that begin on a day."""
         return int(self.overlaps)
 
     @property
     def columns(self) -> list[str]:
-        """The columns of the grain that identify a window."""
+        """The grain columns that identify a window."""
         return [WINDOW_START]
 
     def start_of(self, name: str) -> tuple[date, datetime]:
-        """The day and the first moment of the window with a name.
+        """The day and the first moment of the window ``name``.
 
-        :raises UnknownWindowError: for a text that names none.
+        :raises UnknownWindowError: if ``name`` names no window.
         """
         return windows.parse(name, self.step, self.zone)
 

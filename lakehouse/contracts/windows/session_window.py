@@ -1,6 +1,6 @@
 """Sessions: the rows of a key that follow each other without a pause longer than a gap.
 
-Belongs here: the gap, the key, and how far a session reaches over days. Which session a row lies in is computed in
+Belongs here: the gap, the key, and how far a session reaches over days. Rows are assigned to sessions in
 ``gold.rows_read.sessions``.
 """
 
@@ -17,19 +17,18 @@ from lakehouse.contracts.base import Name, Strict
 from lakehouse.contracts.windows.event_window import WINDOW_START
 from lakehouse.text import format_duration
 
-#: The shortest day, on which the clock goes forward, has 23 hours: a shorter gap cannot leap over a day.
+#: The shortest day, when clocks go forward, has 23 hours: a shorter gap cannot span a day.
 _LONGEST_GAP = timedelta(hours=23)
 
 
 class SessionWindow(Strict):
     """Sessions of a key, each from its first row to the last one before a pause of more than ``gap``.
 
-    A session belongs to the day of its first row. One that has gone on without a pause for the whole next day ends at that
-    day's end: what a day's sessions are therefore depends on the two days before and on the one behind, however long a key
-    goes on.
+    A session belongs to the day of its first row. A session that continues without a pause through the whole next day ends at
+    that day's end. A day's sessions depend on the two days before and the day after, however long a key stays active.
     """
 
-    #: The rows of the day behind may lie in a day's sessions; those of two days before decide which of its rows begin one.
+    #: Rows of the following day may lie in a day's sessions; the two preceding days decide which of its rows begin one.
     days_before: ClassVar[int] = 2
     days_behind: ClassVar[int] = 1
     #: Each row lies in one session.
@@ -49,7 +48,7 @@ class SessionWindow(Strict):
 
     @property
     def columns(self) -> list[str]:
-        """The columns of the grain that identify a session."""
+        """The grain columns that identify a session."""
         return [WINDOW_START, *self.key]
 
     @field_validator("key", mode="before")
@@ -58,9 +57,9 @@ class SessionWindow(Strict):
         return [key] if isinstance(key, str) else key
 
     def start_of(self, name: str) -> tuple[date, datetime]:
-        """The day and the first moment of the sessions with a name.
+        """The day and the first moment of the sessions ``name``.
 
-        :raises UnknownWindowError: for a text that names no time.
+        :raises UnknownWindowError: if ``name`` is not a time.
         """
         return windows.parse_moment(name, self.zone)
 

@@ -1,4 +1,4 @@
-"""What a metric's ``window`` may be, what it adds to the grain, and what it demands of the source.
+"""The key ``window`` of a metric: its forms, its grain columns, and its requirements on the source.
 
 The kinds of windows are defined in ``event_window`` and ``session_window``.
 """
@@ -28,7 +28,7 @@ def _kind(value: Any) -> str:
     return "(windows)" if isinstance(value, (dict, EventWindow)) else "(days)"
 
 
-#: A number of days, windows of event time, or sessions; a mistake is reported for the one that is meant.
+#: A number of days, event-time windows, or sessions; a mistake is reported for the intended form.
 Window = Annotated[
     Annotated[int, Field(ge=1, le=366), Tag("(days)")]
     | Annotated[EventWindow, Tag("(windows)")]
@@ -38,7 +38,7 @@ Window = Annotated[
 
 
 def with_start_in_grain(content: Any) -> Any:
-    """The content of a metric's file with the columns that identify a window first in the grain, if it has windows."""
+    """Put the columns that identify a window first in the grain of a metric's file, if the metric has windows."""
     window = content.get("window") if isinstance(content, dict) else None
     if not isinstance(window, (dict, EventWindow, SessionWindow)):
         return content
@@ -52,21 +52,21 @@ def with_start_in_grain(content: Any) -> Any:
 
 
 def unfit(metric: MetricContract) -> list[str]:
-    """What a metric with windows cannot have, each as ``field: what to do``."""
+    """The keys that a metric with windows cannot have, each as ``field: what to do``."""
     if not metric.publication.rollups:
         return []
     if metric.trailing_days > 1 or metric.windows_overlap:
         return ["publication.rollups: numbers that count rows several times have none; give them to a metric without a window"]
     others = [measure.name for measure in metric.measures if not measure.additive]
     if metric.days_behind and others:
-        # A period's sessions are those that begin in it: no set of silver's days has exactly their rows.
+        # A period's sessions are those that begin in it: no set of silver days has exactly their rows.
         text = f"sessions are added up, and {', '.join(others)} is not additive; give the roll-ups to another metric"
         return [f"publication.rollups: {text}"]
     return []
 
 
 def misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> Iterator[tuple[tuple[int | str, ...], str]]:
-    """What does not fit between a metric with windows and its source: where in the metric's file, and what to do."""
+    """The mistakes between a metric with windows and its source: where in the metric's file, and what to do."""
     if metric.event_window is None:
         return
     zone, own = sources[metric.source].clocks.timezone, metric.event_window.timezone

@@ -1,4 +1,4 @@
-"""A YAML file of contracts: its content, and where in it a mistake lies. What the keys mean is in the models."""
+"""A YAML file of contracts: its content, and the location of mistakes. The meaning of the keys is in the models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-#: What pydantic adds to the location of a key of a mapping that is a mistake.
+#: The suffix that pydantic adds to the location of a mapping key that is a mistake.
 _OF_KEY = "[key]"
 _FIELD = re.compile(r"([a-z_]+(?:\.[a-z_]+)*): ")
 
@@ -29,7 +29,7 @@ class ContractError(LakehouseError):
 
 
 def parsed(path: Path) -> tuple[Any, yaml.Node | None]:
-    """The content of a YAML file, and its node tree, which has the line numbers.
+    """Parse a YAML file into its content and its node tree, which has the line numbers.
 
     :raises ContractError: if the file is not valid YAML or a mapping repeats a key.
     """
@@ -59,9 +59,9 @@ def parsed(path: Path) -> tuple[Any, yaml.Node | None]:
 
 
 class ContractYaml(yaml.SafeLoader):
-    """The YAML of contracts. Dates stay text: the models parse them and name the field that holds an impossible one.
+    """The YAML dialect of contracts. Dates stay text: the models parse them and name the field of an impossible date.
 
-    So do ``on`` and ``off``: ``on`` is a key of joins, and the models read both as booleans where one is wanted.
+    ``on`` and ``off`` stay text, too: ``on`` is a key of joins, and the models parse both as booleans where needed.
     """
 
 
@@ -78,7 +78,7 @@ ContractYaml.yaml_implicit_resolvers = {
 def _repeated_keys(tree: yaml.Node | None) -> list[yaml.ScalarNode]:
     repeated: list[yaml.ScalarNode] = []
     pending = [tree]
-    seen: set[int] = set()  # an alias leads to a node that was visited, possibly in a cycle
+    seen: set[int] = set()  # an alias refers to a visited node, possibly in a cycle
     while pending:
         node = pending.pop()
         if id(node) in seen:
@@ -112,9 +112,9 @@ def line_of(tree: yaml.Node | None, location: tuple[int | str, ...]) -> int:
 
 
 def in_file(tree: yaml.Node | None, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """A location without the words by which pydantic tells the forms of a section apart, such as its ``strategy``.
+    """Remove from a location the words that pydantic adds for the forms of a section, such as its ``strategy``.
 
-    These words are values in the file, or stand in parentheses; they are no keys.
+    These words are values in the file or are in parentheses; they are not keys.
     """
     node, steps = tree, list[int | str]()
     location = tuple(step for step in location if step != _OF_KEY)
@@ -133,7 +133,7 @@ def in_file(tree: yaml.Node | None, location: tuple[int | str, ...]) -> tuple[in
 
 
 def as_prefix(location: tuple[int | str, ...]) -> str:
-    """A location as it stands before a message."""
+    """A location as a prefix of a message."""
     return ".".join(str(step) for step in location) + ": " if location else ""
 
 
@@ -147,7 +147,7 @@ def located(problem: ErrorDetails, known_keys: str) -> tuple[tuple[int | str, ..
 
 
 def _plain(message: str, known_keys: str) -> str:
-    """A message of pydantic, worded for the author of a YAML file."""
+    """Reword a pydantic message for the author of a YAML file."""
     return (
         message.removeprefix("Value error, ")
         .replace("Extra inputs are not permitted", f"unknown key; {known_keys} lists the known ones")

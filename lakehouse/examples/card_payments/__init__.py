@@ -1,4 +1,4 @@
-"""Seeded card payments with late chargebacks, and the contracts from them to a model of fraud. No product code reads from here.
+"""Seeded card payments with late chargebacks, and contracts that lead to a fraud model. No product code reads from here.
 
-Only the texts of files are made here; the caller writes them. The contracts are the YAML files of the folder ``contracts``.
+Only the texts of files are generated here; the caller writes them. The contracts are the YAML files of the folder ``contracts``.
 """

@@ -1,6 +1,6 @@
-"""The cardholders: the country and the tier that each has from a time on, some changes of which are known weeks late.
+"""The cardholders, with the history of each one's country and tier. Changes arrive up to weeks late.
 
-Who pays what belongs to ``payments``.
+Payments belong to ``payments``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
 FIRST_DAY = datetime(2024, 7, 1, tzinfo=timezone.utc)
-#: No payment happens from then on.
+#: No payment happens from this time on.
 END = datetime(2024, 12, 1, tzinfo=timezone.utc)
 CARDHOLDERS = 500
 COUNTRIES = ("AT", "DE", "FR", "NL")
@@ -22,7 +22,7 @@ _KNOWN_AFTER_DAYS = 21
 
 
 class CardholderChange(NamedTuple):
-    """A record of a file: from a time on a cardholder has this country and tier."""
+    """A record of a file: the country and tier of a cardholder from a time on."""
 
     customer_id: str
     country: str
@@ -34,7 +34,7 @@ class CardholderChange(NamedTuple):
 def changes(seed: int) -> list[CardholderChange]:
     """The list of all cardholders, then their changes in the order of arrival; the same for the same seed.
 
-    Every cardholder is listed before the first payment. A cardholder changes once at most, and the change is known up to three
+    Every cardholder is listed before the first payment. A cardholder changes at most once, and the change arrives up to three
     weeks later.
     """
     chance = random.Random(f"cardholders {seed}")  # noqa: S311 (an example, no secret)
@@ -47,7 +47,7 @@ def changes(seed: int) -> list[CardholderChange]:
 
 
 def _changes(chance: random.Random, holder: CardholderChange) -> list[CardholderChange]:
-    """The one later change of a cardholder, or none: a move to another country, or the end of being new."""
+    """The single later change of a cardholder, or none: a move to another country, or the end of the tier "new"."""
     changed = FIRST_DAY + timedelta(seconds=chance.randrange(int((END - FIRST_DAY).total_seconds())))
     known = changed + timedelta(days=chance.randrange(1, _KNOWN_AFTER_DAYS), minutes=chance.randrange(60))
     moves, settles = chance.random() < _MOVES, chance.random() < _ESTABLISHED

@@ -1,7 +1,7 @@
-"""The chargebacks: what is known of fraud, 1 to 60 days after the payment, sometimes wrongly, and what becomes of it later.
+"""The chargebacks: reports of fraud 1 to 60 days after the payment, sometimes wrong, and their later corrections.
 
-A payment without a chargeback counts as good, which is wrong for fraud that nobody has noticed. An investigation of the summer
-corrects the labels of that time long afterwards: see :func:`investigated`.
+A payment without a chargeback counts as good, which is wrong for unnoticed fraud. An investigation corrects the labels of the
+summer long afterwards: see :func:`investigated`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
     from lakehouse.examples.card_payments.payments import Payment
 
-#: What arrives from then on is not part of the history; the last file of it is of the day before.
+#: Records that arrive from this time on are not part of the history; its last file is of the day before.
 HISTORY_ENDS = datetime(2025, 2, 1, tzinfo=timezone.utc)
-#: The payments before this time are those of the investigation, whose result arrives at that one.
+#: The investigation covers payments before the first time; its result arrives at the second.
 INVESTIGATED_UNTIL = datetime(2024, 9, 1, tzinfo=timezone.utc)
 INVESTIGATION_ARRIVES = datetime(2025, 2, 10, 9, tzinfo=timezone.utc)
 SOONEST, LATEST = timedelta(days=1), timedelta(days=60)
 _USUAL_DAYS = 18
 _UNNOTICED = 0.15
-# Of good payments: those that are charged back as fraud by mistake, and those that are disputed for another reason.
+# Shares of good payments: charged back as fraud by mistake, and disputed for another reason.
 _MISTAKEN, _OTHER_DISPUTE = 0.006, 0.004
-# What becomes of a mistake.
+# Outcomes of a mistake.
 _CORRECTED, _WITHDRAWN = 0.5, 0.8
 
 
@@ -43,7 +43,7 @@ class Chargeback(NamedTuple):
 
 
 def history(seed: int) -> list[Chargeback]:
-    """The records until the end of the history, in the order of arrival; the same for the same seed."""
+    """The records that arrive before the end of the history, in order of arrival; the same for the same seed."""
     chance = random.Random(f"chargebacks {seed}")  # noqa: S311 (an example, no secret)
     records = [record for payment in payments(seed) for record in _records(chance, payment)]
     arrived = (record for record in records if record.received_at < HISTORY_ENDS)
@@ -51,7 +51,7 @@ def history(seed: int) -> list[Chargeback]:
 
 
 def investigated(seed: int) -> list[Chargeback]:
-    """What the investigation corrects: every label of the summer that is wrong at the end of the history, each once."""
+    """The corrections from the investigation: one for every label of the summer that is wrong at the end of the history."""
     newest = {record.payment_id: record for record in history(seed)}
     corrections = []
     for payment in sorted(payments(seed), key=lambda payment: payment.payment_id):

@@ -1,7 +1,7 @@
 """The files as they are delivered: payments every second Monday, cardholders and chargebacks at the end of a month.
 
-A file holds what arrived since the one before it; each row has its own time of arrival. What the rows say belongs to the other
-modules.
+A file holds the rows that arrived since the previous file; each row has its own arrival time. The content of the rows belongs to
+the other modules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakehouse.examples.card_payments.payments import Payment, payments
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-#: The first day on which a file is delivered.
+#: The first day of a delivery.
 HISTORY_BEGINS = date(2024, 6, 30)
 _FORTNIGHT = timedelta(days=14)
 PAYMENTS, CARDHOLDERS, CHARGEBACKS = "payments", "cardholders", "chargebacks"
@@ -28,15 +28,15 @@ METRIC, TRAINING_SET, MODEL = "payments_by_country", "training_data", "fraud"
 
 
 def contracts() -> dict[str, str]:
-    """File name to text of the contracts."""
+    """The contracts, as file name to text."""
     folder = resources.files("lakehouse.examples.card_payments") / "contracts"
     texts = {entry.name: entry.read_text(encoding="utf-8") for entry in folder.iterdir() if entry.name.endswith(".yaml")}
     return dict(sorted(texts.items()))
 
 
 def files(seed: int) -> dict[str, dict[str, str]]:
-    """By source, file name to text; the same for the same seed."""
-    of_payments = [fields[:-1] for fields in payments(seed)]  # the truth is in no file
+    """The files of each source, as file name to text; the same for the same seed."""
+    of_payments = [fields[:-1] for fields in payments(seed)]  # no file contains the truth
     at_payments = Payment._fields.index("received_at")
     at_holders = CardholderChange._fields.index("received_at")
     return {
@@ -47,7 +47,7 @@ def files(seed: int) -> dict[str, dict[str, str]]:
 
 
 def correction(seed: int) -> dict[str, str]:
-    """File name to text of the one delivery of chargebacks after the history: the result of the investigation."""
+    """The only delivery of chargebacks after the history, as file name to text: the result of the investigation."""
     records = chargebacks.investigated(seed)
     return {_name(chargebacks.INVESTIGATION_ARRIVES.date()): _text(Chargeback._fields, records)}
 
@@ -59,10 +59,10 @@ def _chargebacks(records: Sequence[Chargeback]) -> dict[str, str]:
 def _by_delivery(
     header: Sequence[str], rows: Iterable[tuple[object, ...]], at: int, delivered: Callable[[datetime], date]
 ) -> dict[str, str]:
-    """File name to text.
+    """Group rows by delivery, as file name to text.
 
-    :param at: the position of the time of arrival in a row.
-    :param delivered: the day of the delivery of what arrives at a time.
+    :param at: the position of the arrival time in a row.
+    :param delivered: the delivery day of a row that arrives at a time.
     """
     by_day: dict[date, list[tuple[object, ...]]] = {}
     for row in rows:
@@ -78,7 +78,7 @@ def _second_monday(moment: datetime) -> date:
 
 
 def _month_end(moment: datetime) -> date:
-    """The last day of a month; what arrives on it is delivered with it."""
+    """The last day of the month; rows that arrive on it are delivered with it."""
     in_next = moment.date().replace(day=28) + timedelta(days=4)
     return in_next - timedelta(days=in_next.day)
 

@@ -1,6 +1,6 @@
-"""The payments with cards, some of them fraudulent, and what makes fraud likely.
+"""The card payments, including fraudulent ones, and the causes of fraud.
 
-What is known of fraud, and when, belongs to ``chargebacks``.
+Knowledge of fraud, and its time, belongs to ``chargebacks``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from lakehouse.examples.card_payments.cardholders import COUNTRIES, END, FIRST_DAY, CardholderChange, changes
 
 PAYMENTS_A_DAY = 72
-#: In a wave one country has so many more payments a day, and much more fraud. Each wave lasts so many weeks.
+#: In a wave, one country has this many more payments a day and much more fraud. Each wave lasts this many weeks.
 WAVE_PAYMENTS, WAVE_WEEKS = 22, 6
 LAST_DELIVERY = END + timedelta(days=1)
 _CHANNELS, _CHANNEL_WEIGHTS = ("terminal", "online", "contactless"), (4, 3, 3)
@@ -29,7 +29,7 @@ _NIGHT, _FOREIGN, _ONLINE, _NEW, _WAVE = 1.6, 1.6, 0.9, 1.0, 1.5
 
 
 class Payment(NamedTuple):
-    """A payment. ``fraudulent`` is the truth, which no file of payments holds."""
+    """A payment. ``fraudulent`` is the truth, which is not in any file of payments."""
 
     payment_id: str
     card_id: str
@@ -43,14 +43,14 @@ class Payment(NamedTuple):
 
 
 def wave_country(day: datetime) -> str:
-    """The country with a wave of fraud on a day: there is always one."""
+    """The country with a wave of fraud on ``day``; there is always one."""
     weeks = (day - FIRST_DAY).days // 7
     return COUNTRIES[weeks // WAVE_WEEKS % len(COUNTRIES)]
 
 
 @lru_cache(maxsize=4)
 def payments(seed: int) -> tuple[Payment, ...]:
-    """Every payment that is delivered, in the order of arrival; the same for the same seed."""
+    """All delivered payments, in order of arrival; the same for the same seed."""
     chance = random.Random(f"payments {seed}")  # noqa: S311 (an example, no secret)
     by_holder: dict[str, list[CardholderChange]] = {}
     for change in changes(seed):
@@ -69,7 +69,7 @@ def payments(seed: int) -> tuple[Payment, ...]:
 
 
 def _payment(chance: random.Random, date: datetime, number: int, holder: list[CardholderChange], country: str | None) -> Payment:
-    """:param country: where it is paid; None for the country of the cardholder, or now and then another."""
+    """:param country: the country of payment; None for the cardholder's country, or occasionally another."""
     at_night = chance.random() < _AT_NIGHT
     hours = (0, _NIGHT_ENDS) if at_night else (_DAY_BEGINS, _DAY_ENDS)
     paid = date + timedelta(seconds=chance.randrange(hours[0] * 3600, hours[1] * 3600))

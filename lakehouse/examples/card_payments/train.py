@@ -1,4 +1,4 @@
-"""The training function of the model ``fraud``, as its user writes it: scikit-learn, which knows nothing of the lakehouse."""
+"""The training function of the model ``fraud``, as a user would write it: scikit-learn only, independent of the lakehouse."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _NUMBERS = ("log_amount", "night", "abroad", "country_payments")
 
 
 def train(frame: pd.DataFrame, params: Mapping[str, Any]) -> Any:
-    """A pipeline with ``predict_proba``: the inputs of :func:`prepared`, encoded, then a logistic regression.
+    """Train a pipeline with ``predict_proba``: encode the inputs from :func:`prepared`, then fit a logistic regression.
 
     :param frame: the features of the training set and its column ``label``.
-    :param params: ``inputs`` (the names of those that the model uses; default: all), ``C`` and ``max_iter`` of the regression.
+    :param params: ``inputs`` (the names of the inputs that the model uses; default: all), ``C`` and ``max_iter`` of the
+        regression.
     """
     from sklearn.compose import ColumnTransformer  # noqa: PLC0415 (who only reads contracts needs no scikit-learn)
     from sklearn.impute import SimpleImputer  # noqa: PLC0415
@@ -30,7 +31,7 @@ def train(frame: pd.DataFrame, params: Mapping[str, Any]) -> Any:
     used = params.get("inputs") or [*_TEXTS, *_NUMBERS]
     texts, numbers = ([name for name in known if name in used] for known in (_TEXTS, _NUMBERS))
     encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-    # The first week of a metric has no published number yet, which an indicator of the missing value tells the model.
+    # In its first week a metric has no published number yet; an indicator tells the model that the value is missing.
     filled = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
     steps = [
         ("prepare", FunctionTransformer(prepared)),
@@ -41,7 +42,7 @@ def train(frame: pd.DataFrame, params: Mapping[str, Any]) -> Any:
 
 
 def prepared(frame: pd.DataFrame) -> pd.DataFrame:
-    """The inputs of the model: texts without gaps, numbers as floats, and whether the cardholder is abroad."""
+    """The inputs of the model: texts without gaps, numbers as floats, and whether the payment is abroad."""
     texts = {name: frame[name].fillna("unknown").astype(str) for name in _TEXTS}
     return frame.assign(
         **texts,

@@ -1,5 +1,4 @@
-"""Backtests: two versions of a model on the same rows, month by month, with intervals, and whether its acceptance rules are met.
+"""Backtests: two versions of a model on the same rows, month by month, with intervals and acceptance rules.
 
-``resampling`` and ``comparison`` are rules on arrays; which rows are compared, and where the report lies, is decided in
-``backtest``.
+``resampling`` and ``comparison`` are functions of arrays; ``backtest`` selects the rows and stores the report.
 """

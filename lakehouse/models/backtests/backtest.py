@@ -1,7 +1,7 @@
-"""The backtest of a version: which rows both versions are compared on, and where the result is kept.
+"""The backtest of a version: selection of the rows, and storage of the result.
 
-The rows are computed as a training set's are, in both readings: with features as they were known at the event, and as corrected
-since; the labels are those that are known now, or were known at a time. The comparison itself belongs to ``comparison``.
+The rows are computed like those of a training set, in both readings: with features as known at the event, and as corrected since.
+The labels are those known now, or those known at a given time. The comparison itself belongs to ``comparison``.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from lakehouse.models.scoring.version_scores import LoadedVersion
     from lakehouse.settings import Settings
 
-#: Every backtest draws the same resamples, so that the same command gives the same report.
+#: All backtests use the same seed, so that the same command gives the same report.
 SEED = 20_241
 _MONTH = re.compile(r"((?:19|20|21)\d\d)-(0[1-9]|1[0-2])")
 
 
 class BacktestError(LakehouseError):
-    """A backtest that cannot be made. The message says what to do."""
+    """A backtest that is not possible. The message names the remedy."""
 
 
 def backtest(
@@ -56,13 +56,13 @@ def backtest(
     by: str,
     known_at: datetime | None = None,
 ) -> Backtest:
-    """Compare two versions on the events of some months, keep the report with ``version``, and record the result.
+    """Compare two versions on the events of a range of months, store the report with ``version``, and record the result.
 
-    The same call again gives the recorded backtest, unless the rows have changed since.
+    A repeated call returns the recorded backtest, unless the rows have changed.
 
-    :param first_month: such as ``2024-10``; ``last_month`` belongs to the months, too.
+    :param first_month: such as ``2024-10``; ``last_month`` is included.
     :param known_at: the time whose knowledge the rows contain; default: now.
-    :raises BacktestError: for text that is no month, twice the same version, or months without a labelled event.
+    :raises BacktestError: if a text is not a month, both versions are the same, or the months have no labelled event.
     :raises ReleaseError: for a version that does not exist.
     """
     from lakehouse.training_sets import event_rows  # noqa: PLC0415 (Spark loads in a second)
@@ -82,9 +82,9 @@ def backtest(
 def checked_request(
     settings: Settings, contract: ModelContract, version: str, against: str, first_month: str, last_month: str
 ) -> list[str]:
-    """The months of a backtest, if it can be made; without Spark and without MLflow.
+    """Validate a request for a backtest and return its months, without Spark and MLflow.
 
-    :raises BacktestError: for text that is no month, or twice the same version.
+    :raises BacktestError: if a text is not a month, or both versions are the same.
     :raises ReleaseError: for a version that does not exist.
     """
     months = months_between(first_month, last_month)
@@ -111,7 +111,7 @@ def compared(
 
     :param rows: by reading, as ``event_rows.labelled`` gives them.
     :raises BacktestError: if there are no rows.
-    :raises MissingFeatureError: if a version has learned from a column that the rows do not have.
+    :raises MissingFeatureError: if a version was trained on a column that the rows do not have.
     """
     of_set = catalog.training_sets[contract.training_set]
     if not len(rows[of_set.reading]):
@@ -142,7 +142,7 @@ def compared(
 
 
 def recorded(settings: Settings, result: BacktestResult, months: list[str], *, by: str, known_at: datetime) -> Backtest:
-    """Keep the report and record a backtest; if the newest one of the same months has the same result, that one is given."""
+    """Store the report and record a backtest. If the newest backtest of the same months has the same result, return that one."""
     log = backtest_log.log(settings)
     while True:
         known = [entry for entry in backtest_log.of(settings, result.model) if _is_of(entry, result, months)]
@@ -151,13 +151,13 @@ def recorded(settings: Settings, result: BacktestResult, months: list[str], *, b
             return same[0]
         entry = _entry(settings, result, months, by, known_at)
         _keep(settings, entry, result)
-        log.append([entry], app_id=f"{_name(result, months)}:{len(known)}")  # of two at once the first counts
+        log.append([entry], app_id=f"{_name(result, months)}:{len(known)}")  # of two concurrent backtests, the first counts
 
 
 def months_between(first_month: str, last_month: str) -> list[str]:
-    """The months from the first to the last one.
+    """The months from ``first_month`` to ``last_month``.
 
-    :raises BacktestError: for text that is no month, or if the last one is before the first.
+    :raises BacktestError: if a text is not a month, or the last month is before the first.
     """
     first, until = _first_day(first_month), _day_after(last_month)
     if first >= until:
@@ -207,7 +207,7 @@ def _entry(settings: Settings, result: BacktestResult, months: list[str], by: st
 
 
 def _keep(settings: Settings, entry: Backtest, result: BacktestResult) -> None:
-    """Write the report in its three forms; before the entry, so that no entry names a report that does not exist."""
+    """Write the report in its three formats. This precedes the log entry, so that no entry names a missing report."""
     title = f"{entry.model} {entry.title}"
     made = (
         f"Made at {format_moment(entry.recorded_at)} by {entry.by}, on {result.rows:,} events with what was known at "

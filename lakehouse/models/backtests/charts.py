@@ -1,4 +1,4 @@
-"""The chart of a backtest: a measure of both versions month by month, each with its interval."""
+"""The chart of a backtest: a measure of both versions, month by month with intervals."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from lakehouse.models.backtests.comparison import ComparedPart, IntervalEstimate
 
-#: How far the two versions are drawn from the middle of their month, in months.
+#: The horizontal offset of the two versions from the middle of their month, in months.
 _APART = 0.06
-#: How much room there is beside the first and the last month, in months.
+#: The margin before the first and after the last month, in months.
 _MARGIN = 0.6
 
 
 def by_month(parts: Sequence[ComparedPart], measure: str) -> Chart:
-    """The measure of the champion and of the challenger with their intervals; a month without a value is left empty."""
+    """The measure of champion and challenger with their intervals; a month without a value stays empty."""
     compared = [part.measure(measure) for part in parts]
 
     def draw(figure: Figure, labels: int) -> None:
@@ -39,7 +39,7 @@ def by_month(parts: Sequence[ComparedPart], measure: str) -> Chart:
 def _points(axes: Axes, estimates: Sequence[IntervalEstimate], apart: float, colour: str, marker: str) -> None:
     at = [place + apart for place in range(len(estimates))]
     middle, low, high = (values([getattr(entry, side) for entry in estimates]) for side in ("value", "low", "high"))
-    # An interval of resamples need not contain the number that was measured on all rows.
+    # An interval from resamples need not contain the value measured on all rows.
     down = [max(0.0, point - least) for point, least in zip(middle, low)]
     up = [max(0.0, most - point) for point, most in zip(middle, high)]
     axes.errorbar(at, middle, yerr=[down, up], fmt=marker, color=COLOURS[colour], ecolor=COLOURS[colour], capsize=3, markersize=5)

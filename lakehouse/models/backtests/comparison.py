@@ -1,7 +1,6 @@
-"""Two versions of a model on the same rows: each measure for both, with intervals, per month of event time and in total.
+"""The comparison of two versions of a model on the same rows: every measure with intervals, per event month and in total.
 
-A rule on arrays: it knows neither where the rows are from nor what follows. Whether a comparison meets the acceptance rules is
-determined in ``verdicts``.
+Functions of arrays, independent of the origin of the rows. Acceptance rules are evaluated in ``verdicts``.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ if TYPE_CHECKING:
 
 #: The name of the part with all rows.
 TOTAL = "total"
-#: How many resamples an interval is made from, and the share of them that lies within it.
+#: The number of resamples for an interval, and the share of them that lies within it.
 RESAMPLES, LEVEL = 500, 0.95
 _GREATER_IS_BETTER = {**OF_PROBABILITIES, **OF_VALUES}
 
 
 @dataclass(frozen=True)
 class ScoredPair:
-    """Rows that two versions have scored; all arrays have one length.
+    """Rows scored by two versions; all arrays have the same length.
 
     ``months`` is the month of the event of each row, such as ``2024-10``; ``labels``, ``champion`` and ``challenger`` are
-    numbers; ``segments`` holds by feature the value of each row as text.
+    numbers; ``segments`` has, by feature, the value of each row as text.
     """
 
     months: pa.Array
@@ -46,15 +45,15 @@ class ScoredPair:
     segments: Mapping[str, pa.Array] = field(default_factory=dict)
 
     def at(self, places: NDArray[np.intp]) -> ScoredPair:
-        """Some of the rows, without their segments."""
+        """The rows at ``places``, without their segments."""
         return ScoredPair(self.months.take(pa.array(places)), self.labels[places], self.champion[places], self.challenger[places])
 
     def ordered(self) -> ScoredPair:
-        """The rows in an order that depends on them only, so that the drawn rows do, and the rounding errors of sums."""
+        """The rows in an order that depends only on their content, so that drawn rows and rounding errors depend on it alone."""
         return self.at(np.lexsort((self.challenger, self.champion, self.labels)))
 
     def parts(self, values: pa.Array) -> dict[str, ScoredPair]:
-        """The rows of each value of an array of texts, one for each row; in the order of the values."""
+        """The rows grouped by ``values``, an array with one text per row; in the order of the values."""
         coded = values.dictionary_encode()
         names, codes = coded.dictionary.to_pylist(), coded.indices.to_numpy()
         ordered = np.argsort(codes, kind="stable")
@@ -64,7 +63,7 @@ class ScoredPair:
 
 @dataclass(frozen=True)
 class IntervalEstimate:
-    """A number and the interval that contains it with a confidence of :data:`LEVEL`; NaN where it cannot be measured."""
+    """A number with the interval that contains it at a confidence of :data:`LEVEL`; NaN where it cannot be measured."""
 
     value: float
     low: float
@@ -73,7 +72,7 @@ class IntervalEstimate:
 
 @dataclass(frozen=True)
 class ComparedMeasure:
-    """A measure for both versions; ``difference`` is challenger - champion, its interval from the same resamples of both."""
+    """A measure for both versions. ``difference`` is challenger - champion, with an interval from the same resamples."""
 
     name: str
     champion: IntervalEstimate
@@ -82,13 +81,13 @@ class ComparedMeasure:
 
     @property
     def gain(self) -> float:
-        """By how much the challenger is better, whichever direction is better."""
+        """The improvement of the challenger, whichever direction is better."""
         return self.difference.value if _GREATER_IS_BETTER[self.name] else -self.difference.value
 
 
 @dataclass(frozen=True)
 class ComparedPart:
-    """The comparison on a month, or on all rows; ``positives`` counts the labels 1, None where labels are values."""
+    """The comparison for a month or for all rows. ``positives`` counts the labels 1; None if labels are values."""
 
     name: str
     rows: int
@@ -96,7 +95,7 @@ class ComparedPart:
     measures: list[ComparedMeasure]
 
     def measure(self, name: str) -> ComparedMeasure:
-        """One of the measures."""
+        """The measure ``name``."""
         return next(measure for measure in self.measures if measure.name == name)
 
 
@@ -119,7 +118,7 @@ def scored_pair(
 
     :param rows: with the columns ``event_ts``, ``label`` and the ``features``; in the order of the scores.
     :param zone: the time zone in which the source counts its days.
-    :param features: those by whose values a rule judges.
+    :param features: the features that segment an acceptance rule.
     """
     local = rows["event_ts"].cast(pa.timestamp("us", zone))
     segments = {name: _texts(rows[name].combine_chunks()) for name in dict.fromkeys(features)}
@@ -128,7 +127,7 @@ def scored_pair(
 
 
 def numbers(labels: pa.ChunkedArray) -> NDArray[np.float64]:
-    """Labels as numbers: true is 1, a decimal the nearest float."""
+    """Labels as numbers: true becomes 1, a decimal the nearest float."""
     plain = labels.cast(pa.int8()) if pa.types.is_boolean(labels.type) else labels
     return np.asarray(plain.cast(pa.float64()).to_numpy(), dtype=np.float64)
 
@@ -145,7 +144,7 @@ def compare(
 
     The result does not depend on the order of the rows, and is the same for the same ``seed``.
 
-    :param months: months that are shown also without rows.
+    :param months: months that are shown even without rows.
     """
     by_month = rows.parts(rows.months)
     nothing = rows.at(np.arange(0))
@@ -157,7 +156,7 @@ def compare(
 
 
 def compared_part(contract: ModelContract, name: str, rows: ScoredPair, resamples: int, seed: int) -> ComparedPart:
-    """The comparison on all of some rows."""
+    """Compare the versions on all rows of ``rows``."""
     ordered = rows.ordered()
     labels = ordered.labels
     positives = int((labels > 0).sum()) if contract.predicts == "probability" else None
@@ -184,7 +183,7 @@ def _measures(contract: ModelContract, rows: ScoredPair, resamples: int, seed: i
 
 
 def _estimate(value: float, drawn: NDArray[np.float64]) -> IntervalEstimate:
-    """A number with the percentiles of those resamples that have a value."""
+    """A number with the percentiles of the resamples that have a value."""
     known = drawn[~np.isnan(drawn)]
     if not len(known):
         return IntervalEstimate(value, float("nan"), float("nan"))
@@ -193,7 +192,7 @@ def _estimate(value: float, drawn: NDArray[np.float64]) -> IntervalEstimate:
 
 
 def _texts(values: pa.Array) -> pa.Array:
-    """The values of a feature as people read them."""
+    """The values of a feature as text."""
     coded = values.dictionary_encode(null_encoding="encode")
     texts = pa.array(["NULL" if value is None else f"{value}" for value in coded.dictionary.to_pylist()], pa.string())
     return texts.take(coded.indices)

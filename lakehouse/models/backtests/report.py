@@ -34,16 +34,16 @@ def verdict_sentence(result: BacktestResult) -> str:
 def as_json(result: BacktestResult, about: dict[str, Any]) -> str:
     """The whole result for programs.
 
-    :param about: what else is recorded of the backtest.
+    :param about: further recorded facts about the backtest.
     """
     values = {"model": result.model, "version": result.version, "against": result.against, **about, **result.stored()}
     return json.dumps(values, indent=2, default=str, allow_nan=False) + "\n"
 
 
 def as_markdown(result: BacktestResult, title: str, made: str) -> str:
-    """As Markdown, for a pull request, a wiki or a plain text mail.
+    """The report as Markdown, for a pull request, a wiki or a plain text mail.
 
-    :param made: a sentence about when, by whom and from which rows it was made.
+    :param made: a sentence with the time, the author and the rows of the backtest.
     """
     lines = [f"# {escape(title)}", "", escape(made), "", f"**{escape(verdict_sentence(result))}**", ""]
     lines += [line for remark in result.remarks for line in (f"Note: {escape(remark)}.", "")]
@@ -59,7 +59,7 @@ def as_markdown(result: BacktestResult, title: str, made: str) -> str:
 
 
 def as_html(result: BacktestResult, title: str, made: str) -> str:
-    """As a page in a single file, which loads nothing from elsewhere."""
+    """The report as a page in a single file, which loads nothing from elsewhere."""
     judged = result.readings[result.judged]
     drawn = [
         {
@@ -91,7 +91,7 @@ def with_interval(estimate: IntervalEstimate) -> str:
 
 
 def _texts(estimate: IntervalEstimate, sign: str = "") -> tuple[str, str]:
-    """A number, and its interval in brackets; that is empty where there is none."""
+    """A number, and its interval in parentheses; the interval is empty if there is none."""
     if isnan(estimate.value):
         return "none", ""
     bounds = "" if isnan(estimate.low) else f"({estimate.low:{sign}.4f} to {estimate.high:{sign}.4f})"
@@ -114,7 +114,7 @@ def _rows(part: ComparedPart) -> list[list[str]]:
 
 
 def _shown(reading: ReadingResult) -> list[dict[str, Any]]:
-    """The rows of the page's table, by part; ``better`` is True or False where the interval of the difference says so."""
+    """The rows of the page's table, by part; ``better`` is True or False if the interval of the difference decides it."""
     return [
         {
             "part": part,

@@ -1,7 +1,7 @@
-"""How certain a measure of quality is: its values on resamples of the rows (a bootstrap), all resamples of a piece at once.
+"""The uncertainty of quality measures: their values on resamples of the rows (a bootstrap), a batch of resamples at a time.
 
-A resample is a row of weights: how often each row was drawn. The measures are those of ``models.evaluation``, for weighted
-rows; with every weight 1 they agree. Which rows are resampled, and what follows from an interval, belongs to ``comparison``.
+A resample is a row of weights: how often each row was drawn. The measures are those of ``models.evaluation``, for weighted rows;
+with all weights 1 they agree. Choosing the rows and interpreting the intervals belongs to ``comparison``.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: How many weights are in memory at a time.
+#: The number of weights in memory at a time.
 _WEIGHTS_AT_A_TIME = 2**21
 
 
 class Scored:
     """Labels and scores of the same rows, prepared once for all resamples.
 
-    Measures of the order of scores need the weights at those scores only that some row with the label 1 has: ``ascending``
-    orders the rows by score, ``starts`` and ``ends`` are the places in that order where the rows with such a score begin and
-    end, and ``positive`` are the rows with the label 1 in that order, of which those of each such score begin at ``firsts``.
+    Rank measures need weights only at scores of rows with the label 1. ``ascending`` orders the rows by score. ``starts`` and
+    ``ends`` are the positions in that order where the rows with such a score begin and end. ``positive`` has the rows with the
+    label 1 in that order; the rows of each such score begin at ``firsts``.
     """
 
     def __init__(self, labels: Floats, scores: Floats) -> None:
-        """Of arrays of one length, which is not 0."""
+        """Prepare two arrays of the same length, which is not 0."""
         self.labels, self.scores = labels, scores
         self.ascending = np.argsort(scores, kind="stable")
         ordered = scores[self.ascending]
@@ -45,14 +45,15 @@ class Scored:
 
 
 class Resamples:
-    """Rows with their weights in some resamples: ``weights`` is (resamples x rows)."""
+    """Rows with their weights in a number of resamples: ``weights`` is (resamples x rows)."""
 
     def __init__(self, rows: Scored, weights: Floats) -> None:
         self.rows, self.weights = rows, weights
 
     @cached_property
     def by_score(self) -> tuple[Floats, Floats, Floats]:
-        """At each score of a label 1, the least first: the weight of the labels 1, and of all rows below it and up to it.
+        """At each score of a label 1, in ascending order: the weight of the labels 1 with that score, of all rows below it, and
+        of all rows up to it.
 
         Each is (resamples x scores).
         """
@@ -65,7 +66,7 @@ class Resamples:
 
     @cached_property
     def hits(self) -> tuple[Floats, Floats, Floats]:
-        """The weights of the ones predicted as such, of all that are predicted, and of all that there are."""
+        """The weights of true positives, of predicted positives, and of actual positives."""
         predicted, positive = self.rows.scores >= THRESHOLD, self.rows.labels > 0
         columns = np.stack([predicted & positive, predicted, positive], axis=1).astype(np.float64)
         hits, of_predicted, of_positive = (self.weights @ columns).T
@@ -73,23 +74,23 @@ class Resamples:
 
     @cached_property
     def total(self) -> Floats:
-        """The weight of all rows."""
+        """The weight of all rows in each resample."""
         total: Floats = self.weights.sum(axis=1)
         return total
 
     def mean(self, values: Floats) -> Floats:
-        """The mean of a value of each row."""
+        """The weighted mean of ``values``, one per row."""
         return (self.weights @ values) / self.total
 
 
 def resampled(
     labels: Floats, scores: Collection[Floats], measures: Collection[str], resamples: int, seed: int
 ) -> list[dict[str, Floats]]:
-    """For each of some scores of the same rows, the values of the measures on the same resamples.
+    """For each array in ``scores``, the values of the measures on the same resamples of the rows.
 
-    :param labels: of at least one row.
-    :param seed: the same seed gives the same resamples of as many rows.
-    :returns: for each of the scores by measure an array of ``resamples`` numbers; NaN where a resample has no value.
+    :param labels: the labels of at least one row.
+    :param seed: the same seed and number of rows give the same resamples.
+    :returns: for each array in ``scores``, by measure, an array of ``resamples`` numbers; NaN where a resample has no value.
     """
     prepared = [Scored(labels, column) for column in scores]
     values: list[dict[str, Floats]] = [{name: np.empty(resamples) for name in measures} for _ in prepared]
@@ -102,7 +103,7 @@ def resampled(
 
 
 def _weights(rows: int, resamples: int, seed: int) -> Iterator[tuple[slice, Floats]]:
-    """How often each row is drawn in each resample, some resamples at a time: their places, and (resamples x rows)."""
+    """The number of draws of each row, for a batch of resamples at a time: the batch's slice, and (resamples x rows)."""
     random = np.random.default_rng(seed)
     step = max(1, _WEIGHTS_AT_A_TIME // rows)
     for first in range(0, resamples, step):
@@ -115,7 +116,7 @@ def _weights(rows: int, resamples: int, seed: int) -> Iterator[tuple[slice, Floa
 def _roc_auc(drawn: Resamples) -> Floats:
     positive, below, upto = drawn.by_score
     positive_below = np.cumsum(positive, axis=1) - positive
-    # Of the rows without the label 1, those below count whole and those with the same score by half.
+    # Of the rows without the label 1, rows below count fully and rows with the same score count half.
     lower = (below - positive_below) + (upto - below - positive) / 2
     of_positive = positive.sum(axis=1)
     return _ratio((positive * lower).sum(axis=1), of_positive * (drawn.total - of_positive))
@@ -169,7 +170,7 @@ def _root_mean_squared_error(drawn: Resamples) -> Floats:
 
 
 def _r2(drawn: Resamples) -> Floats:
-    # The label that all rows of a resample may have is compared exactly: a spread of rounding errors is none.
+    # The label that all rows of a resample may share is compared exactly: rounding errors are no spread.
     labels = drawn.rows.labels
     away = labels - labels.mean()  # small numbers, whose squares do not cancel
     spread = drawn.mean(away**2) - drawn.mean(away) ** 2
@@ -179,11 +180,11 @@ def _r2(drawn: Resamples) -> Floats:
 
 
 def _ratio(upper: Floats, lower: Floats, without: float = np.nan) -> Floats:
-    """The ratio, or another number where there is nothing to divide by."""
+    """The ratio, or ``without`` where the divisor is 0."""
     return np.divide(upper, lower, out=np.full_like(upper, without), where=lower > 0)
 
 
-#: For each measure its value on each resample.
+#: For each measure, its value on each resample.
 MEASURES: dict[str, Callable[[Resamples], Floats]] = {
     "roc_auc": _roc_auc,
     "average_precision": _average_precision,

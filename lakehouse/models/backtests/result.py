@@ -1,4 +1,4 @@
-"""The result of a backtest: the comparison and the verdicts for each reading of the rows, as objects and as they are stored."""
+"""The result of a backtest: the comparison and the verdicts for each reading of the rows, as objects and in stored form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lakehouse.models.backtests.comparison import ScoredPair
     from lakehouse.models.backtests.verdicts import RuleVerdict
 
-#: What the rows of each reading contain, in words.
+#: The content of each reading, in words.
 READINGS = {
     "as_known": "features as they were known at the event",
     "as_corrected": "features as corrected since",
@@ -28,7 +28,7 @@ READINGS = {
 
 @dataclass(frozen=True)
 class ReadingResult:
-    """What was measured on the rows of one reading."""
+    """The measurements and verdicts on the rows of one reading."""
 
     comparison: ModelComparison
     verdicts: list[RuleVerdict]
@@ -40,8 +40,8 @@ class BacktestResult:
 
     :param judged: the reading whose verdicts count: that of the training set.
     :param readings: the results by reading.
-    :param rules: the acceptance rules that were judged, as a person reads them.
-    :param seen: for each version that was trained on some of these rows, how many; its measures are too good.
+    :param rules: the evaluated acceptance rules, as text.
+    :param seen: for each version trained on any of these rows, the number of such rows; its measures are too good.
     """
 
     model: str
@@ -56,29 +56,29 @@ class BacktestResult:
 
     @property
     def failed(self) -> list[RuleVerdict]:
-        """The rules that are not met, on the rows that count."""
+        """The rules not met, on the decisive rows."""
         return verdicts.failed(self.readings[self.judged].verdicts)
 
     @property
     def passed(self) -> bool:
-        """Whether every rule is met, or not judged."""
+        """Whether every rule is met, or not evaluated."""
         return not self.failed
 
     @property
     def rows(self) -> int:
-        """How many rows the versions were compared on."""
+        """The number of rows on which the versions were compared."""
         return self.readings[self.judged].comparison.total.rows
 
     @property
     def remarks(self) -> list[str]:
-        """What a reader has to know of the numbers, as sentences."""
+        """Remarks that a reader needs to interpret the numbers, as sentences."""
         return [
             f"{version} was trained on events of the same time as {rows:,} of these rows: its measures are too good"
             for version, rows in self.seen.items()
         ]
 
     def stored(self) -> dict[str, Any]:
-        """As JSON holds it: a number that could not be measured is null."""
+        """The result for JSON; a number that could not be measured is null."""
         readings = {name: stored_reading(reading) for name, reading in self.readings.items()}
         stored: dict[str, Any] = _finite(
             {
@@ -96,7 +96,7 @@ class BacktestResult:
 
     @property
     def content(self) -> str:
-        """A short hash of the result: the same rows and models give the same."""
+        """A short hash of the result: the same rows and models give the same hash."""
         text = json.dumps([self.model, self.version, self.against, self.stored()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -110,13 +110,13 @@ def reading_result(
     resamples: int,
     seed: int,
 ) -> ReadingResult:
-    """Compare two versions on some rows and judge the rules."""
+    """Compare two versions on ``rows`` and evaluate the rules."""
     compared = comparison.compare(contract, rows, months, resamples=resamples, seed=seed)
     return ReadingResult(compared, verdicts.judge(contract, rules, rows))
 
 
 def stored_reading(reading: ReadingResult) -> dict[str, Any]:
-    """As JSON holds it: a number that could not be measured is null."""
+    """The result of a reading for JSON; a number that could not be measured is null."""
     stored: dict[str, Any] = _finite(
         {
             "months": {part.name: _part(part) for part in reading.comparison.months},

@@ -1,6 +1,6 @@
-"""Whether a challenger reaches what the acceptance rules of its model ask for: which rule is not met, where, and by how much.
+"""The evaluation of a model's acceptance rules: the rules that a challenger does not meet, where, and by how much.
 
-The rules are judged on the difference that was measured over all rows, not on its interval.
+The rules apply to the difference measured over all rows, not to its interval.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from lakehouse.contracts.training.model import ModelContract
     from lakehouse.models.backtests.comparison import ScoredPair
 
-#: What floating-point numbers may lack: 0.85 - 0.80 is less than 0.05.
+#: A tolerance for floating-point errors: 0.85 - 0.80 is less than 0.05.
 _ROUNDING = 1e-9
 
 
 class Verdict(str, Enum):
-    """What became of a rule: reached, missed, or without enough rows to say."""
+    """The outcome of a rule: met, not met, or not judged for lack of rows."""
 
     MET = "met"
     NOT_MET = "not met"
@@ -33,10 +33,10 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True)
 class RuleVerdict:
-    """A rule on all rows or on a segment.
+    """The verdict of a rule on all rows or on a segment.
 
-    ``gain`` is by how much the challenger is better, negative where it is worse, and NaN where it cannot be measured;
-    ``least_gain`` is what the rule asks for.
+    ``gain`` is the improvement of the challenger, negative if it is worse, and NaN if it cannot be measured; ``least_gain`` is
+    the required gain.
     """
 
     rule: str
@@ -60,12 +60,12 @@ class RuleVerdict:
 
 
 def judge(contract: ModelContract, rules: Sequence[AcceptanceRule], rows: ScoredPair) -> list[RuleVerdict]:
-    """Judge each rule on some rows; a rule by a feature once for each of its values."""
+    """Evaluate each rule on ``rows``; a rule by a feature gives a verdict for each of its values."""
     return [verdict for rule in rules for verdict in _verdicts(contract, rule, rows)]
 
 
 def failed(verdicts: Sequence[RuleVerdict]) -> list[RuleVerdict]:
-    """Those of the rules that are not met."""
+    """The verdicts that are not met."""
     return [verdict for verdict in verdicts if verdict.verdict is Verdict.NOT_MET]
 
 

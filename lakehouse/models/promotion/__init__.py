@@ -1,1 +1,1 @@
-"""Which version of a model is in use: what a promotion needs, the promotion and the rollback, and their log."""
+"""The model version in use: the conditions for a promotion, promotion and rollback, and their log."""

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def accepted_by_backtest(settings: Settings, contract: ModelContract, version: str, against: str) -> Backtest | None:
-    """The newest backtest of a version against another one, if it met every acceptance rule of the contract; else None."""
+    """The newest backtest of ``version`` against ``against`` if it met every acceptance rule of the contract; else None."""
     newest = backtest_log.newest(settings, contract.name, version, against)
     return newest if newest is not None and newest.passed and newest.rules == contract.rules else None
 
 
 def objections(settings: Settings, contract: ModelContract, version: str, against: str | None) -> list[str]:
-    """What a version lacks to replace ``against``, as sentences with what to do; nothing for the first version in use.
+    """The objections to replacing ``against`` by ``version``, as sentences with remedies; none for the first version in use.
 
     :param against: the version in use; None without one.
     """

@@ -1,8 +1,8 @@
 """Promotion and rollback of models: the alias ``champion`` in MLflow is moved in one step, with a record before and after.
 
-An interrupted promotion is settled by the next command: it is done if the alias points to the new version, else it is undone.
-A canary ends with it: it compares a version with the one that was in use. What a promotion needs by the contract belongs to
-``acceptance``, the records to ``promotion_log``.
+An interrupted promotion is settled by the next command: it is completed if the alias points to the new version, else undone. A
+promotion ends a canary, which compares with the previous version in use. Acceptance rules belong to ``acceptance``, the records
+to ``promotion_log``.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 class ModelPromotionError(LakehouseError):
-    """A promotion or rollback that is not made. The message says why, what is in use, and what to do."""
+    """A promotion or rollback that is refused. The message states the reason, the version in use, and the remedy."""
 
 
 @dataclass(frozen=True)
 class _Request:
-    """What is to be recorded of a promotion. ``number`` was free before anything was looked at that the promotion rests on."""
+    """The data to record for a promotion. ``number`` was free before the state on which the promotion relies was read."""
 
     number: int
     kind: PromotionKind
@@ -57,13 +57,14 @@ def promote(
     notes: str,
     sign_off: str | None = None,
 ) -> ModelPromotion:
-    """Make a version the champion. A version that is in use already is left as it is, and the record of its promotion returned.
+    """Make a version the champion. If it is already in use, nothing changes, and the record of its promotion is returned.
 
-    :param notes: why, for the release notes.
-    :param sign_off: the reason for which ``by`` accepts that acceptance rules are not met; it is recorded with them.
-    :raises ModelPromotionError: for a deprecated version, one that the acceptance rules forbid, or another promotion at the time.
+    :param notes: the reason, for the release notes.
+    :param sign_off: the reason for which ``by`` accepts unmet acceptance rules; recorded with these rules.
+    :raises ModelPromotionError: if the version is deprecated, the acceptance rules forbid it, or another promotion is in
+        progress.
     :raises ReleaseError: for a version that does not exist.
-    :raises TrackingError: if MLflow cannot be reached; then the version in use stays, or the next command settles it.
+    :raises TrackingError: if MLflow cannot be reached; the version in use stays, or the next command settles the promotion.
     """
     release = _usable(settings, contract, version)
     number = _next_number(settings, contract)
@@ -93,10 +94,10 @@ def promote(
 def rollback(settings: Settings, contract: ModelContract, *, by: str, notes: str, to: str | None = None) -> ModelPromotion:
     """Make an earlier champion the champion again, without training or Spark.
 
-    Without ``to`` it is the version before the newest promotion. A rollback that took place already is not repeated: its record
-    is returned; to go further back, name the version.
+    Without ``to``, it is the version before the newest promotion. A completed rollback is not repeated: its record is returned;
+    to go further back, name the version.
 
-    :raises ModelPromotionError: for a version that was never in use, or is deprecated, or another promotion at the time.
+    :raises ModelPromotionError: if the version was never in use or is deprecated, or another promotion is in progress.
     :raises TrackingError: if MLflow cannot be reached.
     """
     number = _next_number(settings, contract)
@@ -122,11 +123,11 @@ def rollback(settings: Settings, contract: ModelContract, *, by: str, notes: str
 
 
 def settle(settings: Settings, contract: ModelContract) -> ModelPromotion | None:
-    """End a promotion that was interrupted: it is done if the alias points to the new version, else it is undone.
+    """End an interrupted promotion: it is completed if the alias points to the new version, else undone.
 
-    MLflow is looked at only if there is one.
+    MLflow is contacted only if there is an interrupted promotion.
 
-    :returns: a promotion that a process may still be at work on; None if there is none.
+    :returns: a promotion on which a process may still be working; None without one.
     :raises TrackingError: if MLflow cannot be reached.
     """
     open_entry = promotion_log.unended(settings, contract.name)
@@ -140,9 +141,9 @@ def settle(settings: Settings, contract: ModelContract) -> ModelPromotion | None
 
 
 def _next_number(settings: Settings, contract: ModelContract) -> int:
-    """The number that a promotion takes which begins now; another one that takes it before is noticed.
+    """Reserve the number of a new promotion; a concurrent promotion that takes the number first is detected.
 
-    :raises ModelPromotionError: while another process is at work on a promotion.
+    :raises ModelPromotionError: while another process is working on a promotion.
     """
     running = settle(settings, contract)
     if running is not None:
@@ -161,7 +162,7 @@ def _usable(settings: Settings, contract: ModelContract, version: str) -> Releas
 
 
 def _move(settings: Settings, contract: ModelContract, before: str | None, request: _Request) -> ModelPromotion:
-    """Record, move the alias, record."""
+    """Record the start of a promotion, move the alias, and record the end."""
     entry = ModelPromotion(
         model=contract.name,
         number=request.number,
@@ -186,10 +187,10 @@ def _move(settings: Settings, contract: ModelContract, before: str | None, reque
         tracking.set_champion(settings, request.release)
     except Exception:
         promotion_log.stop(settings, entry)
-        with suppress(LakehouseError):  # the next command settles it
+        with suppress(LakehouseError):  # the next command settles the promotion
             settle(settings, contract)
         done = [ended for ended in promotion_log.completed(settings, contract.name) if ended.number == entry.number]
-        if done:  # MLflow moved the alias and could not say so
+        if done:  # MLflow moved the alias and could not report it
             return done[0]
         raise
     ended = _took_place(settings, entry)
@@ -203,9 +204,10 @@ def _move(settings: Settings, contract: ModelContract, before: str | None, reque
 
 
 def _took_place(settings: Settings, entry: ModelPromotion) -> ModelPromotion:
-    """Record that the alias was moved; gives the entry that counts.
+    """Record that the alias was moved, and return the valid entry.
 
-    A canary that compares with another version ends before: a stop in between leaves the promotion to be settled as a whole.
+    A canary that compares with another version is ended first: after an interruption in between, the promotion is settled as a
+    whole.
     """
     canary = canary_log.running(settings, entry.model)
     if canary is not None and canary.champion != entry.to_version:

@@ -1,4 +1,4 @@
-"""The promotions and rollbacks of data and models in one form, for a log of both as JSON lines."""
+"""The promotions and rollbacks of data and models in one form, for a common log as JSON lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def records(settings: Settings, name: str | None = None) -> list[dict[str, Any]]:
-    """Every promotion and rollback, or those of a metric or model, oldest first; times as text in ISO 8601.
+    """All promotions and rollbacks, or those of the metric or model ``name``, oldest first; times as text in ISO 8601.
 
     The keys are ``of`` (``data`` or ``model``), ``name``, ``kind``, ``from``, ``to``, ``by``, ``reason``, ``at``, ``accepted``,
     ``sign_off``, ``release_notes`` and ``more``.

@@ -1,7 +1,7 @@
-"""``ops/model_promotions``: the promotions and rollbacks of models, each as it was begun, and as it ended.
+"""``ops/model_promotions``: the promotions and rollbacks of models, each with its start and its end.
 
-A promotion changes MLflow and this log, which no commit can change together. It is therefore recorded before the alias is moved
-and after it. Who carries it out, and how an interrupted one ends, belongs to ``promotion``.
+A promotion changes MLflow and this log, which cannot change in one commit. So it is recorded before and after the alias is moved.
+Carrying out promotions, and ending interrupted ones, belongs to ``promotion``.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelPromotion", "PromotionKind", "PromotionStep"]
 
-#: How long a process may take from the first entry of a promotion to the alias. MLflow's client gives up before.
+#: The time within which a process must move the alias after the first entry of a promotion. MLflow's client gives up earlier.
 PATIENCE = timedelta(minutes=5)
-#: The start of a process is known to a hundredth of a second.
+#: The start time of a process is known to a hundredth of a second.
 _SAME_START = 0.1
 
 
 class PromotionStep(str, Enum):
-    """How far a promotion is."""
+    """The step that a promotion has reached."""
 
     BEGUN = "begun"
     STOPPED = "stopped"
@@ -44,13 +44,13 @@ class PromotionStep(str, Enum):
 class ModelPromotion:
     """A step of a promotion or rollback.
 
-    :param number: counts the promotions of the model; the number of two that begin at once is given to one of them.
+    :param number: counts the promotions of the model; if two begin at once, only one gets the number.
     :param from_version: the version in use before; None for the first promotion.
-    :param accepted: what the acceptance rules lacked, which ``by`` has signed off with ``sign_off`` as the reason.
-    :param backtest: the backtest that the promotion relies on, as a person reads it.
-    :param notes: why, in words for people; ``release_notes`` is the Markdown made of it and of the lineage.
-    :param process: the process that carries it out: host, process id, start.
-    :param expires_at: by the real clock; from then on others may end it.
+    :param accepted: the unmet acceptance rules that ``by`` has signed off, with ``sign_off`` as the reason.
+    :param backtest: the backtest on which the promotion relies, as text.
+    :param notes: the reason; ``release_notes`` is the Markdown text made from it and the lineage.
+    :param process: the process that carries out the promotion: host, process id, start.
+    :param expires_at: the time, by the real clock, from which other processes may end the promotion.
     """
 
     model: str
@@ -71,17 +71,17 @@ class ModelPromotion:
 
     @property
     def title(self) -> str:
-        """What it does, as a person reads it."""
+        """A one-line description."""
         return f"{self.kind.value} {self.model} {self.from_version or 'none'} -> {self.to_version}"
 
 
 def log(settings: Settings) -> LogTable[ModelPromotion]:
-    """The table."""
+    """The table of promotions."""
     return LogTable(ModelPromotion, settings, addresses.model_promotions(settings), partition_by="model")
 
 
 def begin(settings: Settings, entry: ModelPromotion) -> bool:
-    """Record that a promotion begins; gives whether its number was free."""
+    """Record the start of a promotion, and return whether its number was free."""
     return log(settings).append([entry], app_id=f"begun:{entry.model}", app_version=entry.number)
 
 
@@ -92,7 +92,7 @@ def stop(settings: Settings, entry: ModelPromotion) -> None:
 
 
 def end(settings: Settings, entry: ModelPromotion, *, done: bool) -> ModelPromotion:
-    """Record how a promotion ended, once; gives the entry that counts, which another command may have written."""
+    """Record the end of a promotion once, and return the valid entry, which another command may have written."""
     step = PromotionStep.DONE if done else PromotionStep.UNDONE
     ended = replace(entry, step=step, recorded_at=settings.clock())
     log(settings).append([ended], app_id=f"ended:{entry.model}:{entry.number}")
@@ -101,18 +101,18 @@ def end(settings: Settings, entry: ModelPromotion, *, done: bool) -> ModelPromot
 
 
 def completed(settings: Settings, model: str | None = None) -> list[ModelPromotion]:
-    """The promotions and rollbacks that took place, those of a model oldest first."""
+    """The completed promotions and rollbacks, those of a model oldest first."""
     return [entry for entry in _steps(settings, model) if entry.step is PromotionStep.DONE]
 
 
 def in_use(settings: Settings, model: str) -> str | None:
-    """The version in use as the log has it; None before the first promotion. Needs no MLflow."""
+    """The version in use according to the log; None before the first promotion. Needs no MLflow."""
     entries = completed(settings, model)
     return entries[-1].to_version if entries else None
 
 
 def unended(settings: Settings, model: str) -> ModelPromotion | None:
-    """The promotion that was begun and has not ended; None without one."""
+    """The promotion that has begun but not ended; None without one."""
     steps = _steps(settings, model)
     ended = {entry.number for entry in steps if entry.step in {PromotionStep.DONE, PromotionStep.UNDONE}}
     begun = [entry for entry in steps if entry.number not in ended]
@@ -125,7 +125,7 @@ def next_number(settings: Settings, model: str) -> int:
 
 
 def is_running(entry: ModelPromotion) -> bool:
-    """Whether the process of a promotion may still be at work on it. One on another host is believed to be until it expires."""
+    """Whether the process of a promotion may still be working on it. On another host, it is assumed to until it expires."""
     if entry.step is not PromotionStep.BEGUN or datetime.now(timezone.utc) >= entry.expires_at:
         return False
     host, pid, start = entry.process.rsplit(" ", 2)
@@ -139,17 +139,17 @@ def is_running(entry: ModelPromotion) -> bool:
 
 
 def this_process() -> str:
-    """The process that runs this code, as entries name it."""
+    """The current process, as named in entries."""
     return f"{this_host()} {os.getpid()} {psutil.Process().create_time():.2f}"
 
 
 def this_host() -> str:
-    """The machine that runs this code, as entries name it."""
+    """The current machine, as named in entries."""
     return socket.gethostname()
 
 
 def _steps(settings: Settings, model: str | None) -> list[ModelPromotion]:
-    """The steps of each model in the order in which they were made; the clock may stand still."""
+    """The steps of each model in the order in which they were made, even if the clock stands still."""
     order = list(PromotionStep)
     entries = log(settings).read({"model": [model]} if model else None)
     return sorted(entries, key=lambda entry: (entry.model, entry.number, order.index(entry.step)))

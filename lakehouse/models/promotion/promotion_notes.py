@@ -1,4 +1,4 @@
-"""The release notes of a promotion, as Markdown: who promoted what, why, what it has learned from, and how it compares."""
+"""The release notes of a promotion, as Markdown: author, version, reason, training data, and comparison."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def as_markdown(
     accepted: Sequence[str],
     sign_off: str | None,
 ) -> str:
-    """The notes of the promotion of a version that replaces ``before``."""
+    """The release notes for the promotion of a version that replaces ``before``."""
     replaced = _release_of(settings, release.name, before)
     about = release.about
     title = f"# {release.name} {release.version}" + (f" replaces {before}" if before else "")
@@ -57,12 +57,12 @@ def _release_of(settings: Settings, model: str, version: str | None) -> Release 
         return None
     try:
         return releases.find(settings, ReleaseKind.MODEL, model, version)
-    except ReleaseError:  # registered past the lakehouse
+    except ReleaseError:  # registered without the lakehouse
         return None
 
 
 def _changed(noun: str, about: Mapping[str, Any], replaced: Release | None, key: str) -> list[str]:
-    """What is new, gone or otherwise since the replaced version."""
+    """The differences from the replaced version: new, removed and changed entries of ``key``."""
     if replaced is None:
         return []
     new, old = about.get(key, {}), replaced.about.get(key, {})
@@ -75,7 +75,7 @@ def _changed(noun: str, about: Mapping[str, Any], replaced: Release | None, key:
 
 
 def _quality(release: Release, replaced: Release | None) -> list[str]:
-    """The measures on the part that each version was evaluated on."""
+    """The quality measures on the part on which each version was evaluated."""
     columns = [entry for entry in (release, replaced) if entry is not None]
     measured = [entry.about["metrics"][entry.about["evaluated_on"]] for entry in columns]
     headings = [

@@ -1,1 +1,1 @@
-"""Scores of events: which version scores which entity, the table of scores, canaries, and the checks of a day's scores."""
+"""Scores of events: assignment of entities to versions, the table of scores, canaries, and the checks of a day's scores."""

@@ -1,6 +1,6 @@
-"""Which entities a canary scores: by a salted hash of their keys, so that an entity stays where it is from day to day.
+"""The entities that a canary scores: chosen by a salted hash of their keys, so that an entity's assignment is stable.
 
-A share contains every entity of a smaller share with the same salt: a canary that grows takes nobody back.
+A share contains every entity of a smaller share with the same salt: a growing canary keeps all its entities.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Arm(str, Enum):
-    """The part that a version has when it scores."""
+    """The role of a version in scoring."""
 
     CHAMPION = "champion"
     CHALLENGER = "challenger"
 
 
 def in_canary(entities: pa.Array | pa.ChunkedArray, salt: str, share: Decimal) -> NDArray[np.bool_]:
-    """Whether each entity is among the share that a canary scores.
+    """Whether each entity belongs to the share that a canary scores.
 
     :param entities: keys as text, without NULL.
     :param salt: another text selects other entities.
@@ -40,9 +40,9 @@ def in_canary(entities: pa.Array | pa.ChunkedArray, salt: str, share: Decimal) -
 
 
 def places(entities: pa.Array | pa.ChunkedArray, salt: str) -> NDArray[np.uint64]:
-    """Where each entity stands among all: numbers from 0 to 2**64 - 1, even over the entities."""
+    """The position of each entity: numbers from 0 to 2**64 - 1, uniform over the entities."""
     key = hashlib.blake2b(salt.encode(), digest_size=8).hexdigest()  # the hash takes 16 characters
     keys = np.asarray(entities.to_numpy(zero_copy_only=False), dtype=object)
-    # Categories would take texts for equal that differ behind a NUL character.
+    # Categories would treat texts as equal that differ only after a NUL character.
     hashes: NDArray[np.uint64] = pd.util.hash_array(keys, hash_key=key, categorize=False)
     return hashes

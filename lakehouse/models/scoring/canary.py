@@ -1,7 +1,7 @@
 """A canary of a model: a challenger scores a share of the entities, until enough of their labels are mature to judge it.
 
-Which entities those are is decided in ``arms``; a canary is judged as a backtest is, see ``backtests.comparison``. Whether a
-challenger that meets its criteria is promoted is for people to decide.
+The entities are chosen in ``arms``; a canary is judged like a backtest, see ``backtests.comparison``. Promoting a challenger that
+meets its criteria is a person's decision.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
     from lakehouse.models.backtests.result import ReadingResult
     from lakehouse.settings import Settings
 
-#: Resamples and seed of a judgement: the same labels give the same intervals.
+#: The resamples and the seed of a judgement: the same labels give the same intervals.
 _RESAMPLES, _SEED = 500, 20_242
 _KEYS = ["record_key", "event_ts"]
 
 
 class CanaryError(LakehouseError):
-    """A canary that cannot be started, judged or stopped. The message says what to do."""
+    """A canary that cannot be started, judged or stopped. The message names the remedy."""
 
 
 @dataclass(frozen=True)
 class CanaryStatus:
-    """How far a canary is.
+    """The progress of a canary.
 
-    :param scored: the entities that both versions have scored; ``labels`` those of them whose label is mature.
+    :param scored: the number of entities scored by both versions; ``labels``: of those with a mature label.
     :param needs_labels: with fewer labels nothing is judged.
-    :param result: what was measured on them; None without any.
+    :param result: the measurements on labelled entities; None without labels.
     """
 
     entry: CanaryEntry
@@ -71,10 +71,10 @@ def start(
     share: Decimal | None = None,
     salt: str | None = None,
 ) -> CanaryEntry:
-    """Start a canary, from the next scoring on.
+    """Start a canary; it takes effect with the next scoring.
 
-    :param share: of the entities; default: that of the contract; ``salt`` likewise.
-    :raises CanaryError: if one is running, for a version that is in use or deprecated, or if nothing says how to judge it.
+    :param share: the share of entities; default: the contract's; likewise ``salt``.
+    :raises CanaryError: if a canary is running, the version is in use or deprecated, or no share or criteria are defined.
     :raises NoChampionError: if no version is in use.
     :raises ReleaseError: for a version that does not exist.
     """
@@ -114,9 +114,9 @@ def start(
 
 
 def begin(settings: Settings, entry: CanaryEntry) -> CanaryEntry:
-    """Record the start of a canary under the next number; of two that are started at once, one is.
+    """Record the start of a canary under the next number; of two concurrent starts, one succeeds.
 
-    :raises CanaryError: if another one is running.
+    :raises CanaryError: if another canary is running.
     """
     canaries = canary_log.of(settings, entry.model)
     numbered = replace(entry, number=len(canaries) + 1)
@@ -131,9 +131,9 @@ def begin(settings: Settings, entry: CanaryEntry) -> CanaryEntry:
 
 
 def stop(settings: Settings, model: str, *, by: str, reason: str) -> CanaryEntry:
-    """End the running canary: from the next scoring on the champion scores alone.
+    """End the running canary: from the next scoring on, only the champion scores.
 
-    :raises CanaryError: if none is running.
+    :raises CanaryError: if no canary is running.
     """
     ended = canary_log.stop_running(settings, model, by=by, reason=reason)
     if ended is None:
@@ -151,9 +151,9 @@ def judge(
     by: str,
     known_at: datetime | None = None,
 ) -> CanaryStatus:
-    """Judge the running canary, or the newest one that ran, by the labels that are mature, and record what is new.
+    """Judge the running canary, or the newest past one, by the mature labels, and record a new result.
 
-    :param session: gives Spark, which is needed once there are scores.
+    :param session: returns a Spark session, which is needed only if there are scores.
     :raises CanaryError: if the model has never had a canary.
     """
     from lakehouse.training_sets import event_rows  # noqa: PLC0415 (Spark loads in a second)
@@ -178,7 +178,7 @@ def judge(
 
 
 def scores_of_both(settings: Settings, entry: CanaryEntry, until: datetime | None = None) -> pa.Table:
-    """The entities of a canary that both versions have scored: record_key, event_ts, event_date, champion, challenger.
+    """The entities of a canary scored by both versions: record_key, event_ts, event_date, champion, challenger.
 
     :param until: when the canary was stopped; None while it runs.
     """
@@ -200,17 +200,17 @@ def scores_of_both(settings: Settings, entry: CanaryEntry, until: datetime | Non
 def judged(
     catalog: Catalog, contract: ModelContract, entry: CanaryEntry, scores: pa.Table, labelled: pa.Table | None
 ) -> CanaryStatus:
-    """Judge a canary by the labels that are there.
+    """Judge a canary by the available labels.
 
-    :param scores: as :func:`scores_of_both` gives them.
-    :param labelled: the events with mature labels and their features, as ``event_rows.labelled`` gives them.
+    :param scores: the result of :func:`scores_of_both`.
+    :param labelled: the events with mature labels and their features, from ``event_rows.labelled``.
     """
     needed = (contract.canary or CanaryRules(share=entry.of_entities)).needs_labels
     if labelled is None or not len(labelled):
         return CanaryStatus(entry, len(scores), 0, needed, CanaryOutcome.TOO_FEW_LABELS)
     features = [rule.by for rule in contract.canary_rules if rule.by is not None]
     wanted = labelled.select([*_KEYS, "label", *dict.fromkeys(features)])
-    own_names = {"champion": "champion_score", "challenger": "challenger_score"}  # a feature may be called so
+    own_names = {"champion": "champion_score", "challenger": "challenger_score"}  # a feature may have this name
     renamed = scores.drop_columns(["event_date"]).rename_columns(
         [own_names.get(name, name) for name in scores.column_names if name != "event_date"]
     )
@@ -230,7 +230,7 @@ def judged(
 
 
 def record(settings: Settings, status: CanaryStatus, *, by: str) -> None:
-    """Record a judgement of a running canary; nothing if the newest one says the same, or if the canary was stopped."""
+    """Record a judgement of a running canary; nothing if the newest judgement is the same, or the canary was stopped."""
     running = canary_log.running(settings, status.entry.model)
     if running is None or running.number != status.entry.number:
         return
@@ -249,6 +249,6 @@ def record(settings: Settings, status: CanaryStatus, *, by: str) -> None:
 
 
 def _with_times_of(scores: pa.Table, rows: pa.Table) -> pa.Schema:
-    """The schema of some rows with event times of the type that scores have, so that they can be joined."""
+    """The schema of ``rows`` with the event-time type of ``scores``, so that they can be joined."""
     place = rows.schema.get_field_index("event_ts")
     return rows.schema.set(place, pa.field("event_ts", scores.schema.field("event_ts").type))

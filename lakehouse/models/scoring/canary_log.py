@@ -1,6 +1,6 @@
-"""``ops/canaries``: the canaries of models, each as it was started, judged and stopped.
+"""``ops/canaries``: the canaries of models: their starts, judgements and stops.
 
-What a canary may do and how it is judged belongs to ``canary``.
+The rules for canaries and their judgement belong to ``canary``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CanaryEvent(str, Enum):
-    """What happened to a canary."""
+    """The event of an entry."""
 
     STARTED = "started"
     JUDGED = "judged"
@@ -31,7 +31,7 @@ class CanaryEvent(str, Enum):
 
 
 class CanaryOutcome(str, Enum):
-    """What the labels say that are mature."""
+    """The result according to the mature labels."""
 
     MET = "met"
     NOT_MET = "not met"
@@ -43,8 +43,8 @@ class CanaryEntry:
     """An event of a canary: ``challenger`` scores a share of the entities in place of ``champion``.
 
     :param number: counts the canaries of a model.
-    :param share: as text, so that it is exact; ``salt`` is the whole text that selects the entities.
-    :param outcome: of the judgement; of a stop the last one before it, None if it was never judged.
+    :param share: the share as text, so that it is exact; ``salt`` is the full text that selects the entities.
+    :param outcome: the outcome of a judgement; for a stop, the last outcome before it; None if the canary was never judged.
     :param results: the measures and verdicts of a judgement.
     """
 
@@ -69,7 +69,7 @@ class CanaryEntry:
 
     @property
     def title(self) -> str:
-        """The canary as a person reads it."""
+        """A one-line description of the canary."""
         return f"canary of {self.model} {self.challenger} against {self.champion} on {self.of_entities:.4%} of the entities"
 
 
@@ -83,7 +83,7 @@ class RecordedCanary:
 
 
 def log(settings: Settings) -> LogTable[CanaryEntry]:
-    """The table."""
+    """The table of canary events."""
     return LogTable(CanaryEntry, settings, addresses.canaries(settings), partition_by="model")
 
 
@@ -94,13 +94,13 @@ def of(settings: Settings, model: str) -> list[RecordedCanary]:
 
 
 def running(settings: Settings, model: str) -> CanaryEntry | None:
-    """The canary of a model that has been started and not stopped; None without one."""
+    """The canary of a model that was started and not stopped; None without one."""
     canaries = of(settings, model)
     return canaries[-1].started if canaries and canaries[-1].stopped is None else None
 
 
 def events_of(settings: Settings, model: str, version: str) -> list[dict[str, Any]]:
-    """The events of the canaries that a version took part in, oldest first, for its lineage."""
+    """The events of the canaries in which ``version`` took part, oldest first, for its lineage."""
     events = [
         entry
         for canary in of(settings, model)
@@ -120,12 +120,12 @@ def events_of(settings: Settings, model: str, version: str) -> list[dict[str, An
 
 
 def start(settings: Settings, entry: CanaryEntry) -> bool:
-    """Record a start; gives False if another canary was started under the number."""
+    """Record a start, and return False if another canary was started under the number."""
     return log(settings).append([entry], app_id=f"canary:{entry.model}", app_version=entry.number)
 
 
 def judge(settings: Settings, entry: CanaryEntry) -> None:
-    """Record a judgement, unless the newest one says the same."""
+    """Record a judgement, unless the newest judgement is the same."""
     of_number = next(canary for canary in of(settings, entry.model) if canary.started.number == entry.number)
     newest = of_number.judged
     if newest is not None and (newest.outcome, newest.labels, newest.results) == (entry.outcome, entry.labels, entry.results):
@@ -136,7 +136,7 @@ def judge(settings: Settings, entry: CanaryEntry) -> None:
 
 
 def stop_running(settings: Settings, model: str, *, by: str, reason: str) -> CanaryEntry | None:
-    """Record the end of the running canary, once; gives the entry that counts, which another process may have written.
+    """Record the end of the running canary once, and return the valid entry, which another process may have written.
 
     :returns: None if no canary is running.
     """

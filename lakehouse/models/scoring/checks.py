@@ -1,6 +1,6 @@
-"""The checks of a day of scores, against the set that the champion has learned from. Their bounds are in the model's contract.
+"""The checks of a day's scores against the champion's training set. Their bounds are in the model's contract.
 
-Each is a function of tables in memory; which rows it gets, and how Dagster shows it, is decided by the caller.
+Each check is a function of tables in memory. Reading the rows, and showing results in Dagster, belongs to the callers.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
     from lakehouse.training_sets.releases import Release
 
-#: How many features a message names.
+#: The number of features named in a message.
 _NAMED = 5
 _DIGITS = 4
 
 
 def set_of(settings: Settings, contract: ModelContract, version: str) -> Release:
-    """The version of the training set that a version of a model has learned from; its manifest is in ``about``.
+    """The training set version on which a model version was trained; its manifest is in ``about``.
 
     :raises ReleaseError: if the version, or its set, does not exist.
     """
@@ -44,7 +44,7 @@ def set_of(settings: Settings, contract: ModelContract, version: str) -> Release
 
 
 def reference_scores(settings: Settings, contract: ModelContract, champion: LoadedVersion) -> NDArray[np.float64]:
-    """The scores of a version on that part of its own set that it was evaluated on and not trained on.
+    """The scores of a version on the part of its set that was used for evaluation, and not for training.
 
     :raises MissingSetError: if the rows of the set are gone.
     """
@@ -56,9 +56,9 @@ def reference_scores(settings: Settings, contract: ModelContract, champion: Load
 
 
 def row_count(contract: ModelContract, day: date, scores: pa.Table, events: pa.Table) -> CheckResult:
-    """Whether each event of the day has exactly one score that counts, and no score counts without an event.
+    """Check that each event of the day has exactly one served score, and each served score has an event.
 
-    :param scores: the rows of the day; ``events`` likewise, with ``record_key``.
+    :param scores: the scores of the day; ``events``: its events, with ``record_key``.
     """
     served = scores.filter(scores["served"])["record_key"]
     keys = events["record_key"]
@@ -73,7 +73,7 @@ def row_count(contract: ModelContract, day: date, scores: pa.Table, events: pa.T
 
 
 def null_shares(contract: ModelContract, day: date, rows: pa.Table, of_set: Release) -> CheckResult:
-    """Whether a feature is NULL more often than in the champion's set.
+    """Check the NULL share of each feature: the excess over the champion's set is bounded.
 
     :param rows: the events of the day with their features.
     """
@@ -86,7 +86,7 @@ def null_shares(contract: ModelContract, day: date, rows: pa.Table, of_set: Rele
 
 
 def feature_drift(contract: ModelContract, day: date, rows: pa.Table, of_set: Release) -> CheckResult:
-    """Whether the values of a feature are distributed otherwise than in the champion's set; see ``drift``."""
+    """Check that each feature is distributed as in the champion's set; see ``drift``."""
     if len(rows) < contract.checks.needs_rows:
         return _too_few("feature_drift", day, len(rows))
     described = int(of_set.about.get("rows", 0))
@@ -99,9 +99,9 @@ def feature_drift(contract: ModelContract, day: date, rows: pa.Table, of_set: Re
 def prediction_drift(
     contract: ModelContract, day: date, scores: pa.Table, champion: str, reference: NDArray[np.float64]
 ) -> CheckResult:
-    """Whether the champion's scores of the day are distributed otherwise than those on its own set.
+    """Check that the champion's scores of the day are distributed like those on its own set.
 
-    :param champion: its version; the scores of others are left out.
+    :param champion: the champion's version; scores of other versions are ignored.
     :param reference: see :func:`reference_scores`.
     """
     ours = scores.filter(pc.equal(scores["model_version"], champion))["score"].to_numpy()
@@ -123,9 +123,9 @@ def prediction_drift(
 
 
 def label_maturity(of_set: TrainingSetContract, day: date, scores: pa.Table, labelled: pa.Table, now: datetime) -> CheckResult:
-    """Whether the events of a day have a label once it should be believed; before that, how many will get one.
+    """Check that the events of a day have a label once labels are mature; before that, count the events still to be labelled.
 
-    :param scores: the rows of the day.
+    :param scores: the scores of the day.
     :param labelled: the events of the day with mature labels.
     """
     served = scores.filter(scores["served"])
@@ -143,10 +143,10 @@ def label_maturity(of_set: TrainingSetContract, day: date, scores: pa.Table, lab
 def training_serving_skew(
     contract: ModelContract, day: date, scores: pa.Table, version: LoadedVersion, rows: pa.Table
 ) -> CheckResult:
-    """Whether the features that were scored are those that a set which is built now has for the same events.
+    """Check that the scored features equal those of a set built now for the same events.
 
-    :param scores: the rows of the day; of other versions than ``version`` they are left out.
-    :param rows: the events of the day with features as known then, built after the scoring; an event that is gone is left out.
+    :param scores: the scores of the day; scores of versions other than ``version`` are ignored.
+    :param rows: the events of the day with features as known then, built after the scoring; scores without an event are ignored.
     """
     scored = scores.filter(pc.equal(scores["model_version"], version.version))
     places = pc.index_in(scored["record_key"], value_set=rows["record_key"].combine_chunks())
@@ -166,13 +166,13 @@ def training_serving_skew(
 
 
 def _described(rows: pa.Table, of_set: Release) -> dict[str, Mapping[str, Any]]:
-    """The features that both the rows and the manifest have, with what the manifest says of each."""
+    """The features that both the rows and the manifest have, with their description in the manifest."""
     columns: Mapping[str, Mapping[str, Any]] = of_set.about.get("columns", {})
     return {name: about for name, about in columns.items() if name in rows.column_names and name != "label"}
 
 
 def _bounded(check: str, day: date, values: Mapping[str, float], bound: float, how: str, rows: int) -> CheckResult:
-    """A check of a number of each feature against one bound."""
+    """Check a number of each feature against one bound."""
     beyond = sorted((name for name, value in values.items() if value > bound), key=lambda name: -values[name])
     named: Sequence[str] = [f"{name} ({values[name]:.3f})" for name in beyond]
     explanation = f"{join_limited(named, _NAMED, 'features')}: {how}, by more than {bound:g}; look at what arrived on the day"
@@ -193,11 +193,11 @@ def _result(
     *,
     warns: bool = False,
 ) -> CheckResult:
-    """A result, with the explanation and the severity of a failure only where it failed."""
+    """A result, with explanation and severity only if it failed."""
     return CheckResult(check, day, passed, dict(numbers), None if passed else explanation, warns=warns and not passed)
 
 
 def _among(keys: pa.Array | pa.ChunkedArray, others: pa.Array | pa.ChunkedArray) -> int:
-    """How many of the keys are among the others."""
+    """The number of ``keys`` that occur in ``others``."""
     value_set = others.combine_chunks() if isinstance(others, pa.ChunkedArray) else others
     return pc.sum(pc.is_in(keys, value_set=value_set)).as_py() or 0

@@ -1,4 +1,4 @@
-"""Both versions' scores of a canary day side by side, without labels: how far they lie apart, and where most."""
+"""The comparison of both versions' scores on a canary day, without labels: the distances, and the largest ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakehouse.models.scoring import drift
 if TYPE_CHECKING:
     from datetime import date
 
-#: So many entities with the greatest difference are named.
+#: The number of entities with the greatest difference that are listed.
 _NAMED = 10
 
 
@@ -32,10 +32,10 @@ class ApartEntity:
 class DayComparison:
     """The scores of both versions on the same entities of an event day.
 
-    :param distance: the greatest difference of the cumulative shares of both.
-    :param correlation: None where one version gives every entity the same score.
-    :param decisions: the entities that one version scores at or above the threshold of a prediction and the other below.
-    :param furthest: the entities whose scores lie furthest apart, those first.
+    :param distance: the greatest difference between the cumulative shares of both versions.
+    :param correlation: None if a version gives every entity the same score.
+    :param decisions: the number of entities that only one of the versions scores at or above the prediction threshold.
+    :param furthest: the entities with the greatest differences, in descending order.
     """
 
     day: date
@@ -50,9 +50,9 @@ class DayComparison:
 
 
 def compare_day(day: date, scores: pa.Table) -> DayComparison | None:
-    """Compare the scores of a day; None if no entity has both.
+    """Compare the scores of a day; None if no entity has both scores.
 
-    :param scores: of the canary, as ``canary.scores_of_both`` gives them.
+    :param scores: the scores of the canary, from ``canary.scores_of_both``.
     """
     rows = scores.filter(pc.equal(scores["event_date"], pa.scalar(day)))
     if not len(rows):

@@ -1,6 +1,6 @@
-"""How far some values lie from others of which only a summary is known, or from a sample: 0 for the same distribution, 1 at most.
+"""Distance between two distributions (0 identical, 1 disjoint). The reference is a sample or a stored summary.
 
-The summaries are those of a training set's manifest. The bounds and the words for a failure belong to ``checks``.
+The summaries are those of a training set's manifest. Bounds and failure messages belong to ``checks``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def from_summary(values: pa.ChunkedArray, summary: Mapping[str, Any], rows: int) -> float | None:
-    """The distance of a column's values from those that a manifest describes; NULL and NaN are left out on both sides.
+    """The distance of a column's values from the distribution in a manifest; NULL and NaN are left out on both sides.
 
-    :param summary: of a column of numbers ``quantiles``, evenly spaced from the least to the greatest; of others the most
-        ``frequent`` values with their counts, and the share of ``nulls``.
-    :param rows: how many rows the summary is of.
+    :param summary: for a column of numbers, ``quantiles``, evenly spaced from the smallest to the greatest value; for other
+        columns, the most ``frequent`` values with their counts, and the share of ``nulls``.
+    :param rows: the number of rows summarized.
     :returns: None if either side has no value, or if the summary says nothing about the distribution.
     """
     present = values.drop_null()
@@ -40,11 +40,12 @@ def from_summary(values: pa.ChunkedArray, summary: Mapping[str, Any], rows: int)
 
 
 def from_quantiles(values: NDArray[np.float64], quantiles: Sequence[float]) -> float:
-    """The greatest difference of cumulative shares (Kolmogorov-Smirnov), as far as evenly spaced quantiles tell it.
+    """Kolmogorov-Smirnov statistic against a reference known only by evenly spaced quantiles (a lower bound).
 
-    Between two quantiles the share may be anything from the one to the other: only what lies outside counts.
+    Between two quantiles, the reference's cumulative share may have any value between the two levels; only excess beyond these
+    counts.
 
-    :param values: at least one, without NaN.
+    :param values: at least one value, without NaN.
     """
     known = np.asarray(quantiles, dtype=np.float64)
     levels = np.linspace(0, 1, len(known))
@@ -61,10 +62,10 @@ def from_quantiles(values: NDArray[np.float64], quantiles: Sequence[float]) -> f
 
 
 def from_frequent(values: pa.ChunkedArray, frequent: Mapping[str, int], described: int) -> float:
-    """Half the sum of the differences of shares (total variation), where all values that are not named count as one.
+    """Half the sum of the differences of shares (total variation distance); all unlisted values count as one.
 
-    :param values: at least one, without NULL.
-    :param described: how many values the counts of the frequent ones are of.
+    :param values: at least one value, without NULL.
+    :param described: the number of values from which the frequent ones were counted.
     """
     counted = pc.value_counts(values.cast(pa.string()))
     ours = dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist()))
@@ -75,7 +76,7 @@ def from_frequent(values: pa.ChunkedArray, frequent: Mapping[str, int], describe
 
 
 def of_samples(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> float:
-    """The greatest difference of two samples' cumulative shares, neither empty; the exact form is in ``quality.statistics``."""
+    """The greatest difference between the cumulative shares of two non-empty samples; exact form: ``quality.statistics``."""
     first, second = np.sort(ours), np.sort(theirs)
     at = np.concatenate([first, second])
     shares = (np.searchsorted(sample, at, side="right") / len(sample) for sample in (first, second))

@@ -1,6 +1,6 @@
-"""Scores the events of some days: the champion scores all, and the challenger of a running canary also its share of the entities.
+"""Scores the events of given days: the champion scores all events, the challenger of a running canary also its share.
 
-Where scores are kept belongs to ``score_table``, which entities a canary has to ``arms``.
+Storing scores belongs to ``score_table``, assigning entities to a canary belongs to ``arms``.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from lakehouse.models.scoring.version_scores import LoadedVersion
     from lakehouse.settings import Settings
 
-#: So many event days are scored and committed at a time.
+#: The number of event days scored and committed at a time.
 _DAYS_AT_A_TIME = 31
 
 
 class NoChampionError(LakehouseError):
-    """A model without a version in use, which therefore scores nothing. The message says how one is promoted."""
+    """A model without a version in use cannot score. The message says how to promote a version."""
 
 
 @dataclass(frozen=True)
 class ScoredDay:
-    """What was scored of an event day: its events, and how many of them the challenger has scored and is served for."""
+    """The result of scoring an event day: the number of events, and of those for which the challenger's score is served."""
 
     day: date
     champion: str
@@ -67,11 +67,11 @@ def score(
     run_id: str,
     by: str,
 ) -> list[ScoredDay]:
-    """Score the events of some days with the champion, and those of a running canary with its challenger as well.
+    """Score the events of ``days`` with the champion, and those of a running canary with its challenger as well.
 
-    Of a day that is scored again, the rows of the versions that score now are replaced; those of earlier ones stay.
+    If a day is scored again, the rows of the current versions are replaced; the rows of earlier versions stay.
 
-    :returns: what was scored of each day, in order.
+    :returns: the result for each day, in order.
     :raises NoChampionError: if no version is in use.
     :raises TrackingError: if MLflow cannot be reached.
     """
@@ -90,7 +90,7 @@ def score(
 def champion_of(settings: Settings, contract: ModelContract) -> str:
     """The version in use.
 
-    :raises NoChampionError: without one.
+    :raises NoChampionError: if no version is in use.
     """
     champion = tracking.champion(settings, contract)
     if champion is None:
@@ -103,7 +103,7 @@ def champion_of(settings: Settings, contract: ModelContract) -> str:
 
 
 def running_canary(settings: Settings, catalog: Catalog, contract: ModelContract, champion: str) -> RunningCanary | None:
-    """The canary that takes part in scoring; one that compares with another version than the one in use does not."""
+    """The canary that takes part in scoring; a canary that compares with a version not in use does not."""
     entry = canary_log.running(settings, contract.name)
     if entry is None or entry.champion != champion:
         return None
@@ -120,7 +120,7 @@ def score_rows(
 ) -> list[ScoredDay]:
     """Score events and write the scores in one commit; a day without events loses the rows of these versions.
 
-    :param rows: the events of the days, as ``event_rows.unlabelled`` gives them.
+    :param rows: the events of the days, from ``event_rows.unlabelled``.
     """
     chosen = np.zeros(len(rows), bool)
     if canary is not None:

@@ -1,6 +1,6 @@
-"""The table of a model's scores, by event day: for each entity a row of each version that has scored it, one of which counts.
+"""The table of a model's scores, by event day: for each entity, a row per version that has scored it; one row is served.
 
-Which versions score which entities is decided in ``score``.
+Assigning versions to entities belongs to ``score``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakehouse.models.scoring.version_scores import LoadedVersion
     from lakehouse.settings import Settings
 
-#: ``served`` marks the row that counts; ``features_hash`` is of the columns that the version gets, see ``version_scores``.
+#: ``served`` marks the row that counts; ``features_hash`` covers the columns that the version uses, see ``version_scores``.
 SCHEMA = pa.schema(
     [
         ("record_key", pa.string()),
@@ -45,7 +45,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class ScoringRun:
-    """Who computed scores, and when."""
+    """The author and the time of a scoring."""
 
     run_id: str
     by: str
@@ -53,10 +53,10 @@ class ScoringRun:
 
 
 def scored_rows(rows: pa.Table, version: LoadedVersion, arm: Arm, served: NDArray[np.bool_], run: ScoringRun) -> pa.Table:
-    """The scores that a version gives to events, as rows of the table.
+    """The scores of a version for ``rows``, as rows of the table.
 
     :param rows: record_key, event_ts, event_date and the features.
-    :param served: whether each score counts.
+    :param served: whether each score is served.
     """
     hashes = version_scores.features_hash(rows, version.features)
     count = len(rows)
@@ -84,12 +84,12 @@ def write(
     scored: Sequence[pa.Table],
     run: ScoringRun,
 ) -> None:
-    """Put the scores of some versions in place of their earlier ones of these days, in one commit.
+    """Replace the scores of ``versions`` for ``days``, in one commit.
 
-    Scores of other versions stay, and count no more.
+    Scores of other versions stay, but are no longer served.
 
-    :param scored: the rows of the versions, all of these days; at least one table, which may be empty.
-    :raises CommitFailedError: when other writers win eight times in a row.
+    :param scored: the rows of the versions, all from ``days``; at least one table, which may be empty.
+    :raises CommitFailedError: if other writers win eight times in a row.
     """
     path = addresses.scores(settings, model)
     table = row_writer.open_or_create(path, SCHEMA, settings.storage_options, ["event_date"])
@@ -103,7 +103,7 @@ def write(
 
 
 def read(settings: Settings, model: str, where: table_io.Where | None = None, columns: Sequence[str] | None = None) -> pa.Table:
-    """The scores that meet ``where``, with some columns (default: all); empty if nothing has been scored."""
+    """The scores that meet ``where``, with ``columns`` (default: all); empty if nothing has been scored."""
     names = list(columns or SCHEMA.names)
     wanted = pa.schema([SCHEMA.field(name) for name in names])
     rows = table_io.read(addresses.scores(settings, model), names, where, settings.storage_options)

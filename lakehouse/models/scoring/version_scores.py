@@ -1,6 +1,6 @@
-"""The scores that a version of a model gives to rows, from the columns that it has learned from.
+"""The scores of a model version for rows, computed from the columns on which it was trained.
 
-Which rows are scored, and what becomes of the scores, is decided by the callers (``score``, ``backtests.backtest``).
+Selecting the rows and using the scores belongs to the callers (``score``, ``backtests.backtest``).
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 
 class MissingFeatureError(LakehouseError):
-    """A version needs a column that rows of today do not have. The message names it."""
+    """A version needs a column that current rows do not have. The message names it."""
 
 
 @dataclass(frozen=True)
 class LoadedVersion:
     """A version of a model, ready to score.
 
-    :param features: the columns that it gets, in their order.
-    :param learned: the first and the last event time of the rows that it was trained on, if they are known.
+    :param features: the input columns, in their order.
+    :param learned: the first and the last event time of its training rows, if known.
     """
 
     contract: ModelContract
@@ -50,7 +50,7 @@ class LoadedVersion:
     def scores(self, rows: pa.Table) -> NDArray[np.float64]:
         """The score of each row.
 
-        :raises MissingFeatureError: if the rows lack a column that the version has learned from.
+        :raises MissingFeatureError: if the rows lack a column on which the version was trained.
         :raises ScoringError: if the model gives no usable scores.
         """
         lacking = [name for name in self.features if name not in rows.column_names]
@@ -66,7 +66,7 @@ class LoadedVersion:
         return evaluation.scores_of(self.contract, self.model, trained.frame_of(rows, self.features))
 
     def rows_learned(self, rows: pa.Table) -> int:
-        """How many rows are of the time that the version was trained on; 0 if that is not recorded."""
+        """The number of rows within the time range of the version's training rows; 0 if the range is not recorded."""
         if self.learned is None:
             return 0
         times = rows["event_ts"]
@@ -76,10 +76,10 @@ class LoadedVersion:
 
 
 def load(settings: Settings, catalog: Catalog, contract: ModelContract, version: str) -> LoadedVersion:
-    """A released version with its model.
+    """Load a released version with its model.
 
     :raises ReleaseError: for a version that does not exist.
-    :raises TrackingError: if MLflow does not know it, or cannot be reached.
+    :raises TrackingError: if MLflow does not know the version, or cannot be reached.
     """
     release = releases.find(settings, ReleaseKind.MODEL, contract.name, version)
     default = catalog.training_sets[contract.training_set].features.names
@@ -88,20 +88,20 @@ def load(settings: Settings, catalog: Catalog, contract: ModelContract, version:
 
 
 def learned_span(release: Release) -> tuple[datetime, datetime] | None:
-    """The first and the last event time of the part of the set that a version was trained on; None if it is not recorded."""
+    """The first and the last event time of the part on which a version was trained; None if not recorded."""
     of_set = release.about.get("training_set", {})
     part = of_set.get("time", {}).get(release.about.get("fit_on"))
     return None if part is None else (datetime.fromisoformat(part["from"]), datetime.fromisoformat(part["to"]))
 
 
 def features_hash(rows: pa.Table, features: Sequence[str]) -> NDArray[np.int64]:
-    """A hash of what a model gets of each row; equal features have the same, also in another process or table."""
+    """A hash of the model's input for each row; equal features have equal hashes, also in another process or table."""
     frame = trained.frame_of(rows, features)
     numbers = frame.select_dtypes("float64").columns
     frame[numbers] += 0.0  # -0.0 and 0.0 are equal
     for name in frame.select_dtypes("object").columns:
-        frame[f"{name} is NULL"] = frame[name].isna()  # the hash takes None for the text 'None'
-    # Categories would take texts for equal that differ behind a NUL character.
+        frame[f"{name} is NULL"] = frame[name].isna()  # the hash treats None as the text 'None'
+    # Categories would treat texts as equal that differ only after a NUL character.
     hashed = pd.util.hash_pandas_object(frame, index=False, categorize=False).to_numpy(np.uint64)
-    signed: NDArray[np.int64] = hashed.view(np.int64)  # Delta has no other integers
+    signed: NDArray[np.int64] = hashed.view(np.int64)  # Delta has only signed integers
     return signed

@@ -1,5 +1,5 @@
-"""Alerts: the rules, the signals they read, the log of what opened and closed, and their delivery.
+"""Alerts: rules, signals, the log of openings and resolutions, and delivery.
 
-Plain Python: ``alert``, ``rules``, ``input_rules``, ``run_rules``, ``rhythm``, ``routing``. What Dagster knows of runs and checks
-is read in ``orchestration``.
+Plain Python: ``alert``, ``rules``, ``input_rules``, ``run_rules``, ``rhythm``, ``routing``. Dagster's records of runs and checks
+are read in ``orchestration``.
 """

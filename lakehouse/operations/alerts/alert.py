@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class AlertKind(str, Enum):
-    """What an alert is about."""
+    """The condition of an alert."""
 
     LATE_SHARE = "late_share"
     TIER_SHARE = "tier_share"
@@ -78,11 +78,11 @@ class Alert:
 
     :param contract: the source or metric whose contract it comes from.
     :param subject: the source, or the series of published numbers.
-    :param since: since when the condition holds, by the clock of the rule.
-    :param text: what happened, where, and what to do.
+    :param since: the start of the condition, by the clock of the rule.
+    :param text: the event, the place, and the remedy.
     :param addressed_to: the source's owner first.
     :param numbers: the figures of ``text``.
-    :param period: the name of the number's period, or the arrival day of what is missing.
+    :param period: the name of the number's period, or the arrival day of missing data.
     :param detail: distinguishes alerts of one kind about one subject and period.
     """
 
@@ -104,7 +104,7 @@ class Alert:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The identity of an alert: an alert with an equal key is the same one, found again."""
+        """The identity of an alert: alerts with equal keys are the same alert."""
         return (self.kind.value, self.contract, self.subject, self.period or "", self.detail or "")
 
 
@@ -117,10 +117,10 @@ class AlertSubject:
     addressed_to: Sequence[str] = ()
 
     def alert(self, kind: AlertKind, since: datetime, text: str, numbers: Mapping[str, Any], **more: str) -> Alert:
-        """An alert about it."""
+        """An alert about this subject."""
         return Alert(kind, self.contract, self.subject, since, text, self.addressed_to, numbers, **more)
 
 
 def addressees(*owners: str | None) -> list[str]:
-    """The owners that contracts name, each once, in this order."""
+    """The owners named in contracts, in this order, without repetition."""
     return list(dict.fromkeys(owner for owner in owners if owner))

@@ -1,8 +1,8 @@
-"""One run of alerting: opens, escalates and resolves alerts by the present facts, and sends what targets have not received.
+"""One run of alerting: opens, escalates and resolves alerts by the present facts, and sends the outstanding messages.
 
-An alert is recorded before it is sent, and each delivery afterwards. If a run is stopped in between, the next one continues
-and may send a message again with the same id. ``rules`` and its neighbours have the rules, ``signals`` reads their facts, ``log``
-has the record, ``outbox`` the messages that are due. The sensor ``alerts`` starts each run.
+An alert is recorded before it is sent, and each delivery afterwards. If a run is stopped in between, the next run continues and
+may repeat a message with the same id. The rules are in ``rules`` and the other rule modules; ``signals`` reads their facts,
+``log`` has the record, ``outbox`` the due messages. The sensor ``alerts`` starts each run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakehouse.operations.alerts.log import AlertRecord
     from lakehouse.settings import Settings
 
-#: What failed among runs and checks, given the alerts that are open.
+#: Returns the failed runs and checks, given the open alerts.
 OutcomesOf = Callable[["Sequence[Alert]"], RunOutcomes]
 _RUNS = "runs and checks"
 #: Dagster ends a tick after 60 seconds; the next ticks send the remaining messages.
@@ -35,11 +35,11 @@ _SENDING_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class AlertDispatch:
-    """The result of a run: how many alerts opened, were resolved and are open.
+    """The result of a run: the numbers of opened, resolved and open alerts.
 
-    :param due_at: when the next thing is due although nothing changes: an escalation, or the end of a snooze.
-    :param undelivered: per target that did not receive everything, the reason.
-    :param unread: per source or metric whose tables could not be read, the reason; its alerts stay as they are.
+    :param due_at: the time of the next action that is due without a change: an escalation, or the end of a snooze.
+    :param undelivered: the reason for each target that did not receive all messages.
+    :param unread: the reason for each source or metric whose tables could not be read; its alerts are unchanged.
     """
 
     opened: int
@@ -57,10 +57,10 @@ class AlertDispatch:
 def dispatch_alerts(
     settings: Settings, catalog: Catalog, directory: Directory, outcomes_of: OutcomesOf | None = None
 ) -> AlertDispatch:
-    """Open and resolve alerts from the present tables and runs, and send every target what it has not received.
+    """Open and resolve alerts by the present tables and runs, and send every target its outstanding messages.
 
-    :param directory: the targets, and who is reached at which.
-    :param outcomes_of: what failed among runs and checks, given the alerts that are open; None leaves their alerts as they are.
+    :param directory: the targets of owners, consumers and the platform team.
+    :param outcomes_of: returns the failed runs and checks, given the open alerts; None leaves their alerts unchanged.
     """
     sources = [(name, signals.of_source(settings, contract)) for name, contract in catalog.sources.items()]
     metrics = [(name, signals.of_metric(settings, catalog, metric)) for name, metric in catalog.metrics.items()]
@@ -96,7 +96,7 @@ def _read(name: str, alerts: Iterable[Alert], unread: dict[str, str]) -> list[Al
 
 
 def _outcomes(outcomes_of: OutcomesOf | None, earlier: Iterable[AlertRecord], unread: dict[str, str]) -> RunOutcomes:
-    """What failed among runs and checks; if that cannot be read, nothing is known, and the reason is added to ``unread``."""
+    """The failed runs and checks; empty if they cannot be read, with the reason added to ``unread``."""
     if outcomes_of is None:
         return RunOutcomes()
     try:

@@ -1,6 +1,6 @@
-"""The rules of alerting about the inputs of a source: what is missing, what does not arrive, what waits for a person.
+"""The rules of alerting about the inputs of a source: missing data, silence, and rows that wait for a person.
 
-Each takes facts and returns an alert or None. They are described in docs/alerts.md. Rules about rows and numbers are in
+Each rule takes facts and returns an alert or None. The rules are described in docs/alerts.md. Rules about rows and numbers are in
 ``rules``, the length of a usual pause in ``rhythm``; ``input_signals`` reads the facts.
 """
 
@@ -29,9 +29,9 @@ _SHOWN = 3
 
 
 def held_file(about: AlertSubject, file: str, arrival_day: date, since: datetime, why: str | None) -> Alert:
-    """The alert about a file that is held.
+    """The alert about a held file.
 
-    :param why: what is wrong with it.
+    :param why: the reason for holding the file.
     """
     text = (
         f"{file} of {about.subject} is held: {why or 'its reason was not recorded'}. No number contains its rows. Replace it in "
@@ -41,9 +41,9 @@ def held_file(about: AlertSubject, file: str, arrival_day: date, since: datetime
 
 
 def malformed_rows(about: AlertSubject, arrival_day: date, since: datetime, rows: int, example: str | None) -> Alert:
-    """The alert about rows of an arrival day that could not be read, and that numbers wait for.
+    """The alert about unreadable rows of an arrival day, for which numbers wait.
 
-    :param example: why one of them could not, and where it is.
+    :param example: the reason and the location of one of the rows.
     """
     name, why = about.subject, f": {example}" if example else ""
     text = (
@@ -55,9 +55,9 @@ def malformed_rows(about: AlertSubject, arrival_day: date, since: datetime, rows
 
 
 def failed_ingestion(about: AlertSubject, arrival_day: date, since: datetime, missing: str) -> Alert:
-    """The alert about files that no run could ingest, and that no run tries to ingest any more.
+    """The alert about files that runs failed to ingest, and that no further run will try.
 
-    :param missing: what is missing, as a sentence.
+    :param missing: the missing data, as a sentence.
     """
     text = (
         f"{about.subject}: {missing}, and no further run is started. Open the newest failed run of bronze/{about.subject} for "
@@ -69,8 +69,8 @@ def failed_ingestion(about: AlertSubject, arrival_day: date, since: datetime, mi
 def stream_gap(about: AlertSubject, seen_on: date, since: datetime, missing: str) -> Alert:
     """The alert about messages of a topic that were lost before they were read.
 
-    :param seen_on: the day on which that was seen.
-    :param missing: what is missing, as a sentence.
+    :param seen_on: the day on which the loss was detected.
+    :param missing: the lost messages, as a sentence.
     """
     text = (
         f"{about.subject}: {missing}. The partition is not read on. Have the messages sent again if they can be, then run "
@@ -90,9 +90,9 @@ def unfinished_day(
 ) -> Alert | None:
     """Alert if an arrival day lacks its marker, or files of its manifest, for longer than the contract tolerates.
 
-    :param ended: when the arrival day was over.
-    :param last_news: when what is missing of it changed last.
-    :param missing: what is missing, as a sentence.
+    :param ended: the end of the arrival day.
+    :param last_news: the last change of the missing data.
+    :param missing: the missing data, as a sentence.
     """
     since = max(ended, last_news)
     if now - since <= tolerated:
@@ -109,7 +109,7 @@ def silent_source(
 ) -> Alert | None:
     """Alert if nothing has arrived for longer than the source's own rhythm explains.
 
-    :param arrivals: when each delivery arrived, by the data's own clock.
+    :param arrivals: the arrival time of each delivery, by the data's own clock.
     """
     pause = rhythm.too_long(arrivals, now, zone, terms)
     if pause is None:
@@ -128,8 +128,8 @@ def waiting_rows(
 ) -> Alert:
     """The alert about rows of an arrival day that wait for a steward.
 
-    :param since: when the oldest of them began to wait.
-    :param reasons: how many rows wait, by why they do.
+    :param since: the start of the longest wait.
+    :param reasons: the numbers of waiting rows, by reason.
     :param review_by: the earliest deadline.
     """
     rows, why = sum(reasons.values()), ", ".join(f"{reason}: {count:,}" for reason, count in sorted(reasons.items()))
@@ -144,8 +144,8 @@ def waiting_rows(
 def overdue_review(about: AlertSubject, rows: int, since: datetime, advice: str) -> Alert:
     """The alert about rows that wait for a steward for longer than the contract tolerates.
 
-    :param since: the earliest deadline that has passed.
-    :param advice: how many wait and what to do, as a sentence.
+    :param since: the earliest passed deadline.
+    :param advice: the number of waiting rows and the remedy, as a sentence.
     """
     return about.alert(AlertKind.OVERDUE_REVIEW, since, f"{about.subject}: {advice}.", {"overdue": rows})
 
@@ -157,12 +157,12 @@ def watermark_stalled(
     zone: ZoneInfo,
     terms: Rhythm,
 ) -> Alert | None:
-    """Alert if deliveries have not moved the event-time watermark for longer than usual, or it is further back than usual.
+    """Alert if deliveries have not advanced the event-time watermark for longer than usual, or it lags further than usual.
 
-    Time is counted by arrivals: if nothing arrives, the source is silent, which is another alert.
+    Time is measured by arrivals: if nothing arrives, the source is silent, which is a separate alert.
 
-    :param watermarks: per delivery when it arrived, and the watermark after it, in the order of arrival; None before it moved.
-    :param held_by: the keys that hold the watermark where it stands.
+    :param watermarks: for each delivery, its arrival and the watermark after it, in order of arrival; None before the first move.
+    :param held_by: the keys that hold the watermark.
     """
     moved = [(arrived, watermark) for arrived, watermark in watermarks if watermark is not None]
     if not moved:
@@ -207,7 +207,7 @@ def _never_moved(
 
 
 def _further_back(watermarks: Sequence[tuple[datetime, datetime]], zone: ZoneInfo, terms: Rhythm) -> timedelta | None:
-    """How far the watermark is usually behind an arrival, if it is further back now."""
+    """The usual lag of the watermark behind an arrival, if the present lag is greater; else None."""
     newest, stands = watermarks[-1]
     by_day: dict[date, timedelta] = {}
     for arrived, watermark in watermarks:
@@ -223,9 +223,9 @@ def _further_back(watermarks: Sequence[tuple[datetime, datetime]], zone: ZoneInf
 def watermark_off(
     about: AlertSubject, proposal: Proposal, catch: float, next_step: timedelta | None, through: datetime
 ) -> Alert | None:
-    """Alert if a smaller share of the rows came within the ``max_lateness`` in force than the contract wants.
+    """Alert if the share of rows that arrived within the current ``max_lateness`` is below the contract's target.
 
-    :param next_step: the value that tuning applies next by itself; None if it does not.
+    :param next_step: the next value that tuning applies automatically; None without automatic tuning.
     :param through: the newest arrival.
     """
     severity = proposal.severity(catch)

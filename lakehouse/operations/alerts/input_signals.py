@@ -1,7 +1,7 @@
-"""The facts about the inputs of a source that alerts are about; ``input_rules`` judges them.
+"""Reads the facts about a source's inputs for alerts; ``input_rules`` evaluates them.
 
-They are read from what the ledger and the sensors have recorded, never from landing. Facts about rows and numbers are read in
-``signals``.
+The facts are read from records of the ledger and the sensors, never from the landing folder. Facts about rows and numbers are
+read in ``signals``.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from lakehouse.operations.alerts.alert import Alert
     from lakehouse.settings import Settings
 
-#: Malformed rows alert that arrived at most so long before the newest arrival day.
+#: Malformed rows alert only if they arrived at most this long before the newest arrival day.
 _RECENT = timedelta(days=30)
 
 
 def tables(settings: Settings, contract: SourceContract) -> list[str]:
-    """The addresses of the tables that are read here."""
+    """The addresses of the tables that this module reads."""
     source = contract.dataset
     paths = [
         locations.ingestions(settings),
@@ -60,7 +60,7 @@ def tables(settings: Settings, contract: SourceContract) -> list[str]:
 
 
 def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
-    """The alerts about what is missing of a source, its silence, what waits for a person, and its event-time watermark."""
+    """The alerts about a source's missing data, its silence, waiting rows, and its event-time watermark."""
     about = AlertSubject(contract.dataset, contract.dataset, addressees(contract.owner))
     yield from _missing(settings, contract, about)
     yield from _silent(settings, contract, about)
@@ -87,13 +87,13 @@ def _missing(settings: Settings, contract: SourceContract, about: AlertSubject) 
 
 
 def _unread(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
-    """By arrival day, of the newest ones: rows of long ago hold no number that is still open."""
+    """The alerts by arrival day, for recent days only: old rows hold no number that is still open."""
     entries = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
     newest = max((entry.arrival_date for entry in entries.values()), default=None)
     unread = unread_rows_of_source(settings, contract)
     by_day: dict[date, list[UnreadFile]] = {}
     for file in unread.files:
-        is_recorded = file.reason is not None  # nobody is alerted about what an earlier release has ingested
+        is_recorded = file.reason is not None  # no alert about rows ingested by an earlier release
         days = {*file.days, *([file.arrival_date] if file.without_day else [])}
         if is_recorded and newest and newest - file.arrival_date <= _RECENT and not all(map(unread.is_tolerated, days)):
             by_day.setdefault(file.arrival_date, []).append(file)
@@ -115,9 +115,9 @@ def _silent(settings: Settings, contract: SourceContract, about: AlertSubject) -
 
 
 def _silence(contract: SourceContract) -> Rhythm | None:
-    """When silence alerts; by default where there is an event-time watermark, for which the numbers of the source wait.
+    """The terms on which silence alerts; by default only with an event-time watermark, for which the source's numbers wait.
 
-    Nothing says of another source that more of it is to come: its last file may have been the last one for good.
+    Without a watermark, nothing indicates that more data will come: the last file may have been the final one.
     """
     terms = contract.alerts.silent_source
     if terms == "with_watermark":
@@ -145,7 +145,7 @@ def _reviews(settings: Settings, contract: SourceContract, about: AlertSubject) 
 
 def _stalled(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
     terms, strategy = contract.alerts.watermark_stalled, contract.clocks.watermark
-    if terms is None or strategy is None or isinstance(strategy, ProcessingTimeWatermark):  # it follows the clock
+    if terms is None or strategy is None or isinstance(strategy, ProcessingTimeWatermark):  # the watermark follows the clock
         return
     state = event_watermark.of_source(settings, contract)
     if state is not None:
@@ -155,7 +155,7 @@ def _stalled(settings: Settings, contract: SourceContract, about: AlertSubject) 
 
 
 def _watermark_off(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
-    """By the rows of the newest arrival days. A value that a person has pinned does not alert: somebody knows."""
+    """The alert from the rows of the newest arrival days. A value pinned by a person does not alert, because it is known."""
     if recommendation.tunable(contract) is None:
         return
     state = recommendation.state_of(settings, contract)

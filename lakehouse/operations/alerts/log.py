@@ -1,9 +1,9 @@
-"""``ops/alerts``: the log of alerts. A row is an event of an alert, or of a message about several of them.
+"""``ops/alerts``: the log of alerts. A row is an event of an alert, or of a message about several alerts.
 
-An alert is open from its first row until its condition is gone; if the condition occurs again, another alert opens. It may
-escalate to further targets, be acknowledged by a person, and be snoozed. Every target that an alert goes to receives one message
-for each of its transitions. A delivery is recorded after it happened: a message that was delivered but not recorded is sent again
-with the same id. ``rules`` decides when an alert opens, ``routing`` to whom it goes, ``outbox`` which messages are due.
+An alert is open from its first row until its condition ends; if the condition recurs, another alert opens. It may escalate to
+further targets, be acknowledged by a person, and be snoozed. Every target of an alert receives one message for each transition. A
+delivery is recorded afterwards: a message that was delivered but not recorded is repeated with the same id. ``rules`` decides
+about openings, ``routing`` about recipients, ``outbox`` about due messages.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class AlertEvent:
-    """A row of the table: an alert opened, with all its fields; or something else happened to it.
+    """A row of the table: the opening of an alert, with all its fields, or a later event of it.
 
-    It escalated to ``targets``, was resolved, was acknowledged, was snoozed ``until`` a time, or ``targets`` received a message.
-    Of a message about several alerts (a digest), ``alert_id`` is the message's own id; it is recorded before it is sent, too.
+    Later events: it escalated to ``targets``, was resolved, was acknowledged, was snoozed ``until`` a time, or ``targets``
+    received a message. For a message about several alerts (a digest), ``alert_id`` is the id of the message, which is also
+    recorded before it is sent.
 
-    :param about: the transition that the message is about.
+    :param about: the transition reported by the message.
     :param alert_ids: the alerts of a digest.
     """
 
@@ -64,7 +65,7 @@ class AlertEvent:
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """Who has taken care of an alert, when, and how."""
+    """The person who takes care of an alert, with time and reason."""
 
     by: str
     at: datetime
@@ -73,10 +74,10 @@ class Acknowledgement:
 
 @dataclass(frozen=True)
 class AlertRecord:
-    """An alert that was opened.
+    """An opened alert with its history.
 
-    :param targets: the names of the targets that are notified of it from the beginning.
-    :param escalated_to: those that are notified since ``escalated_at``.
+    :param targets: the names of the targets notified from the beginning.
+    :param escalated_to: the names of the targets notified since ``escalated_at``.
     :param snoozed_until: no message is sent before this time.
     :param delivered: the targets that have received the message of a transition.
     :param digests: per transition and target, the id of the digest that contains it.
@@ -95,7 +96,7 @@ class AlertRecord:
     digests: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def waiting(self, transition: Transition) -> list[str]:
-        """The targets that have not received the message of a transition; none if there was no such transition."""
+        """The targets that have not received the message of a transition; empty if the transition has not happened."""
         if transition == "opened":
             notified = self.targets
         elif transition == "escalated":
@@ -105,11 +106,11 @@ class AlertRecord:
         return [name for name in notified if name not in self.delivered.get(transition, ())]
 
     def message_id(self, transition: Transition) -> str:
-        """The id by which a receiver recognizes a repetition."""
+        """The id by which a receiver recognizes a repeated message."""
         return f"{self.alert_id}:{transition}"
 
     def after(self, event: AlertEvent) -> AlertRecord:
-        """The record after an event of it."""
+        """The record after one of its events."""
         changes: dict[str, Any] = {}
         if event.event == "resolved":
             changes = {"resolved_at": self.resolved_at or event.at}
@@ -128,12 +129,12 @@ class AlertRecord:
 
 
 def log(settings: Settings) -> LogTable[AlertEvent]:
-    """The table."""
+    """The table of alert events."""
     return LogTable(AlertEvent, settings, locations.alerts(settings), sort_keys=False)
 
 
 def all_of(settings: Settings) -> list[AlertRecord]:
-    """Every alert, oldest first."""
+    """All alerts, oldest first."""
     events = sorted(log(settings).read(), key=lambda event: event.at)
     records = {event.alert_id: _record_of(event) for event in reversed(events) if event.event == "opened"}
     for event in events:
@@ -144,13 +145,13 @@ def all_of(settings: Settings) -> list[AlertRecord]:
 
 
 class UnknownAlertError(LakehouseError):
-    """An id that names no open alert, or more than one. The text lists what exists."""
+    """An id that matches no open alert, or several. The text lists the open alerts."""
 
 
 def named(records: Iterable[AlertRecord], ids: Iterable[str]) -> list[AlertRecord]:
-    """The open alerts that some ids, or their beginnings, name.
+    """The open alerts with the given ids or id prefixes.
 
-    :raises UnknownAlertError: for one that names none, or several.
+    :raises UnknownAlertError: if an id matches no alert, or several.
     """
     is_open = [record for record in records if record.resolved_at is None]
     selected = {}
@@ -171,13 +172,13 @@ def record(
     stays: Callable[[Alert], bool],
     targets_of: Callable[[Alert], Sequence[str]],
 ) -> list[AlertRecord]:
-    """Open the alerts that are not open yet, and resolve the open ones whose condition is gone; all in one commit.
+    """Open new alerts, and resolve open alerts whose condition has ended, all in one commit.
 
-    :param earlier: every alert so far.
-    :param current: the alerts whose condition holds now.
-    :param stays: tells the open alerts whose conditions are unknown now: they stay as they are.
-    :param targets_of: the names of the targets that are notified of a new alert.
-    :returns: every alert.
+    :param earlier: all alerts so far.
+    :param current: the alerts with a present condition.
+    :param stays: whether the condition of an open alert is unknown now, so that the alert is unchanged.
+    :param targets_of: returns the names of the targets of a new alert.
+    :returns: all alerts.
     """
     now = settings.clock()
     open_alerts = {entry.alert.key: entry for entry in earlier if entry.resolved_at is None}
@@ -197,7 +198,7 @@ def record(
 
 
 def record_escalations(settings: Settings, escalated: Mapping[str, Sequence[str]]) -> None:
-    """Record the targets that alerts escalate to, by alert; in one commit."""
+    """Record the targets to which alerts escalate, by alert, in one commit."""
     now = settings.clock()
     events = [AlertEvent(alert_id, "escalated", now, targets=list(names)) for alert_id, names in escalated.items()]
     if events:
@@ -205,9 +206,9 @@ def record_escalations(settings: Settings, escalated: Mapping[str, Sequence[str]
 
 
 def record_digests(settings: Settings, digests: Mapping[str, tuple[Transition, Sequence[str], Sequence[str]]]) -> None:
-    """Record which alerts a digest contains before it is sent, so that it is the same one when it is sent again; in one commit.
+    """Record the alerts of digests before they are sent, so that a repeated digest is the same; in one commit.
 
-    :param digests: by message id the transition, the targets, and the ids of the alerts.
+    :param digests: by message id, the transition, the targets, and the ids of the alerts.
     """
     now = settings.clock()
     events = [
@@ -221,7 +222,7 @@ def record_digests(settings: Settings, digests: Mapping[str, tuple[Transition, S
 def record_delivery(
     settings: Settings, entries: Sequence[AlertRecord], transition: Transition, targets: Sequence[str], digest: str | None = None
 ) -> None:
-    """Record the targets that have received the message of a transition, of one alert or of all those of a digest.
+    """Record the targets that have received the message of a transition, for an alert or for all alerts of a digest.
 
     :param digest: the id of the digest.
     """
@@ -233,19 +234,19 @@ def record_delivery(
 
 
 def acknowledge(settings: Settings, entries: Iterable[AlertRecord], by: str, reason: str) -> None:
-    """Record that a person takes care of alerts: they do not escalate."""
+    """Record that a person takes care of alerts, which then do not escalate."""
     now = settings.clock()
     log(settings).append([AlertEvent(entry.alert_id, "acknowledged", now, by=by, reason=reason) for entry in entries])
 
 
 def snooze(settings: Settings, entries: Iterable[AlertRecord], until: datetime, by: str | None, reason: str | None) -> None:
-    """Record that no message about alerts is sent before a time."""
+    """Record that no message about the alerts is sent before ``until``."""
     now = settings.clock()
     log(settings).append([AlertEvent(entry.alert_id, "snoozed", now, until=until, by=by, reason=reason) for entry in entries])
 
 
 def _id(alert: Alert, occurrences: int) -> str:
-    """The same id for the same alert, even if two ticks find it at one time, or the table was lost in between."""
+    """The id of an alert: the same for the same alert, even if two ticks detect it at once, or the table was lost in between."""
     name = "\n".join([*alert.key, alert.since.isoformat(), f"{occurrences}"])
     return hashlib.sha256(name.encode()).hexdigest()[:16]
 

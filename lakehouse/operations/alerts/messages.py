@@ -1,4 +1,4 @@
-"""The messages about alerts: about one, or about many of one kind (a digest). ``outbox`` decides which are sent."""
+"""The messages about alerts: about a single alert, or many of one kind (a digest). ``outbox`` selects them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def message(record: AlertRecord, transition: Transition) -> Message:
 
 
 def digest(message_id: str, records: Sequence[AlertRecord], transition: Transition) -> Message:
-    """One message about many alerts of one kind; its text names the first of them, its data all of them."""
+    """A message about many alerts of one kind; its text names the first ones, its data all."""
     kind = records[0].alert.kind.value
     shown = "\n".join(f"- {record.alert.title} (since {format_moment(record.alert.since)})" for record in records[:_SHOWN])
     more = f"\nand {len(records) - _SHOWN:,} more" if len(records) > _SHOWN else ""

@@ -1,7 +1,7 @@
-"""Which messages about alerts are due, and to which targets: one about each alert, or a digest where one kind has many.
+"""The due messages about alerts and their targets: one per alert, or a digest if a kind has many alerts.
 
-A digest is recorded before it is sent, so that it is the same message when it is sent again after a failure. ``log`` has the
-record, ``messages`` the texts, ``delivery`` sends.
+A digest is recorded before it is sent, so that it is the same message if it is repeated after a failure. ``log`` has the record,
+``messages`` the texts, ``delivery`` sends.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from lakehouse.operations.channels import Target
     from lakehouse.settings import Settings
 
-#: Up to so many alerts of a kind are sent to a target one by one.
+#: Up to this many alerts of a kind are sent to a target individually.
 SINGLY = 5
 
 
 @dataclass
 class _Bundle:
-    """Alerts of one message, and the targets that have not received it."""
+    """The alerts of a message, and the targets that have not received it."""
 
     members: dict[str, AlertRecord] = field(default_factory=dict)
     targets: dict[str, Target] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class _Bundle:
 def pending(settings: Settings, records: Sequence[AlertRecord], targets: Mapping[str, Target]) -> list[PendingMessage]:
     """The messages that targets have not received: openings first, then escalations, then resolutions; the oldest alert first.
 
-    Nothing is sent about an alert that is snoozed, and nothing to a target that is no longer configured.
+    No message is sent about a snoozed alert, or to a target that is no longer configured.
     """
     now = settings.clock()
     awake = [record for record in records if not routing.is_snoozed(record, now)]
@@ -52,11 +52,11 @@ def pending(settings: Settings, records: Sequence[AlertRecord], targets: Mapping
 def _of(
     settings: Settings, records: Sequence[AlertRecord], transition: Transition, targets: Mapping[str, Target]
 ) -> Iterator[PendingMessage]:
-    """The messages about one transition."""
+    """The messages about a transition."""
     singles, digests = defaultdict[str, _Bundle](_Bundle), defaultdict[str, _Bundle](_Bundle)
     undecided: dict[tuple[str, AlertKind], list[AlertRecord]] = defaultdict(list)
     for (name, known), waiting in _by_target(records, transition, targets).items():
-        # What is left of a digest after one of its alerts was snoozed is another message.
+        # The rest of a digest after one of its alerts was snoozed is another message.
         if known is not None and known == _digest_id(waiting, transition):
             for record in waiting:
                 digests[known].add(record, targets[name])
@@ -84,7 +84,7 @@ def _of(
 def _by_target(
     records: Sequence[AlertRecord], transition: Transition, targets: Mapping[str, Target]
 ) -> Mapping[tuple[str, str | None], list[AlertRecord]]:
-    """The alerts that a target waits for, by the target and the digest that they were recorded in, if any."""
+    """The alerts that a target has not received, by the target and by the digest in which they were recorded, if any."""
     waiting: dict[tuple[str, str | None], list[AlertRecord]] = defaultdict(list)
     for record in records:
         for name in record.waiting(transition):
@@ -94,6 +94,6 @@ def _by_target(
 
 
 def _digest_id(records: Sequence[AlertRecord], transition: Transition) -> str:
-    """The same id for the same alerts."""
+    """The id of a digest, which is the same for the same alerts."""
     members = "\n".join(sorted(record.alert_id for record in records))
     return f"{hashlib.sha256(members.encode()).hexdigest()[:16]}:{transition}"

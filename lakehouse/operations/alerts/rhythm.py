@@ -1,8 +1,8 @@
-"""The rhythm of something that happens again and again: how long it usually pauses within a day.
+"""The rhythm of a recurring event: its usual longest pause within a day.
 
-Belongs here: how long a pause is, which pauses are usual, and whether the present one is longer. Weekdays on which nothing has
-ever happened do not count, so that no source is silent because of a weekend. What happens (an arrival, a move of the event-time
-watermark) and the sentences about it are in ``input_rules``.
+Belongs here: the length of pauses, the usual pause, and whether the present one is longer. Weekdays without any event do not
+count, so no source is silent because of a weekend. The events (an arrival, a move of the event-time watermark) and the sentences
+about them are in ``input_rules``.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _DAY = timedelta(days=1)
 class Pause:
     """A pause that is longer than usual.
 
-    :param since: when something happened last.
-    :param length: how long ago that is, without the weekdays that do not count.
-    :param usual: the longest pause of a usual day.
-    :param days: how many days it was measured on.
-    :param weekdays: those that count, Monday is 0.
+    :param since: the time of the last event.
+    :param length: the time since then, without the weekdays that do not count.
+    :param usual: the usual longest pause of a day.
+    :param days: the number of measured days.
+    :param weekdays: the weekdays that count, Monday is 0.
     """
 
     since: datetime
@@ -46,11 +46,11 @@ class Pause:
 
 
 def too_long(moments: Iterable[datetime], now: datetime, zone: ZoneInfo, terms: Rhythm) -> Pause | None:
-    """The pause since the newest of some moments, if it is longer than usual.
+    """The pause since the newest of ``moments``, if it is longer than usual.
 
-    A pause counts for the day on which it ends. With fewer than ``terms.needs`` days nothing is judged.
+    A pause counts for the day on which it ends. With fewer than ``terms.needs`` days, the result is None.
 
-    :param moments: when something happened, in any order; those after ``now`` have not happened yet.
+    :param moments: the times of the events, in any order; times after ``now`` are ignored.
     """
     happened = sorted(moment for moment in set(moments) if moment <= now)
     if not happened:
@@ -70,11 +70,11 @@ def too_long(moments: Iterable[datetime], now: datetime, zone: ZoneInfo, terms: 
 
 
 def counted(begin: datetime, end: datetime, zone: ZoneInfo, weekdays: Collection[int]) -> timedelta:
-    """The time from one moment to another that lies on some weekdays."""
+    """The part of the time from ``begin`` to ``end`` that lies on ``weekdays``."""
     day, last, total = business_day_of(begin, zone), business_day_of(end, zone), timedelta(0)
     while day <= last:
         if day.weekday() in weekdays:
-            # In UTC: Python subtracts times of one zone by the wall clock, also across a change of it.
+            # In UTC: Python subtracts times of the same zone by the wall clock, even across a clock change.
             starts, ends = (moment.astimezone(timezone.utc) for moment in (start_of_day(day, zone), end_of_day(day, zone)))
             total += min(end, ends) - max(begin, starts)
         day += _DAY
@@ -82,14 +82,14 @@ def counted(begin: datetime, end: datetime, zone: ZoneInfo, weekdays: Collection
 
 
 def usually(pauses: Iterable[timedelta]) -> timedelta:
-    """The pause that nine days of ten do not exceed.
+    """The pause that nine days out of ten do not exceed.
 
-    :param pauses: the longest one of each day; at least one.
+    :param pauses: the longest pause of each day; at least one.
     """
     ordered = sorted(pauses)
     return ordered[nearest_rank(len(ordered), _SHARE)]
 
 
 def exceeds(length: timedelta, usual: timedelta, terms: Rhythm) -> bool:
-    """Whether a time is longer than ``terms.factor`` times the usual one."""
+    """Whether ``length`` is longer than ``terms.factor`` times the usual time."""
     return length // timedelta(microseconds=1) > terms.factor * (usual // timedelta(microseconds=1))

@@ -1,6 +1,6 @@
-"""To whom an alert goes, and when: its owners first, the platform team if nobody takes care of it.
+"""The recipients of an alert, and the times: its owners first, the platform team if nobody takes care of it.
 
-Plain rules about the record of an alert; ``operations.addresses`` knows the addresses, ``outbox`` sends the messages.
+Plain rules about the record of an alert; ``operations.addresses`` has the addresses, ``outbox`` sends the messages.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 def is_snoozed(record: AlertRecord, now: datetime) -> bool:
-    """Whether no message about an alert is sent now."""
+    """Whether messages about an alert are suppressed now."""
     return record.snoozed_until is not None and now < record.snoozed_until
 
 
 def escalates_at(record: AlertRecord, directory: Directory) -> datetime | None:
-    """When an alert goes to the platform team as well; None if it does not, or has done so.
+    """The time at which an alert escalates to the platform team; None if it does not, or already has.
 
-    An acknowledged alert does not escalate. A snoozed one does when the snooze ends, or when it would have escalated anyway if
-    that is later.
+    An acknowledged alert does not escalate. A snoozed alert escalates when the snooze ends, or at its regular time if that is
+    later.
     """
     if directory.escalate_after is None or record.acknowledged or record.resolved_at or record.escalated_at:
         return None
@@ -41,7 +41,7 @@ def escalations(records: Iterable[AlertRecord], directory: Directory, now: datet
 
 
 def next_due(records: Iterable[AlertRecord], directory: Directory, now: datetime) -> datetime | None:
-    """The next time at which an alert escalates, or at which messages about a snoozed one are sent."""
+    """The next time at which an alert escalates, or at which messages about a snoozed alert are sent."""
     times = [
         at for record in records for at in (escalates_at(record, directory), record.snoozed_until) if at is not None and at > now
     ]

@@ -1,8 +1,8 @@
-"""The rules of alerting: each takes facts and returns an alert or None. They are described in docs/alerts.md.
+"""The rules of alerting: each rule takes facts and returns an alert or None. The rules are described in docs/alerts.md.
 
-Lateness is measured by the data's own clocks (rule R5), and so are durations: "for an hour" is an hour of arrivals. The time
-of a number is that of its publication. No rule reads the clock: the time is a parameter if a rule needs it. ``signals`` reads
-the facts.
+Lateness and durations are measured by the data's own clocks (rule R5): "for an hour" is an hour of arrivals. The time of a number
+is that of its publication. No rule reads the clock: a rule that needs the time has it as a parameter. ``signals`` reads the
+facts.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from lakehouse.operations.alerts.alert import Alert, AlertSubject
 
 _WEEK = timedelta(days=7)
-#: How long the checks of a candidate without a failed check are assumed to be still running.
+#: The time for which the checks of a candidate without a failed check are assumed to be running.
 BEING_CHECKED = timedelta(hours=1)
-#: How long a final number is judged after its publication.
+#: The time after publication for which a final number is evaluated.
 JUDGED_FOR = timedelta(days=7)
 _SHOWN = 5
-#: Holds a bound and its share without rounding.
+#: Enough precision for a bound and its share without rounding.
 _EXACT = Context(prec=200)
 
 
 @dataclass(frozen=True)
 class PeriodRestatement:
-    """A period that was restated, and when."""
+    """A restated period, with the time of the restatement."""
 
     at: datetime
     period: str
@@ -52,7 +52,7 @@ class PeriodRestatement:
 
 @dataclass(frozen=True)
 class PublishedValues:
-    """The newest number of a period: its values of one measure, each with its grain (empty for a metric without grain)."""
+    """The newest number of a period: the values of a measure, each with its grain (empty for a metric without grain)."""
 
     period: str
     revision: int
@@ -63,7 +63,7 @@ class PublishedValues:
 
 @dataclass(frozen=True, order=True)
 class CrossedLimit:
-    """The limit of a :class:`ValueBound` that a value lies beyond, and on which side of it."""
+    """The limit of a :class:`ValueBound` that a value exceeds, and the side."""
 
     side: Literal["below", "above"]
     limit: Decimal
@@ -109,9 +109,9 @@ def late_share(about: AlertSubject, arrivals: Iterable[ArrivalCount], terms: Lat
 
 
 def tier_share(about: AlertSubject, late: TierLateness, rows: int, through: datetime) -> Alert | None:
-    """Alert if more of the rows of a day of arrivals came later than a tier of the contract than it tolerates.
+    """Alert if the share of a day's arrivals that came later than a tier of the contract exceeds the tolerated share.
 
-    :param rows: how many rows with a lateness arrived in the 24 hours through ``through``.
+    :param rows: the number of rows with a lateness that arrived in the 24 hours through ``through``.
     """
     if not late.is_exceeded:
         return None
@@ -151,8 +151,8 @@ def late_dropped(
 def lag(about: AlertSubject, newest: LagPercentile, baseline: LagPercentile, through: datetime, terms: Lag) -> Alert | None:
     """Alert if rows take longer to arrive than usual.
 
-    :param newest: the percentile of the 24 hours of arrivals through ``through``.
-    :param baseline: the percentile of the days of arrivals before these.
+    :param newest: the percentile over the 24 hours of arrivals through ``through``.
+    :param baseline: the percentile over the preceding days of arrivals.
     """
     if min(newest.rows, baseline.rows) < terms.needs_rows or newest.lag is None or baseline.lag is None:
         return None
@@ -171,10 +171,10 @@ def lag(about: AlertSubject, newest: LagPercentile, baseline: LagPercentile, thr
 def restatements(
     about: AlertSubject, restated: Sequence[PeriodRestatement], first: datetime | None, now: datetime, terms: Restatements
 ) -> Alert | None:
-    """Alert if more was restated in the week before ``now`` than mean and sample deviation of the earlier weeks suggest.
+    """Alert if the week before ``now`` has more restatements than mean and sample deviation of the earlier weeks suggest.
 
     :param restated: the restatements since the first of these weeks began, in any order.
-    :param first: when the first number was published; a series that was not published for all of the weeks is not judged.
+    :param first: the time of the first publication; a series that was not published in all of the weeks is not evaluated.
     """
     if first is None or first > now - _WEEK * (terms.weeks + 1):
         return None
@@ -206,7 +206,7 @@ def held(
 ) -> Alert | None:
     """Alert if a number failed a check and waits for a person, or if its run was stopped during its checks.
 
-    :param failed: per failed check what it found.
+    :param failed: the finding of each failed check.
     """
     name = f"{about.subject} {period} r{revision}"
     if failed:
@@ -223,7 +223,7 @@ def held(
 
 
 def uncomputed(about: AlertSubject, period: str, since: datetime, measure: str | None, explanation: str) -> Alert:
-    """The alert about a number that cannot be computed from its rows; it ends when the number can be."""
+    """The alert about a number that cannot be computed from its rows. It ends when the number can be computed."""
     text = f"{about.subject} {period} is held: {explanation}. Readers see the previous number, if there is one."
     return about.alert(AlertKind.HELD, since, text, {"measure": measure}, period=period)
 
@@ -234,8 +234,8 @@ def overdue(
     """The alert about a number that was not published in its next state when it was due.
 
     :param due_at: the beginning of ``due_on`` in the metric's calendar.
-    :param state: the state that it should have by now; None if it was not published at all.
-    :param waits_for: what is missing of its input, as sentences.
+    :param state: the due state of the number; None if it was not published at all.
+    :param waits_for: the missing inputs, as sentences.
     """
     lacks = "has not been published at all" if state is None else f"is not {state.value} yet"
     text = f"{about.subject} {period} was due on {due_on} and {lacks}"
@@ -255,7 +255,7 @@ def value(
 ) -> Alert | None:
     """Alert if a value is beyond its bound; for a number that is not final, only if by more than ``live_tolerance``.
 
-    A final number is judged for a week after its publication.
+    A final number is evaluated for a week after its publication.
     """
     final = number.state is State.FINAL
     if final and now - number.published_at > JUDGED_FOR:
@@ -285,9 +285,9 @@ def value(
 
 
 def live_difference(about: AlertSubject, day: date, reconciled: Sequence[Reconciled]) -> Alert | None:
-    """Alert if the live numbers of closed windows of a day were beyond the threshold of the books.
+    """Alert if live numbers of a day's closed windows differ from published numbers by more than the threshold.
 
-    :param reconciled: of the last reconciliation of the day.
+    :param reconciled: the numbers of the day's last reconciliation.
     """
     beyond = [entry for entry in reconciled if entry.exceeds and entry.is_closed]
     if not beyond:
@@ -314,7 +314,7 @@ def named(bound: ValueBound) -> str:
 
 
 def _crossed(measured: Decimal, bound: ValueBound, tolerance: Decimal) -> CrossedLimit | None:
-    """The limit that a value is beyond by more than a share of the limit; None for a value within its limits, and for NaN."""
+    """The limit that a value exceeds by more than ``tolerance`` as a share of the limit; None within the limits, and for NaN."""
     if measured.is_nan():
         return None
     if bound.below is not None and measured < _EXACT.subtract(bound.below, _margin(bound.below, tolerance)):

@@ -1,7 +1,7 @@
-"""The rules of alerting about runs and checks: what failed, and has not succeeded since.
+"""The rules of alerting about runs and checks: failures without a later success.
 
-Each takes facts and returns an alert or None. They are described in docs/alerts.md. The facts come from the orchestrator, which
-passes them as the dataclasses below; nothing here knows it.
+Each rule takes facts and returns an alert or None. The rules are described in docs/alerts.md. The orchestrator passes the facts
+as the dataclasses below; nothing here depends on it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 #: The kinds of alerts that follow from runs and checks.
 KINDS = frozenset({AlertKind.FAILED_RUN, AlertKind.RETRIES_USED_UP, AlertKind.FAILED_CHECK, AlertKind.RECONCILIATION})
-#: The checks that compare a layer with the one before it.
+#: The checks that compare a layer with the previous one.
 RECONCILES = frozenset(
     {"rows_accounted", "every_row_disposed", "equals_bronze", "published_equals_silver", "published_equals_inputs"}
 )
-#: The checks whose failure has an alert of another kind, which follows the tables.
+#: The checks whose failure has another kind of alert, based on the tables.
 ALERTED_OTHERWISE = frozenset({"no_file_held", "no_review_overdue", "reviews_in_time"})
 _SHOWN = 5
 _LONGEST_REASON = 300
@@ -36,12 +36,12 @@ _LONGEST_REASON = 300
 
 @dataclass(frozen=True)
 class FailedRun:
-    """A run that failed, and whose work no later run has done.
+    """A failed run whose work no later run has done.
 
     :param subject: the asset, such as ``silver/sales``, or the job.
-    :param partitions: those of the run, done since or not; empty for a subject without partitions.
+    :param partitions: the partitions of the run, completed since or not; empty for a subject without partitions.
     :param reason: the error.
-    :param given_up: whether no further run is started by itself.
+    :param given_up: whether no further run starts automatically.
     """
 
     run_id: str
@@ -56,7 +56,7 @@ class FailedRun:
 class FailedCheck:
     """A check whose newest evaluation of a partition failed.
 
-    :param subject: the asset that was checked.
+    :param subject: the checked asset.
     :param partition: None for an asset without partitions.
     """
 
@@ -70,9 +70,9 @@ class FailedCheck:
 
 @dataclass(frozen=True)
 class RunOutcomes:
-    """What failed among some subjects.
+    """The failures among a set of subjects.
 
-    :param subjects: the assets and jobs that were looked at; of others nothing is known now.
+    :param subjects: the assets and jobs that were examined; the state of others is unknown.
     """
 
     runs: Sequence[FailedRun] = ()
@@ -80,7 +80,7 @@ class RunOutcomes:
     subjects: Collection[str] = ()
 
     def know(self, alert: Alert) -> bool:
-        """Whether they tell if the condition of an alert still holds; they do of alerts that do not depend on runs."""
+        """Whether the outcomes show if the condition of an alert still holds; always for alerts independent of runs."""
         return alert.kind not in KINDS or alert.subject in self.subjects
 
 
@@ -99,14 +99,14 @@ def alerts(catalog: Catalog, outcomes: RunOutcomes) -> Iterator[Alert]:
 
 
 def failed_run(about: AlertSubject, run: FailedRun) -> Alert:
-    """The alert about a run that failed; another run that failed for the same partitions is the same alert."""
+    """The alert about a failed run; another failed run of the same partitions is the same alert."""
     way_out = "mend its cause and start it again" if run.given_up else "unless a person started it, another one follows by itself"
     text = f"A run of {_named(run)} failed: {_shortened(run.reason)} See run {run.run_id[:8]} in Dagster; {way_out}."
     return _about_run(about, AlertKind.FAILED_RUN, run, text)
 
 
 def retries_used_up(about: AlertSubject, run: FailedRun) -> Alert:
-    """The alert about a failed run after which no further one is started by itself."""
+    """The alert about a failed run after which no further run starts automatically."""
     text = (
         f"Runs of {_named(run)} have failed as often as they are tried, and no further one is started: "
         f"{_shortened(run.reason)} See run {run.run_id[:8]} in Dagster; mend its cause and start it again."
@@ -115,10 +115,10 @@ def retries_used_up(about: AlertSubject, run: FailedRun) -> Alert:
 
 
 def failed_check(about: AlertSubject, failed: FailedCheck, least: Severity | None) -> Alert | None:
-    """Alert if a check failed that is severe enough, and that no other kind of alert is about.
+    """Alert if a check failed that is severe enough and has no other kind of alert.
 
-    A check that compares two layers alerts whatever its severity. A number whose blocking check failed is held, which is the
-    alert about it.
+    A check that compares two layers alerts at any severity. A number whose blocking check failed is held, which has its own
+    alert.
 
     :param least: the least severity that alerts; None for none.
     """
@@ -140,7 +140,7 @@ def failed_check(about: AlertSubject, failed: FailedCheck, least: Severity | Non
 
 
 def _about(catalog: Catalog, subject: str) -> AlertSubject:
-    """The subject of an alert, with the owners of its source and metric; nobody owns what no contract describes."""
+    """The subject of an alert, with the owners of its source and metric; a subject without a contract has no owner."""
     layer, _, name = subject.partition("/")
     if layer == "gold":
         for metric in catalog.metrics.values():
@@ -170,6 +170,6 @@ def _identity(partitions: Sequence[str]) -> str:
 
 
 def _shortened(reason: str) -> str:
-    """A reason as a sentence of one line."""
+    """A reason shortened to a sentence on one line."""
     line = " ".join(reason.split()).rstrip(".")
     return (line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]} ...") + "."

@@ -1,6 +1,6 @@
-"""The facts that alerts are about, read from tables; ``rules`` judges them.
+"""Reads the facts for alerts from tables; ``rules`` evaluates them.
 
-Only the columns that a rule needs are read, and only of files that the statistics in the log do not rule out. ``dispatch``
+Only the columns that a rule needs are read, and only from files that the statistics in the log do not exclude. ``dispatch``
 records and sends the alerts.
 """
 
@@ -50,9 +50,9 @@ _WEEK = timedelta(days=7)
 
 
 def state_of(settings: Settings, catalog: Catalog, *more: str) -> str:
-    """A fingerprint of everything that alerts depend on: the tables, the contracts, the code, the hour, and ``more`` texts.
+    """A fingerprint of all inputs of alerts: the tables, the contracts, the code, the hour, and ``more`` texts.
 
-    While it is unchanged, so are the alerts; an alert that depends only on the clock is found within the hour.
+    While the fingerprint is unchanged, so are the alerts; an alert that depends only on the clock is detected within the hour.
     """
     paths = [locations.bronze(settings, source) for source in catalog.sources]
     paths += dict.fromkeys(path for source in catalog.sources.values() for path in input_signals.tables(settings, source))
@@ -71,7 +71,7 @@ def state_of(settings: Settings, catalog: Catalog, *more: str) -> str:
 
 
 def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
-    """The alerts about a source: about its inputs, its event-time watermark, and its arrivals as of the newest one."""
+    """The alerts about a source: its inputs, its event-time watermark, and its arrivals as of the newest one."""
     yield from input_signals.of_source(settings, contract)
     terms = contract.alerts
     bound, tiers = _late_bound(contract), contract.lateness.judged_tiers
@@ -95,7 +95,7 @@ def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
 
 
 def of_metric(settings: Settings, catalog: Catalog, metric: MetricContract) -> Iterator[Alert]:
-    """The alerts about the published numbers of a metric, as its readers see them.
+    """The alerts about the published numbers of a metric, as visible to readers.
 
     :raises UnservedVersionError: if the contract of the version that readers see no longer exists.
     """
@@ -112,7 +112,7 @@ def of_metric(settings: Settings, catalog: Catalog, metric: MetricContract) -> I
 
 
 def _of_live(settings: Settings, metric: MetricContract, about: AlertSubject) -> Iterator[Alert]:
-    """Differences between live numbers and the books."""
+    """The alerts about differences between live and published numbers."""
     if metric.reconcile is None:
         return
     since = settings.clock() - alert_rules.JUDGED_FOR
@@ -121,7 +121,7 @@ def _of_live(settings: Settings, metric: MetricContract, about: AlertSubject) ->
 
 
 def _late_bound(contract: SourceContract) -> Decimal | None:
-    """The tolerated share of rows beyond the watermark; None if there is none, or no watermark."""
+    """The tolerated share of rows beyond the watermark; None without such a bound, or without a watermark."""
     share, lateness = contract.alerts.late_share, contract.lateness
     if share is None or (lateness.watermark is None and lateness.by is None):
         return None
@@ -145,9 +145,9 @@ def _held(settings: Settings, series: Series, about: AlertSubject) -> Iterator[A
 
 
 def _overdue(settings: Settings, source: SourceContract | None, series: Series, about: AlertSubject) -> Iterator[Alert]:
-    """Alerts about the periods that have been due for longer than the contract tolerates.
+    """The alerts about periods that are overdue for longer than the contract tolerates.
 
-    A number that waits for something has a bound of its own.
+    Numbers that wait for a closing condition have a separate bound.
     """
     terms, now, tolerated = series.metric.publication, settings.clock(), series.metric.alerts.overdue_after
     may_wait = tolerated if terms.close_by is None else terms.close_by - terms.final_after
@@ -233,7 +233,7 @@ def _number(rows: list[dict[str, Any]], series: Series, bound: ValueBound) -> Pu
 
 
 def _restated(settings: Settings, daily: Series, days: set[date], begin: datetime) -> list[PeriodRestatement]:
-    """The revisions and adjustments since a time whose content differs from the number before them."""
+    """The revisions and adjustments since ``begin`` whose content differs from the previous number."""
     columns = ["period", "revision", "adjustment", "published_at", "restated_on"]
     published = (
         table_io.read(locations.gold(settings, daily), columns, {daily.by: days}, settings.storage_options) if days else None
@@ -247,7 +247,7 @@ def _restated(settings: Settings, daily: Series, days: set[date], begin: datetim
 
 
 def _since(files: pa.Table, column: str, begin: datetime, series: Series) -> set[date]:
-    """The periods with a row whose time in a column is this or later."""
+    """The periods with a row whose time in ``column`` is ``begin`` or later."""
     if f"max.{column}" not in files.column_names:
         return set()
     newest = pc.greater_equal(files[f"max.{column}"].cast(TIME), pa.scalar(begin, TIME))
@@ -255,7 +255,7 @@ def _since(files: pa.Table, column: str, begin: datetime, series: Series) -> set
 
 
 def _due_on(settings: Settings, series: Series) -> dict[date, date]:
-    """When the numbers that are not final are to change their state, by period."""
+    """The days on which numbers that are not final are due to change state, by period."""
     files = published_table.files_of(settings, locations.gold(settings, series))
     if files is None or "min.due_on" not in files.column_names:
         return {}

@@ -1,4 +1,4 @@
-"""Backfills: the plan, how it is made, how its outcome is verified, and its log.
+"""Backfills: the plan, its creation, the verification of its outcome, and its log.
 
 Plain Python: ``plan``. Running a plan belongs in ``orchestration.execution``.
 """

@@ -1,6 +1,6 @@
 """The scope of a backfill by entity: a condition on fields of the contract, the keys that it selects, and their event days.
 
-Belongs here: the form of a condition, and which keys and days it selects. Judging the rows of keys again belongs to
+Belongs here: the form of a condition, and the keys and days that it selects. Reassessing the rows of keys belongs to
 ``silver.rebuild``, publishing their days to the run of the plan.
 """
 
@@ -36,17 +36,17 @@ _AND = re.compile(r"\band\b", re.IGNORECASE)
 
 
 class ConditionError(LakehouseError):
-    """A condition that is not of the allowed form, or names no field of the contract. The message names the form."""
+    """A condition of the wrong form, or with an unknown field. The message describes the form."""
 
 
 @dataclass(frozen=True)
 class EntityScope:
-    """What a condition selects in a range of event days.
+    """The keys and days that a condition selects in a range of event days.
 
-    :param keys: the keys of which a row in Bronze meets the condition.
-    :param days: the event days of the range on which these keys have rows, whether or not these meet it.
-    :param arrival_days: the arrival days on which these rows came.
-    :param rows: how many they are.
+    :param keys: the keys with a row in Bronze that meets the condition.
+    :param days: the event days of the range on which these keys have rows, whether or not the rows meet the condition.
+    :param arrival_days: the arrival days of these rows.
+    :param rows: the number of these rows.
     """
 
     keys: pa.Array
@@ -56,9 +56,9 @@ class EntityScope:
 
 
 def parse(contract: SourceContract, text: str) -> dict[str, list[Any]]:
-    """The values that each field of a condition may have, in the field's type.
+    """Parse a condition into the allowed values of each field, in the field's type.
 
-    :raises ConditionError: for any other condition.
+    :raises ConditionError: if the condition has another form, or names an unknown field.
     """
     types = {field.name: field.type for field in arrow_schema(bronze_columns(contract))}
     fields = {field.name for field in contract.typed_fields}
@@ -91,11 +91,11 @@ def parse(contract: SourceContract, text: str) -> dict[str, list[Any]]:
 def of_source(
     settings: Settings, contract: SourceContract, wanted: Mapping[str, Collection[Any]], first: date, last: date
 ) -> EntityScope:
-    """The entity of a source: the keys of which a row on an event day of the range meets the condition.
+    """The entity of a source: the keys with a row on an event day of the range that meets the condition.
 
-    Of Bronze the arrival days are read that have rows on these event days.
+    Only Bronze's arrival days with rows on these event days are read.
 
-    :param wanted: as :func:`parse` gives it.
+    :param wanted: the result of :func:`parse`.
     """
     source, options = contract.dataset, settings.storage_options
     places = table_io.distinct(locations.key_log(settings, source), ["event_date", "arrival_date"], None, options)
@@ -113,7 +113,7 @@ def of_source(
 
 
 def _within(claims: pa.Table, first: date, last: date) -> pa.Table:
-    """The claims on event days of a range; one without an event day is about a row of another claim."""
+    """The claims on event days of the range; a claim without an event day is about a row of another claim."""
     days = claims["event_date"]
     return claims.filter(pc.and_(pc.greater_equal(days, pa.scalar(first)), pc.less_equal(days, pa.scalar(last))))
 
@@ -121,7 +121,7 @@ def _within(claims: pa.Table, first: date, last: date) -> pa.Table:
 def days_in_silver(
     settings: Settings, source: str, wanted: Mapping[str, Collection[Any]], days: Collection[date]
 ) -> dict[date, int]:
-    """Of some event days those on which silver has rows that meet a condition, each with their number."""
+    """The days in ``days`` on which silver has rows that meet the condition, with the number of these rows."""
     where = {"event_date": days, **wanted}
     rows = table_io.read(locations.silver(settings, source), ["event_date"], where, settings.storage_options) if days else None
     counts = [] if rows is None else rows["event_date"].value_counts().to_pylist()

@@ -1,6 +1,6 @@
-"""The rows of some files that the contract's watermark holds: they wait in quarantine or were dropped, and nobody has decided.
+"""The rows of files that the contract's watermark holds: quarantined or dropped rows without a decision.
 
-This module only reads. A backfill that admits history has them judged again.
+This module only reads. A backfill that admits history requests their reassessment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COLUMNS = ["ingestion_id", "line_number", "record_key", "event_date"]
 
 
 def of_files(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:
-    """The claims of these rows: ``ingestion_id``, ``line_number``, ``record_key``, ``event_date``.
+    """The claims of the held rows: ``ingestion_id``, ``line_number``, ``record_key``, ``event_date``.
 
     :param ids: the ingestions of the files.
     """

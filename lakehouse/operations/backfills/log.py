@@ -1,7 +1,7 @@
-"""``ops/backfills``: the plans as they were made; ``ops/backfill_events``: the steps of each plan.
+"""``ops/backfills``: the plans as created; ``ops/backfill_events``: the steps of each plan.
 
-An event has a name within its plan and is written once, however often a resumed run repeats it, so that a plan has one
-history. The status of a backfill is derived from its events. The plan itself is defined in ``plan``.
+An event has a name within its plan and is written once, however often a resumed run repeats it, so a plan has a single history.
+The status of a backfill is derived from its events. The plan itself is defined in ``plan``.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _BECOMES = {
     "finished": BackfillStatus.FINISHED,
 }
 
-#: The name for the newest plan.
+#: The alias of the newest plan.
 NEWEST = "newest"
 
 
 class UnknownPlanError(LakehouseError):
-    """A plan that is not stored. The message lists stored plans."""
+    """A plan that is not stored. The message lists the stored plans."""
 
 
 @dataclass(frozen=True)
 class BackfillEvent:
     """An event in the execution of a plan.
 
-    ``kind`` is started, asked (some partitions were found waiting), attempt (a run of a wave failed), wave (some partitions of
-    a table are done), failed, cancelled, finished or undone; ``event`` is its name within the plan, and ``said`` contains the
+    ``kind`` is started, asked (pending partitions were detected), attempt (a run of a wave failed), wave (partitions of a table
+    are complete), failed, cancelled, finished or undone; ``event`` is its name within the plan, and ``said`` contains the
     details.
     """
 
@@ -53,7 +53,7 @@ class BackfillEvent:
 
 @dataclass(frozen=True)
 class StoredPlan:
-    """A plan as JSON, with the columns by which it is found."""
+    """A plan as JSON, with the columns by which it is selected."""
 
     plan_id: str
     target: str
@@ -74,13 +74,13 @@ def event_log(settings: Settings) -> LogTable[BackfillEvent]:
 
 
 def store_plan(settings: Settings, plan: BackfillPlan) -> None:
-    """Store a plan, once."""
+    """Store a plan once."""
     stored = StoredPlan(plan.plan_id, plan.target, plan.reason, plan.runner_id, plan.created_at, plan.model_dump_json())
     plan_log(settings).append([stored], app_id=f"backfill:{plan.plan_id}")
 
 
 def plans(settings: Settings) -> list[BackfillPlan]:
-    """Every plan, oldest first."""
+    """All plans, oldest first."""
     texts = plan_log(settings).select(["plan"])["plan"].to_pylist()
     return sorted(map(BackfillPlan.model_validate_json, texts), key=lambda plan: (plan.created_at, plan.plan_id))
 
@@ -88,7 +88,7 @@ def plans(settings: Settings) -> list[BackfillPlan]:
 def plan_named(settings: Settings, plan_id: str) -> BackfillPlan:
     """The plan with an id, or the only plan whose id begins with it; ``newest`` is the newest plan.
 
-    :raises UnknownPlanError: if there is none, or more than one.
+    :raises UnknownPlanError: if no plan matches, or more than one.
     """
     every = plans(settings)
     if plan_id == NEWEST and every:
@@ -103,9 +103,9 @@ def plan_named(settings: Settings, plan_id: str) -> BackfillPlan:
 
 
 def record(settings: Settings, entry: BackfillEvent) -> bool:
-    """Append an event, once.
+    """Append an event once.
 
-    :returns: whether it was new.
+    :returns: whether the event was new.
     """
     return event_log(settings).append([entry], app_id=f"backfill:{entry.plan_id}:{entry.event}")
 
@@ -125,7 +125,7 @@ _RANK = {
 
 
 def status(entries: list[BackfillEvent]) -> BackfillStatus:
-    """The status of a plan, by its events: finished and cancelled are final, a failure lasts until the next start."""
+    """The status of a plan according to its events: finished and cancelled are final, a failure lasts until the next start."""
     kinds = [entry.kind for entry in entries]
     for last in ("finished", "cancelled"):
         if last in kinds:

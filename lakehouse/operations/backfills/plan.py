@@ -1,6 +1,6 @@
 """The plan of a backfill: the partitions to compute and their order, the files, the code, and the expected outcome.
 
-This module contains the data and the rules about it. ``planner`` makes plans from tables, ``log`` stores them, and
+This module contains the data and its rules. ``planner`` creates plans from tables, ``log`` stores them, and
 ``orchestration.execution.backfill_runner`` runs them.
 """
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 Order = Literal["ascending", "descending"]
 WriteMode = Literal["merge", "overwrite"]
-#: Which days of its rows a range of days selects files by.
+#: The clock by which a range of days selects files.
 Clock = Literal["event", "arrival"]
-#: How many times the earlier share of quarantined rows makes a spike, and how many rows are needed to rule out chance.
+#: The factor over the earlier share of quarantined rows that makes a spike, and the fewest rows to rule out chance.
 _SPIKE, _SPIKE_NEEDS_ROWS = 2.0, 20
 
 
 class Layer(str, Enum):
-    """The layers that a backfill goes through, in this order."""
+    """The layers of a backfill, in this order."""
 
     BRONZE = "bronze"
     SILVER = "silver"
@@ -37,7 +37,7 @@ class Layer(str, Enum):
 
 
 class BackfillStatus(str, Enum):
-    """How far a backfill has come."""
+    """The status of a backfill."""
 
     PLANNED = "planned"
     RUNNING = "running"
@@ -51,7 +51,7 @@ class _Plain(BaseModel):
 
 
 class PlannedFile(_Plain):
-    """A file of the plan, as it was when the plan was made."""
+    """A file of the plan, as of the plan's creation."""
 
     file: str
     arrival_date: date
@@ -63,12 +63,15 @@ class PlannedFile(_Plain):
 
     @property
     def ingestion_id(self) -> str:
-        """The id of its content in the tables."""
+        """The id of the file's content in the tables."""
         return input_ids.of_content(self.sha256)
 
 
 class Wave(_Plain):
-    """Partitions of one table that are computed. They have ``rows`` rows now; ``outcomes`` counts numbers by their outcome."""
+    """The partitions of a table that are computed together, with their present number of rows.
+
+    ``outcomes`` counts the numbers by their outcome.
+    """
 
     layer: Layer
     table: str
@@ -79,10 +82,10 @@ class Wave(_Plain):
 
 
 class BackfillPlan(_Plain):
-    """Everything that was known and requested when the backfill was planned.
+    """The request and the state of knowledge at the time of planning.
 
     ``first_day`` and ``last_day`` are event days for silver and gold; for the files of a source they are days by its ``clock``.
-    ``contracts`` are the versions of the source's contract and of those of its metrics, by name.
+    ``contracts`` has the versions of the source's contract and of its metrics' contracts, by name.
     """
 
     plan_id: str
@@ -114,12 +117,12 @@ class BackfillPlan(_Plain):
 
     @property
     def new_files(self) -> list[PlannedFile]:
-        """The files whose content Bronze did not have when the plan was made."""
+        """The files whose content Bronze did not have at the time of planning."""
         return [file for file in self.files if not file.known]
 
     @property
     def beyond_watermark(self) -> int:
-        """How many rows of its files the contract's watermark holds or drops."""
+        """The number of rows in the plan's files that the contract's watermark holds or drops."""
         return sum(file.beyond for file in self.files)
 
     @property
@@ -129,7 +132,7 @@ class BackfillPlan(_Plain):
 
 
 def differences(promised: Sequence[ManifestEntry], files: Collection[PlannedFile]) -> list[str]:
-    """The differences between the files in landing and a manifest, each with file and measure; empty where they agree."""
+    """The differences between the files in landing and a manifest, each with file and measure; empty if they agree."""
     by_name = {file.file: file for file in files}
     sentences = []
     for entry in promised:
@@ -145,7 +148,7 @@ def differences(promised: Sequence[ManifestEntry], files: Collection[PlannedFile
 
 
 def moved_pins(planned_code: str, planned_contracts: Mapping[str, str], code: str, contracts: Mapping[str, str]) -> list[str]:
-    """The changes of code and contracts since the plan was made: a backfill only runs under the planned versions."""
+    """The changes of code and contracts since planning: a backfill runs only under the planned versions."""
     sentences = [f"the code was {planned_code} and is {code}"] if planned_code != code else []
     for name in sorted({*planned_contracts, *contracts}):
         before, now = planned_contracts.get(name, "absent"), contracts.get(name, "absent")
@@ -155,7 +158,7 @@ def moved_pins(planned_code: str, planned_contracts: Mapping[str, str], code: st
 
 
 def spikes(rows: int, waiting: int, rows_before: int, waiting_before: int) -> bool:
-    """Whether rows of this backfill wait for a steward far more often than earlier rows do."""
+    """Whether rows of this backfill wait for a steward far more often than earlier rows."""
     if rows < _SPIKE_NEEDS_ROWS or not waiting:
         return False
     before = waiting_before / rows_before if rows_before else 0.0

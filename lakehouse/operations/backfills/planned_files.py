@@ -1,4 +1,5 @@
-"""The files of a backfill's plan: those in landing for some arrival days or event days, with a preview of each new one.
+"""The files of a backfill's plan: the files in landing for a range of arrival days or event days, with a preview of each new
+file.
 
 This module only reads landing and the log of ingestions. ``planner`` plans the processing of these files.
 """
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 class CurrentFiles:
     """The files of a plan.
 
-    :param previews: those of the new files, by name.
-    :param problems: why other files are left out, as sentences.
+    :param previews: the previews of new files, by name.
+    :param problems: the reasons for leaving out other files, as sentences.
     """
 
     planned: Sequence[PlannedFile]
@@ -42,7 +43,7 @@ class CurrentFiles:
 
     @property
     def in_bronze(self) -> set[str]:
-        """The ids of those that Bronze has."""
+        """The ids of the files that Bronze has."""
         return {file.ingestion_id for file in self.planned if file.known}
 
 
@@ -56,13 +57,13 @@ def current_files(
     admit_history: bool = False,
     progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> CurrentFiles:
-    """The files in landing of some arrival days, or of the arrival days that bring rows of some event days.
+    """The files in landing of the arrival days in the range, or of the arrival days that bring rows of its event days.
 
-    A file that Bronze has ingested in its present state (name, size and time) is not read again. A file that waits for
-    others of its day is left out. An arrival day is ingested as a whole, so all of its files belong to the plan.
+    A file that Bronze has ingested in its present state (name, size and time) is not read again. A file that waits for other
+    files of its day is left out. An arrival day is ingested as a whole, so all of its files belong to the plan.
 
     :param clock: whether the days are event days or arrival days.
-    :param admit_history: whether the rows that come beyond the watermark are admitted.
+    :param admit_history: whether rows beyond the watermark are admitted.
     :param progress: called with the number of files read so far and the number of all files.
     """
     listing = bronze_landing.listing(settings, contract)
@@ -125,7 +126,7 @@ def _unplaced(
     first: date,
     last: date,
 ) -> Iterator[str]:
-    """What a plan of event days says about new files that it leaves out, as sentences."""
+    """The sentences about new files that a plan of event days leaves out."""
     for name, content in previews.items():
         if not content.event_days:
             yield f"{name}: no row has an event day; plan it by its arrival day, with --arrival-from and --arrival-through"
@@ -138,7 +139,7 @@ def _unplaced(
 
 
 def _with_held(planned: Sequence[PlannedFile], held: pa.Table) -> list[PlannedFile]:
-    """The files, those in Bronze with the number of their rows that the watermark holds."""
+    """The files; those in Bronze with the number of their rows that the watermark holds."""
     counted = held.group_by("ingestion_id").aggregate([([], "count_all")])
     counts = dict(zip(counted["ingestion_id"].to_pylist(), counted["count_all"].to_pylist()))
     return [file.model_copy(update={"beyond": counts.pop(file.ingestion_id, 0)}) if file.known else file for file in planned]

@@ -1,6 +1,6 @@
-"""The numbers of a backfill's plan: which days a metric has, and the waves of days and roll-ups with their outcomes.
+"""The numbers of a backfill's plan: the days of a metric, and the waves of days and roll-ups with their outcomes.
 
-This module only reads. What a changed day affects is found by ``impact.affected_periods``; ``planner`` plans the layers before.
+This module only reads. ``impact.affected_periods`` determines the effects of a changed day; ``planner`` plans the lower layers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def behind_source(settings: Settings, catalog: Catalog, source: str, days: Collection[date]) -> tuple[list[Wave], list[str]]:
-    """The numbers that follow some event days of a source, and who reads them."""
+    """The numbers that follow the event days ``days`` of a source, and their consumers."""
     consumers: list[str] = []
     gold: list[Wave] = []
     rollups: list[Wave] = []
@@ -41,7 +41,7 @@ def behind_source(settings: Settings, catalog: Catalog, source: str, days: Colle
 
 
 def days_of_metric(settings: Settings, daily: Series, first: date, last: date) -> set[date]:
-    """The days of a metric in a range: those that silver has rows for, and those that were published."""
+    """The days of a metric in a range: days with silver rows, and published days."""
     return {day for day in published_table.known_days(settings, daily) if first <= day <= last}
 
 
@@ -59,7 +59,7 @@ def of_series(affected: Sequence[Affected], layer: Layer, every: Sequence[Series
 
 
 def of_days(affected: Sequence[Affected], daily: Series, days: Collection[date]) -> Iterable[Wave]:
-    """A wave of some days of a series, in their order; none if no number is affected."""
+    """A wave with the days ``days`` of a series, in their order; none if no number is affected."""
     periods = [period for period in affected if period.series == daily.name and period.start in days]
     if periods:
         parallel = are_independent_numbers(daily.metric)

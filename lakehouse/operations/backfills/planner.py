@@ -1,7 +1,7 @@
-"""Planning a backfill: its files and partitions, the rows that these have now, and the numbers that it would restate.
+"""Plans a backfill: its files and partitions, their present rows, and the numbers that it would restate.
 
-This module only reads. The plan itself is defined in ``plan``; ``planned_files`` lists its files, and
-``impact.affected_periods`` finds the numbers that a changed day affects.
+This module only reads. The plan itself is defined in ``plan``; ``planned_files`` lists its files, and ``impact.affected_periods``
+determines the numbers that a changed day affects.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
 
 class PlanProblemError(LakehouseError):
-    """A backfill that cannot be planned or must not start. The message gives the reason and what to do."""
+    """A backfill that cannot be planned or must not start. The message states the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class BackfillRequest:
-    """A request to compute a range of days again.
+    """A request to recompute a range of days.
 
     :param clock: whether the days of a source are event days, or the arrival days of files.
-    :param admit_history: whether rows that the watermark would hold are admitted, as a decision of ``runner_id``.
+    :param admit_history: whether rows that the watermark would hold are admitted, as a decision by ``runner_id``.
     """
 
     target: str
@@ -78,7 +78,7 @@ def plan(
     """Plan a requested backfill.
 
     :param progress: called with the number of files read so far and the number of all files.
-    :raises PlanProblemError: for a target that no contract describes, or files that do not match the manifest.
+    :raises PlanProblemError: if no contract describes the target, or files do not match the manifest.
     """
     scope = (
         _of_source(settings, catalog, request, progress)
@@ -117,7 +117,7 @@ def plan(
 
 @dataclass(frozen=True)
 class _Scope:
-    """What a target adds to the plan."""
+    """The parts of the plan that depend on the target."""
 
     source: str
     metric: str | None
@@ -207,13 +207,15 @@ def _of_metric(settings: Settings, catalog: Catalog, request: BackfillRequest) -
 
 
 def _silver_days(settings: Settings, contract: SourceContract, request: BackfillRequest, files: CurrentFiles) -> set[date]:
-    """The event days that silver would update: those that new files touch, those with rows in Bronze that are admitted as
-    history, pending days and, to overwrite, the whole range.
+    """The event days that silver would update.
+
+    These are the days that new files touch, the days of Bronze rows that are admitted as history, pending days and, to overwrite,
+    the whole range.
     """
     source = contract.dataset
     days = set(applied_inputs.pending(settings, source))
     held = held_history.of_files(settings, source, files.in_bronze if request.admit_history else ())
-    if files.previews or len(held):  # all at once: each look-up reads the key log
+    if files.previews or len(held):  # all at once: each lookup reads the key log
         touched = {day for preview in files.previews.values() for day in preview.rows} | set(held["event_date"].to_pylist())
         of_files = [preview.keys for preview in files.previews.values()]
         keys = pc.unique(pa.chunked_array([*of_files, *held["record_key"].chunks], pa.string()))
@@ -252,15 +254,15 @@ def _check_manifest(promised: Sequence[ManifestEntry], files: Sequence[PlannedFi
 
 
 def _rows_by_day(settings: Settings, path: str) -> Counter[date]:
-    """How many rows each day of a table has; none if there is no table."""
+    """The number of rows for each day of a table; empty without a table."""
     table = table_io.open_table(path, settings.storage_options)
     return Counter({} if table is None else data_files.rows_by_partition(table))
 
 
 def still_as_planned(settings: Settings, catalog: Catalog, planned: BackfillPlan) -> None:
-    """Compare files, code and contracts with the plan, before anything is done.
+    """Compare files, code and contracts with the plan, before any work starts.
 
-    :raises PlanProblemError: if any has changed since the plan was made; the message names each file and version.
+    :raises PlanProblemError: if any has changed since planning; the message names each file and version.
     """
     changes = backfill_plan.moved_pins(
         planned.code_version, planned.contracts, provenance.code(), provenance.of_contracts(catalog, planned.source)

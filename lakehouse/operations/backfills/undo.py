@@ -1,6 +1,6 @@
-"""Undo a backfill: the numbers that it restated go back to those before it, and the log of backfills says so.
+"""Undoes a backfill: restores the numbers from before it, and records this in the log of backfills.
 
-Which numbers these are, and what forbids to go back, belongs to ``gold.restatement.undo``.
+The affected numbers, and the conditions for restoring them, belong to ``gold.restatement.undo``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def undo(settings: Settings, catalog: Catalog, plan: BackfillPlan, run: Run, reason: str) -> list[UndoneSeries]:
-    """Put the days that a backfill restated back to their numbers before it; calling it again changes nothing.
+    """Restore the days that a backfill restated to their numbers before it. Idempotent.
 
-    :param run: names the person.
-    :raises UndoError: if one of the numbers has changed since, or the plan has restated none.
+    :param run: the run, which names the person.
+    :raises UndoError: if one of the numbers has changed since, or the plan restated no number.
     """
     dailies = verification.series_of(settings, catalog, plan)
     done = restatement_undo.undo(settings, catalog.sources[plan.source], dailies, plan.plan_id, run, reason)

@@ -1,6 +1,6 @@
-"""The verification of a backfill, read from the tables that it wrote: counts, checks of each partition, and what was published.
+"""The verification of a backfill, read from the tables that it wrote: counts, checks of each partition, and publications.
 
-Nothing is taken from the memory of a run: a backfill that was stopped and resumed is reported as a whole.
+Nothing depends on the memory of a run, so a backfill that was stopped and resumed is reported as a whole.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BackfillVerification:
-    """The checklist of a backfill: how many partitions of each table were checked, with their problems and warnings."""
+    """The checklist of a backfill: the number of checked partitions per table, with problems and warnings."""
 
     partitions: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """The checklist in JSON types."""
+        """The checklist as JSON types."""
         return dict(vars(self))
 
 
@@ -81,13 +81,13 @@ def verify(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> Backfill
 
 
 def series_of(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> list[Series]:
-    """The daily series that a plan brings up to date."""
+    """The daily series that a plan updates."""
     metrics = catalog.metrics_of(plan.source) if plan.metric is None else [catalog.metrics[plan.metric]]
     return [served_version.daily(settings, catalog, metric) for metric in metrics]
 
 
 def touched(settings: Settings, plan: BackfillPlan) -> list[date]:
-    """The event days that the plan's files touch and, if it judges rows of Bronze again, those that it has planned for silver."""
+    """The event days that the plan's files touch and, if it reassesses rows of Bronze, those planned for silver."""
     days = {day for entry in _ingested(settings, plan) for day in entry.touched_days}
     if plan.write_mode == "overwrite" or plan.admit_history:
         days |= {day for wave in plan.waves if wave.table.startswith("silver/") for day in wave.partitions}
@@ -102,7 +102,7 @@ def _days_of(settings: Settings, plan: BackfillPlan, daily: Series) -> list[date
 
 
 def summary(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> dict[str, Any]:
-    """What was ingested and published because of the plan."""
+    """The ingestions and publications of the plan."""
     entries = _ingested(settings, plan)
     counts: dict[str, Any] = {
         "files": len(entries),
@@ -122,7 +122,7 @@ def summary(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> dict[st
 
 
 def _published(settings: Settings, series: Series, plan: BackfillPlan) -> dict[str, Any]:
-    """How many numbers of a series were published because of the plan, by reason, and the periods that were restated."""
+    """The numbers of a series published by the plan, counted by reason, and the restated periods."""
     names = published_by(settings, series, plan.plan_id)
     if not names:
         return {}
@@ -159,7 +159,7 @@ def _judge(result: BackfillVerification, table: str, days: list[date], check: An
 
 
 def _check_quarantine(settings: Settings, contract: SourceContract, plan: BackfillPlan, result: BackfillVerification) -> None:
-    """Warn if a much larger share of rows waits for a steward than before."""
+    """Warn if the share of rows that wait for a steward is much larger than before."""
     rows = {entry.ingestion_id: entry.rows for entry in _ingested(settings, plan)}
     ingested = ingestions.ingested(ingestions.all_of(settings, plan.source))
     rows_before = sum(entry.rows for ingestion_id, entry in ingested.items() if ingestion_id not in rows)

@@ -1,7 +1,7 @@
-"""Waves: how the partitions of a backfill are cut into runs.
+"""Waves: the division of a backfill's partitions into runs.
 
-Belongs here: the size and the order of waves, and which waves of one table may run in any order. Which partitions a
-backfill has belongs to ``planner``; running a wave belongs to ``orchestration.execution.backfill_waves``.
+Belongs here: the size and the order of waves, and the rule for waves of a table that may run in any order. The partitions of a
+backfill belong to ``planner``; running a wave belongs to ``orchestration.execution.backfill_waves``.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 
 
 def cut_into_waves(partitions: Collection[date], order: Order, size: int) -> Iterator[list[date]]:
-    """Cut partitions into waves of at most ``size``, in the order of the plan."""
+    """Divide partitions into waves of at most ``size``, in the order of the plan."""
     ordered = sorted(partitions, reverse=order == "descending")
     for start in range(0, len(ordered), size):
         yield ordered[start : start + size]
 
 
 def are_independent_arrivals(contract: SourceContract, files: Collection[PlannedFile]) -> bool:
-    """Whether Bronze may ingest arrival days in any order, with the same result as in that of the plan.
+    """Whether Bronze may ingest arrival days in any order, with the same result as in the plan's order.
 
-    Content that came on two days is recorded as ingested on the day that is first, a policy that chooses between deliveries
-    compares them, and without an arrival time in the files the time of ingestion decides which row of a key is newer.
+    The order matters in three cases: content delivered on two days is recorded on the first day ingested, a policy that chooses
+    between deliveries compares them, and without an arrival time in the files, the time of ingestion decides which row of a key
+    is newer.
     """
     if policy_of(contract).chooses_deliveries or contract.clocks.arrival is None:
         return False
@@ -39,5 +40,5 @@ def are_independent_arrivals(contract: SourceContract, files: Collection[Planned
 
 
 def are_independent_numbers(metric: MetricContract) -> bool:
-    """Whether days of a metric may be published in any order: no check compares a day with the days published before it."""
+    """Whether days of a metric may be published in any order: no check compares a day with days published before it."""
     return not metric.checks.trailing_days

@@ -1,1 +1,1 @@
-"""Corrections that a person enters: a changed, withdrawn or new record, with the approvals that contracts ask for."""
+"""Corrections that a person enters: a changed, withdrawn or new record, with the approvals that contracts require."""

@@ -1,7 +1,7 @@
-"""Proposes, approves and rejects corrections, and enters those that enough people agree to, as a file like any other.
+"""Proposes, approves and rejects corrections, and enters those with enough approvals as an ordinary file.
 
-Belongs here: who has to agree, and the order of the steps. An approved correction is delivered to the landing folder under a name
-that follows from its id, so that a command that is stopped is completed by the next one.
+Belongs here: the required approvals, and the order of the steps. An approved correction is delivered to the landing folder under
+a name derived from its id, so that a stopped command is completed by the next one.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ def propose(
     by: str,
     reason: str,
 ) -> Correction:
-    """Propose a correction; it is entered at once if nobody else has to agree.
+    """Propose a correction; it is entered immediately if no further approval is needed.
 
-    :param values: texts by field, as a file would have them.
-    :raises CorrectionError: for a key that is not there (or, to enter one, is there), an unknown field, a record that would be
-        malformed, or a source that takes no corrections.
+    :param values: texts by field, as in a file.
+    :raises CorrectionError: if the key does not exist (or, to enter a record, does exist), a field is unknown, the record would
+        be malformed, or the source accepts no corrections.
     """
     contract = catalog.sources[source]
     _check_source(contract, operation)
@@ -86,9 +86,9 @@ def propose(
 
 
 def approve(settings: Settings, catalog: Catalog, source: str, correction_id: str, by: str, reason: str) -> Correction:
-    """Agree to a correction; it is entered as soon as enough people agree. Calling it again changes nothing.
+    """Approve a correction; it is entered as soon as it has enough approvals. Idempotent.
 
-    :raises CorrectionError: for a settled correction, the person who proposed it, or a row that has changed since.
+    :raises CorrectionError: if the correction is settled, the person has proposed it, or the row has changed since.
     """
     contract = catalog.sources[source]
     correction = correction_log.find(settings, source, correction_id)
@@ -113,9 +113,9 @@ def approve(settings: Settings, catalog: Catalog, source: str, correction_id: st
 
 
 def reject(settings: Settings, source: str, correction_id: str, by: str, reason: str) -> Correction:
-    """Refuse a correction: nothing is entered.
+    """Reject a correction: nothing is entered.
 
-    :raises CorrectionError: for a settled or an approved correction.
+    :raises CorrectionError: if the correction is settled or approved.
     """
     correction = correction_log.find(settings, source, correction_id)
     _check_open(correction)
@@ -126,7 +126,7 @@ def reject(settings: Settings, source: str, correction_id: str, by: str, reason:
 
 
 def approvals_needed(settings: Settings, catalog: Catalog, source: str, days: Collection[date]) -> int:
-    """How many people have to agree to a change of some event days: more than one only where a final number would change."""
+    """The number of people who must agree to a change of event days: more than one only if a final number would change."""
     needed = [1]
     for metric in catalog.metrics_from(source):
         daily = served_version.daily(settings, catalog, metric)

@@ -1,6 +1,6 @@
 """``ops/corrections``: each manual correction, from its proposal to the file that entered it.
 
-Belongs here: the events, and what follows from them. What a correction's record looks like belongs to ``correction_record``.
+Belongs here: the events, and the state that follows from them. The record of a correction belongs to ``correction_record``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class CorrectionError(LakehouseError):
-    """A correction that cannot be proposed, approved or entered; nothing has changed. The message says what to do."""
+    """A correction that cannot be proposed, approved or entered; nothing has changed. The message names the remedy."""
 
 
 class Operation(str, Enum):
-    """What a correction does with the record of a key."""
+    """The operation of a correction on the record of a key."""
 
     CORRECT = "correct"
     WITHDRAW = "withdraw"
@@ -33,7 +33,7 @@ class Operation(str, Enum):
 
 
 class CorrectionEventKind(str, Enum):
-    """What happened to a correction."""
+    """The kinds of events of a correction."""
 
     PROPOSED = "proposed"
     APPROVED = "approved"
@@ -45,8 +45,8 @@ class CorrectionEventKind(str, Enum):
 class CorrectionEvent:
     """An event of a correction.
 
-    ``operation``, ``values`` (by field), ``before`` (by field, the row that it was proposed against) and ``needed`` (how many
-    people have to agree) are those of the proposal, and repeated; ``file`` is the name in the landing folder, once it is entered.
+    ``operation``, ``values`` (by field), ``before`` (by field, the row at the time of the proposal) and ``needed`` (the number of
+    people who must agree) repeat the proposal; ``file`` is the name in the landing folder, once entered.
     """
 
     source: str
@@ -71,17 +71,17 @@ class Correction:
 
     @property
     def proposal(self) -> CorrectionEvent:
-        """The first event."""
+        """The first event, which proposed the correction."""
         return self.events[0]
 
     @property
     def correction_id(self) -> str:
-        """Its id."""
+        """The id of the correction."""
         return self.proposal.correction_id
 
     @property
     def agreed(self) -> list[str]:
-        """Who proposed or approved it."""
+        """The people who proposed or approved the correction."""
         kinds = (CorrectionEventKind.PROPOSED, CorrectionEventKind.APPROVED)
         return [event.by for event in self.events if event.kind in kinds]
 
@@ -92,7 +92,7 @@ class Correction:
 
     @property
     def end(self) -> CorrectionEvent | None:
-        """The event that settled it; None while it is open."""
+        """The event that settled the correction; None while it is open."""
         ends = (CorrectionEventKind.REJECTED, CorrectionEventKind.ENTERED)
         return next((event for event in self.events if event.kind in ends), None)
 
@@ -103,12 +103,12 @@ def log(settings: Settings) -> LogTable[CorrectionEvent]:
 
 
 def record(settings: Settings, event: CorrectionEvent) -> bool:
-    """Append an event, once per person and kind; returns whether it was new."""
+    """Append an event once per person and kind; returns whether it was new."""
     return log(settings).append([event], app_id=f"correction:{event.correction_id}:{event.kind.value}:{event.by}")
 
 
 def of_source(settings: Settings, source: str) -> list[Correction]:
-    """Every correction of a source, oldest first."""
+    """All corrections of a source, oldest first."""
     ranks = list(CorrectionEventKind)
     events = sorted(log(settings).read({"source": [source]}), key=lambda event: (event.recorded_at, ranks.index(event.kind)))
     by_id: dict[str, list[CorrectionEvent]] = {}
@@ -118,9 +118,9 @@ def of_source(settings: Settings, source: str) -> list[Correction]:
 
 
 def find(settings: Settings, source: str, correction_id: str) -> Correction:
-    """The correction with an id, or the only one whose id begins with it.
+    """The correction with an id, or the only correction whose id begins with it.
 
-    :raises CorrectionError: if there is none, or more than one.
+    :raises CorrectionError: if no correction matches, or more than one.
     """
     known = of_source(settings, source)
     matches = [one for one in known if one.correction_id.startswith(correction_id)]

@@ -1,7 +1,7 @@
-"""The record that enters a correction: a line as the source itself would send it, in the format of its contract.
+"""The record that enters a correction: a line in the format of the source's contract.
 
-The record is parsed by ``bronze.row_parser`` before anything is recorded, so that no correction is malformed. Belongs here: which
-values the record has. Who has to agree belongs to ``correction_flow``.
+The record is parsed by ``bronze.row_parser`` before anything is recorded, so no correction is malformed. Belongs here: the values
+of the record. The required approvals belong to ``correction_flow``.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from lakehouse.operations.corrections.correction_log import CorrectionEvent
     from lakehouse.settings import Settings
 
-#: A column of every correction's file: two corrections never have the same content.
+#: A column of every correction's file, which makes the contents of two corrections differ.
 ID_COLUMN = "lakehouse_correction"
 _SEQUENCE = "source_sequence"
 _ENDS_AT = "ends_at"
 
 
 def row_of(settings: Settings, contract: SourceContract, key: str) -> dict[str, Any] | None:
-    """The row that silver holds of a key, by column; None if it has none."""
+    """Silver's row of a key, by column; None without a row."""
     days = key_log.days_by_key(settings, contract.dataset, [key])[key]
     where = {"event_date": sorted(days), "record_key": [key]}
     columns = [name for name, _ in silver_columns(contract)]
@@ -48,7 +48,7 @@ def row_of(settings: Settings, contract: SourceContract, key: str) -> dict[str, 
 
 
 def fields_of(contract: SourceContract, row: Mapping[str, Any]) -> dict[str, str | None]:
-    """A row of silver as the texts that a file would have, by field, the event time included."""
+    """A silver row as the texts of a file, by field, including the event time."""
     event = row["event_ts"] or row["event_date"]
     texts = {spec.name: _text(row.get(spec.name)) for spec in contract.model.fields}
     next_sequence = {_SEQUENCE: f"{(row.get('source_sequence') or 0) + 1}"} if contract.order.sequence else {}
@@ -59,7 +59,7 @@ def fields_of(contract: SourceContract, row: Mapping[str, Any]) -> dict[str, str
 def values_of(contract: SourceContract, event: CorrectionEvent, settled_at: datetime) -> dict[str, str | None]:
     """The record of a correction, by column of the file.
 
-    :param settled_at: when it was approved: the record's arrival time.
+    :param settled_at: the time of approval, which is the record's arrival time.
     """
     changes, fields = contract.changes, {**event.before, **event.values}
     words = {
@@ -85,10 +85,10 @@ def values_of(contract: SourceContract, event: CorrectionEvent, settled_at: date
 
 
 def check(contract: SourceContract, event: CorrectionEvent) -> dict[str, Any]:
-    """Parse the record of a proposal as ingestion will.
+    """Parse the record of a proposal like ingestion.
 
     :returns: the typed row.
-    :raises CorrectionError: if it would be malformed, or has another key.
+    :raises CorrectionError: if the record would be malformed, or has another key.
     """
     emptied = sorted(name for name, value in event.values.items() if value is None)
     if emptied and contract.has_partial_corrections and not contract.changes.corrected_field:
@@ -113,7 +113,7 @@ def check(contract: SourceContract, event: CorrectionEvent) -> dict[str, Any]:
 
 
 def content_of(contract: SourceContract, values: Mapping[str, str | None]) -> bytes:
-    """The file with one record."""
+    """The content of a file with the single record."""
     source, columns = contract.source, list(values)
     if source.format == "json":
         return (
@@ -129,18 +129,18 @@ def content_of(contract: SourceContract, values: Mapping[str, str | None]) -> by
 
 
 def ending(contract: SourceContract) -> str:
-    """The ending of the file's name."""
+    """The extension of the file's name."""
     return f".{contract.source.format}"
 
 
 def field_names(contract: SourceContract) -> Sequence[str]:
-    """The fields that a correction may set: all but the key, and the event time."""
+    """The fields that a correction may set: all except the key, and the event time."""
     names = [spec.name for spec in contract.model.fields]
     return list(dict.fromkeys([*names, _event_field(contract)]))
 
 
 def _event_field(contract: SourceContract) -> str:
-    """The field with the event time, or its column if no field has it."""
+    """The field with the event time, or its column if there is no such field."""
     column = contract.event_column or ""
     return next((spec.name for spec in contract.model.fields if spec.in_file == column), column)
 
@@ -155,7 +155,7 @@ def _parquet(values: Mapping[str, str | None]) -> bytes:
 
 
 def _text(value: Any) -> str | None:
-    """A value of silver as the text that converts back to it."""
+    """A silver value as the text that converts back to it."""
     if value is None:
         return None
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Tables with damaged data files: which there are, and what is said of them. Their repair is in ``operations.repair``."""
+"""Detects tables with damaged data files, and words the remedy. The repair is in ``operations.repair``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 COMMAND = "lakehouse repair"
-#: Tables of ``ops`` that are copies of what other tables and their logs say.
+#: Tables of ``ops`` that are derived from other tables and their logs.
 DERIVED = frozenset({"publications", "restatements", "applications"})
 KEYS = "_keys"
 
@@ -37,7 +37,7 @@ class DamagedTable:
 
     @property
     def way_out(self) -> str:
-        """What to do about it, in a sentence."""
+        """The remedy as a sentence."""
         if self.table.silver_of is not None:
             return f"'{COMMAND}' makes its days again from bronze."
         if self.table.series is not None:
@@ -50,7 +50,7 @@ class DamagedTable:
 
     @property
     def is_derived(self) -> bool:
-        """Whether the table as a whole follows from others."""
+        """Whether the whole table can be derived from others."""
         return self.table.layer == "ops" and (self.table.name in DERIVED or self.table.name.endswith(KEYS))
 
     @property
@@ -59,12 +59,12 @@ class DamagedTable:
 
 
 def find(settings: Settings, catalog: Catalog) -> list[DamagedTable]:
-    """The tables that have damaged files, in the order in which they are repaired; only names and lengths are looked up."""
+    """The tables with damaged files, in the order of repair; only names and lengths are checked."""
     damaged = []
     for table in lake_tables.tables(catalog):
         try:
             files = damaged_files.of(table.path(settings), settings.storage_options)
-        except table_io.DamagedLogError:  # whoever reads the table says so
+        except table_io.DamagedLogError:  # readers of the table report it
             continue
         if files:
             damaged.append(DamagedTable(table, files))

@@ -1,12 +1,11 @@
 """Table maintenance: compaction of small files, checkpoints, and deletion of files and log entries that are no longer needed.
 
-``rules`` decides what may be deleted; ``readers`` finds what is still to be read. No step depends on the one before it, and
-none changes the rows of a table, but for redacted values that the audit still has (``silver.audit_overlay.erasure``): if a run is
-stopped, the next one does the rest. No published number is lost: older revisions are rows, and can be computed again from Bronze
-(rule R10).
+``rules`` decides what may be deleted; ``readers`` determines what is still to be read. No step depends on the previous one, and
+none changes the rows of a table, except for redacted values in the audit (``silver.audit_overlay.erasure``): if a run is stopped,
+the next run does the rest. No published number is lost: older revisions are rows, and can be recomputed from Bronze (rule R10).
 
-delta-rs lists the unused files, by their age and the table's tombstones, and they are deleted here: its own VACUUM would
-commit twice a night, even with nothing to delete, and would delete the checksums of files that stay.
+delta-rs lists the unused files, by their age and the table's tombstones, and this module deletes them: VACUUM of delta-rs would
+commit twice per night, even without files to delete, and would delete the checksums of remaining files.
 """
 
 from __future__ import annotations
@@ -57,15 +56,15 @@ _DEFAULTS = {_REMEMBERED: "interval 7 days", _LOG_KEPT: "interval 30 days"}
 
 
 class MaintenanceError(LakehouseError):
-    """Maintenance that must not be done as requested. The message gives the reason and what to do."""
+    """Maintenance that must not be done as requested. The message states the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class Upkeep:
-    """The work that was done on a table, or that a dry run would have done.
+    """The work done on a table, or the work that a dry run would do.
 
-    ``files_before`` and ``files_after`` count the files of the table, ``files_deleted`` unused ones. ``kept`` contains
-    sentences about what was left unchanged, ``problem`` the reason of a failure.
+    ``files_before`` and ``files_after`` count the files of the table, ``files_deleted`` unused ones. ``kept`` has sentences about
+    files and log entries left unchanged, ``problem`` the reason of a failure.
     """
 
     table: str
@@ -86,9 +85,9 @@ def maintain(
     """Maintain the existing tables one after another; a failure on one table does not affect the others.
 
     :param only: names such as ``silver/sales``; all tables by default.
-    :param retention_hours: how long unused files stay; by default as configured in the settings.
-    :param dry_run: only report what would be done; numbers of files are then estimates.
-    :raises MaintenanceError: for a table that no contract describes, and for a retention below what the settings allow.
+    :param retention_hours: the hours for which unused files stay; by default from the settings.
+    :param dry_run: only report the work that would be done; numbers of files are then estimates.
+    :raises MaintenanceError: if no contract describes a table, or the retention is below the minimum of the settings.
     """
     hours = settings.retention_hours if retention_hours is None else retention_hours
     if hours < settings.retention_hours:
@@ -120,7 +119,7 @@ def _maintained(
 
 
 class _Work:
-    """The work on one table. Its clock is the system clock, which also dates the files."""
+    """The work on a table. Its clock is the system clock, which also dates the files."""
 
     def __init__(self, settings: Settings, catalog: Catalog, lake_table: LakeTable, hours: int, *, dry_run: bool) -> None:
         self._settings, self._catalog, self._lake_table, self._hours, self._dry_run = (
@@ -230,7 +229,7 @@ class _Work:
         return len(going)
 
     def _vacuum(self, table: DeltaTable) -> dict[str, int]:
-        """Delete files that belong neither to the table nor to a version that may still be read.
+        """Delete files that are neither in the table nor in a version that may still be read.
 
         :returns: the deleted files, with their sizes in bytes.
         """
@@ -240,7 +239,7 @@ class _Work:
         unused = storage.with_checksums(_unused(table, 0))
         going = [] if retention.hours is None else storage.with_checksums(_unused(table, retention.hours))
         erased = erasure.hours_since(table) if self._is_audit else None
-        if erased is not None and erased < self._hours:  # files of writers at work are not among those that left the table
+        if erased is not None and erased < self._hours:  # files of active writers are not among those that left the table
             left: list[str] = table.vacuum(erased, dry_run=True, enforce_retention_duration=False)
             going = [*dict.fromkeys([*going, *storage.with_checksums(left)])]
         if staying := len(unused) - len(going):
@@ -279,7 +278,7 @@ def _file_sizes(table: DeltaTable) -> dict[Any, list[int]]:
 
 
 def _unused(table: DeltaTable, hours: int) -> list[str]:
-    """The files that have not been part of the table for at least this many hours."""
+    """The files that have not been part of the table for at least ``hours`` hours."""
     files: list[str] = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
     return files
 

@@ -1,8 +1,8 @@
 """The readers of a table's log and change feed, and the files and log entries that they still need.
 
-Maintenance keeps these. A metric that has never followed silver needs nothing, because it is computed for all days; so is a
-metric whose feed is gone (see ``gold.restatement.pending``), and a dataset version that is not served. ``rules`` decides how
-long files are kept without a reader.
+Maintenance keeps these. A metric that has never followed silver needs no files, because it is computed for all days; the same
+holds for a metric whose feed is gone (see ``gold.restatement.pending``), and for a dataset version that is not served. ``rules``
+decides how long files are kept without a reader.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _LOOK_BACK = 20
 
 @dataclass(frozen=True)
 class ReaderNeeds:
-    """What readers have yet to read of a table: the files that its commits name, and the entries of its log."""
+    """The parts of a table that readers have yet to read: the files named by its commits, and the entries of its log."""
 
     files: list[Need] = field(default_factory=list)
     log: list[Need] = field(default_factory=list)
 
 
 def needs(settings: Settings, catalog: Catalog, lake_table: LakeTable, table: DeltaTable) -> ReaderNeeds:
-    """What the readers of a table have yet to read.
+    """The parts of a table that its readers have yet to read.
 
     :raises UnservedVersionError: if the contract of the version that readers see no longer exists.
     """
@@ -57,7 +57,7 @@ def needs(settings: Settings, catalog: Catalog, lake_table: LakeTable, table: De
     result = ReaderNeeds()
     for reader, version in lagging.items():
         if version + 1 not in commits:
-            continue  # the log no longer has it: the reader computes everything again, whatever is kept
+            continue  # the log no longer has it: the reader recomputes everything, whatever is kept
         unread = [commits[number] for number in range(version + 1, table.version() + 1)]
         result.log.append(_need(reader, unread[0]))
         changed = next((commit for commit in unread if commit.get("operation") not in _UNCHANGED), None)
@@ -67,9 +67,9 @@ def needs(settings: Settings, catalog: Catalog, lake_table: LakeTable, table: De
 
 
 def bring_audit_up_to_date(settings: Settings, catalog: Catalog, contract: SourceContract, table: DeltaTable) -> None:
-    """Audit the commits that a stopped run left without audit, so that the audit no longer needs older files of silver.
+    """Audit the commits that a stopped run left unaudited, so that the audit no longer needs older files of silver.
 
-    :param contract: of the table; only the main table of a source is audited.
+    :param contract: the contract of the table; only the main table of a source is audited.
     """
     if contract.silver_table != contract.dataset:
         return
@@ -89,7 +89,7 @@ def copy_log(settings: Settings, table: LakeTable) -> None:
 
 
 def is_half_recorded(settings: Settings, source: str, table: DeltaTable) -> bool:
-    """Whether silver's newest commit applied inputs that are not recorded yet: they are recovered from this commit."""
+    """Whether silver's newest commit applied inputs that are not recorded yet, which are then recovered from this commit."""
     waiting = applied_inputs.pending(settings, source)
     if not waiting:
         return False
@@ -116,14 +116,14 @@ def _followed_versions(settings: Settings, catalog: Catalog, table: LakeTable) -
 
 
 def _followed_of(settings: Settings, series: Series, silver: str) -> int:
-    """The version up to which a metric's days have followed one of the silver tables that it reads."""
+    """The version up to which a metric's days have followed ``silver``, one of the silver tables that it reads."""
     if silver == locations.silver_name(series.metric):
         return served_version.followed_version(settings, series)
     return served_version.followed_further(settings, series).get(silver, -1)
 
 
 def _followed_by_derived(settings: Settings, catalog: Catalog, table: LakeTable) -> dict[str, int]:
-    """The version up to which each derived series has followed a table of published numbers, also one of its own days."""
+    """The version up to which each derived series has followed a table of published numbers, including its own daily table."""
     derived = [metric for metric in catalog.metrics.values() if metric.is_derived]
     dailies = [served_version.daily(settings, catalog, metric) for metric in derived]
     followed = {

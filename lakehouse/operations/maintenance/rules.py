@@ -1,7 +1,6 @@
-"""The rules of table maintenance: how long files and log entries stay, and which partitions are worth compacting.
+"""The rules of table maintenance: the retention of files and log entries, and the partitions worth compacting.
 
-Unused files stay for readers and writers that are still working with them, and for readers that have yet to follow a table's
-changes.
+Unused files stay for active readers and writers, and for readers that have yet to follow a table's changes.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ class Need:
 
 @dataclass(frozen=True)
 class Retention:
-    """For how many hours unused files stay; None if nothing may be deleted now. ``reason`` explains the duration."""
+    """The hours for which unused files stay; None if nothing may be deleted now. ``reason`` explains the duration."""
 
     hours: int | None
     reason: str | None = None
 
 
 def retention(now: datetime, minimum: int, needs: Collection[Need], remembered: timedelta) -> Retention:
-    """How long unused files stay.
+    """The retention of unused files.
 
-    A file of the change feed is a little older than the commit that names it: files are therefore kept for ``minimum`` hours
-    before the first commit that a reader has yet to follow.
+    A change-feed file is slightly older than the commit that names it, so files are kept for ``minimum`` hours before the first
+    commit that a reader has yet to follow.
 
-    :param minimum: hours for which readers and writers may be at work on files that are no longer part of the table.
-    :param remembered: for how long the table records when a file was removed; afterwards only the age of the file itself is
-        known, which does not show who needs it.
+    :param minimum: the hours for which readers and writers may use files that are no longer part of the table.
+    :param remembered: the time for which the table records removals of files; afterwards only the file's age is known, which does
+        not show who needs it.
     """
     if minimum * _HOUR > remembered:
         hours = math.ceil(remembered / _HOUR)
@@ -67,7 +66,7 @@ def retention(now: datetime, minimum: int, needs: Collection[Need], remembered: 
 
 
 def why_log_stays(now: datetime, kept: timedelta, needs: Collection[Need]) -> str | None:
-    """Why log entries that are older than ``kept`` may not be deleted now; None if they may."""
+    """Why log entries older than ``kept`` may not be deleted now; None if they may."""
     held = [need for need in needs if now - need.since >= kept]
     return f"{min(held, key=lambda need: need.since)}: its log stays" if held else None
 
@@ -80,7 +79,7 @@ class Crowd:
     size: int
 
     def files_after(self, target: int) -> int:
-        """About how many files remain after compaction."""
+        """The approximate number of files after compaction."""
         return math.ceil(self.size / target) or 1
 
 
@@ -96,7 +95,7 @@ def crowded(sizes: Mapping[_Partition, Sequence[int]], target: int, more_than: i
 def interval(text: str) -> timedelta:
     """Parse a duration as written in Delta's table properties: ``interval 30 days``.
 
-    :raises ValueError: for another form.
+    :raises ValueError: if the text has another form.
     """
     found = _INTERVAL.fullmatch(text.strip())
     if found is None:

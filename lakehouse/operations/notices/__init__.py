@@ -1,4 +1,4 @@
-"""Notices of restated numbers and rejected rows to consumers: what they contain, which are pending, their log and delivery.
+"""Notices to consumers about restated numbers and rejected rows: content, pending notices, log and delivery.
 
 Plain Python: ``notice``, ``rejection``.
 """

@@ -1,7 +1,7 @@
-"""One run of notifying consumers: finds news, sends waiting notices, and records which audit rows of silver they cover.
+"""One run of notifying consumers: creates notices, sends waiting ones, and records the audit rows of silver that they cover.
 
-``pending`` decides which publications make a notice and which audit rows it covers, ``rejections`` which decisions of stewards
-do; ``log`` has the record of notices. The sensor ``notices`` and ``lakehouse notices --send`` start a run.
+``pending`` selects publications and audit rows, ``rejections`` selects stewards' decisions; ``log`` has the record of notices.
+The sensor ``notices`` and ``lakehouse notices --send`` start a run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NoticeDispatch:
-    """The result of a run: notices delivered, still waiting, audit rows marked as notified, and what went wrong."""
+    """The result of a run: delivered and waiting notices, audit rows marked as notified, and problems."""
 
     delivered: int
     waiting: int
@@ -43,13 +43,12 @@ class NoticeDispatch:
 
 
 def dispatch_notices(settings: Settings, catalog: Catalog, directory: Directory, seconds: float = inf) -> NoticeDispatch:
-    """Send consumers the notices that they have not received; another run sends none of these again.
+    """Send consumers their outstanding notices; another run does not repeat them.
 
-    A message that a target refuses is sent again at the next run, and delays neither the other messages nor the other
-    targets.
+    A refused message is retried at the next run, and delays neither other messages nor other targets.
 
-    :param directory: the targets, and who is reached at which.
-    :param seconds: the time limit per target, after which it gets no further message in this run.
+    :param directory: the targets of the consumers.
+    :param seconds: the time limit per target, after which it receives no further message in this run.
     """
     settings = with_table_cache(settings)
     audiences, problems = pending.audiences(settings, catalog)
@@ -72,7 +71,7 @@ def _owners(catalog: Catalog, directory: Directory) -> dict[str, SourceOwner]:
 
 
 def _messages(settings: Settings, target: Target, waiting: Sequence[NoticeEntry]) -> Iterator[PendingMessage]:
-    """The notices that wait for a target, oldest first."""
+    """The waiting notices of a target, oldest first."""
     for entry in waiting:
         if entry.target == target.name:
             message = Message(entry.message_id, entry.subject, entry.text, [entry.consumer], entry.data)

@@ -1,12 +1,11 @@
 """``ops/notices``: the notices of restatements, per consumer and target, with the time of their delivery.
 
-A row is one notice for one consumer by one target, with its text as first written: a notice that is sent again has the same text
-and the same ``message_id``. Notices and the version up to which publications were scanned are written in one commit; each
-delivery is recorded in another. If the process dies after sending but before recording, the notice is sent again
-(at-least-once delivery).
+A row is a notice for a consumer at a target, with its original text: a repeated notice has the same text and the same
+``message_id``. Notices and the version up to which publications were scanned are written in one commit; each delivery is recorded
+in another. If the process dies after sending but before recording, the notice is repeated (at-least-once delivery).
 
-A notice is ``waiting`` until it is ``delivered``, and ``audited`` when the audit of silver records it too. What lies within the
-bounds of a consumer is recorded, ``within_bounds``, and not sent. ``pending`` decides which publications make a notice.
+A notice is ``waiting`` until it is ``delivered``, and ``audited`` when the audit of silver records it too. Changes within the
+bounds of a consumer are recorded as ``within_bounds`` and not sent. ``pending`` selects the publications that make a notice.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _TIME = pa.timestamp("us", "UTC")
-#: What identifies a row. The table is partitioned by the first, so that old notices are not read to send new ones.
+#: The identity of a row. The table is partitioned by the first column, so that old notices are not read to send new ones.
 _KEYS = ("month", "message_id", "target")
-#: Nobody is notified of what is older than this.
+#: No notice is sent about older publications.
 NOTIFY_WITHIN = timedelta(days=7)
-#: The target of what is recorded and not sent.
+#: The target of notices that are recorded but not sent.
 NO_TARGET = "none"
 
 
 class NoticeStatus(str, Enum):
-    """How far a notice has come."""
+    """The status of a notice."""
 
     WAITING = "waiting"
     DELIVERED = "delivered"
@@ -49,13 +48,13 @@ class NoticeStatus(str, Enum):
 
 @dataclass(frozen=True)
 class NoticeEntry:
-    """One notice for one consumer by one target.
+    """A notice for a consumer at a target.
 
     :param data: see ``operations.notices.notice.Notice.data``.
-    :param answers: per restated period the versions of silver whose changes the number contains and the number before it did not:
+    :param answers: per restated period, the silver versions whose changes the number contains and the previous number did not:
         after the first, through the second.
-    :param unheard: of what lies within the consumer's bounds: the published versions, each with the version of its period that
-        the consumer last heard of.
+    :param unheard: for changes within the consumer's bounds, the published versions, each with the version of its period of which
+        the consumer was last notified.
     """
 
     message_id: str
@@ -81,7 +80,7 @@ class NoticeEntry:
 
 
 def log(settings: Settings) -> LogTable[NoticeEntry]:
-    """The table. The JSON of a notice keeps its order, so that a repeated message is the same text."""
+    """The table of notices. The JSON of a notice keeps its order, so that a repeated message has the same text."""
     return LogTable(NoticeEntry, settings, locations.notices(settings), partition_by="month", sort_keys=False)
 
 
@@ -100,8 +99,8 @@ def scanned_version(settings: Settings, series: str) -> int | None:
 def add(settings: Settings, series: str, entries: Iterable[NoticeEntry], gold_version: int, since: int | None) -> bool:
     """Append the notices of a series' publications up to a version, in one commit with that version.
 
-    :param since: the :func:`scanned_version` before; if another process has scanned further by now, nothing is written.
-    :returns: whether it was written.
+    :param since: the :func:`scanned_version` before; if another process has scanned further in the meantime, nothing is written.
+    :returns: whether the notices were written.
     """
     return log(settings).append(entries, app_id=_app_id(series), app_version=gold_version, since=-1 if since is None else since)
 
@@ -112,9 +111,9 @@ def of(
     since: datetime | None = None,
     statuses: Collection[NoticeStatus] = tuple(NoticeStatus),
 ) -> list[NoticeEntry]:
-    """Notices in the order of the publications, oldest first.
+    """The notices in the order of publications, oldest first.
 
-    :param since: only notices of publications at this time or later; older months are not read.
+    :param since: include only publications at this time or later; older months are not read.
     """
     table = table_io.open_table(locations.notices(settings), settings.storage_options)
     if table is None:
@@ -132,18 +131,18 @@ def of(
 
 
 def within_bounds(settings: Settings, series: str, months: Collection[str]) -> list[NoticeEntry]:
-    """What consumers of a series were not told in some months (``2024-11``) because it lay within their bounds."""
+    """The notices of ``series`` in ``months`` (``2024-11``) that were not sent, because they lay within the consumers' bounds."""
     where = {"month": months, "series": [series], "status": [NoticeStatus.WITHIN_BOUNDS.value]}
     return [*map(_with_ranges, log(settings).entries(log(settings).select(None, where)))]
 
 
 def delivered(settings: Settings, entry: NoticeEntry, now: datetime) -> None:
-    """Record that a target received a notice; repeating it only changes the time of delivery."""
+    """Record that a target received a notice. Repeating it only changes the time of delivery."""
     _update(settings, [entry], NoticeStatus.DELIVERED, {"delivered_at": pa.array([now], _TIME)})
 
 
 def audited(settings: Settings, entries: Collection[NoticeEntry]) -> None:
-    """Record in one commit that some notices are marked in the audit of silver."""
+    """Record in one commit that ``entries`` are marked in the audit of silver."""
     if entries:
         _update(settings, entries, NoticeStatus.AUDITED, {})
 
@@ -155,7 +154,7 @@ def _update(settings: Settings, entries: Collection[NoticeEntry], status: Notice
 
 
 def _with_ranges(entry: NoticeEntry) -> NoticeEntry:
-    """JSON has no tuples: each range was read as a list."""
+    """Restore the ranges as tuples, because JSON has only lists."""
     return replace(entry, answers={period: (after, through) for period, (after, through) in entry.answers.items()})
 
 

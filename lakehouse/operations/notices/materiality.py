@@ -1,7 +1,7 @@
-"""Which restatements a consumer is told of: those beyond the bounds that the metric's contract gives for the consumer.
+"""Materiality: a consumer is notified of restatements beyond the bounds in the metric's contract.
 
-A number is compared with the version that the consumer last heard of, so that small changes that add up beyond the bounds are
-told. What is not told is recorded in the log of notices with that version. ``notice`` has the rule, ``restated_numbers`` reads
+A number is compared with the version of which the consumer was last notified, so small changes that add up beyond the bounds are
+reported. Other changes are recorded in the log of notices with that version. ``notice`` has the rule, ``restated_numbers`` reads
 the numbers, and ``pending`` writes the log.
 """
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from lakehouse.operations.notices.notice import Notice
     from lakehouse.operations.notices.restated_numbers import Answers, PublicationReader, RestatedNumber
 
-#: The log dates a notice by its commit, which may be a moment later than the numbers in it.
+#: The log dates a notice by its commit, which may be slightly later than the numbers in it.
 _APART = timedelta(days=1)
 
 
 class JudgedNotice(NamedTuple):
-    """A notice for a consumer. ``unheard`` is None if the consumer is told, see ``operations.notices.log.NoticeEntry``."""
+    """A notice for a consumer. ``unheard`` is None if the consumer is notified, see ``operations.notices.log.NoticeEntry``."""
 
     consumer: str
     notice: Notice
@@ -41,10 +41,10 @@ def judged(
     consumers: Collection[str],
     bounds: Mapping[str, Mapping[str, ChangeBounds]],
 ) -> Iterator[JudgedNotice]:
-    """What consumers are told of publications, and what lies within their bounds: at most one notice each per consumer.
+    """The notices for consumers about publications, and the changes within their bounds: at most one of each per consumer.
 
-    :param publications: oldest first, and later than all that were judged before.
-    :param bounds: by consumer and measure; a consumer without any is told of everything.
+    :param publications: oldest first, and later than all previously evaluated publications.
+    :param bounds: by consumer and measure; a consumer without bounds is notified of everything.
     """
     heard = _recalled(reader, publications, bounds.keys()) if bounds else {}
     for publication in publications:
@@ -63,7 +63,7 @@ def _of_consumer(
     bounds: Mapping[str, ChangeBounds],
     heard: dict[str, LastHeard],
 ) -> Iterator[JudgedNotice]:
-    """The notices for a consumer with bounds. What lies within them is added to ``heard``."""
+    """The notices for a consumer with bounds. Changes within the bounds are added to ``heard``."""
     earlier = reader.earlier(publication)
     since = {name: heard[version.name] for name, version in earlier.items() if version.name in heard}
     additive = frozenset(reader.series.metric.additive)
@@ -83,9 +83,9 @@ def _of_consumer(
 def _recalled(
     reader: PublicationReader, publications: Sequence[Publication], consumers: Collection[str]
 ) -> dict[str, dict[str, LastHeard]]:
-    """Per consumer and name of a version that the consumer was not told of: what the consumer had last heard.
+    """By consumer and name of an unreported version, the version of which the consumer was last notified.
 
-    Only the months are read in which the periods were restated before.
+    Only the months of earlier restatements of the periods are read.
     """
     times = [version.published_at for entry in publications for version in reader.earlier(entry).values()]
     months = {f"{time + apart:%Y-%m}" for time in times for apart in (-_APART, _APART)}

@@ -1,7 +1,7 @@
 """The notice of a restatement: a few lines for people, data for programs.
 
-It contains no value of the grain, because a message that was sent cannot be redacted. ``pending`` decides which publications
-make a notice; ``restated_numbers`` reads the numbers.
+It contains no value of the grain, because a sent message cannot be redacted. ``pending`` selects the publications that make a
+notice; ``restated_numbers`` reads the numbers.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.comparison import MeasureDelta, Number
     from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 
-#: How many periods are listed with their numbers, for people and for programs.
+#: The number of periods listed with their numbers, for people and for programs.
 _SHOWN, _LISTED = 5, 200
 
 
 def message_id(series: str, cause: str, consumer: str) -> str:
-    """The id of the message to a consumer about what one publication or decision means for a series."""
+    """The id of the message to a consumer about the effect of a publication or decision on a series."""
     return hashlib.sha256(f"{series}\n{cause}\n{consumer}".encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
 class MeasureTotals:
-    """The total of a measure for a period before and after, and how many of the rows of its grain changed.
+    """The total of a measure for a period before and after, and the number of changed grain rows.
 
     ``sides`` is None if the measure does not add up over the grain.
     """
@@ -43,7 +43,7 @@ class MeasureTotals:
     of: int
 
     def as_json(self) -> dict[str, Any]:
-        """A dictionary for JSON; decimals are written as text, so that none is rounded."""
+        """A dictionary for JSON; decimals are text, so that none is rounded."""
         sides = self.sides or Sides(None, None)
         return {"measure": self.measure, **sides.as_json(), "grain_rows": self.of, "grain_rows_changed": self.changed}
 
@@ -61,14 +61,14 @@ class MeasureTotals:
 
 @dataclass(frozen=True)
 class RestatedPeriod:
-    """One period that was restated.
+    """A restated period.
 
-    :param before: the version that readers had; ``after`` is the one they have now, which may be an adjustment.
-    :param changed_rows: how many changed rows of silver caused it, if known.
-    :param booked_on: for an adjustment the open day that it is booked to.
-    :param changes: every measure by grain; for a closed period with its adjustments included.
-    :param unheard: how many earlier restatements the change includes, of which a consumer was not told because each lay within
-        the consumer's bounds.
+    :param before: the version that readers had; ``after``: the version they have now, which may be an adjustment.
+    :param changed_rows: the number of changed silver rows that caused the restatement, if known.
+    :param booked_on: for an adjustment, the open day to which it is booked.
+    :param changes: every measure by grain; for a closed period, including its adjustments.
+    :param unheard: the number of earlier restatements included in the change that were not reported, because each was within the
+        consumer's bounds.
     """
 
     period: str
@@ -83,9 +83,9 @@ class RestatedPeriod:
     unheard: int = 0
 
     def exceeds(self, bounds: Mapping[str, ChangeBounds], additive: frozenset[str]) -> bool:
-        """Whether a measure moved beyond its bounds; one without bounds does if it changed at all.
+        """Whether a measure moved beyond its bounds; a measure without bounds does if it changed at all.
 
-        What moved is the total over the grain, if the measure has one, else any row of the grain.
+        The total over the grain is compared, if the measure has one, else each row of the grain.
         """
         for totals in self.totals(additive):
             bound = bounds.get(totals.measure)
@@ -96,7 +96,7 @@ class RestatedPeriod:
         return False
 
     def totals(self, additive: frozenset[str]) -> list[MeasureTotals]:
-        """Every measure, whether its number changed or not."""
+        """The totals of all measures, whether changed or not."""
         result = []
         for measure in dict.fromkeys(change.measure for change in self.changes):
             changes = [change for change in self.changes if change.measure == measure]
@@ -109,9 +109,9 @@ class RestatedPeriod:
 
 @dataclass(frozen=True)
 class Notice:
-    """The notice of one publication of a series. ``restated`` is in the order of the periods, and never empty.
+    """The notice of a publication of a series. ``restated`` is in the order of periods, and never empty.
 
-    :param changed_rows: the changed rows of silver that caused it, each once; None if not known.
+    :param changed_rows: the number of changed silver rows that caused it, each counted once; None if unknown.
     :param additive: the measures whose values over the grain add up.
     """
 
@@ -125,12 +125,12 @@ class Notice:
     additive: frozenset[str] = frozenset()
 
     def message_id(self, consumer: str) -> str:
-        """The id of the message, which is the same for the same publication and consumer."""
+        """The message id, which is the same for the same publication and consumer."""
         return message_id(self.series, self.publication_id, consumer)
 
     @property
     def reasons(self) -> list[str]:
-        """The reasons of the restatements, each once."""
+        """The reasons of the restatements, without repetition."""
         return sorted({period.reason.value for period in self.restated})
 
     @property
@@ -140,7 +140,7 @@ class Notice:
 
     @property
     def text(self) -> str:
-        """Some lines for people: the numbers of the first periods before and after, with the reasons."""
+        """A few lines for people: the numbers of the first periods before and after, with the reasons."""
         rows = "" if self.changed_rows is None else f"; changed rows of silver: {self.changed_rows:,}"
         lines = [f"{self.series} was restated for {self._window}, {format_moment(self.published_at)}{rows}."]
         for period in self.restated[:_SHOWN]:
@@ -158,7 +158,7 @@ class Notice:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The same for programs, in JSON types; ``left_out`` counts the periods that are not listed."""
+        """The notice for programs, in JSON types; ``left_out`` counts the periods that are not listed."""
         names = [period.period for period in self.restated]
         return {
             "kind": "restatement",
@@ -195,13 +195,13 @@ class Notice:
 
 
 def _reason(restated: RestatedPeriod) -> str:
-    """The reason with its explanation, if that contains more than the reason itself."""
+    """The reason with its explanation, if the explanation adds to the reason."""
     explanation, reason = restated.explanation or "", restated.reason.value
     return explanation if explanation.startswith(reason) else f"{reason}: {explanation}" if explanation else reason
 
 
 def as_text(number: Number | None, *, signed: bool = False) -> str:
-    """A number for people: a decimal with all its places; a double with 12 digits, or with all that it has."""
+    """A number for people: a decimal with all its places; a double with 12 digits, or with all if it has more."""
     if number is None:
         return "none"
     has_more = isinstance(number, float) and float(f"{number:.12g}") != number

@@ -1,9 +1,9 @@
 """The publications that consumers have yet to be notified of, and the rows of silver's audit that these notices cover.
 
-Consumers are notified of everything that was published after the first run, in the tables that readers see; the recipients
-are those that the metric's contract names at that time. Publications older than :data:`NOTIFY_WITHIN` make no notice (for
-example after the replay of a history), and older notices are no longer sent. ``restated_numbers`` reads what a publication
-restated; ``log`` stores the notices, and ``dispatch`` sends them.
+Consumers are notified of everything published after the first run, in the tables that readers see; the recipients are those in
+the metric's contract at that time. Publications older than :data:`NOTIFY_WITHIN` make no notice (for example after the replay of
+a history), and older notices are no longer sent. ``restated_numbers`` reads the restatements of a publication; ``log`` stores the
+notices, and ``dispatch`` sends them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lakehouse.operations.notices.materiality import JudgedNotice
     from lakehouse.settings import Settings
 
-#: How many publications of a series are read at once.
+#: The number of publications of a series that are read at once.
 _AT_ONCE = 100
 
 
@@ -50,14 +50,14 @@ class Audience:
 
     @property
     def consumers(self) -> list[str]:
-        """The consumers that the contract names, each once."""
+        """The consumers in the contract, without repetition."""
         return list(dict.fromkeys(self.daily.metric.consumers))
 
 
 def audiences(settings: Settings, catalog: Catalog) -> tuple[list[Audience], list[str]]:
-    """The metrics whose contract names consumers, and messages about those whose served version is unknown.
+    """The metrics whose contract names consumers, and messages about metrics whose served version is unknown.
 
-    A dataset version that is still being filled is not among them: nobody reads it until it is promoted.
+    A dataset version that is still being filled is left out, because it has no readers until it is promoted.
     """
     result, complaints = [], []
     for metric in catalog.metrics.values():
@@ -79,12 +79,12 @@ def waiting(settings: Settings) -> list[NoticeEntry]:
 
 
 def add_notices(settings: Settings, every: Iterable[Audience], targets_of: TargetsOf) -> int:
-    """Add a notice for each publication that restated something since the last run, one per consumer and target.
+    """Add a notice for each publication with restatements since the last run, one per consumer and target.
 
-    What lies within the bounds of a consumer is recorded and not sent.
+    Changes within the bounds of a consumer are recorded and not sent.
 
-    :param targets_of: the names of the targets at which a consumer is reached; without any, nothing is recorded.
-    :returns: how many are to be sent.
+    :param targets_of: returns the target names of a consumer; without targets, nothing is recorded.
+    :returns: the number of notices to send.
     """
     return sum(
         _add_notices(settings, series, audience, targets_of)
@@ -96,12 +96,12 @@ def add_notices(settings: Settings, every: Iterable[Audience], targets_of: Targe
 def follow_in_audit(settings: Settings, catalog: Catalog, every: Sequence[Audience]) -> int:
     """Record the notification of the audit rows whose impacted metrics have all been notified.
 
-    That is: a restated day contains the change, all its notices are delivered, and every other metric with consumers that
-    the change may affect has followed silver that far, with its notices delivered. Longer periods have notices of their own,
-    and the audit does not wait for them.
+    That is: a restated day contains the change, all its notices are delivered, and every other metric with consumers that the
+    change may affect has followed silver that far, with its notices delivered. Longer periods have separate notices, and the
+    audit does not wait for them.
 
     :param every: the result of :func:`audiences` before :func:`add_notices` ran.
-    :returns: how many rows were recorded.
+    :returns: the number of recorded rows.
     """
     # A notice that is too old to be sent stays waiting: its consumer was never notified.
     recent = notice_log.of(
@@ -148,7 +148,7 @@ def _add_notices(settings: Settings, series: Series, audience: Audience, targets
 
 
 def _entries(settings: Settings, judged: JudgedNotice, targets: Collection[str]) -> list[NoticeEntry]:
-    """A notice per target, or one that no target sends because it lies within the consumer's bounds."""
+    """A notice per target, or a single unsent notice if the changes are within the consumer's bounds."""
     notice, is_told = judged.notice, judged.unheard is None
     entry = NoticeEntry(
         message_id=notice.message_id(judged.consumer),
@@ -170,7 +170,7 @@ def _entries(settings: Settings, judged: JudgedNotice, targets: Collection[str])
 
 
 def _all_answers(entries: Sequence[NoticeEntry]) -> dict[str, tuple[int, int]]:
-    """The changes that the notices of one publication contain; with bounds they are of fewer days, or more changes."""
+    """The changes contained in the notices of a publication; notices with bounds cover fewer days, or more changes."""
     answers: dict[str, tuple[int, int]] = {}
     for period, (after, through) in ((period, span) for entry in entries for period, span in entry.answers.items()):
         first, last = answers.get(period, (after, through))
@@ -188,7 +188,7 @@ def _mark(
     """Record the notification of the audit rows whose changes the notified days of a metric contain.
 
     :param sent: the delivered notices of each publication.
-    :returns: how many were recorded, and whether others wait for another metric.
+    :returns: the number of recorded rows, and whether others wait for another metric.
     """
     answers = [(_all_answers(entries), [entry.message_id for entry in entries]) for entries in sent]
     versions = {number for days, _ in answers for after, through in days.values() for number in range(after + 1, through + 1)}
@@ -223,7 +223,7 @@ def _answers(answers: Mapping[str, tuple[int, int]], version: int, periods: Coll
 
 
 def _by_series(impacted: str | None) -> dict[str, list[str]]:
-    """The periods that an audit row names, by series."""
+    """The periods named in an audit row, by series."""
     periods: dict[str, list[str]] = {}
     for kpi in json.loads(impacted or "[]"):
         series, _, period = kpi.partition("@")

@@ -1,7 +1,7 @@
 """The notice of a steward's rejection: a few lines for people, data for programs.
 
-Like the notice of a restatement it contains no key and no value of the grain, because a message that was sent cannot be
-redacted. ``rejections`` finds what is to be told.
+Like the notice of a restatement, it contains no key and no value of the grain, because a sent message cannot be redacted.
+``rejections`` selects the rejections to report.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lakehouse.gold.numbers.comparison import Number
 
-#: How many days are listed, for people and for programs.
+#: The number of days listed, for people and for programs.
 _SHOWN, _LISTED = 5, 200
 #: How many lines of a file are listed for people.
 _LINES = 20
@@ -26,14 +26,14 @@ _LINES = 20
 
 @dataclass(frozen=True)
 class DayOfRejection:
-    """The rejected rows of an event day; ``values`` are the measures over these rows alone, as far as they are known."""
+    """The rejected rows of an event day; ``values`` has the known measures over these rows alone."""
 
     day: date
     rows: int
     values: Mapping[str, Number] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """A dictionary for JSON; decimals are written as text, so that none is rounded."""
+        """A dictionary for JSON; decimals are text, so that none is rounded."""
         measures = [{"measure": name, "value": json_value(value)} for name, value in self.values.items()]
         return {"day": self.day.isoformat(), "rows": self.rows, "measures": measures}
 
@@ -44,7 +44,7 @@ class DayOfRejection:
 
 @dataclass(frozen=True)
 class Rejection:
-    """One decision by which a steward rejected rows that waited, for the readers of a metric. ``days`` is never empty."""
+    """A decision by which a steward rejected waiting rows, for the readers of a metric. ``days`` is never empty."""
 
     metric: str
     series: str
@@ -56,7 +56,7 @@ class Rejection:
     days: Sequence[DayOfRejection]
 
     def message_id(self, consumer: str) -> str:
-        """The id of the message, which is the same for the same decision and consumer."""
+        """The message id, which is the same for the same decision and consumer."""
         return message_id(self.series, self.decision_id, consumer)
 
     @property
@@ -66,7 +66,7 @@ class Rejection:
 
     @property
     def text(self) -> str:
-        """Some lines for people."""
+        """A few lines for people."""
         head = (
             f"{_rows(self._count)} of {self.source} that waited for a steward will not be in {self.metric}, for {self._window}."
         )
@@ -78,7 +78,7 @@ class Rejection:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The same for programs, in JSON types; ``left_out`` counts the days that are not listed."""
+        """The notice for programs, in JSON types; ``left_out`` counts the days that are not listed."""
         return {
             "kind": "rejection",
             "metric": self.metric,

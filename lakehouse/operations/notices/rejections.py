@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lakehouse.operations.notices.pending import Audience
     from lakehouse.settings import Settings
 
-#: Measures of which the value over some rows is known without Spark.
+#: Measures whose value over given rows is known without Spark.
 _SUM = re.compile(r"\s*(?:sum\(\s*(\w+)\s*\)|coalesce\(\s*sum\(\s*(\w+)\s*\)\s*,\s*0\s*\))\s*", re.IGNORECASE)
 _COUNT = re.compile(r"\s*count\(\s*\*\s*\)\s*", re.IGNORECASE)
 _ROW = ["ingestion_id", "line_number"]
@@ -109,7 +109,7 @@ def _add_notices(
 
 
 def _rejected(settings: Settings, source: str, since: datetime, every: Sequence[Series]) -> pa.Table:
-    """The rows that stewards rejected while they waited, with what the measures of metrics add up, and the decision.
+    """The rows that stewards rejected while they waited, with the columns that measures add up, and the decision.
 
     Only the first decision about a row is one about a row that waits, and only rows that waited are in the quarantine.
     """
@@ -160,9 +160,9 @@ def _rejections(rejected: pa.Table, source: str, daily: Series) -> Iterator[Reje
 
 
 def _values(daily: Series, rows: pa.Table) -> dict[str, Any]:
-    """The additive measures over some rows alone, as far as they can be computed here; none if a row is no plain insert.
+    """The additive measures over ``rows`` alone that can be computed here; empty if a row is not a plain insert.
 
-    If a key of the rows is new, these are what the day's number would have been greater by.
+    If the keys are new, the day's number would have been greater by these values.
     """
     inserts = pc.and_(pc.equal(rows["change_op"], "insert"), pc.invert(pc.fill_null(rows["is_correction"], False)))
     if not pc.all(inserts).as_py():
@@ -179,7 +179,7 @@ def _value(measure: Measure, rows: pa.Table) -> Any:
 
 
 def _summed(measure: Measure) -> str | None:
-    """The column that a measure adds up, if it does no more."""
+    """The column that a measure sums, if it does nothing else."""
     summed = _SUM.fullmatch(measure.sql)
     return (summed[1] or summed[2]).lower() if summed else None
 

@@ -1,6 +1,6 @@
-"""The numbers that a publication restated: each with the number that readers had before, and the changes of silver it contains.
+"""The numbers restated by a publication, each with the previous number for readers, and the silver changes it contains.
 
-This module only reads. ``pending`` decides which publications make a notice, and for whom; ``notice`` has the text.
+This module only reads. ``pending`` selects publications and recipients; ``notice`` has the text.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from lakehouse.ledger.restatements import Restatement
     from lakehouse.settings import Settings
 
-#: Per restated day the versions of silver whose changes its number contains and the one before did not: those after the
-#: first, through the second.
+#: Per restated day, the silver versions whose changes its number contains and the previous number did not: those after the first,
+#: through the second.
 Answers = dict[str, tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class LastHeard:
-    """The version of a period that a consumer last heard of, and the version of silver whose changes the consumer knows."""
+    """The version of a period of which a consumer was last notified, and the silver version whose changes the consumer knows."""
 
     version: str
     followed: int | None = None
@@ -42,7 +42,7 @@ class LastHeard:
 
 @dataclass(frozen=True)
 class RestatedNumber:
-    """A number that a publication restated, with the changes of silver's main table that it contains if it is a day's of it."""
+    """A restated number, with the changes of silver's main table that it contains if it is a daily number."""
 
     period: RestatedPeriod
     answers: tuple[int, int] | None
@@ -50,7 +50,7 @@ class RestatedNumber:
 
 @dataclass(frozen=True)
 class PublicationReader:
-    """What some publications of a series restated; made by :func:`read`."""
+    """The restatements of publications of a series; created by :func:`read`."""
 
     settings: Settings
     daily: Series
@@ -59,9 +59,9 @@ class PublicationReader:
     followed: Sequence[Restatement]
 
     def restated(self, entry: Publication, heard: Mapping[str, LastHeard] | None = None) -> list[RestatedNumber]:
-        """The periods that a publication restated, each compared with the version before it.
+        """The periods that a publication restated, each compared with its previous version.
 
-        :param heard: by the name of a published version: the version to compare it with instead.
+        :param heard: by the name of a published version, the version to compare it with instead.
         """
         before = max((run.followed_version for run in self.followed if run.gold_version < entry.gold_version), default=-1)
         numbers = []
@@ -78,7 +78,7 @@ class PublicationReader:
         return numbers
 
     def earlier(self, entry: Publication) -> dict[str, PublishedVersion]:
-        """By the name of each version that restates its period: the newest one before it that did."""
+        """By the name of each version that restates its period, the previous restating version."""
         result = {}
         for versions, place in self._places(entry):
             earlier = [version for version in versions[1:place] if restates(version.reason)]
@@ -87,7 +87,7 @@ class PublicationReader:
         return result
 
     def _places(self, entry: Publication) -> Iterator[tuple[Sequence[PublishedVersion], int]]:
-        """The history of each period that a publication restated, and the place of the published version in it."""
+        """The history of each period that a publication restated, and the position of the published version in it."""
         for start, name in sorted(_later_versions(entry).items()):
             versions = self.history.get(start, [])
             place = _place(versions, name)
@@ -95,15 +95,15 @@ class PublicationReader:
                 yield versions, place
 
     def notice(self, entry: Publication, numbers: Sequence[RestatedNumber]) -> tuple[Notice, Answers]:
-        """The notice of some numbers of a publication, with the changes that its days contain."""
+        """The notice of ``numbers`` of a publication, with the changes that its days contain."""
         answers = {number.period.period: number.answers for number in numbers if number.answers}
         return _notice(self.series, entry, [number.period for number in numbers]), answers
 
 
 def read(settings: Settings, daily: Series, series: Series, entries: Sequence[Publication]) -> PublicationReader:
-    """Read the history of the periods that some publications of a series contain.
+    """Read the history of the periods in ``entries``, publications of a series.
 
-    :param daily: the daily series: the series itself, or the one that it is computed from.
+    :param daily: the daily series: the series itself, or the series from which it is computed.
     """
     starts = {start for entry in entries for start in _later_versions(entry)}
     history = numbers_history.history(settings, series, starts) if starts else {}
@@ -139,7 +139,7 @@ def _later_versions(entry: Publication) -> dict[date, str]:
 def _restated(
     settings: Settings, daily: Series, series: Series, versions: Sequence[PublishedVersion], first: int, place: int
 ) -> RestatedPeriod:
-    """The version of a period at one place of its history compared with one at an earlier place."""
+    """The version at position ``place`` of a period's history, compared with the version at position ``first``."""
     before, after = versions[first], versions[place]
     steps = [step for step in range(first + 1, place + 1) if restates(versions[step].reason)]
     rows = [_rows_of_step(settings, daily, series, versions[step - 1], versions[step]) for step in steps]
@@ -161,7 +161,7 @@ def _restated(
 def _rows_of_step(
     settings: Settings, daily: Series, series: Series, before: PublishedVersion, after: PublishedVersion
 ) -> int | None:
-    """How many changed rows of silver led from one version to the next; None if not known."""
+    """The number of changed silver rows between consecutive versions; None if unknown."""
     count: int | None = after.row["changed_rows"]
     return count if series.kind is Kind.DAY else _changed_rows(settings, daily, before, after)
 
@@ -169,7 +169,7 @@ def _rows_of_step(
 def _changes(
     series: Series, versions: Sequence[PublishedVersion], first: int, place: int, steps: Sequence[int]
 ) -> list[MeasureDelta]:
-    """What the restatements between two versions changed. The growth of a running period between them is not counted."""
+    """The changes by restatements between two versions. The growth of a running period in between is not counted."""
 
     def between(before: int, after: int) -> list[MeasureDelta]:
         old, new = (numbers_history.in_whole(series, versions[side], versions) for side in (before, after))
@@ -188,7 +188,7 @@ def _changes(
 
 
 def _changed_rows(settings: Settings, daily: Series, before: PublishedVersion, after: PublishedVersion) -> int | None:
-    """How many rows of silver changed in the days for which a longer period was computed again."""
+    """The number of silver rows changed on the days for which a longer period was recomputed."""
     days = after.made_from.changed_since(before.made_from)
     counts = []
     for day, versions in numbers_history.history(settings, daily, days).items() if days else ():
@@ -204,10 +204,10 @@ def _revision(label: str | None) -> int:
 
 
 def _answered(versions: Sequence[PublishedVersion], place: int, followed: int) -> tuple[int, int] | None:
-    """The versions of silver whose changes a number is the first to contain: those after one, through another.
+    """The silver versions whose changes a number is the first to contain: those after the first, through the second.
 
     :param followed: the version of silver that the metric had followed before; changes up to it did not change the number. A
-        number that was held and signed off later contains all changes since the one before it.
+        number that was held and signed off later contains all changes since the previous number.
     """
     before, after = (version.row["silver_version"] for version in (versions[place - 1], versions[place]))
     if after is None:

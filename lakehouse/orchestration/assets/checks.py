@@ -1,4 +1,4 @@
-"""Asset checks as Dagster shows and re-runs them. Runs of the assets evaluate the same functions (see ``common.run_events``)."""
+"""Asset checks for Dagster to show and re-run. Asset runs evaluate the same functions (see ``common.run_events``)."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import date
@@ -20,14 +20,14 @@ from lakehouse.quality.check_result import CheckResult
 from lakehouse.settings import Settings
 from lakehouse.silver import checks as silver_checks
 
-#: Evaluates the requested checks for some days, reading through the given settings; it may evaluate others as well.
+#: Evaluates the requested checks for given days, reading through the given settings; it may evaluate others as well.
 Judge = Callable[[Settings, Collection[date], Collection[str], LakeSpark], list[CheckResult]]
 
 _NEWEST_WITHOUT_PARTITION = 31
 
 
 def check_names(catalog: Catalog) -> dict[dg.AssetKey, list[str]]:
-    """The checks of each asset, without those under deprecated names."""
+    """The checks of each asset, without deprecated names."""
     names: dict[dg.AssetKey, list[str]] = {}
     for source, contract in catalog.sources.items():
         of_layers = (bronze_checks.bronze_check_names, bronze_checks.source_check_names, silver_checks.silver_check_names)
@@ -44,7 +44,7 @@ def check_names(catalog: Catalog) -> dict[dg.AssetKey, list[str]]:
 def source_checks(
     settings: Settings, contract: SourceContract, bronze: dg.AssetsDefinition, silver: dg.AssetsDefinition
 ) -> list[dg.AssetChecksDefinition]:
-    """The checks of a source: of its bronze and silver per partition, and of its arrivals as a whole."""
+    """The checks of a source: of bronze and silver per partition, and of all its arrivals."""
 
     def judge_bronze(settings: Settings, days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[CheckResult]:
         return bronze_checks.check_bronze(settings, contract, days)
@@ -62,7 +62,7 @@ def source_checks(
 def metric_checks(
     settings: Settings, catalog: Catalog, metric: MetricContract, gold: dg.AssetsDefinition
 ) -> dg.AssetChecksDefinition:
-    """The checks of a metric's days: of the number that would be published now, and whether readers see it."""
+    """The checks of a metric's days: of the number that would be published now, and of its visibility to readers."""
 
     def judge(settings: Settings, days: Collection[date], names: Collection[str], spark: LakeSpark) -> list[CheckResult]:
         one = served_version.daily(settings, catalog, metric)
@@ -134,7 +134,7 @@ def _checks_of(
         wanted = {check_key.name for check_key in context.selected_asset_check_keys}
         judged = judge(tables.reading(settings), days, wanted, spark) if days else []
         outcomes = [outcome for outcome in publication_checks.with_deprecated_names(judged) if outcome.check in wanted]
-        if not one_day:  # the results yielded below then refer to no partition
+        if not one_day:  # the results yielded below refer to no partition then
             run_events.checked(context, key, outcomes)
         for name in sorted(wanted):
             of_check = [outcome for outcome in outcomes if outcome.check == name]
@@ -155,7 +155,7 @@ def _checks_of(
 
 
 def _checks_of_source(settings: Settings, contract: SourceContract) -> dg.AssetChecksDefinition:
-    """The checks of the source as it is now, which belong to no partition."""
+    """The checks of a source's current state, which belong to no partition."""
     key = source_keys(contract.dataset)[1]
     specs = [
         dg.AssetCheckSpec(name, asset=key, description=description)

@@ -39,7 +39,7 @@ def gold_key(name: str) -> dg.AssetKey:
 
 
 def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> dg.AssetsDefinition:
-    """Gold by event day; a day whose number and state are the same gets no revision."""
+    """Gold by event day. A day with unchanged number and state gets no revision."""
     key = gold_key(metric.name)
     contract = catalog.sources[metric.source]
 
@@ -80,7 +80,7 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
 
 
 def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, rollup: Series) -> dg.AssetsDefinition:
-    """A longer period's numbers; its partitions are named by their first day."""
+    """The numbers of a longer period; partitions are named by their first day."""
     key = gold_key(rollup.name)
     contract = catalog.sources[metric.source]
 
@@ -119,7 +119,7 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
 
 
 def _of_silver(metric: MetricContract) -> list[dg.AssetDep]:
-    """The days of silver that a metric's days are computed from, of each source."""
+    """The silver days of each source from which a metric's days are computed."""
     if metric.counts_rows_of_its_day and not metric.sources:
         return [dg.AssetDep(["silver", metric.source], partition_mapping=dg.IdentityPartitionMapping())]
     begin, end = -metric.days_before, metric.days_behind
@@ -129,7 +129,7 @@ def _of_silver(metric: MetricContract) -> list[dg.AssetDep]:
 
 
 def _of_inputs(series: Series) -> list[dg.AssetDep]:
-    """The same periods of the metrics that a derived one is made of."""
+    """The same periods of a derived metric's inputs."""
     names = [f"{one.metric}{series.kind.suffix}" for one in series.metric.inputs]
     return [dg.AssetDep(gold_key(name), partition_mapping=_covered_days()) for name in names]
 
@@ -139,7 +139,7 @@ def _origin(metric: MetricContract) -> str:
 
 
 def _dimension(name: str) -> dg.AssetDep:
-    """Any day of a dimension may hold the attributes of a fact."""
+    """The dependency on a dimension, any of whose days may hold the attributes of a fact."""
     return dg.AssetDep(["silver", name], partition_mapping=dg.AllPartitionMapping())
 
 
@@ -148,7 +148,9 @@ def _covered_days() -> dg.TimeWindowPartitionMapping:
 
 
 def _remember(context: dg.AssetExecutionContext, lake: Settings, metric: MetricContract, contract: SourceContract) -> None:
-    """Record the contracts that numbers are published under; of a stage and a planned backfill, people have seen the effect.
+    """Record the contracts under which numbers are published.
+
+    Runs of a stage or a planned backfill are not checked for changed meaning, because people have seen their effect.
 
     :raises ChangedMeaningError: if the metric was changed in place.
     """
@@ -171,13 +173,13 @@ def _run(context: dg.AssetExecutionContext) -> Run:
 
 
 def _waits_for(lake: Settings, contract: SourceContract, series: Series, done: PublishResult) -> dict[date, list[str]]:
-    """What the numbers that a run published wait for before they become final."""
+    """The conditions that published numbers still wait for before they become final."""
     unfinished = [series.period(revision.start) for revision in done.revisions if revision.state is not State.FINAL]
     return {start: list(limit.waits_for) for start, limit in closing.limits(lake, contract, series, unfinished).items()}
 
 
 def late_metadata(lake: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, dict[str, object]]:
-    """What Dagster shows of late rows with each day of a metric: those of the day, and the metric's rates."""
+    """The metadata about late rows that Dagster shows for each day of a metric: the day's counts, and the metric's rates."""
     if metric.late_events is None:
         return {}
     rates = counters.of_metric(lake, metric).rates

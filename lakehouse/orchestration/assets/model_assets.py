@@ -1,6 +1,6 @@
 """The assets of training sets and models: their versions, and the scores of a model by event day.
 
-A version is a partition, which a person or a retraining adds. Nothing here imports MLflow or scikit-learn before a run needs it.
+A version is a partition, which a person or a retraining adds. MLflow and scikit-learn are imported only when a run needs them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,12 +21,12 @@ from lakehouse.settings import Settings
 from lakehouse.training_sets import addresses, build, releases
 from lakehouse.training_sets.releases import Release, ReleaseKind
 
-#: Dagster's name of nobody in particular.
+#: The user name in Dagster if the user is unknown.
 _NOBODY = "dagster"
 
 
 class SetVersion(dg.Config):
-    """What a version of a training set is built from; by default the newest labels, and all that is known."""
+    """The inputs of a training set version; by default the newest labels, and all knowledge."""
 
     labels: str | None = Field(None, description="The version of the labels, such as v3.0; default: the newest release.")
     known_at: str | None = Field(None, description="A time in ISO 8601, in UTC: only what was known then; default: now.")
@@ -34,7 +34,7 @@ class SetVersion(dg.Config):
 
 
 class ModelVersion(dg.Config):
-    """What a version of a model is trained from; by default the newest version of its set, and the parameters of the contract."""
+    """The inputs of a model version; by default the newest version of its set, and the parameters of the contract."""
 
     training_set: str | None = Field(None, description="The version of the training set, such as v5.0; default: the newest one.")
     parameters: dict[str, Any] = Field(default_factory=dict, description="Replace those of the contract with the same name.")
@@ -98,7 +98,7 @@ def model_asset(settings: Settings, catalog: Catalog, contract: ModelContract) -
 
     @dg.asset(
         key=model_key(contract.name),
-        deps=[dg.AssetDep(set_key(of_set.name), partition_mapping=dg.AllPartitionMapping())],  # any version may be learned from
+        deps=[dg.AssetDep(set_key(of_set.name), partition_mapping=dg.AllPartitionMapping())],  # any version may be used
         partitions_def=model_versions(contract.name),
         pool=f"models_{contract.name}",
         group_name=of_set.entity.source,
@@ -168,12 +168,12 @@ def scores_asset(settings: Settings, catalog: Catalog, contract: ModelContract) 
 
 
 def person(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> str:
-    """Who started a run, as far as Dagster knows."""
+    """The person who started a run, if Dagster knows."""
     return context.run.tags.get(USER_TAG) or context.run.tags.get("dagster/user") or _NOBODY
 
 
 def set_metadata(settings: Settings, release: Release) -> dict[str, Any]:
-    """What Dagster shows of a version of a training set."""
+    """The metadata that Dagster shows for a version of a training set."""
     about = release.about
     return {
         "version": release.full_name,
@@ -188,7 +188,7 @@ def set_metadata(settings: Settings, release: Release) -> dict[str, Any]:
 
 
 def model_metadata(release: Release) -> dict[str, Any]:
-    """What Dagster shows of a version of a model: the measures of the part that it was evaluated on are plotted."""
+    """The metadata that Dagster shows for a version of a model; the measures on its evaluation part are plotted."""
     about = release.about
     evaluated = about["metrics"].get(about["evaluated_on"], {})
     return {
@@ -204,14 +204,14 @@ def model_metadata(release: Release) -> dict[str, Any]:
 
 
 def _inputs(contract: TrainingSetContract) -> list[dg.AssetDep]:
-    """What a set is computed from: any day of it."""
+    """The dependencies of a set: any day of its inputs."""
     paths = [["silver", source] for source in contract.sources]
     paths += [["gold", name] for name in dict.fromkeys(entry.metric for entry in contract.features.metrics)]
     return [dg.AssetDep(path, partition_mapping=dg.AllPartitionMapping()) for path in paths]
 
 
 def _moment(text: str | None) -> datetime | None:
-    """:raises LakehouseError: for text that is no time."""
+    """:raises LakehouseError: if the text is not a time."""
     if not text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The checks of a model's scores: their names, and the rows that they judge. The checks themselves are in ``models.scoring``."""
+"""The checks of a model's scores: their names, and the rows that they evaluate. The checks are in ``models.scoring``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def judge(
     session: Callable[[], SparkSession],
     days: Collection[date],
 ) -> list[CheckResult]:
-    """Evaluate every check for each of some days; the events are computed once for all of them.
+    """Evaluate every check for each of ``days``; the events are computed once for all checks.
 
     :raises NoChampionError: if no version is in use.
     :raises TrackingError: if MLflow cannot be reached.

@@ -29,12 +29,12 @@ _SHOWN = 5
 _ARRIVED = dg.AutomationCondition.any_deps_updated()
 #: Dagster sees a request one evaluation late. An arrival in between came after the request and is not covered by it.
 _ANSWERED = dg.AutomationCondition.newly_requested() & ~_ARRIVED
-#: Silver follows exactly the event days that arrivals touched, however old, also when one arrives during a run.
+#: Silver follows exactly the event days that arrivals touched, however old, also when an arrival comes during a run.
 FOLLOW_ARRIVALS = (_ARRIVED.since(_ANSWERED) & ~dg.AutomationCondition.in_progress()).with_label("an arrival touched the day")
 
 
 class SettledFiles(dg.Config):
-    """The files that a sensor requests a run for; a run that is started by hand omits them."""
+    """The files for which a sensor requests a run; a run started by hand omits them."""
 
     files: dict[str, str] | None = Field(
         None, description="The landing files that may be ingested, each with its state; by default all of the day that are ready."
@@ -47,7 +47,7 @@ def keys(source: str) -> tuple[dg.AssetKey, dg.AssetKey, dg.AssetKey]:
 
 
 def arrivals_spec(contract: SourceContract) -> dg.AssetSpec:
-    """The bridge from arrival days to event days: bronze logs a materialization on it for each event day it touched."""
+    """The bridge from arrival days to event days: bronze logs a materialization on it for each touched event day."""
     bronze_key, arrivals_key, _ = keys(contract.dataset)
     return dg.AssetSpec(
         arrivals_key,
@@ -133,7 +133,7 @@ def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
         lake = with_table_cache(settings)
         backfill_tags.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
-        if not spark.long_lived:  # a session that is kept is prepared for anything
+        if not spark.long_lived:  # a long-lived session is prepared for any size
             spark.expect(_waiting_bytes(lake, source, days))
         with run_events.progress(context):
             because = backfill_tags.commit_metadata(context.run.tags)
@@ -171,7 +171,7 @@ def _bronze_metadata(report: DayReport, absent: Collection[date] = ()) -> dict[s
 
 
 def _bronze_outcomes(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
-    """The checks of some arrival days; one that fails holds the numbers of the event days that their files touch."""
+    """The checks of arrival days; a failed check holds the numbers of the event days that the day's files touch."""
     outcomes = bronze_checks.check_bronze(settings, contract, days)
     source = contract.dataset
     failed_checks.record(settings, source, "bronze", outcomes, lambda day: _event_days(settings, source, day))
@@ -185,7 +185,7 @@ def _event_days(settings: Settings, source: str, arrival: date) -> set[date]:
 
 
 def _touched(settings: Settings, source: str, arrival: set[date]) -> dict[date, dict[str, Any]]:
-    """For each event day that waits for silver because of these arrival days: the numbers of rows and files."""
+    """For each event day that waits for silver because of these arrival days, the numbers of rows and files."""
     waiting = applied_inputs.pending_entries(settings, source)
     return {
         day: {
@@ -199,7 +199,7 @@ def _touched(settings: Settings, source: str, arrival: set[date]) -> dict[date, 
 
 
 def _waiting_bytes(settings: Settings, source: str, days: Collection[date]) -> int:
-    """The bytes of the files that wait for silver on some event days."""
+    """The bytes of the files that wait for silver on the event days ``days``."""
     waiting = applied_inputs.pending_entries(settings, source)
     files = {entry.ingestion_id: entry.bytes for day in days for entry in waiting.get(day, ())}
     return sum(files.values())

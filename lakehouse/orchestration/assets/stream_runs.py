@@ -1,7 +1,7 @@
-"""Runs of Bronze for a source of Kafka: each takes what the topic holds, whatever arrival days its messages have.
+"""Runs of Bronze for a source of Kafka: each run ingests all available messages, whatever their arrival days.
 
-Bronze's partitions are arrival days as for files. A run for one of them materializes that day, and logs a materialization of
-every other day that its messages have arrived on.
+Bronze's partitions are arrival days, as for files. A run for a partition materializes that day, and logs a materialization of
+every other arrival day of its messages.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def taken(
     kafka: KafkaTopic,
     session: Callable[[], SparkSession],
 ) -> dict[date, DayReport]:
-    """Take what a topic holds; gives what came, by arrival day. Gaps are logged as errors, and recorded by the ingestion.
+    """Ingest the messages of a topic, and report them by arrival day. Gaps are logged as errors, and recorded by the ingestion.
 
-    :raises StreamProblem: when the topic cannot be read.
+    :raises StreamProblem: if the topic cannot be read.
     """
     reports: dict[date, DayReport] = {}
     gaps: dict[str, None] = {}

@@ -1,7 +1,7 @@
-"""The sensor ``alerts``: runs ``operations.alerts.dispatch`` whenever what alerts depend on has changed.
+"""The sensor ``alerts``: runs ``operations.alerts.dispatch`` whenever the inputs of alerts have changed.
 
-Alerts depend on the state of the tables, on runs that ended, and on the clock: within the hour, or at a time at which something
-is due, such as an escalation. What was read is remembered in the sensor's cursor; without it everything is read again.
+Alerts depend on the state of the tables, on runs that ended, and on the clock: within the hour, or when an action is due, such as
+an escalation. The sensor's cursor stores the state that was read; without it, everything is read again.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class UnreadError(LakehouseError):
 
 @dataclass(frozen=True)
 class AlertCursor:
-    """What the sensor remembers from one tick to the next.
+    """The state that the sensor keeps between ticks.
 
-    :param state: the fingerprint for which nothing was left to do.
-    :param runs_through: up to when runs that ended were read.
-    :param due_at: the next time at which something is due although nothing changes.
+    :param state: the fingerprint at which nothing was left to do.
+    :param runs_through: the time up to which ended runs were read.
+    :param due_at: the next time at which an action is due without a change.
     """
 
     state: str | None = None
@@ -45,7 +45,7 @@ class AlertCursor:
 
     @staticmethod
     def read(text: str | None) -> AlertCursor:
-        """The cursor that an earlier tick has stored; an empty one if the text is not a cursor."""
+        """Parse the cursor stored by an earlier tick; an empty one if the text is not a cursor."""
         try:
             fields = json.loads(text or "{}")
             times = (datetime.fromisoformat(fields[name]) if fields.get(name) else None for name in ("runs_through", "due_at"))

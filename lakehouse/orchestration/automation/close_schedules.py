@@ -1,4 +1,4 @@
-"""The daily close: numbers whose next state is due are computed again and published in that state.
+"""The daily close: numbers whose next state is due are recomputed and published in that state.
 
 Due numbers are read from the tables, so that a tick makes up for missed ones.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def daily_close(settings: Settings, catalog: Catalog, metric: MetricContract) -> dg.ScheduleDefinition:
-    """Publishes days as preliminary and as final on the dates that follow from the contract."""
+    """Publishes days as preliminary and as final on the dates that the contract determines."""
 
     def due(settings: Settings) -> list[date]:
         return find_due(settings, catalog.sources[metric.source], served_version.daily(settings, catalog, metric))
@@ -34,7 +34,7 @@ def daily_close(settings: Settings, catalog: Catalog, metric: MetricContract) ->
 
 
 def period_close(settings: Settings, contract: SourceContract, rollup: Series) -> dg.ScheduleDefinition:
-    """Publishes longer periods as preliminary and as final on the dates that follow from the contract."""
+    """Publishes longer periods as preliminary and as final on the dates that the contract determines."""
 
     def due(settings: Settings) -> list[date]:
         return find_due(settings, contract, rollup)

@@ -1,8 +1,8 @@
 """The sensors that start Silver and gold: Silver after decisions, gold after changes of Silver, roll-ups after published days.
 
-The sensors that start Bronze are in ``landing_sensor``, the schedules of numbers that are due in ``close_schedules``. All of
-them read with delta-rs; their cursors are described in ``common.cursors``. After a file Silver needs no
-sensor: its automation condition follows the asset ``arrivals`` (see ``assets.source_assets``).
+The sensors that start Bronze are in ``landing_sensor``, the schedules of due numbers in ``close_schedules``. All sensors read
+with delta-rs; their cursors are described in ``common.cursors``. After a file Silver needs no sensor: its automation condition
+follows the asset ``arrivals`` (see ``assets.source_assets``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
     from lakehouse.settings import Settings
 
-#: Set on runs that follow decisions and redactions: the source and which.
+#: Set on runs that follow decisions and redactions: the source, and a hash of these.
 DECIDED_TAG = "lakehouse/decided"
 
 
@@ -45,7 +45,7 @@ class _Waiting:
 
 
 def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDefinition:
-    """Runs silver for exactly the days that a decision or a redaction affects."""
+    """Runs silver for exactly the days affected by a decision or a redaction."""
     source = contract.dataset
 
     def look(settings: Settings) -> _Waiting:
@@ -68,7 +68,7 @@ def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
 
 
 def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContract) -> dg.SensorDefinition:
-    """Runs gold for exactly the days that silver's changes affect, scattered days in one run."""
+    """Runs gold for exactly the days affected by silver's changes; scattered days share one run."""
 
     def look(settings: Settings) -> _Waiting:
         pending = find_pending(settings, served_version.daily(settings, catalog, metric))
@@ -115,7 +115,7 @@ def rollup_sensor(settings: Settings, catalog: Catalog, metric: MetricContract, 
 
 
 def _inputs(settings: Settings, series: Series) -> list[str]:
-    """The tables that a derived series is made of."""
+    """The input tables of a derived series."""
     return [locations.gold_of(settings, one.metric, series.kind) for one in series.metric.inputs]
 
 
@@ -142,12 +142,12 @@ def _sensor_of_one_run(
     nothing: str,
     subject: str,
 ) -> dg.SensorDefinition:
-    """A sensor that requests one run of an asset for everything pending, and the next one after that has ended.
+    """A sensor that requests one run of an asset for everything pending, and the next run after that one has ended.
 
-    What becomes pending meanwhile is left to the next run: a second run at the same time would compute the days of the first
-    again, because nothing records yet which of them that completes.
+    Work that becomes pending in the meantime is left to the next run: a concurrent second run would recompute the days of the
+    first, because their completion is not recorded yet.
 
-    :param state: the fingerprint of everything that ``look`` reads; while it equals that of an idle tick, nothing is pending.
+    :param state: the fingerprint of everything that ``look`` reads; while it equals an idle tick's, nothing is pending.
     :param nothing: the skip reason if nothing is pending.
     :param subject: a word for the subject of the runs.
     """

@@ -1,7 +1,7 @@
 """The sensors that start Bronze: for files that are stable in landing, and for arrivals that Silver has not applied.
 
-They read with delta-rs; their cursors are described in ``common.cursors``. Which files may be ingested is
-decided in ``bronze.pending_files``.
+They read with delta-rs; their cursors are described in ``common.cursors``. The files that may be ingested are determined in
+``bronze.pending_files``.
 """
 
 from __future__ import annotations
@@ -92,10 +92,9 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
 
 
 def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDefinition:
-    """Runs bronze again for arrival days whose event days wait for silver with no run in progress.
+    """Reruns bronze for arrival days whose event days wait for silver without a run in progress.
 
-    Bronze then announces these days again, so that a run that was killed between its commit and its events loses nothing
-    (R11).
+    Bronze then announces these days again, so a run killed between its commit and its events loses nothing (R11).
     """
     source = contract.dataset
     bronze_key, arrivals_key, silver_key = keys(source)
@@ -125,7 +124,7 @@ def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.Senso
         first = contract.source.start_date
         causes = {f"{source}:{day}:{short_hash('|'.join(ids))}": day for day, ids in left_behind.items() if day >= first}
         planned = plan_run_requests(context.instance, RECONCILES_TAG, list(causes))
-        # The landing sensor requests runs for files: these runs ingest none.
+        # The landing sensor requests runs for files; these runs ingest no file.
         requests = [
             _bronze_run(bronze_key, day, RECONCILES_TAG, cause, planned, {})
             for cause, day in causes.items()
@@ -162,7 +161,7 @@ def _left_behind(
 def _bronze_run(
     key: dg.AssetKey, day: date, tag: str, cause: str, planned: RunRequestPlan, files: Mapping[str, str]
 ) -> dg.RunRequest:
-    """A run of bronze that may ingest these files of an arrival day, and none that arrived since."""
+    """A run of bronze that may ingest ``files`` of an arrival day, but no later arrivals."""
     return dg.RunRequest(
         run_key=planned.run_keys[cause],
         partition_key=day.isoformat(),
@@ -173,7 +172,7 @@ def _bronze_run(
 
 
 def _why_not(planned: RunRequestPlan, days: Mapping[str, date], task: str) -> list[str]:
-    """The reasons why some runs are not requested.
+    """The reasons for not requesting runs.
 
     :param days: the arrival day of each cause.
     :param task: the task of the runs, as a verb that takes these days.
@@ -197,7 +196,7 @@ def _days(causes: Sequence[str], days: Mapping[str, date]) -> str:
 def _requests_or_reasons(
     context: dg.SensorEvaluationContext, requests: list[dg.RunRequest], reasons: list[str]
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
-    """Dagster accepts requests or one skip reason, not both: if there are requests, the reasons are logged."""
+    """Yield requests, or one skip reason, because Dagster does not accept both: if there are requests, the reasons are logged."""
     reason = join_limited(reasons, _SHOWN, " remarks")
     if not requests:
         yield dg.SkipReason(reason)

@@ -1,6 +1,6 @@
-"""Streams of live numbers as runs of Dagster: a job per managed metric, and the sensor that starts it whenever it does not run.
+"""Streams of live numbers as runs of Dagster: a job per managed metric, and the sensor that keeps it running.
 
-A run lasts until it is terminated, or until ``lakehouse live stop``. What it computes belongs to ``lakehouse.live``.
+A run lasts until it is terminated, or until ``lakehouse live stop``. The computation belongs to ``lakehouse.live``.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from lakehouse.contracts import MetricContract, SourceContract
     from lakehouse.settings import Settings
 
-#: Set on the runs of streams: the metric. Their failures are told by the alert ``live_stopped``, which ends with the next start.
+#: Set on the runs of streams: the metric. The alert ``live_stopped`` reports their failures and ends with the next start.
 LIVE_TAG = "lakehouse/live"
-#: How often the sensor looks, in seconds.
+#: The interval of the sensor, in seconds.
 _LOOK_SECONDS = 30
-#: The pause behind a run that failed soon, in seconds; it doubles with each further one, up to the longest.
+#: The pause after a run that failed soon, in seconds; it doubles with each further failure, up to the longest pause.
 _PAUSE_SECONDS, _LONGEST_SECONDS = 30, 3600
-#: A failure after so many seconds of work is no attempt that failed.
+#: A failure after this many seconds of work does not count as a failed attempt.
 _SOON_SECONDS = 600
-#: So many runs are looked at: after that many failures the pause is the longest.
+#: The number of runs examined: after that many failures the pause is the longest.
 _RUNS = 8
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 
@@ -53,7 +53,7 @@ def job(settings: Settings, metric: MetricContract, contract: SourceContract) ->
                     msg = "the stream runs in a Spark of its own, not in the Connect server of LAKEHOUSE_SPARK_REMOTE; unset it"
                     raise dg.Failure(msg)
                 started: SparkSession = context.resources.spark.spark_session
-                interrupts.take_over()  # PySpark sets a handler of its own
+                interrupts.take_over()  # PySpark installs its own handler
                 return started
 
             last = run.run(session, settings, metric, contract, is_stopped=interrupts.received.is_set)
@@ -72,7 +72,7 @@ def job(settings: Settings, metric: MetricContract, contract: SourceContract) ->
 
 
 def sensor(settings: Settings, metric: MetricContract, contract: SourceContract) -> dg.SensorDefinition:
-    """Starts the job of :func:`job` when nothing runs the stream, and nobody has stopped it."""
+    """Starts the job of :func:`job` if the stream is not running and nobody has stopped it."""
     name = _name(metric)
 
     @dg.sensor(
@@ -100,21 +100,21 @@ def sensor(settings: Settings, metric: MetricContract, contract: SourceContract)
 
 
 class _Interrupts:
-    """Signals that ask the process to end, remembered instead of raised: Python in a batch must not be interrupted."""
+    """Collects signals that ask the process to end instead of raising them, because Python in a batch must not be interrupted."""
 
     def __init__(self) -> None:
         self.received = threading.Event()
         self._before: dict[signal.Signals, Any] = {}
 
     def take_over(self) -> None:
-        """Handle the signals, if this is the thread that may."""
+        """Handle the signals, if this is the main thread, which alone can."""
         if threading.current_thread() is threading.main_thread():
             for name in (signal.SIGINT, signal.SIGTERM):
                 self._before.setdefault(name, signal.getsignal(name))
                 signal.signal(name, lambda *_: self.received.set())
 
     def give_back(self) -> None:
-        """Handle the signals as before."""
+        """Restore the previous signal handlers."""
         for name, handler in self._before.items():
             signal.signal(name, handler)
 
@@ -133,7 +133,7 @@ def _name(metric: MetricContract) -> str:
 
 
 def _pause(instance: dg.DagsterInstance, name: str) -> float:
-    """How many seconds are left before another run may start, after runs that failed soon after they began."""
+    """The seconds left before another run may start, after runs that failed soon after their start."""
     ended = instance.get_run_records(dg.RunsFilter(job_name=name, statuses=_ENDED), limit=_RUNS)
     failures = list(takewhile(_failed_soon, ended))
     if not failures:

@@ -1,7 +1,7 @@
-"""The job ``maintenance`` and its schedule: one run a night maintains all tables and reports what it did in its output.
+"""The job ``maintenance`` and its schedule: one run per night maintains all tables and reports its work in its output.
 
 The job may run next to runs of assets. It changes no row of a table, and conflicts only with a writer of the same partition,
-which then commits its rows again. The maintenance itself belongs to ``operations.maintenance``.
+which then retries its commit. The maintenance itself belongs to ``operations.maintenance``.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def job(settings: Settings, catalog: Catalog) -> dg.JobDefinition:
 
 
 def _metadata(done: list[Upkeep]) -> dict[str, Any]:
-    """The work that was done, as a table; tables that needed none are only counted."""
+    """The completed work as a table; tables that needed no work are only counted."""
     lines = ["| table | files | log deleted | deleted | bytes freed | left |", "| --- | --- | --- | --- | --- | --- |"]
     for upkeep in done:
         if (

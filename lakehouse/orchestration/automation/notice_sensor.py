@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.settings import Settings
 
-#: How long messages are sent to a target in one tick: a target that does not answer must not use up the tick.
+#: The time spent on messages to a target in one tick: an unresponsive target must not use up the tick.
 _SECONDS = 10.0
 
 

@@ -1,6 +1,6 @@
-"""The sensor ``released_versions``: versions of training sets and models that were made outside of Dagster become partitions.
+"""The sensor ``released_versions``: versions of training sets and models made outside Dagster become partitions.
 
-How a version is made belongs to ``training_sets`` and ``models``.
+Making versions belongs to ``training_sets`` and ``models``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOTHING_MISSING = "every released version is a partition"
 
 
 def sensor(settings: Settings, catalog: Catalog) -> dg.SensorDefinition:
-    """Adds the partitions that are missing, each with the materialization that its release stands for."""
+    """Adds missing partitions, each with the materialization that represents its release."""
 
     @dg.sensor(
         name="released_versions",
@@ -55,13 +55,13 @@ def sensor(settings: Settings, catalog: Catalog) -> dg.SensorDefinition:
 
 
 def partitions_of(release: Release) -> dg.DynamicPartitionsDefinition:
-    """The partitions among which a release is one."""
+    """The partitions definition to which a release belongs."""
     of_set = release.kind is ReleaseKind.TRAINING_SET
     return model_assets.set_versions(release.name) if of_set else model_assets.model_versions(release.name)
 
 
 def materialization(settings: Settings, release: Release) -> dg.AssetMaterialization:
-    """A release as Dagster shows it."""
+    """The materialization that represents a release in Dagster."""
     if release.kind is ReleaseKind.TRAINING_SET:
         key, metadata = model_assets.set_key(release.name), model_assets.set_metadata(settings, release)
     else:

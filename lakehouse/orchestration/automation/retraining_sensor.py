@@ -1,7 +1,7 @@
-"""The sensor ``retrain_<model>`` and its job: a correction of what a model has learned from makes a new version, once per cause.
+"""The sensor ``retrain_<model>`` and its job: a correction of a model's training data makes a new version, once per cause.
 
-The sensor reads logs and keys, and starts neither Spark nor MLflow. The run decides whether the policy is reached, and continues
-what a stopped run has begun. The steps belong to ``models.retraining``.
+The sensor reads logs and keys, and starts neither Spark nor MLflow. The run decides whether the policy's bounds are reached, and
+continues the retraining of a stopped run. The steps belong to ``models.retraining``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def sensor(settings: Settings, catalog: Catalog, contract: ModelContract) -> dg.
 
 
 def job(settings: Settings, catalog: Catalog, contract: ModelContract) -> dg.JobDefinition:
-    """Retrains a model if its policy calls for it."""
+    """Retrains a model if its policy requires it."""
     name = f"retrain_{contract.name}"
 
     @dg.op(name=f"{name}_if_due", pool=name, description="Labels, set, model and backtest, each in a new version.")
@@ -87,7 +87,7 @@ def job(settings: Settings, catalog: Catalog, contract: ModelContract) -> dg.Job
 def _requested(
     context: dg.SensorEvaluationContext, contract: ModelContract, possible: PossibleRetraining, state: str
 ) -> dg.RunRequest | dg.SkipReason:
-    """The run for a cause; a run that succeeded has answered it, unless the retraining is begun and has steps left."""
+    """The run for a cause. A successful run settles the cause, unless a retraining has begun and has steps left."""
     cause = f"{contract.name}:{short_hash(f'{possible.cause}|{contract.retrain_when}')}"
     planned = plan_run_requests(context.instance, RETRAINING_TAG, [cause], [] if possible.is_begun else [cause])
     if planned.answered:
@@ -100,7 +100,7 @@ def _requested(
 
 
 def _idle(context: dg.SensorEvaluationContext, state: str, reason: str) -> dg.SkipReason:
-    """Nothing to do until a table or a contract changes."""
+    """Store that there is nothing to do until a table or a contract changes."""
     context.update_cursor(f"{Cursor(state, reason)}")
     return dg.SkipReason(reason)
 

@@ -1,10 +1,10 @@
-"""What failed according to Dagster: runs whose work no later run has done, and checks whose newest evaluation failed.
+"""Failures according to Dagster: runs whose work no later run has done, and checks whose newest evaluation failed.
 
-Only subjects with a run that ended since the last look are read, by a bounded number of rows each. Nothing is remembered but the
-time of that look: what failed is told by Dagster's own records and by the alerts that are open, so that a daemon that was killed,
-and a cursor that was lost, change nothing. What alerts follow is decided in ``operations.alerts.run_rules``.
+Only subjects with a run that ended since the last evaluation are read, with a bounded number of rows each. The sensor stores only
+the time of its last evaluation; failures are derived from Dagster's run records and the open alerts. So a killed daemon or a lost
+cursor has no effect. The resulting alerts are decided in ``operations.alerts.run_rules``.
 
-Runs in the process of a command (``lakehouse replay``) name no asset; who started them sees their error.
+Runs in the process of a command (``lakehouse replay``) name no asset; the user of the command sees their error.
 """
 
 from __future__ import annotations
@@ -46,31 +46,31 @@ if TYPE_CHECKING:
 
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 _ERRORS = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE}
-#: The tags of the sensors that start a run three times; of the one for new files the alert failed_ingestion tells.
+#: The tags of the sensors that start a run up to three times; the alert failed_ingestion covers the sensor for new files.
 _CAUSES = (RECONCILES_TAG, DECIDED_TAG, FOLLOWS_TAG)
-#: How far back a first look goes: older failures are history.
+#: The period of a first look; older failures are history.
 _FIRST_LOOK = timedelta(days=7)
-#: The most runs of one look; the next ones follow at the next tick.
+#: The greatest number of runs in a look; further runs follow at the next tick.
 _RUNS = 500
-#: The most failed evaluations of a check that are read.
+#: The greatest number of failed evaluations of a check that are read.
 _EVALUATIONS = 100
-#: What is read again by the next look: of two runs that end at a time the later one may be stored first.
+#: The overlap of consecutive looks: of two runs that end at the same time, the later one may be stored first.
 _OVERLAP = timedelta(seconds=10)
 
 
 def newest_end(instance: dg.DagsterInstance) -> str:
-    """The newest run that ended, as a text that changes when another one does; one query."""
+    """The newest ended run, as a text that changes when another run ends; one query."""
     records = instance.get_run_records(dg.RunsFilter(statuses=_ENDED), limit=1, order_by="update_timestamp")
     return " ".join(f"{record.dagster_run.run_id} {record.update_timestamp}" for record in records)
 
 
 @dataclass
 class RunLook:
-    """One look at what ended since the last one.
+    """One look at the runs that ended since the last look.
 
-    :param since: the time of the last look; None for a first one.
-    :param through: afterwards, the time from which the next look goes on.
-    :param is_complete: afterwards, whether no more runs are left to the next look.
+    :param since: the time of the last look; None for a first look.
+    :param through: afterwards, the time from which the next look continues.
+    :param is_complete: afterwards, whether no runs are left for the next look.
     """
 
     instance: dg.DagsterInstance
@@ -80,7 +80,7 @@ class RunLook:
     is_complete: bool = True
 
     def outcomes(self, open_alerts: Sequence[Alert]) -> RunOutcomes:
-        """What failed among the subjects of these runs.
+        """The failures among the subjects of these runs.
 
         :param open_alerts: the alerts that are open.
         """
@@ -102,7 +102,7 @@ class RunLook:
         return RunOutcomes(runs, checks, subjects)
 
     def _undone(self, record: dg.RunRecord) -> Iterator[FailedRun]:
-        """A failed run per subject of which something is not done since."""
+        """A failed run for each subject with work that no later run has done."""
         run = record.dagster_run
         ended = record.end_time or record.update_timestamp.replace(tzinfo=timezone.utc).timestamp()
         for subject in sorted(_subjects(run)):
@@ -133,7 +133,7 @@ class RunLook:
         return list(self._definition(key).get_partition_keys_in_range(dg.PartitionKeyRange(first, last)))
 
     def _definition(self, key: dg.AssetKey) -> dg.PartitionsDefinition:
-        """The partitions of an asset between any two of its days: those of a roll-up begin with its periods."""
+        """The partitions of an asset between any two of its days; a roll-up's partitions begin with its periods."""
         for metric in self.catalog.metrics.values():
             for rollup in Series(metric).rollups:
                 if key.path == ["gold", rollup.name]:
@@ -141,7 +141,7 @@ class RunLook:
         return dg.DailyPartitionsDefinition(date.min.replace(year=1900).isoformat(), end_offset=2)
 
     def _failed_checks(self, key: dg.AssetKey, names: Iterable[str], open_alerts: Iterable[Alert]) -> Iterator[FailedCheck]:
-        """The checks of an asset whose newest evaluation failed: lately, or when their alert opened."""
+        """The checks of an asset whose newest evaluation failed, recently or when their alert opened."""
         subject, since = key.to_user_string(), (datetime.now(timezone.utc) - _FIRST_LOOK).timestamp()
         alerted = {(alert.numbers.get("check"), alert.period) for alert in open_alerts if alert.subject == subject}
         for name in names:
@@ -180,7 +180,7 @@ def _evaluated_at(record: AssetCheckExecutionRecord) -> float:
 def _subjects(run: dg.DagsterRun) -> set[str]:
     """The assets that a run materializes or checks; without any, its job.
 
-    Empty for a run in the process of a command, and for a stream, which has an alert of its own.
+    Empty for a run in the process of a command, and for a stream, which has a separate alert.
     """
     keys = set(run.asset_selection or ()) or {check.asset_key for check in run.asset_check_selection or ()}
     if keys:
@@ -189,7 +189,7 @@ def _subjects(run: dg.DagsterRun) -> set[str]:
 
 
 def _are_materialized(instance: dg.DagsterInstance, key: dg.AssetKey, partitions: list[str], since: float) -> bool:
-    """Whether each partition of an asset was materialized after a time."""
+    """Whether each partition of an asset was materialized after ``since``."""
     if not partitions:
         event = instance.get_latest_materialization_event(key)
         return event is not None and event.timestamp > since
@@ -198,7 +198,7 @@ def _are_materialized(instance: dg.DagsterInstance, key: dg.AssetKey, partitions
 
 
 def _are_evaluated(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether each check of a run was evaluated by a later one."""
+    """Whether each check of a run was evaluated by a later run."""
     storage, checks = instance.event_log_storage, sorted(run.asset_check_selection or (), key=str)
     records = storage.get_latest_asset_check_execution_by_key(checks)
     completed = [record for record in records.values() if record.status in COMPLETED_CHECKS and record.run_id != run.run_id]
@@ -206,13 +206,13 @@ def _are_evaluated(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 
 
 def _succeeded_since(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether the newest run of a job that ended has succeeded."""
+    """Whether the newest ended run of a job succeeded."""
     newest = instance.get_runs(dg.RunsFilter(job_name=run.job_name, statuses=_ENDED), limit=1)
     return bool(newest) and newest[0].is_success
 
 
 def _is_given_up(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether a failed run was the last attempt of its sensor, or of Dagster's own retries."""
+    """Whether a failed run was the last attempt of its sensor, or of Dagster's retries."""
     for tag in _CAUSES:
         if tag in run.tags:
             return bool(plan_run_requests(instance, tag, [run.tags[tag]]).given_up)
@@ -220,7 +220,7 @@ def _is_given_up(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 
 
 def _reason(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
-    """The error of a failed run: that of its first failed step, without Dagster's words around it."""
+    """The error of a run's first failed step, without the text that Dagster adds."""
     for record in instance.get_records_for_run(run.run_id, of_type=_ERRORS, limit=10).records:
         data = record.event_log_entry.dagster_event.event_specific_data if record.event_log_entry.dagster_event else None
         error = getattr(data, "error", None)

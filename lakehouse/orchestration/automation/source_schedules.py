@@ -1,7 +1,7 @@
 """The schedules of a source: the checks of freshness and overdue reviews, the rolling rebuild of its newest days, and tuning.
 
-The latter two exist only if the contract requests them. The ticks read with delta-rs. The schedules of metrics are in
-``close_schedules``.
+The rolling rebuild and tuning exist only if the contract requests them. The ticks read with delta-rs. The schedules of metrics
+are in ``close_schedules``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _freshness(settings: Settings, contract: SourceContract) -> dg.ScheduleDefin
 
 
 def _tuning(settings: Settings, contract: SourceContract) -> dg.ScheduleDefinition:
-    """Takes the daily step of tuning in the tick, which starts no run: what is written is one decision."""
+    """Takes the daily tuning step in the tick itself, without a run, because it writes only one decision."""
     source = contract.dataset
 
     @dg.schedule(

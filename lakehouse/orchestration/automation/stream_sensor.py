@@ -1,4 +1,4 @@
-"""The sensor that starts Bronze for the messages that wait in a source's topic. It starts no JVM."""
+"""The sensor that starts Bronze for waiting messages of a source's topic. It starts no JVM."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WAITS_TAG = "lakehouse/waits"
 
 
 def stream_sensor(settings: Settings, contract: SourceContract, kafka: KafkaTopic) -> dg.SensorDefinition:
-    """Runs bronze when messages wait in the topic; one run takes all of them."""
+    """Runs bronze when messages wait in the topic; one run ingests all of them."""
     source = contract.dataset
     key = dg.AssetKey(["bronze", source])
 
@@ -69,7 +69,7 @@ def stream_sensor(settings: Settings, contract: SourceContract, kafka: KafkaTopi
 
 
 def _cause(settings: Settings, source: str, known: TopicStatus) -> str:
-    """What a run is needed for: messages that can be read, or a gap that is not recorded; empty for nothing."""
+    """The cause of a run: readable messages, or an unrecorded gap; empty without one."""
     recorded = {entry.text for entry in gap_log.open_gaps(settings, source)}
     waiting = [entry for entry in known.partitions if (entry.gap not in recorded if entry.gap else entry.lag)]
     if not waiting:

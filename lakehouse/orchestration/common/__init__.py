@@ -1,1 +1,1 @@
-"""What Dagster assets, sensors and runs share: partitions, tags, events, cursors, resources."""
+"""Shared by Dagster assets, sensors and runs: partitions, tags, events, cursors, resources."""

@@ -1,7 +1,8 @@
-"""The lock that a planned backfill holds on its source: it updates all layers itself, and sensors request no runs meanwhile.
+"""The lock that a planned backfill holds on its source: it updates all layers itself, and sensors request no runs in the
+meantime.
 
-It is a lock of the operating system, which is released when the process ends in any way. It is visible on one machine. Sensors on
-another machine continue during the backfill; the numbers are the same, only other runs produce them.
+It is an operating system lock, which is released whenever the process ends. It is visible on one machine only. Sensors on another
+machine continue during the backfill; the numbers are the same, but other runs produce them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _PATIENCE_SECONDS = 5
-#: The reason that a sensor gives for requesting no run.
+#: The skip reason of sensors while a backfill runs.
 BACKFILL_RUNNING = "a planned backfill is running on the source and updates all layers"
 
 
@@ -64,7 +65,7 @@ def _lock(settings: Settings, source: str) -> FileLock:
 
 
 def _folder() -> Path:
-    """The folder of the lock files: the user's state folder, or the temporary folder if that cannot be written."""
+    """The folder of the lock files: the user's state folder, or the temporary folder if the former is not writable."""
     folder = user_state_path("lakehouse", appauthor=False)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
-"""The tags of the runs of a planned backfill or a stage: its name, its reason, and the versions that a backfill was planned with.
+"""The tags of the runs of a planned backfill or a stage: its name, its reason, and the code and contract versions of a backfill
+plan.
 
-A run in another process may load another checkout than the one that the plan was made with; it fails then.
+A run in another process may load another checkout than the plan's; it fails then.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _SIGN_OFF_TAG = "lakehouse/sign_off"
 
 
 class OtherVersionError(LakehouseError):
-    """A run of a backfill has loaded other code or contracts than those the backfill was planned with."""
+    """A run of a backfill has loaded code or contracts that differ from the plan's."""
 
 
 def tags_of(plan: BackfillPlan) -> dict[str, str]:
@@ -41,25 +42,25 @@ def tags_of(plan: BackfillPlan) -> dict[str, str]:
 def tags_of_stage(name: str, run_name: str, by: str, reason: str, sign_off: str | None) -> dict[str, str]:
     """The tags of every run that promotes a stage.
 
-    :param run_name: what its commits, audit rows and publications are called.
-    :param sign_off: why exceeded thresholds and failed checks are accepted.
+    :param run_name: the name in its commits, audit rows and publications.
+    :param sign_off: the reason for accepting exceeded thresholds and failed checks.
     """
     about = {PLAN_TAG: run_name, REASON_TAG: reason, _RUNNER_TAG: by, _STAGE_TAG: name}
     return about | ({_SIGN_OFF_TAG: sign_off} if sign_off else {})
 
 
 def is_of_stage(tags: Mapping[str, str]) -> bool:
-    """Whether a run promotes a stage: readers are to see all of it in one step per table."""
+    """Whether a run promotes a stage, which readers must see in one step per table."""
     return _STAGE_TAG in tags
 
 
 def sign_off(tags: Mapping[str, str]) -> str | None:
-    """Why numbers that fail a check are published by this run; None if they are held."""
+    """The reason for which this run publishes numbers that fail a check; None if such numbers are held."""
     return tags.get(_SIGN_OFF_TAG)
 
 
 def runner(tags: Mapping[str, str]) -> str | None:
-    """Who runs the plan or promotes the stage; None for other runs."""
+    """The person who runs the plan or promotes the stage; None for other runs."""
     return tags.get(_RUNNER_TAG)
 
 
@@ -69,18 +70,18 @@ def is_planned_run(tags: Mapping[str, str]) -> bool:
 
 
 def plan_of(tags: Mapping[str, str]) -> str | None:
-    """The id of the backfill plan that a run belongs to; None for other runs, and for those that promote a stage."""
+    """The id of the backfill plan to which a run belongs; None for other runs, including those that promote a stage."""
     return None if is_of_stage(tags) else tags.get(PLAN_TAG)
 
 
 def commit_metadata(tags: Mapping[str, str]) -> dict[str, str]:
-    """What silver's commits record of the plan that a run belongs to; empty for other runs."""
+    """The commit metadata of silver for a run of a plan; empty for other runs."""
     named = {"backfill": PLAN_TAG, "reason": REASON_TAG, "by": _RUNNER_TAG}
     return {name: tags[tag] for name, tag in named.items() if tag in tags} if is_planned_run(tags) else {}
 
 
 def verify_pinned_versions(tags: Mapping[str, str], catalog: Catalog) -> None:
-    """:raises OtherVersionError: if a run of a plan would use other code or contracts than were planned."""
+    """:raises OtherVersionError: if a run of a plan would use code or contracts that differ from the plan's."""
     if _PINS_TAG not in tags:
         return
     pins = json.loads(tags[_PINS_TAG])

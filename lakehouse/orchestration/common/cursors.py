@@ -1,8 +1,8 @@
 """The cursors of sensors, which survive from one tick to the next.
 
-A cursor stores no pending work. It stores a fingerprint of the tables, contracts and code for which the sensor last found nothing
-to do: while that is the same, a tick opens the logs of the tables and reads nothing more. A tick without a readable cursor reads
-the tables.
+A cursor stores no pending work. It stores the fingerprint of the tables, contracts and code at which the sensor last had nothing
+to do: while the fingerprint is the same, a tick only opens the logs of the tables. A tick without a readable cursor reads the
+tables.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Cursor:
     """The cursor of a sensor.
 
-    :param idle_state: the fingerprint for which there was nothing to do.
-    :param skip_reason: the message that the sensor gave then.
+    :param idle_state: the fingerprint at which there was nothing to do.
+    :param skip_reason: the sensor's message at that time.
     :param seen: the landing files that are still observed.
     """
 
@@ -37,7 +37,7 @@ class Cursor:
 
     @staticmethod
     def read(text: str | None) -> Cursor:
-        """The cursor that an earlier tick has stored; an empty one if the text is not a cursor."""
+        """Parse the cursor stored by an earlier tick; an empty one if the text is not a cursor."""
         try:
             fields = json.loads(text or "{}")
             return Cursor(fields.get("nothing_at"), fields.get("because", ""), Observations.from_json(fields.get("seen", {})))
@@ -51,10 +51,10 @@ class Cursor:
 
 
 def state_of(settings: Settings, tables: Iterable[str], contracts: Iterable[SourceContract | MetricContract], *more: str) -> str:
-    """The fingerprint of everything that a sensor's result depends on: tables, contracts, the code, and ``more`` texts."""
+    """The fingerprint of everything that determines a sensor's result: tables, contracts, the code, and ``more`` texts."""
     return commit_log.state_of(settings, tables, provenance.code(), *map(provenance.of_contract, contracts), *more)
 
 
 def short_hash(text: str) -> str:
-    """16 characters for a tag."""
+    """A hash of 16 characters for a tag."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

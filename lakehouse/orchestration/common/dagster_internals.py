@@ -1,4 +1,4 @@
-"""The names of Dagster's internals that the project uses: Dagster is pinned, and an upgrade is checked against this list.
+"""The names of Dagster internals that the project uses. Dagster is pinned, and an upgrade is checked against this list.
 
 No other module imports from ``dagster._core``. These names have no public counterpart: the tags that Dagster sets on runs or
 reads from them, the launcher's health check, the target and the records of a check's evaluations, and the parts of an instance

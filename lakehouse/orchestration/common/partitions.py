@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract
     from lakehouse.contracts.series import Series
 
-#: The exact days of a run that materializes neither one partition nor one range of them.
+#: The exact days of a run that materializes neither a single partition nor a range.
 DAYS_TAG = "lakehouse/days"
 
 
@@ -28,8 +28,8 @@ def arrival_days(contract: SourceContract) -> dg.DailyPartitionsDefinition:
 def event_days(*contracts: SourceContract, first: date | None = None) -> dg.DailyPartitionsDefinition:
     """The partitions of silver and gold; events may lie a little ahead of their arrival.
 
-    :param contracts: of the source, or of all sources of a metric.
-    :param first: the first partition; default: the first event day of these sources.
+    :param contracts: the contract of the source, or the contracts of all sources of a metric.
+    :param first: the first partition; default: the first event day of the sources.
     """
     ahead = max(contract.clocks.max_ahead.days for contract in contracts)
     first = first or min(contract.first_event_day for contract in contracts)
@@ -39,7 +39,7 @@ def event_days(*contracts: SourceContract, first: date | None = None) -> dg.Dail
 def periods(contracts: Collection[SourceContract], rollup: Series) -> dg.TimeWindowPartitionsDefinition:
     """The partitions of a roll-up, named by their first day, the running period included.
 
-    :param contracts: of the metric's sources.
+    :param contracts: the contracts of the metric's sources.
     """
     cron = rollup.metric.publication.calendar.cron(rollup.kind)
     first = rollup.period(min(contract.first_event_day for contract in contracts)).start
@@ -47,7 +47,7 @@ def periods(contracts: Collection[SourceContract], rollup: Series) -> dg.TimeWin
 
 
 def days_of_run(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> list[date]:
-    """The days of a run: those of its tag, otherwise of its partition or range."""
+    """The days of a run: from its tag, otherwise its partition or range."""
     tag = context.run.tags.get(DAYS_TAG)
     if tag:
         return from_json(tag)
@@ -58,8 +58,8 @@ def days_of_run(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContex
 def tags_for(days: Collection[date]) -> dict[str, str]:
     """The tags of a single run for scattered days.
 
-    Dagster requires a range for an asset with partitions. The range is the first day alone: for a range around all of them
-    Dagster would plan each day in between, and mark each as failed when the run fails.
+    Dagster requires a range for an asset with partitions. The range is the first day only: for a range around all days, Dagster
+    would plan each day in between, and mark each as failed when the run fails.
     """
     first = min(days).isoformat()
     return {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: first, DAYS_TAG: to_json(days)}

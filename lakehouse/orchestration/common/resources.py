@@ -1,6 +1,6 @@
 """Resources of assets, checks and sensors: Spark through dagster-pyspark, tables to read through dagster-deltalake.
 
-Assets write with Spark, which :class:`LakeSpark` provides. Checks and sensors read with delta-rs, through the tables of
+Assets write with Spark through :class:`LakeSpark`. Checks and sensors read with delta-rs, through the tables of
 :class:`LakeTables`. Computations and checks belong to the layers.
 """
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-#: Bytes of files. Full compilation takes seconds that a first load of so many gains back: of 100 MB it makes 73 s out of 109.
+#: Bytes of files. Full compilation takes seconds, which a first load of this size regains: 100 MB take 73 s instead of 109 s.
 _LARGE = 2**26
 
 
 class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark has no types
     """dagster-pyspark's lazy session, with the options of the deployment's settings.
 
-    Java and the JARs are looked for when the first asset asks for the session, so that the UI opens on a machine without them.
+    Java and the JARs are needed only when the first asset uses the session, so the UI opens on a machine without them.
     """
 
     spark_config: dict[str, Any] = Field(default_factory=dict)
@@ -44,9 +44,9 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
 
     @property
     def spark_session(self) -> SparkSession:
-        """:raises SetupProblem: when Java or a JAR is missing."""
+        """:raises SetupProblem: if Java or a JAR is missing."""
         if self._session is None:
-            # Runs of one process share its session; options take effect when that is started.
+            # Runs in one process share its session; options take effect when the session starts.
             running = SparkSession.getActiveSession()
             if running is None:
                 options = self._options()
@@ -62,19 +62,22 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
         return spark_options(settings) | self.spark_config
 
     def expect(self, size: int) -> None:
-        """Prepare a session that has not been started for so many bytes of landing files: large ones repay full compilation."""
+        """Announce how many bytes of landing files will be read.
+
+        Large inputs enable full JIT compilation; no effect once the session runs.
+        """
         self._is_large |= size > _LARGE
 
     def session(self) -> SparkSession:
-        """The session as a function, for code that may not need it."""
+        """Return the session; as a function, for code that may not need it."""
         return self.spark_session
 
 
 class LakeTables(dg.ConfigurableResource["LakeTables"]):
-    """The tables that a check or a sensor's tick reads, each opened once with dagster-deltalake's resource."""
+    """The tables that a check or a sensor's tick reads, each opened once through dagster-deltalake's resource."""
 
     def reading(self, settings: Settings) -> Settings:
-        """Settings whose reads take their tables from this resource, and keep them open as long as the settings are used.
+        """Settings that read tables through this resource, and keep them open while the settings are used.
 
         Tables in an object store are opened with the deployment's ``storage_options`` instead: dagster-deltalake accepts a fixed
         set of options, delta-rs accepts more.
@@ -83,7 +86,7 @@ class LakeTables(dg.ConfigurableResource["LakeTables"]):
 
 
 def readers(settings: Settings, tables: Iterable[tuple[str, str]]) -> dict[str, DeltaTableResource]:
-    """A resource per table, named ``<layer>_<table>``, for assets of your own; local roots only."""
+    """A resource per table, named ``<layer>_<table>``, for user-defined assets; local roots only."""
     if _is_remote(settings):
         return {}
     return {f"{layer}_{name}": _resource(settings.table(layer, name)) for layer, name in tables}
@@ -95,7 +98,7 @@ def _is_remote(settings: Settings) -> bool:
 
 @cache
 def _resource(address: str) -> DeltaTableResource:
-    """The resource of a local table; made once, because its configuration is checked for longer than opening a table takes."""
+    """The resource of a local table; cached, because validating its configuration takes longer than opening a table."""
     return DeltaTableResource(url=address, storage_options=LocalConfig())
 
 

@@ -1,8 +1,8 @@
 """The events that a run reports to Dagster: for each of its days a materialization, and an evaluation of each check.
 
-A run for scattered days (see ``partitions``) yields no output, because Dagster would mark the whole range of the run as
-materialized; it logs the events of its days instead. A run for a partition or a contiguous range yields one output, and its
-checks follow as steps of their own. Evaluations name the materialization that they judge, also in runs over a range.
+A run for scattered days (see ``partitions``) yields no output, because Dagster would mark the run's whole range as materialized;
+it logs the events of its days instead. A run for a partition or a contiguous range yields one output, and its checks follow as
+separate steps. Evaluations name the materialization that they evaluate, also in runs over a range.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress(context: dg.AssetExecutionContext) -> Iterator[None]:
-    """Within the context, long work writes into the run's log how far it is, every few seconds."""
+    """Within the context, write the progress of long work to the run's log every few seconds."""
 
     def write(work: str, done: int, total: int | None) -> None:
         context.log.info(pieces.sentence(work, done, total))
@@ -42,7 +42,7 @@ def report(
     days: Mapping[date, Mapping[str, Any]],
     outcomes: Iterable[CheckResult],
 ) -> Iterator[dg.MaterializeResult[None]]:
-    """Report the materialization of ``days``, with their metadata, and the checks' outcomes if no check step follows."""
+    """Report the materialization of ``days``, with metadata, and the check outcomes if no check step follows."""
     scattered = DAYS_TAG in context.run.tags
     if scattered:
         materialized(context, key, days)
@@ -55,7 +55,7 @@ def report(
 
 
 def reports_checks(context: dg.AssetExecutionContext) -> bool:
-    """Whether a run reports the outcomes of checks itself, because no check step follows."""
+    """Whether a run reports check outcomes itself, because no check step follows."""
     return DAYS_TAG in context.run.tags or context.run.asset_check_selection == frozenset()
 
 
@@ -70,12 +70,12 @@ def materialized(context: dg.AssetExecutionContext, key: dg.AssetKey, days: Mapp
 def checked(
     context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, key: dg.AssetKey, outcomes: Iterable[CheckResult]
 ) -> None:
-    """Log an evaluation per outcome, bound to the newest materialization of its partition."""
+    """Log an evaluation for each outcome, bound to the newest materialization of its partition."""
     outcomes = list(outcomes)
     partitions = sorted({outcome.day.isoformat() for outcome in outcomes})
     targets = newest(context.instance, key, partitions)
     events = (_evaluation(key, outcome, targets.get(outcome.day.isoformat())) for outcome in outcomes)
-    # Dagster takes evaluations here too; its annotation does not name them.
+    # Dagster accepts evaluations here, too; its annotation does not name them.
     log_all(context.instance, events, context.op_execution_context.log_event)  # type: ignore[arg-type]
 
 
@@ -98,14 +98,14 @@ def _evaluation(
 
 
 def severity(*, warns: bool) -> dg.AssetCheckSeverity:
-    """How Dagster shows a check that fails."""
+    """The severity with which Dagster shows a failed check."""
     return dg.AssetCheckSeverity.WARN if warns else dg.AssetCheckSeverity.ERROR
 
 
 def newest(
     instance: dg.DagsterInstance, key: dg.AssetKey, partitions: list[str]
 ) -> dict[str, AssetCheckEvaluationTargetMaterializationData]:
-    """The newest materialization of each of the partitions that have one."""
+    """The newest materialization of each of ``partitions`` that has one."""
     if not partitions:
         return {}
     storage_ids = instance.event_log_storage.get_latest_storage_id_by_partition(

@@ -1,7 +1,7 @@
-"""Which runs a sensor requests: those that were not requested before, and those that have failed, up to a number of attempts.
+"""The runs that a sensor requests: new ones, and failed ones up to a number of attempts.
 
-A tag on each run names its *cause*. The daemon starts no run key a second time, not even if its run has failed. The key therefore
-contains the number of the attempt, and a tick that is repeated requests the same keys.
+A tag on each run names its *cause*. The daemon never starts a run key twice, even if its run has failed. So the key contains the
+number of the attempt, and a repeated tick requests the same keys.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ RUNNING = [
 ]
 #: The number of runs for each cause.
 ATTEMPTS = 3
-#: Set on the runs that are requested: the sensor requests another attempt, Dagster itself retries none.
+#: Set on requested runs: the sensor requests further attempts, and Dagster itself never retries.
 NO_RETRIES = {MAX_RETRIES_TAG: "0"}
-#: The most runs of a sensor that are active at a time: the cost of a tick must not grow with the number of pending runs.
+#: The greatest number of a sensor's active runs: the cost of a tick must not grow with the number of pending runs.
 AT_ONCE = 100
 
 
 @dataclass
 class RunRequestPlan:
-    """What a sensor requests now.
+    """The requests of a sensor at a tick.
 
     :param run_keys: the key of the run to request, by cause.
     :param on_their_way: the causes with a run that has not ended.
     :param given_up: the causes whose attempts have all failed.
     :param answered: the causes that a run has settled.
-    :param later: the number of causes that are left to later ticks, because enough runs are active.
+    :param later: the number of causes left for later ticks, because enough runs are active.
     """
 
     run_keys: dict[str, str] = field(default_factory=dict)
@@ -58,10 +58,10 @@ class RunRequestPlan:
 def plan_run_requests(
     instance: dg.DagsterInstance, tag: str, causes: Sequence[str], settled_by_success: Collection[str] = ()
 ) -> RunRequestPlan:
-    """Decide which of ``causes``, in their order, a run is requested for.
+    """Decide for which of ``causes`` to request a run, in their order.
 
     :param tag: the tag that names the cause of a run.
-    :param settled_by_success: the causes for which nothing is left to do when a run has succeeded.
+    :param settled_by_success: the causes that a successful run settles.
     """
     plan = RunRequestPlan()
     for begin in range(0, len(causes), AT_ONCE):
@@ -83,7 +83,7 @@ def plan_run_requests(
 
 
 def _runs(instance: dg.DagsterInstance, tag: str, causes: Sequence[str]) -> dict[str, list[dg.DagsterRunStatus]]:
-    """The states of the runs for each cause; one query for all of them."""
+    """The states of the runs for each cause, from a single query."""
     statuses: dict[str, list[dg.DagsterRunStatus]] = defaultdict(list)
     for run in instance.get_runs(dg.RunsFilter(tags={tag: list(causes)})):
         statuses[run.tags[tag]].append(run.status)

@@ -1,7 +1,7 @@
-"""Running a planned backfill: layer by layer and wave by wave, through Dagster, and resuming it after a stop.
+"""Runs a planned backfill through Dagster, layer by layer and wave by wave, and resumes it after a stop.
 
-The remaining work is read from the tables: a wave that was complete before the process ended is skipped, and then recorded.
-The attempts of a wave belong to ``backfill_waves``, printing progress to ``lakehouse backfill``, the definition of a plan to
+The remaining work is read from the tables: a wave that was completed before the process ended is skipped, and then recorded. The
+attempts of a wave belong to ``backfill_waves``, printing progress to ``lakehouse backfill``, the definition of a plan to
 ``operations.backfills.plan``.
 """
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 class Backfill:
     """One run of a plan.
 
-    :param session: returns a Spark session; called only where days are overwritten.
+    :param session: returns a Spark session; called only if days are overwritten.
     :param wave_done: called after each wave with its layer, its table and the number of its partitions.
     """
 
@@ -71,11 +71,11 @@ class Backfill:
         """Do the remaining work, then verify every partition.
 
         :returns: the checklist; None if the backfill had been finished before.
-        :raises PlanProblemError: if something differs from the plan; nothing was done.
-        :raises BackfillRunningError: if another backfill works on the same source.
+        :raises PlanProblemError: if the state differs from the plan; nothing was done.
+        :raises BackfillRunningError: if another backfill is running on the same source.
         :raises RunFailedError: if a wave failed after its retries; the same command continues once the cause is fixed.
         :raises WebserverError: if the webserver was unreachable for too long; the same command continues.
-        :raises CancelledError: if somebody cancelled it.
+        :raises CancelledError: if the backfill was cancelled.
         """
         plan = self._plan
         with backfill_lock(self._settings, plan.source):
@@ -121,13 +121,13 @@ class Backfill:
             raise together(failed)
 
     def _record_admissions(self) -> None:
-        """Record that the runner admits the rows of the plan's files, before Bronze judges them."""
+        """Record that the runner admits the rows of the plan's files, before Bronze assesses them."""
         plan = self._plan
         ids = {file.ingestion_id for file in plan.files}
         history_admissions.record(self._settings, plan.source, plan.plan_id, ids, plan.runner_id, plan.reason)
 
     def _judge_history_again(self) -> None:
-        """Ask for the rows of the plan's files that Bronze had, and that the watermark has held."""
+        """Request a reassessment of the rows of the plan's files that Bronze already had, and that the watermark has held."""
         settings, plan = self._settings, self._plan
         held = held_history.of_files(settings, plan.source, {file.ingestion_id for file in plan.files})
         days = pc.unique(held["event_date"].drop_null()).to_pylist()
@@ -165,7 +165,7 @@ class Backfill:
                 self._waves.run(Layer.SILVER, silver_key, part, [day for day in part if day in waiting])
 
     def _rebuild(self, first: date, last: date, keys: pa.Array | None) -> PlannedRebuild:
-        """Request that event days are rebuilt, for the plan's reason; see ``silver.rebuild.plan_rebuild``."""
+        """Request a rebuild of event days, for the plan's reason; see ``silver.rebuild.plan_rebuild``."""
         return silver_rebuild.plan_rebuild(
             self._settings,
             self._catalog.sources[self._plan.source],
@@ -180,11 +180,11 @@ class Backfill:
 
     @property
     def _request_reason(self) -> str:
-        """The reason of the plan's rebuild request, by which it is found again."""
+        """The reason of the plan's rebuild request, by which the request can be identified later."""
         return f"{self._plan.reason} ({self._plan.plan_id})"
 
     def _pending_in_silver(self) -> set[date]:
-        """The event days that wait for silver; for an entity only those that its rebuild request names."""
+        """The event days that wait for silver; for an entity, only those named in its rebuild request."""
         source = self._plan.source
         waiting = set(applied_inputs.pending(self._settings, source))
         if self._plan.where is None:
@@ -233,9 +233,9 @@ class Backfill:
             left = []
 
     def _found_waiting(self, key: dg.AssetKey, waiting: Iterable[date]) -> list[list[date]]:
-        """The partitions of a table that this backfill has found pending, one list per search.
+        """The partitions of a table that this backfill has detected as pending, one list per search.
 
-        New ones are recorded before they are materialized, so that a resumed run has the same waves and adds new ones.
+        New partitions are recorded before they are materialized, so that a resumed run has the same waves and adds new ones.
         """
         table = key.to_user_string()
         events = backfill_log.events(self._settings, self._plan.plan_id)
@@ -253,7 +253,7 @@ class Backfill:
 def cancel(settings: Settings, plan: BackfillPlan, by: str) -> bool:
     """Record that a backfill is cancelled: it stops before its next wave and never starts again.
 
-    :returns: False if it had ended already.
+    :returns: False if the backfill had already ended.
     """
     if backfill_log.status(backfill_log.events(settings, plan.plan_id)) in {BackfillStatus.FINISHED, BackfillStatus.CANCELLED}:
         return False

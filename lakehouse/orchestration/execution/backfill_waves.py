@@ -1,7 +1,7 @@
-"""Running the waves of a backfill: one or several at a time, again after a failure, each with its events.
+"""Runs the waves of a backfill, one or several at a time, with retries after failures, and records their events.
 
-Belongs here: the attempts of a wave, and how many waves run at a time. The order of the layers, and which partitions are left,
-belong to ``backfill_runner``; which waves may run in any order is a rule of ``operations.backfills.waves``.
+Belongs here: the attempts of a wave, and the number of concurrent waves. The order of the layers, and the remaining partitions,
+belong to ``backfill_runner``; the rule for waves that may run in any order is in ``operations.backfills.waves``.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from lakehouse.operations.backfills.plan import BackfillPlan, Layer
     from lakehouse.settings import Settings
 
-#: The pause after the first failure, in seconds; it doubles with each further one.
+#: The pause after the first failure, in seconds; it doubles with each further failure.
 _FIRST_PAUSE, _LONGEST_PAUSE = 2, 300
 
 
 class Layers(Protocol):
     """Materializes partitions of one asset: in this process, or in the deployment of a webserver.
 
-    ``in_parallel`` is whether several threads may ask for it at the same time; a table is written by one run at a time.
+    ``in_parallel``: whether several threads may call it at the same time; a table is written by one run at a time.
     """
 
     in_parallel: bool
 
     def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:
-        """Materialize the partitions, and return when that is done.
+        """Materialize the partitions, and return when they are complete.
 
         :raises RunFailedError: with the reason.
         """
@@ -66,7 +66,7 @@ class Waves:
         self._told = wave_done
 
     def of_tables(self, process: Callable[[Any], None], about: Iterable[Any]) -> None:
-        """Process different tables, as many at a time as the plan allows; a run that fails stops no other table.
+        """Process different tables, as many at a time as the plan allows; a failed run does not stop other tables.
 
         :raises RunFailedError: names every run that failed.
         """
@@ -80,9 +80,9 @@ class Waves:
             raise together(failed)
 
     def of_table(self, layer: Layer, process: Callable[[Any], None], waves: Sequence[Any]) -> None:
-        """Process the waves of one table in their order; several are requested at a time where the plan and the layers allow it.
+        """Process the waves of one table in their order; several run at a time if the plan and the layers allow it.
 
-        The first wave runs alone: it creates what the others need. After a failure no further wave starts.
+        The first wave runs alone, because it creates what the others need. After a failure, no further wave starts.
         """
         may = self._layers.in_parallel and any(wave.parallel for wave in self._plan.waves if wave.layer is layer)
         together = waves[1:] if may else []
@@ -111,8 +111,8 @@ class Waves:
     ) -> None:
         """Materialize the remaining partitions of a wave, and record the wave as a whole.
 
-        :raises RunFailedError: if it failed as often as the plan allows, or in a way that another attempt cannot mend.
-        :raises CancelledError: if somebody has cancelled the backfill, also between two attempts.
+        :raises RunFailedError: if it failed as often as the plan allows, or a further attempt cannot succeed.
+        :raises CancelledError: if the backfill was cancelled, also between two attempts.
         """
         table, name = key.to_user_string(), name_of(layer, key, whole)
         details: dict[str, Any] = {"layer": layer.value, "table": table, "partitions": sorted(f"{day}" for day in whole)}
@@ -138,7 +138,7 @@ class Waves:
         self._told(layer, table, len(whole))
 
     def _failed_attempt(self, name: str, details: Mapping[str, Any], problem: RunFailedError) -> None:
-        """Record an attempt; the numbers go on where an earlier, stopped run of the plan ended."""
+        """Record a failed attempt; numbering continues after an earlier, stopped run of the plan."""
         begins = f"attempt:{name}:"
         events = backfill_log.events(self._settings, self._plan.plan_id)
         number = sum(entry.event.startswith(begins) for entry in events) + 1
@@ -146,7 +146,7 @@ class Waves:
         self.record(f"{begins}{number}", "attempt", {**details, **about})
 
     def stop_if_cancelled(self) -> None:
-        """:raises CancelledError: if somebody has cancelled the backfill."""
+        """:raises CancelledError: if the backfill was cancelled."""
         if self.has("cancelled"):
             msg = f"{self._plan.plan_id} was cancelled; completed waves are kept and are correct"
             raise CancelledError(msg)
@@ -156,7 +156,7 @@ class Waves:
         return any(entry.event == event for entry in backfill_log.events(self._settings, self._plan.plan_id))
 
     def record(self, event: str, kind: str, details: Mapping[str, Any]) -> None:
-        """Record an event of the plan, once."""
+        """Record an event of the plan once."""
         entry = BackfillEvent(self._plan.plan_id, event, kind, datetime.now(timezone.utc), said=details)
         backfill_log.record(self._settings, entry)
 

@@ -1,8 +1,8 @@
 """Updates silver and gold in this process after a decision, a redaction, a rebuild or an arrival day.
 
 The daemon's sensors do the same one run at a time (see ``automation.follow_sensors`` and ``automation.close_schedules``); here
-the layers follow one another at once, for a command that somebody waits for. The days to update are read from the tables: a
-repeated update does nothing twice, and work that an earlier command left unfinished is done as well.
+the layers follow immediately, for a command that a person waits for. The days to update are read from the tables: a repeated
+update does nothing twice, and unfinished work of an earlier command is completed as well.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class CatchUpResult:
 
 
 def catch_up(settings: Settings, catalog: Catalog, source: str, layers: InProcess) -> CatchUpResult:
-    """Update silver on all waiting days, then gold on exactly the affected days, then roll-ups, then the derived metrics that
-    are made of them; publish numbers whose next state is due.
+    """Update silver on all waiting days, then gold on exactly the affected days, then roll-ups, then derived metrics; publish
+    numbers whose next state is due.
 
-    :param layers: runs the assets; built from the same settings, so that runs and reads share clock and table cache.
-    :raises RunFailedError: if a run fails; completed work is kept, and the next call continues from there. A metric, or a longer
-        period of it, that cannot be published stops no other.
+    :param layers: runs the assets; constructed from the same settings, so that runs and reads share clock and table cache.
+    :raises RunFailedError: if a run fails; completed work is kept, and the next call continues from there. A metric, or one of
+        its longer periods, that cannot be published does not stop others.
     """
     _restore_lost_rows(settings, catalog.sources[source], layers)
     silver_days = sorted(applied_inputs.pending(settings, source))
@@ -77,9 +77,9 @@ def catch_up(settings: Settings, catalog: Catalog, source: str, layers: InProces
 
 @contextmanager
 def _noted(failed: list[RunFailedError], name: str) -> Iterator[None]:
-    """Note the failure of a metric, or of a longer period of it, so that the others go on.
+    """Collect the failure of a metric, or of one of its longer periods, so that the others continue.
 
-    :param name: the series.
+    :param name: the name of the series.
     """
     try:
         yield
@@ -87,7 +87,7 @@ def _noted(failed: list[RunFailedError], name: str) -> Iterator[None]:
         failed.append(problem)
     except LakehouseError as problem:
         failed.append(RunFailedError(f"gold/{name} failed: {problem}", may_pass=False))
-    except (OSError, DeltaError, pa.ArrowException) as problem:  # a file of a table of its own cannot be read
+    except (OSError, DeltaError, pa.ArrowException) as problem:  # a file of the series' table cannot be read
         failed.append(RunFailedError(f"gold/{name} failed: {f'{problem}'.strip().splitlines()[0]}"))
 
 
@@ -99,9 +99,9 @@ def _end(
     failed: list[RunFailedError],
     others: list[str],
 ) -> None:
-    """Name the numbers that cannot be computed, whether this call has tried them or not, and what failed.
+    """Report the numbers that cannot be computed, whether or not this call has tried them, and the failures.
 
-    :raises RunFailedError: if something failed.
+    :raises RunFailedError: if there is a failure.
     """
     for metric in catalog.metrics_following(source):
         daily = Series(metric)
@@ -124,7 +124,7 @@ def _restore_lost_rows(settings: Settings, contract: SourceContract, layers: InP
 
 
 def close_due(settings: Settings, catalog: Catalog, source: str, layers: InProcess) -> None:
-    """Publish the numbers of a source that are due to become preliminary or final; silver does not change.
+    """Publish a source's numbers that are due to become preliminary or final; silver does not change.
 
     :param layers: as in :func:`catch_up`.
     :raises RunFailedError: as :func:`catch_up`.

@@ -1,4 +1,4 @@
-"""The estimated duration of a plan, from earlier runs in Dagster's storage: seconds by table and number of partitions."""
+"""The estimated duration of a plan, from earlier runs in Dagster's storage, by table and number of partitions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOOK_AT = 200
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of all waves, one after another, and the number of earlier runs used; None if a table has no earlier run."""
+    """The seconds of all waves, run consecutively, and the number of earlier runs used; None if a table has no earlier run."""
 
     seconds: float | None
     runs: int
@@ -35,7 +35,7 @@ class Cost:
 
 
 def estimate(instance: dg.DagsterInstance, waves: Sequence[Wave]) -> Cost:
-    """Estimate each wave from earlier runs of its table: a fixed part and one per partition, where the runs determine both."""
+    """Estimate each wave from earlier runs of its table: a fixed part and a part per partition, if the runs determine both."""
     past = _past(instance, {wave.table for wave in waves if wave.layer is Layer.ROLLUPS})
     unknown = sorted({wave.table for wave in waves} - past.keys())
     used = sum(len(past[table]) for table in {wave.table for wave in waves} & past.keys())
@@ -45,9 +45,9 @@ def estimate(instance: dg.DagsterInstance, waves: Sequence[Wave]) -> Cost:
 
 
 def _past(instance: dg.DagsterInstance, longer: Collection[str]) -> dict[str, list[tuple[int, float]]]:
-    """Per table, the partitions and seconds of the successful runs that materialized only this table.
+    """By table, the partitions and seconds of the successful runs that materialized only that table.
 
-    :param longer: the tables whose partitions are longer than a day, so that a range does not determine their number.
+    :param longer: the tables with partitions longer than a day, whose number a range does not determine.
     """
     durations: dict[str, list[tuple[int, float]]] = defaultdict(list)
     done = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
@@ -62,7 +62,7 @@ def _past(instance: dg.DagsterInstance, longer: Collection[str]) -> dict[str, li
 
 
 def _partitions(tags: Mapping[str, str]) -> int:
-    """The days of a run: scattered ones, those of a range, or one."""
+    """The number of days of a run: scattered days, those of a range, or one."""
     if DAYS_TAG in tags:
         return len(json.loads(tags[DAYS_TAG]))
     if ASSET_PARTITION_RANGE_START_TAG not in tags:

@@ -1,4 +1,4 @@
-"""Running assets in this process, as Dagster's daemon runs them in others: for replays, backfills and commands."""
+"""Runs assets in this process, as Dagster's daemon runs them in others; for replays, backfills and commands."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from lakehouse.ledger.failed_numbers import FailedNumber
     from lakehouse.settings import Settings
 
-#: Dagster does not record which asset a run in this process materializes.
+#: Dagster does not record the asset that a run in this process materializes.
 TABLE_TAG = "lakehouse/table"
-#: The output of runs is not captured. To capture it Dagster would start four processes for each run, which outlive this one and
+#: The output of runs is not captured. To capture it, Dagster would start four processes for each run, which outlive this one and
 #: hold its output open if it was started with interrupts ignored ('nohup lakehouse ... &' in a script).
 _OUTPUT_STAYS_HERE = {"compute_logs": {"module": NoOpComputeLogManager.__module__, "class": NoOpComputeLogManager.__name__}}
 #: The events are in Dagster's storage; a terminal has the progress bar.
@@ -40,7 +40,7 @@ _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 class RunFailedError(LakehouseError):
     """A run failed; the message names the asset, the days and the reason.
 
-    :param may_pass: whether the same run may succeed later although nobody has changed anything.
+    :param may_pass: whether the same run may succeed later without any change.
     """
 
     def __init__(self, message: str, *, may_pass: bool = True) -> None:
@@ -49,16 +49,16 @@ class RunFailedError(LakehouseError):
 
 
 def together(problems: Sequence[RunFailedError]) -> RunFailedError:
-    """Several failures as one, which names each of them."""
+    """Several failures as one error, which names each of them."""
     if len(problems) == 1:
         return problems[0]
     return RunFailedError("; ".join(f"{problem}" for problem in problems), may_pass=any(one.may_pass for one in problems))
 
 
 class InProcess:
-    """Runs assets of a catalog, one after another: Dagster configures logging for each run, and threads would block in that.
+    """Runs assets of a catalog, one at a time: Dagster configures logging for each run, in which threads would block.
 
-    :param instance: where Dagster keeps the runs; see :func:`local_instance`.
+    :param instance: the Dagster instance that stores the runs; see :func:`local_instance`.
 
     ``failed_checks`` describes the checks with severity ERROR that failed in the runs so far, by check and partition.
     """
@@ -101,7 +101,7 @@ class InProcess:
         ]
 
     def _note_checks(self, events: Iterable[dg.DagsterEvent]) -> None:
-        """Note the checks that fail, and forget those that failed in an earlier run and pass now."""
+        """Note failed checks, and forget checks that failed in an earlier run and pass now."""
         for event in events:
             if event.event_type is not dg.DagsterEventType.ASSET_CHECK_EVALUATION:
                 continue
@@ -113,7 +113,7 @@ class InProcess:
                 self.failed_checks[place] = f"{place[0]} failed for {place[1]}: {evaluation.description or 'no reason is given'}"
 
     def note_failing(self, series: str, failing: Mapping[date, FailedNumber]) -> None:
-        """Note the numbers of a series that still cannot be computed, also those that no run has tried."""
+        """Note the numbers of a series that still cannot be computed, including those that no run has tried."""
         name = f"{gold_key(series).to_user_string()} {COMPUTED}"
         for place in [place for place in self.failed_checks if place[0] == name and date.fromisoformat(place[1]) not in failing]:
             del self.failed_checks[place]
@@ -126,7 +126,7 @@ class InProcess:
 
 
 def local_instance(home: Path | None = None) -> dg.DagsterInstance:
-    """The instance of DAGSTER_HOME, else of ``dagster_home`` in this folder, else one that ends with the process."""
+    """The instance of DAGSTER_HOME, else of ``dagster_home`` in the current folder, else one that ends with the process."""
     logging.getLogger("dagster").setLevel(logging.ERROR)
     home = home or (Path("dagster_home").absolute() if Path("dagster_home", "dagster.yaml").is_file() else None)
     if "DAGSTER_HOME" not in os.environ and home is not None:
@@ -138,15 +138,15 @@ def local_instance(home: Path | None = None) -> dg.DagsterInstance:
 
 
 def _reason(error: SerializableErrorInfo) -> str:
-    """The first line of an error; errors of this project are sentences, so that their class name is removed."""
+    """The first line of an error, without the class name for errors of this project, which are sentences."""
     line = error.message.strip().splitlines()[0]
     return line.partition(": ")[2] if error.cls_name in _own_errors() else line
 
 
 def may_pass(error: str | None) -> bool:
-    """Whether a run that failed by an error, given by the name of its class, may succeed later although nothing was changed.
+    """Whether a run that failed with an error, given by its class name, may succeed later without any change.
 
-    Errors of this project say what to do, so that most of them need somebody who does it.
+    Errors of this project name a remedy, so most of them need a person to apply it.
     """
     own = _own_errors().get(error or "")
     return own is None or own.passes_by_itself

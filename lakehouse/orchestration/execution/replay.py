@@ -1,4 +1,4 @@
-"""Replays history: arrival days in order, each as if it were today, through the same assets in one process.
+"""Replays history: processes arrival days in order, each as if it were today, with the same assets in one process.
 
 The simulated clock belongs to the replay, which works on a copy of its settings. ``catch_up`` updates silver and gold after each
 arrival day, as after a steward's decision.
@@ -62,7 +62,7 @@ class DayResult:
 class Replay:
     """Replays one source under a simulated clock; ``settings`` are not changed.
 
-    :param instance: where Dagster keeps the runs; see :func:`local_instance`.
+    :param instance: the Dagster instance that stores the runs; see :func:`local_instance`.
     """
 
     def __init__(self, settings: Settings, catalog: Catalog, source: str, instance: dg.DagsterInstance) -> None:
@@ -77,7 +77,7 @@ class Replay:
 
     @property
     def failed_checks(self) -> Collection[str]:
-        """The checks with severity ERROR that failed in its runs, and have not passed since."""
+        """The checks with severity ERROR that failed in the replay's runs, and have not passed since."""
         return self._layers.failed_checks.values()
 
     def arrival_days(self, first: date | None = None, last: date | None = None) -> tuple[list[date], list[str]]:
@@ -99,12 +99,12 @@ class Replay:
                 self._close_between(before, day)
             before = max(day, before or day)
             self._begin(day)
-            # The remaining work of a stopped replay must not be done under the clock of an earlier day.
+            # The remaining work of a stopped replay must not run under the clock of an earlier day.
             past = lived_through is not None and day < lived_through and not self._has_unseen_files(day)
             yield self._recorded(day) if past else self._take(day)
 
     def _begin(self, day: date) -> None:
-        """Set the clock to the end of a day; what earlier days read is not needed again."""
+        """Set the clock to the end of ``day``; the cached reads of earlier days are dropped."""
         self._clock.set(replay_clock(day))
         self._tables.forget_answers()
 
@@ -153,12 +153,12 @@ class Replay:
         )
 
     def _lived_through(self) -> date | None:
-        """The newest arrival day that a replay has ingested files of."""
+        """The newest arrival day of files ingested by a replay."""
         known = ingestions.ingested(ingestions.all_of(self._settings, self._source)).values()
         return max((entry.arrival_date for entry in known if entry.recorded_at == replay_clock(entry.arrival_date)), default=None)
 
     def _close_between(self, before: date, day: date) -> None:
-        """Process the days without arrivals in between: numbers become preliminary and final on them, too."""
+        """Process the days without arrivals in between, on which numbers also become preliminary and final."""
         for quiet in list(span(before, day))[1:-1]:
             self._begin(quiet)
             close_due(self._settings, self._catalog, self._source, self._layers)
@@ -170,7 +170,7 @@ class Replay:
 
 
 def total_causes(results: Collection[DayResult]) -> Counter[str]:
-    """The numbers of changed keys of some arrival days, by kind of change."""
+    """The numbers of changed keys of all results, by kind of change."""
     totals: Counter[str] = Counter()
     for result in results:
         for what in result.causes.values():

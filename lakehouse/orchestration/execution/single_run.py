@@ -1,6 +1,6 @@
-"""Ingests files of one arrival day up to the published numbers, in this process, for a command that somebody waits for.
+"""Ingests files of one arrival day up to the published numbers, in this process, for a command that a person waits for.
 
-The layers follow one another as in ``catch_up``; belongs here: what the files changed, read from the tables afterwards.
+The layers follow each other as in ``catch_up``. Belongs here: the changes by the files, read from the tables afterwards.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NumberChange:
-    """A new version of a day's number, and how each measure moved with it."""
+    """A new version of a day's number, and the change of each measure."""
 
     metric: str
     version: PublishedVersion
@@ -46,14 +46,14 @@ class NumberChange:
 
 @dataclass(frozen=True)
 class SingleRun:
-    """What some files brought.
+    """The result of ingesting files.
 
     :param unread_reason: why the first malformed row is malformed.
-    :param known: files whose content had been ingested before.
-    :param again: how many of them count again, because they were delivered on a later arrival day.
-    :param held: why files of the day, or deliveries as a whole, are held.
+    :param known: the number of files whose content had been ingested before.
+    :param again: the number of these that count again, because they were delivered on a later arrival day.
+    :param held: the reasons for which files of the day, or whole deliveries, are held.
     :param failed_checks: the checks that failed, with their reasons.
-    :param left: files that were neither taken nor held: they were written to, or could not be read.
+    :param left: the number of files that were neither ingested nor held: they were being written, or could not be read.
     """
 
     rows: int
@@ -69,9 +69,9 @@ class SingleRun:
 
 
 def run_files(settings: Settings, catalog: Catalog, source: str, files: Sequence[Path]) -> SingleRun:
-    """Put files into landing as one delivery of today, and bring all numbers up to date; see :func:`ingest`.
+    """Copy files to the landing folder as one delivery of today, and update all numbers; see :func:`ingest`.
 
-    :raises UndeliveredFileError: when a file cannot be put there.
+    :raises UndeliveredFileError: if a file cannot be copied there.
     """
     today = settings.clock().date()
     delivered = delivery.deliver(settings, catalog.sources[source], files, today)
@@ -81,9 +81,9 @@ def run_files(settings: Settings, catalog: Catalog, source: str, files: Sequence
 
 
 def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: Sequence[Path], layers: InProcess) -> SingleRun:
-    """Ingest the files of an arrival day, and bring silver and gold up to date.
+    """Ingest the files of an arrival day, and update silver and gold.
 
-    :param files: those of the landing folder that are reported on.
+    :param files: the files in the landing folder to report on.
     :raises RunFailedError: if a run fails; completed work is kept, and the next call continues from there.
     """
     before = ingestions.inputs(ingestions.all_of(settings, source)).keys()
@@ -114,7 +114,7 @@ def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: 
 
 
 def _too_small(settings: Settings, contract: SourceContract, entries: Sequence[Ingestion]) -> list[str]:
-    """Why deliveries with some files are held, because they would take too many rows from a day or the table."""
+    """The reasons for holding deliveries of these files, because they would remove too many rows from a day or the table."""
     if not policy_of(contract).chooses_deliveries:
         return []
     columns = [*quarantine.KEY_COLUMNS, "quarantine_detail"]

@@ -1,8 +1,8 @@
-"""Promotes a stage: readers of each table see all of it in one step, first of silver, then of the days, then of longer periods.
+"""Promotes a stage: readers of each table see it in one step, first in silver, then in the days, then in longer periods.
 
-Sensors request no runs of the source meanwhile. Every step is computed from Bronze as it is then, so that what has arrived since
-the stage was computed is in the result. A promotion that was stopped is continued by the same command. What forbids a promotion
-belongs to ``stages.promotion_rules``.
+Sensors request no runs of the source in the meantime. Every step is computed from the current Bronze, so the result includes
+arrivals since the stage was computed. A stopped promotion is continued by the same command. The conditions for a promotion belong
+to ``stages.promotion_rules``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PromotedStage:
-    """What a promotion changed: the event days of silver that it brought up to date, and the restated periods by series."""
+    """The changes by a promotion: the event days of silver that it updated, and the restated periods by series."""
 
     stage: Stage
     silver_days: list[date] = field(default_factory=list)
@@ -48,8 +48,8 @@ class PromotedStage:
 class StagePromotion:
     """Promotes stages of one deployment.
 
-    :param instance: where Dagster keeps the runs.
-    :param session: returns a Spark session; called only if the stage has to be computed again.
+    :param instance: the Dagster instance that stores the runs.
+    :param session: returns a Spark session; called only if the stage must be recomputed.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class StagePromotion:
         self._settings, self._catalog, self._instance, self._session = settings, catalog, instance, session
 
     def promote(self, name: str, by: str, reason: str, sign_off: str | None = None) -> PromotedStage:
-        """Make a stage what readers see.
+        """Make a stage visible to readers.
 
-        :param sign_off: why exceeded thresholds and failed checks are accepted.
-        :raises StageError: if something forbids it; nothing has changed.
+        :param sign_off: the reason for accepting exceeded thresholds and failed checks.
+        :raises StageError: if a condition forbids it; nothing has changed.
         :raises BackfillRunningError: if another promotion or a backfill of the source is running.
         :raises RunFailedError: if a run fails; the same command continues.
         """
@@ -82,12 +82,12 @@ class StagePromotion:
             done = self._through_the_layers(stage, tags)
             end = staging.next_event(settings, stage, StageEventKind.PROMOTED, begun.by, begun.reason, sign_off=begun.sign_off)
             stage_log.record(settings, end)
-            for layer in staging.TABLES:  # its files stay
+            for layer in staging.TABLES:  # the stage's files stay
                 object_store.remove_folder(settings, f"{settings.stage(name).root}/{layer}")
             return PromotedStage(stage_log.find(settings, name), done.silver_days, done.restated)
 
     def _take_input(self, stage: Stage, tags: dict[str, str]) -> None:
-        """Bring the staged input into the tables that readers see."""
+        """Apply the staged input to the tables that readers see."""
         if stage.created.kind is StageKind.FILES:
             lake, contract = self._settings.stage(stage.name), self._catalog.sources[stage.source]
             days = staged_files.arrival_days(lake, contract)
@@ -114,7 +114,7 @@ class StagePromotion:
             try:
                 restated[asset] = self._follow(layers, gold_key(asset), series, anew, tags)
             except RunFailedError as problem:
-                failed.append(problem)  # the other series are published all the same
+                failed.append(problem)  # the other series are still published
         if failed:
             raise together(failed)
         return PromotedStage(stage, silver_days, restated)
@@ -122,7 +122,7 @@ class StagePromotion:
     def _follow(
         self, layers: InProcess, key: dg.AssetKey, series: Series, anew: Collection[date], tags: dict[str, str]
     ) -> list[date]:
-        """Publish the pending periods of a series, and some days that are computed anew, if there are any."""
+        """Publish the pending periods of a series and the periods ``anew``, which are recomputed, if there are any."""
         pending = find_pending(self._settings, series)
         starts = sorted({*pending.starts, *anew})
         return layers.run(key, starts, {**tags, FOLLOWS_TAG: f"{series.name}:{pending.cause}"}) if starts else []

@@ -1,4 +1,4 @@
-"""A client for a running Dagster webserver, over its GraphQL API: it starts backfills, waits for them, and cancels them."""
+"""A client for the GraphQL API of a running Dagster webserver: starts backfills, waits for them, and cancels them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS = 30
 _POLL_SECONDS = 2
-#: How long a webserver may be unreachable while a backfill of its daemon continues.
+#: The time for which a webserver may be unreachable while a backfill of its daemon continues.
 _PATIENCE_SECONDS = 300
 _STEP_TAG = "lakehouse/step"
 _OVER = {"COMPLETED_SUCCESS", "COMPLETED", "COMPLETED_FAILED", "FAILED", "CANCELED"}
@@ -48,9 +48,9 @@ class WebserverError(LakehouseError):
 
 
 class Webserver:
-    """Materializes partitions through Dagster's backfill API. Its queue lets one run write a table at a time.
+    """Materializes partitions through Dagster's backfill API, whose queue lets one run write a table at a time.
 
-    :param url: its address, such as http://127.0.0.1:3000.
+    :param url: the address of the webserver, such as http://127.0.0.1:3000.
     """
 
     in_parallel = True
@@ -59,9 +59,9 @@ class Webserver:
         self.url = url.rstrip("/")
 
     def is_ours(self, key: dg.AssetKey, address: str) -> bool:
-        """Whether it serves this deployment, with a healthy daemon: its asset has the same table.
+        """Whether the webserver serves this deployment, with a healthy daemon: its asset has the same table.
 
-        :param address: of the table of asset ``key``.
+        :param address: the address of the table of asset ``key``.
         """
         try:
             answer = self._ask(_ABOUT, key={"path": list(key.path)})
@@ -74,7 +74,7 @@ class Webserver:
         return same and {"BACKFILL", "QUEUED_RUN_COORDINATOR"} <= healthy
 
     def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> str:
-        """Materialize days of one asset by a backfill, or wait for the one that was launched for the same days before.
+        """Materialize days of one asset by a backfill, or wait for a backfill already launched for the same days.
 
         :returns: the backfill's id.
         :raises RunFailedError: with its status and address.
@@ -102,7 +102,7 @@ class Webserver:
     def cancel(self, plan_id: str) -> list[str]:
         """Cancel every running backfill of a plan.
 
-        :returns: their ids.
+        :returns: the ids of the cancelled backfills.
         """
         own = [one["id"] for one in self._newest() if one["tags"].get(PLAN_TAG) == plan_id and one["status"] not in _OVER]
         for backfill in own:
@@ -133,7 +133,7 @@ class Webserver:
         )
 
     def _under_way(self, tags: Mapping[str, str]) -> str | None:
-        """A backfill that the same command launched before it was stopped."""
+        """A backfill launched by the same command before it was stopped."""
         for one in self._newest():
             same = all(one["tags"].get(name) == tags[name] for name in (PLAN_TAG, _STEP_TAG) if name in tags)
             if same and PLAN_TAG in tags and one["status"] not in _OVER:

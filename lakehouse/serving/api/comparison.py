@@ -1,4 +1,4 @@
-"""``/metrics/{name}/compare`` and ``/at-this-time``: two versions of a number; yesterday as it was known at this time of day."""
+"""``/metrics/{name}/compare`` and ``/at-this-time``: two versions of a number, and yesterday as known at this time of day."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def routes(cache: PublishedCache) -> APIRouter:
     async def compare(request: Request, name: MetricName, wanted: Annotated[ComparisonParameters, Query()]) -> Response:
         """The difference per measure and row of the grain, absolute and in percent; percent is null if the base is 0.
 
-        By default the first number is compared with the final one, together with the adjustments that were booked for it. Of a
-        window of a day, its own numbers; of a live metric also the numbers of the stream, as `live`.
+        By default, the first number is compared with the final one, including the adjustments booked for it. For a window of a
+        day, the window's numbers are compared; for a live metric, also the numbers of the stream, as `live`.
         """
         metric = cache.metric(name)
         period, start = parameters.period_or_window(metric, wanted.window)
@@ -135,7 +135,7 @@ def _compared(
     known: list[PublishedVersion],
     names: tuple[str, str | None],
 ) -> ComparedNumber:
-    """:raises Problem: for a version, or a number of the stream, that there is not."""
+    """:raises Problem: if a requested version, or number of the stream, does not exist."""
     written = (parameters.with_plus(names[0]), names[1] and parameters.with_plus(names[1]))
     try:
         return compared(settings, published.series, period, start, known, written)
@@ -159,7 +159,7 @@ def _side(side: ComparedSide) -> dict[str, Any]:
 
 
 def _changes(made: ComparedNumber, page: tuple[int, int]) -> dict[str, Any]:
-    """A page of the differences, and what stands beside them."""
+    """A page of the differences, with their totals."""
     comparison, (offset, limit) = made.comparison, page
     changes = [
         {"grain": dict(change.grain), "measure": change.measure, **responses.sides(change.sides)}
@@ -179,7 +179,7 @@ def _changes(made: ComparedNumber, page: tuple[int, int]) -> dict[str, Any]:
 def _number_at(
     published: PublishedSeries, day: date, at: datetime, by: SelectBy
 ) -> tuple[dict[str, Any], PublishedVersion | None]:
-    """A day's number as it was known at a time: as JSON, and as a version."""
+    """A day's number as known at a given time: as JSON, and as a version."""
     period_versions = published.numbers.periods.get(day)
     if period_versions is not None:
         by_then = [summary for summary in period_versions.summaries if summary.published_at <= at]

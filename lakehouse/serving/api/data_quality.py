@@ -1,4 +1,4 @@
-"""``/data-quality``: how late rows arrive, the watermark that this suggests, and the numbers that changed after publication."""
+"""``/data-quality``: the lateness of rows, the proposed watermark, and the numbers that changed after publication."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
     from lakehouse.serving.http.snapshot import VersionSummary
 
-#: The most arrival days of a request, and the most event types that are listed.
+#: The greatest number of arrival days of a request, and the greatest number of event types listed.
 _DAYS, _TYPES = 92, 50
 _ANSWERS = 64
 
@@ -75,9 +75,9 @@ def routes(cache: PublishedCache) -> APIRouter:
 
     @router.get("/lateness", response_model=quality_models.LatenessModel, summary="How late rows arrived")
     async def late(request: Request, wanted: Annotated[LatenessParameters, Query()]) -> Response:
-        """Measured on the rows that arrived from one day through another, 92 days at most: shares, percentiles per source and
-        event type, dispositions, what became of the late rows, recommendations with their severity, and the proposed watermark
-        with the shares of rows that others would have caught.
+        """The lateness of the rows that arrived from `start_date` through `end_date`, 92 days at most: shares, percentiles per
+        source and event type, dispositions, the treatment of late rows, recommendations with their severity, and the proposed
+        watermark with the shares of rows that other watermarks would have caught.
         """
         start, end = parameters.span(wanted.start_date, wanted.end_date)
         if (end - start).days >= _DAYS:
@@ -90,7 +90,7 @@ def routes(cache: PublishedCache) -> APIRouter:
         "/restatements", response_model=quality_models.RestatementsModel, summary="Numbers that changed after publication"
     )
     async def restated(request: Request, wanted: Annotated[RestatementsParameters, Query()]) -> Response:
-        """Revisions with other content, and adjustments, that were published from one day through another (UTC); newest first."""
+        """Revisions with new content, and adjustments, published from `start_date` through `end_date` (UTC); newest first."""
         start, end = parameters.span(wanted.start_date, wanted.end_date)
         names = [cache.metric(wanted.metric).name] if wanted.metric else sorted(cache.catalog.metrics)
         published, unreadable = await cache.readable(names, wanted.by)
@@ -150,7 +150,7 @@ def _type(contract: SourceContract, of_type: EventTypeLateness, day: date) -> di
 
 
 def restatements(published: list[PublishedSeries], start: date, end: date) -> list[tuple[PublishedSeries, date, VersionSummary]]:
-    """The numbers that changed from one day through another (UTC), newest first: series, first day of the period, version."""
+    """The numbers that changed from ``start`` through ``end`` (UTC), newest first: series, first day of the period, version."""
     first = datetime.combine(start, time.min, timezone.utc)
     following = datetime.combine(end + timedelta(days=1), time.min, timezone.utc)
     restated = [

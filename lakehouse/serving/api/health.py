@@ -1,4 +1,4 @@
-"""``/health``: whether numbers can be read."""
+"""``/health``: whether published numbers can be read."""
 
 from __future__ import annotations
 

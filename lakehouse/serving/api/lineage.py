@@ -1,6 +1,6 @@
 """``/lineage``: the inputs, code and contract of a number, and the trigger of its publication.
 
-``/metrics/{name}/publications/{publication_id}`` is the report of what a publication restated.
+``/metrics/{name}/publications/{publication_id}`` is the restatement report of a publication.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def routes(cache: PublishedCache) -> APIRouter:
     async def lineage(
         request: Request, name: MetricName, window_name: WindowName, wanted: Annotated[LineageParameters, Query()]
     ) -> Response:
-        """The inputs of its revision, the commit that published it, and what that affects downstream."""
+        """The inputs of the number's revision, the commit that published it, and its downstream effects."""
         metric = cache.metric(name)
         period = parameters.period_of(metric, window_name)
         published = await cache.published(metric, period.kind)
@@ -105,9 +105,9 @@ def routes(cache: PublishedCache) -> APIRouter:
         summary="What a publication restated",
     )
     async def report(request: Request, name: MetricName, publication_id: PublicationId, _: NoParameters) -> Response:
-        """The report that was stored with a publication: its periods before and after, why, and by whom.
+        """The report stored with a publication: its periods before and after, the reason, and the author.
 
-        It stays as it is, whatever becomes of the contract. `GET /lineage` names the publication of a number.
+        It does not change, even if the contract does. `GET /lineage` names the publication of a number.
         """
         published, stored = await report_of(cache, name, publication_id)
         body = vars(stored) | {"metric": published.series.metric.metric, "reason": stored.reason.value}
@@ -120,7 +120,7 @@ def routes(cache: PublishedCache) -> APIRouter:
 async def report_of(cache: PublishedCache, name: str, publication_id: str) -> tuple[PublishedSeries, RestatementReport]:
     """The report of a publication of a metric, and its series; for the API and the pages.
 
-    :raises Problem: if there is none.
+    :raises Problem: if it does not exist.
     """
     series = {one.series.name: one for one in await cache.all_published([name])}
     stored = await run_in_threadpool(restatement_reports.find, cache.settings, sorted(series), publication_id)

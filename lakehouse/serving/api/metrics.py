@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
     from lakehouse.serving.http.snapshot import PeriodVersions, VersionSummary
 
-#: The most versions that are returned with a number (its history has all), and the most rows of a number that is converted in
-#: the event loop; larger ones are converted in a thread.
+#: The greatest number of versions returned with a number (its history has all), and the greatest number of rows of a number that
+#: is converted in the event loop; larger numbers are converted in a thread.
 _HISTORY, _FEW_ROWS = 100, 100
 _OF_WINDOW = Unknown("it is estimated for days and longer periods, and not for windows of a day")
 _BOOKS = {"layer": NumberLayer.BOOKS.value}
@@ -45,7 +45,7 @@ _PointsOfLayer = Annotated[models.PointsModel | LivePointsModel, _ByLayer]
 
 
 class NumberParameters(Parameters):
-    """The number to return, and how much of it."""
+    """The number to return, and its extent."""
 
     window: parameters.PeriodOrWindow
     version: parameters.VersionOrLive = "latest"
@@ -88,9 +88,9 @@ def routes(cache: PublishedCache) -> APIRouter:
     async def number(request: Request, name: MetricName, wanted: Annotated[NumberParameters, Query()]) -> Response:
         """One version of a number with its state, its age and its completeness.
 
-        Before the close, `version=final` returns the newest number, and `note` reports it. The ETag begins with the version's
-        name; a request with `If-None-Match` gets 304 for an unchanged number. With `version=live`, the numbers of the stream
-        for a day or a window: `layer` says where the answer is from.
+        Before the close, `version=final` returns the newest number, and `note` reports this. The ETag begins with the version's
+        name; a request with `If-None-Match` gets 304 for an unchanged number. With `version=live`, the response has the numbers
+        of the stream for a day or a window; `layer` names the origin.
         """
         metric = cache.metric(name)
         period, start = parameters.period_or_window(metric, wanted.window)
@@ -133,9 +133,9 @@ def routes(cache: PublishedCache) -> APIRouter:
 
     @router.get("/{name}/history", response_model=models.HistoryModel, summary="The history of a number")
     async def history(request: Request, name: MetricName, wanted: Annotated[HistoryParameters, Query()]) -> Response:
-        """Every revision and adjustment, oldest first: what it changed, by how much, and why.
+        """All revisions and adjustments, oldest first, with the changes and the reason of each.
 
-        Of a window of a day, those of the day's versions that changed the window; `limit` and `offset` count the day's versions.
+        For a window of a day, only the day's versions that changed the window; `limit` and `offset` count the day's versions.
         """
         metric = cache.metric(name)
         period, start = parameters.period_or_window(metric, wanted.window)
@@ -156,9 +156,9 @@ def routes(cache: PublishedCache) -> APIRouter:
 def _add_series(router: APIRouter, cache: PublishedCache) -> None:
     @router.get("/{name}/series", response_model=_PointsOfLayer, summary="The numbers of consecutive periods")
     async def series(request: Request, name: MetricName, wanted: Annotated[SeriesParameters, Query()]) -> Response:
-        """The requested version of each period from one day through another, all read at the same moment.
+        """The requested version of each period from `start` through `end`, all read at the same moment.
 
-        With `version=live`, the days of the stream, each read as a whole.
+        With `version=live`, the days of the stream; each day is read as a whole.
         """
         metric = cache.metric(name)
         start, end = parameters.span(wanted.start, wanted.end)
@@ -197,7 +197,7 @@ def _adjusted(published: PublishedSeries, period: Period, version: VersionSelect
 def window(published: PublishedSeries, period: Period, start: datetime | None = None) -> dict[str, Any]:
     """The metric, the series and the period of a number.
 
-    :param start: the first moment of a window of a day; the number is that of the window alone.
+    :param start: the first moment of a window of the day, if only the window's number is meant.
     """
     series = published.series
     name = period.name if start is None else window_history.text(WINDOW_START, start, series.metric)
@@ -232,9 +232,9 @@ def _of_period(
 def _history(
     published: PublishedSeries, period_versions: PeriodVersions, first: int, end: int, start: datetime | None = None
 ) -> list[dict[str, Any]]:
-    """The versions from one place up to another, with what each changed.
+    """The versions from position ``first`` up to, not including, ``end``, each with its changes.
 
-    :param start: the first moment of a window; then those among them that changed the window.
+    :param start: the first moment of a window; only versions that changed the window are returned then.
     """
     if start is None:
         versions = period_versions.moved(published.series, first, end)

@@ -1,4 +1,4 @@
-"""The schema of responses about published numbers, as the OpenAPI document shows it.
+"""The schema of responses about published numbers, as in the OpenAPI document.
 
 Only shapes belong here; the values are built in ``http.responses`` and in the routes. The name of every class ends in ``Model``,
 to distinguish it from the domain class of that name; the OpenAPI document omits the ending.
@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-#: What the names of models end in.
+#: The suffix of model names.
 MODEL = "Model"
 State = Literal["live", "preliminary", "final"]
 Label = Literal["Live (updating)", "Preliminary", "Final"]
@@ -38,7 +38,7 @@ def schema_name(model: type) -> str:
 
 
 class Shape(BaseModel):
-    """A part of a response: it has these fields and no others."""
+    """A part of a response, with exactly these fields."""
 
     model_config = ConfigDict(extra="forbid", model_title_generator=schema_name)
 
@@ -53,7 +53,7 @@ class SidesModel(Shape):
 
 
 class VersionModel(Shape):
-    """One revision of a number, or one adjustment of a closed one."""
+    """A revision of a number, or an adjustment of a closed number."""
 
     version_name: str = Field(examples=["revenue_v2024-11-07.r2"])
     version: str = Field(examples=["r2"])
@@ -98,7 +98,7 @@ class StalenessModel(Shape):
 
 
 class CompletenessModel(Shape):
-    """The share of the period's rows that the number contains, estimated from earlier periods; or why it is unknown.
+    """The share of the period's rows that the number contains, estimated from earlier periods, or the reason why it is unknown.
 
     Only rows that arrive within ``horizon_hours`` count; ``low`` to ``high`` contains the share in ``coverage`` of cases.
     """
@@ -197,7 +197,7 @@ class MetricModel(Shape):
 
 
 class UnreadableModel(Shape):
-    """A metric of which a table cannot be read at this moment."""
+    """A metric with a table that cannot be read at present."""
 
     metric: str
     detail: str = Field(description="The table, the reason and what to do.")
@@ -212,7 +212,7 @@ class MetricsModel(Shape):
 
 
 class ChangeModel(Shape):
-    """One measure of one row of the grain in two versions."""
+    """A measure of a row of the grain in two versions."""
 
     grain: dict[str, str]
     measure: str
@@ -223,7 +223,7 @@ class ChangeModel(Shape):
 
 
 class SideModel(Shape):
-    """A version that was compared."""
+    """One of the compared versions."""
 
     asked: str
     version_name: str
@@ -248,7 +248,7 @@ class ComparisonModel(WindowModel):
 
 
 class PointModel(Shape):
-    """One period of a series."""
+    """A period of a series."""
 
     window: str
     first_day: date
@@ -265,7 +265,7 @@ class PointModel(Shape):
 
 
 class PointsModel(Shape):
-    """A series; periods without such a version are left out."""
+    """A series; periods without the requested version are left out."""
 
     metric: str
     series: str
@@ -284,7 +284,7 @@ class HistoryModel(WindowModel):
 
 
 class KnownModel(Shape):
-    """A number as it was known at a time."""
+    """A number as known at a given time."""
 
     window: str
     at: datetime
@@ -293,7 +293,7 @@ class KnownModel(Shape):
 
 
 class AtThisTimeModel(Shape):
-    """Yesterday as it was known at this time of day, yesterday as it is known now, and today."""
+    """Yesterday as known at this time of day, yesterday as known now, and today."""
 
     metric: str
     series: str

@@ -1,6 +1,6 @@
 """The parts of the OpenAPI document that FastAPI omits: problem documents, examples, and responses without a body.
 
-The shapes of responses are in ``models`` and ``quality_models``, examples of them in ``openapi_examples``.
+Response models are in ``models`` and ``quality_models``, examples in ``openapi_examples``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lakehouse.serving.http import problems
 
 _SCHEMAS = "#/components/schemas/"
 _MODEL_REFERENCE = re.compile(rf'("{_SCHEMAS}\w+){MODEL}"')
-#: The meanings of status codes of any request.
+#: The status codes that any request may get.
 ERRORS = {
     400: "The request makes no sense.",
     404: "There is no such metric, window, version, source or row.",
@@ -29,11 +29,11 @@ ERRORS = {
     500: "An internal error; the server's log describes the incident.",
     503: "The tables cannot be read.",
 }
-#: The meanings of status codes of a request that needs a token.
+#: The status codes of a request that needs a token.
 TOKEN_ERRORS = {401: "A token is needed."}
-#: The meanings of status codes of a request that needs a steward's token.
+#: The status codes of a request that needs a steward's token.
 STEWARD_ERRORS = TOKEN_ERRORS | {403: "The token does not allow it."}
-#: The meanings of status codes of a request that writes.
+#: The status codes of a request that writes.
 WRITE_ERRORS = TOKEN_ERRORS | {
     403: "The token does not allow it, or the request comes from a page of another site.",
     409: "The row cannot be decided on.",
@@ -42,26 +42,26 @@ WRITE_ERRORS = TOKEN_ERRORS | {
 
 
 def problem_responses(meanings: dict[int, str]) -> dict[int | str, dict[str, Any]]:
-    """The problem documents of a route, as FastAPI's ``responses`` take them.
+    """The problem documents of a route, in the form of FastAPI's ``responses``.
 
-    :param meanings: what each status means.
+    :param meanings: the meaning of each status.
     """
     content = {problems.MEDIA_TYPE: {"schema": {"$ref": f"{_SCHEMAS}Problem"}}}
     return {status: {"description": text, "content": content} for status, text in meanings.items()}
 
 
 def _examples(path: str) -> dict[str, Any]:
-    """The example of a response; of one that the books or the stream may give, one of each."""
+    """The example of a response, or one example per layer if both layers may respond."""
     if path not in live_numbers.EXAMPLES:
         return {"example": ANSWERS[path]}
     return {"examples": {"books": {"value": ANSWERS[path]}, "live": {"value": live_numbers.EXAMPLES[path]}}}
 
 
 class DocumentedAPI(FastAPI):
-    """An application whose OpenAPI document has the parts that FastAPI omits, made for the first request for it."""
+    """An application whose OpenAPI document has the parts that FastAPI omits. The document is built on its first request."""
 
     def openapi(self) -> dict[str, Any]:
-        """The document."""
+        """The complete OpenAPI document."""
         if self.openapi_schema is None:
             self.openapi_schema = _completed(super().openapi())
         return self.openapi_schema

@@ -1,4 +1,4 @@
-"""Example responses for the OpenAPI document, by path, of GET (and of the one POST)."""
+"""Example responses for the OpenAPI document, by the path of GET (and of the only POST)."""
 
 from __future__ import annotations
 

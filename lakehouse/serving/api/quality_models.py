@@ -13,7 +13,7 @@ from lakehouse.serving.api.models import Reason, Shape, SidesModel, State, Unrea
 
 
 def inline_schema(words: type[Enum], title: str | None = None) -> WithJsonSchema:
-    """The schema of a vocabulary, written where it is used and not as a separate component."""
+    """The schema of a vocabulary, inlined instead of defined as a component."""
     named = {"title": title} if title else {}
     return WithJsonSchema({"enum": [word.value for word in words], "type": "string", **named})
 
@@ -67,7 +67,7 @@ class TypeLatenessModel(Shape):
 
 
 class TierModel(Shape):
-    """A tier of the contract, and the rows that came later."""
+    """A tier of the contract, and the rows that arrived later."""
 
     within_seconds: int
     serves: str
@@ -78,7 +78,7 @@ class TierModel(Shape):
 
 
 class AdviceModel(Shape):
-    """What the rows recommend about a bound of the contract."""
+    """A recommendation about a bound of the contract, derived from the rows."""
 
     about: Literal["lateness.watermark", "clocks.watermark.max_lateness", "lateness.tiers"]
     severity: Literal["info", "warn", "error"]
@@ -229,7 +229,7 @@ class DecidedModel(Shape):
 
 
 class RestatedRowModel(Shape):
-    """A row of the grain that changed, with the measures that did."""
+    """A changed row of the grain, with its changed measures."""
 
     grain: dict[str, str | None]
     moved: dict[str, SidesModel]
@@ -252,7 +252,7 @@ class RestatedPeriodModel(Shape):
 
 
 class RestatementReportModel(Shape):
-    """What a publication restated, as it was stored."""
+    """The restatements of a publication, as stored."""
 
     metric: str
     series: str
@@ -274,7 +274,7 @@ class RestatementReportModel(Shape):
 
 
 class MetricHealthModel(Shape):
-    """One metric as this process sees it."""
+    """A metric as this process sees it."""
 
     metric: str
     table_version: int = Field(description="-1 if nothing has been published.")
@@ -282,7 +282,7 @@ class MetricHealthModel(Shape):
 
 
 class HealthModel(Shape):
-    """Whether numbers can be read."""
+    """Whether published numbers can be read."""
 
     status: Literal["ok"]
     version: str
@@ -291,14 +291,14 @@ class HealthModel(Shape):
 
 
 class MistakeModel(Shape):
-    """One parameter that is not as documented."""
+    """A parameter that is not as documented."""
 
     where: str
     message: str
 
 
 class ProblemModel(BaseModel):
-    """RFC 9457."""
+    """A problem document (RFC 9457)."""
 
     model_config = ConfigDict(model_title_generator=schema_name)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lakehouse.serving.http.published_cache import PublishedCache
 
 _LOG = logging.getLogger(__name__)
-#: How many lists are cached, each as of a version of its table.
+#: The number of cached lists, each as of a version of its table.
 _LISTS = 32
 _ONE_AT_A_TIME = Lock()
 #: The id of a row: source, ingestion, line.
@@ -74,7 +74,7 @@ def reading(cache: PublishedCache) -> APIRouter:
 
     @router.get("", response_model=quality_models.QuarantineModel, summary="Rows that wait for a steward")
     async def waiting(request: Request, wanted: Annotated[QuarantineParameters, Query()]) -> Response:
-        """The rows that wait, with reason and review deadline, but without their values."""
+        """The waiting rows, with reason and review deadline, but without their values."""
         names = [cache.source(wanted.source).dataset] if wanted.source else sorted(cache.catalog.sources)
         rows = [(name, row) for name in names for row in await run_in_threadpool(listed, cache, name, wanted.status)]
         if wanted.cause:
@@ -88,7 +88,7 @@ def reading(cache: PublishedCache) -> APIRouter:
 
 
 def listed(cache: PublishedCache, source: str, status: StatusFilter) -> list[dict[str, Any]]:
-    """The rows of a source's quarantine that have a status, for the API and the pages."""
+    """The rows of a source's quarantine with a given status, for the API and the pages."""
     version = table_io.version(locations.quarantine(cache.settings, source), cache.settings.storage_options)
     return _listed(cache, source, status.status, version)
 
@@ -117,7 +117,7 @@ def deciding(cache: PublishedCache, steward: Callable[..., Any]) -> APIRouter:
         decision: DecisionModel,
         _: NoParameters,
     ) -> Response:
-        """Needs a steward's token. Repeating a decision changes nothing. Dagster's daemon then updates silver and gold."""
+        """Requires a steward's token. Repeating a decision has no effect. Dagster's daemon then updates silver and gold."""
         source, _colon, rest = row_id.partition(":")
         row, token = parse_row_id(rest), holder(request)
         taken = await run_in_threadpool(decide, cache, source, row, decision, token.name)
@@ -139,9 +139,9 @@ def _as_json(source: str, entry: dict[str, Any], now: datetime) -> dict[str, Any
 
 
 def decide(cache: PublishedCache, source: str, row: RowId, decision: DecisionModel, by: str) -> stewardship_decide.DecisionResult:
-    """Record a decision on a row that is or was quarantined; one at a time.
+    """Record a decision on a row that is or was quarantined. Decisions are processed one at a time.
 
-    :raises Problem: if there is no such row, or it cannot be decided on.
+    :raises Problem: if the row does not exist, or no decision on it is possible.
     """
     contract = cache.source(source)
     if not quarantine.entries(cache.settings, contract, QuarantineFilter(None, rows=[row]), [*quarantine.KEY_COLUMNS]):

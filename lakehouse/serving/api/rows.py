@@ -1,6 +1,6 @@
-"""``/sources/{source}/rows``: a few rows of silver, as they are now, were known at a time, or follow from a snapshot.
+"""``/sources/{source}/rows``: a limited number of silver rows, as of now, of a time of knowledge, or of a snapshot.
 
-The shape of the response and its example are in this module, too. ``lakehouse rows`` gives any number of rows.
+The response model and its example are in this module, too. ``lakehouse rows`` returns any number of rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
     from lakehouse.snapshots.named import NamedSnapshot
 
-#: So many keys and rows are computed from Bronze for a request, and so many requests read rows at once.
+#: The number of keys and rows that a request may compute from Bronze, and the number of requests that read rows at once.
 _COMPUTED, _AT_ONCE = 10_000, 2
 _MOMENT = f"^{parameters.MOMENT}$"
 
@@ -97,15 +97,15 @@ EXAMPLE: dict[str, Any] = {
 def routes(cache: PublishedCache, steward: Callable[..., Any]) -> APIRouter:
     """The routes of this resource.
 
-    :param steward: the dependency that requires a steward's token: the values of rows are shown to nobody else.
+    :param steward: the dependency that requires a steward's token, because only stewards may see the values of rows.
     """
     router = APIRouter(prefix="/sources", tags=["sources"])
     at_once = Semaphore(_AT_ONCE)
 
     @router.get("/{source}/rows", dependencies=[Depends(steward)], response_model=RowsModel, summary="Rows of a source")
     async def rows(request: Request, source: SourceName, wanted: Annotated[RowsParameters, Query()]) -> Response:
-        """Needs a steward's token. The rows that silver holds now; with `known_at` or `snapshot`, those that it would hold with
-        what was known then. Redacted fields are null. For large answers use `command`.
+        """Requires a steward's token. Returns silver's current rows; with `known_at` or `snapshot`, the rows that silver would
+        have with that knowledge. Redacted fields are null. For large results, use `command`.
         """
         contract = cache.source(source)
         span = _span(wanted)
@@ -117,7 +117,7 @@ def routes(cache: PublishedCache, steward: Callable[..., Any]) -> APIRouter:
 
 
 def _span(wanted: RowsParameters) -> tuple[date | None, date | None]:
-    """The first and the last event day; None where the request does not limit them.
+    """The first and the last event day; None if the request sets no limit.
 
     :raises Problem: for limits that contradict each other.
     """
@@ -157,7 +157,7 @@ def _body(
 
 
 def _as_of(settings: Settings, source: str, wanted: RowsParameters) -> datetime | NamedSnapshot | None:
-    """:raises Problem: for a snapshot that is not known, and for a text that is no time."""
+    """:raises Problem: if the snapshot is unknown, or a text is not a time."""
     try:
         if wanted.snapshot:
             return named.find(settings, source, wanted.snapshot)
@@ -169,7 +169,7 @@ def _as_of(settings: Settings, source: str, wanted: RowsParameters) -> datetime 
 
 
 def _command(source: str, wanted: RowsParameters) -> str:
-    """The command that writes all rows of the days of a request."""
+    """The command that writes all rows of the requested days."""
     names = ("date", "start_date", "end_date", "known_at", "snapshot")
     given = {name: parameters.with_plus(f"{getattr(wanted, name)}") for name in names if getattr(wanted, name)}
     options = "".join(f" --{name.replace('_', '-')} {shlex.quote(value)}" for name, value in given.items())

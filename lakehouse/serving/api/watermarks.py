@@ -1,6 +1,6 @@
-"""``/sources/{source}/watermark``: the event-time watermark of a source, and how its ``max_lateness`` follows the data.
+"""``/sources/{source}/watermark``: the event-time watermark of a source, and the tuning of its ``max_lateness``.
 
-The shapes of the response are in this module, too.
+The response models are in this module, too.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TradeOffModel(Shape):
 
 
 class MaxLatenessAdviceModel(Shape):
-    """The rows of the newest arrival days."""
+    """The lateness of the rows of the newest arrival days, and the proposal."""
 
     first: date
     last: date
@@ -151,8 +151,8 @@ def routes(cache: PublishedCache) -> APIRouter:
 
     @router.get("/{source}/watermark", response_model=WatermarkModel, summary="The event-time watermark of a source")
     async def watermark(request: Request, source: SourceName, _: NoParameters) -> Response:
-        """The time before which everything is believed to have arrived; with the `max_lateness` in force, what the rows of the
-        newest arrival days say about it, and the decisions that changed it.
+        """The time before which all data is assumed to have arrived. Includes the `max_lateness` in force, the evidence from the
+        newest arrival days, and the decisions that changed it.
         """
         return responses.respond(request, await run_in_threadpool(body, source))
 

@@ -1,1 +1,1 @@
-"""Shared code of the API and the pages: cached tables, parameters, responses, problems, authentication, limits of requests."""
+"""Shared code of the API and the pages: cached tables, parameters, responses, problems, authentication, request limits."""

@@ -1,6 +1,6 @@
-"""Authentication of API requests by token. Tokens are read from a header only, so that no page of another site can use one.
+"""Authentication of API requests by token. Tokens are read from a header only, so a page of another site cannot use one.
 
-Tokens are stored in ``tokens``; the sessions of the pages are in ``web.sessions``.
+The token table is in ``tokens``; the sessions of the pages are in ``web.sessions``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakehouse.serving.http.published_cache import PublishedCache
 
 _BEARER = HTTPBearer(auto_error=False, scheme_name="token", description="From `lakehouse token add`.")
-#: Wrong tokens that are accepted from one address: per second in the long run, and at once.
+#: Wrong tokens accepted from one address: per second in the long run, and at once.
 _WRONG = (0.2, 10)
 Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
 
@@ -37,23 +37,23 @@ class Authenticator:
     async def reader(self, request: Request, given: Given) -> None:
         """Require any token.
 
-        :raises Problem: if the request has no valid one.
+        :raises Problem: if the request has no valid token.
         """
         request.state.token = await self._holder(request, given)
 
     async def steward(self, request: Request, given: Given) -> None:
         """Require a steward's token.
 
-        :raises Problem: if the request has no valid one.
+        :raises Problem: if the request has no valid token, or it is not a steward's.
         """
         token = request.state.token = await self._holder(request, given)
         if token.role is not Role.STEWARD:
             raise Problem(403, "not-a-steward", f"the token of {token.name} allows reading; a steward's token is needed")
 
     async def holder_of(self, request: Request, text: str) -> Token:
-        """The token that a text represents.
+        """The token represented by ``text``.
 
-        :raises Problem: if it is not valid; after too many such attempts, the address has to wait.
+        :raises Problem: if the token is not valid; after too many such attempts, the address has to wait.
         """
         token = tokens.holder(await self.cache.tokens(), text, self.cache.settings.clock())
         if token is None:
@@ -70,7 +70,7 @@ class Authenticator:
 
 
 def holder(request: Request) -> Token:
-    """The token that a request was authenticated with."""
+    """The token that authenticated a request."""
     token: Token = request.state.token
     return token
 

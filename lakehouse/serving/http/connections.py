@@ -1,7 +1,7 @@
-"""Limits of connections, in uvicorn's protocol: what a client may hold open, how long it may take, and how large headers may be.
+"""Limits on connections, in uvicorn's protocol: the number of open connections, their duration, and the size of headers.
 
-uvicorn itself limits idle connections and requests at a time; it has no limit for slow or many connections. Limits of a complete
-request belong in ``request_guard``.
+uvicorn limits idle connections and concurrent requests, but not slow or numerous connections. Limits on complete requests belong
+in ``request_guard``.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class ConnectionLimits:
     """The limits of one server.
 
     :param header_seconds: from the connection, or a further request's first byte, to the end of its headers.
-    :param body_seconds: from there to the end of the body.
-    :param send_seconds: how long a client may take no byte of an answer.
-    :param connections: at a time, in all.
-    :param per_address: at a time, of one address; trusted proxies have no such limit.
-    :param header_bytes: of the first line and all headers of a request; ``target_bytes`` of its path and query.
+    :param body_seconds: from the end of the headers to the end of the body.
+    :param send_seconds: the time for which a client may accept no byte of a response.
+    :param connections: the number of concurrent connections.
+    :param per_address: the number of concurrent connections from one address; trusted proxies have no such limit.
+    :param header_bytes: the size of the first line and all headers of a request; ``target_bytes``: of its path and query.
     """
 
     header_seconds: float = 10.0
@@ -48,7 +48,7 @@ def protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One connection. It is answered and closed when a limit is exceeded."""
+    """A connection. If a limit is exceeded, it is answered and closed."""
 
     limits: ClassVar[ConnectionLimits] = ConnectionLimits()
 
@@ -86,7 +86,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        if not self._in_headers:  # a further request of the connection
+        if not self._in_headers:  # a further request on the connection
             self._in_headers, self._header_bytes = True, 1
         self._size = 0
         self._expect(self.limits.header_seconds)
@@ -128,21 +128,21 @@ class LimitedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def _open_of(self, address: str) -> int:
-        """How many connections an address has, including this one."""
+        """The number of connections from an address, including this one."""
         clients = (other.client for other in self.connections if isinstance(other, LimitedProtocol))
         return sum(1 for client in clients if (client[0] if client else "") == address)
 
     def _expect(self, seconds: float | None) -> None:
-        """Give the client so much time for what comes next; None to wait for nothing."""
+        """Give the client ``seconds`` for the next part of the request; None to wait for nothing."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else self.loop.call_later(seconds, self._too_slow, seconds)
 
     def _too_slow(self, seconds: float) -> None:
-        if self.flow.read_paused or (self._in_headers and self._in_progress()):  # it is the server that takes its time
+        if self.flow.read_paused or (self._in_headers and self._in_progress()):  # the server causes the delay
             self._expect(seconds)
         elif self._header_bytes == 0 if self._in_headers else self.cycle.response_started:
-            self.transport.close()  # nothing has been requested, or it is answered already
+            self.transport.close()  # nothing has been requested, or the request is already answered
         else:
             part = "headers" if self._in_headers else "body"
             self._refuse(408, "too-slow", f"the {part} of a request must arrive within {seconds:g} seconds")
@@ -154,7 +154,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._refuse(431, "headers-too-large", f"the headers of a request have {self.limits.header_bytes:,} bytes at most")
 
     def _refuse(self, status: int, kind: str, detail: str, *, retry: bool = False) -> None:
-        """Answer, whatever the state of the parser, and close the connection."""
+        """Send a response, whatever the state of the parser, and close the connection."""
         self._refused = True
         self._expect(None)
         if self.transport.is_closing():

@@ -1,4 +1,4 @@
-"""A source as requests see it: what is known to be missing of it, its watermark, and its recorded deliveries."""
+"""The state of a source for requests: known missing data, the watermark, and the recorded deliveries."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ObservedSource:
-    """A source at one moment.
+    """The state of a source at one moment.
 
-    :param deliveries: every recorded one, by arrival day and file.
+    :param deliveries: all recorded deliveries, by arrival day and file.
     """
 
     state: SourceState
@@ -31,14 +31,14 @@ class ObservedSource:
 
     @cached_property
     def newest_arrival(self) -> datetime | None:
-        """When its newest row arrived; None before the first."""
+        """The arrival time of the source's newest row; None before the first."""
         return max((entry.newest_arrival for entry in self.deliveries if entry.newest_arrival is not None), default=None)
 
 
 def read(settings: Settings, contract: SourceContract, _: ObservedSource | None) -> ObservedSource:
-    """A source as it is now.
+    """Read the current state of a source.
 
-    :param settings: with a table cache, so that a table without new commits is not read again.
+    :param settings: settings with a table cache, so that a table without new commits is not read again.
     """
     state = closing.read_source(settings, contract)
     return ObservedSource(state, ingestions.all_of(settings, contract.dataset))

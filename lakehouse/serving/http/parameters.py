@@ -1,4 +1,4 @@
-"""The types of request parameters, and the look-up of their values: a period, a version, a range of days.
+"""The types of request parameters, and the lookup of their values: a period, a version, a range of days.
 
 Unknown values raise a :class:`Problem`. Version selectors are defined in ``gold.numbers.version_selector``.
 """
@@ -33,16 +33,16 @@ _NAMED = r"[a-z][a-z0-9_]{0,99}_v(FY)?[0-9]{4}[-0-9QW]{0,6}[.]r[0-9]{1,9}([.]a[0
 #: A day, or a time with or without a time zone.
 MOMENT = "[0-9]{4}-[0-9]{2}-[0-9]{2}" + _TIME
 VERSION = "^(latest|final|first|r?[0-9]{1,9}([.]a[0-9]{1,9})?|v[0-9]{1,9}|" + MOMENT + "|" + _NAMED + ")$"
-#: The same, or ``live``: the numbers of the speed layer, which are no versions of published numbers.
+#: A version selector, or ``live``: the numbers of the speed layer, which are not versions of published numbers.
 VERSION_OR_LIVE = VERSION.replace("^(", "^(live|", 1)
 #: A plus sign in a URL is decoded as a space.
 _EATEN_PLUS = re.compile(r"(?P<time>[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?) (?P<offset>[0-9]{2}:[0-9]{2})$")
-#: The range of days; days outside it are moved to its nearest end.
+#: The supported range of days; days outside it are moved to its nearest end.
 _FIRST, _LAST = date(1700, 1, 1), date(2300, 1, 1)
 
 
 def _iso_day(value: object) -> object:
-    """Accept ISO days only: pydantic would also accept numbers."""
+    """Accept only ISO days: pydantic would also accept numbers."""
     if isinstance(value, str) and not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
         msg = "write a day as 2024-01-31"
         raise ValueError(msg)
@@ -106,7 +106,7 @@ Offset = Annotated[int, Field(ge=0, le=1_000_000, description="The number of ent
 
 
 class Parameters(BaseModel):
-    """The parameters of one request; an unknown one is an error."""
+    """The parameters of a request; unknown parameters are errors."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -119,17 +119,17 @@ NoParameters = Annotated[EmptyParameters, Query()]
 
 
 def period_of(metric: MetricContract, text: str) -> Period:
-    """The period that a name refers to.
+    """The period with the given name.
 
-    :raises Problem: when there is no such period.
+    :raises Problem: if the period does not exist.
     """
     return period_or_window(metric, text)[0]
 
 
 def period_or_window(metric: MetricContract, text: str) -> tuple[Period, datetime | None]:
-    """The period that a name refers to; of the name of a window its day, and the first moment of the window.
+    """The period with the given name; for the name of a window, its day and its first moment.
 
-    :raises Problem: when there is no such period or window.
+    :raises Problem: if the period or window does not exist.
     """
     try:
         return read_period(metric, text)
@@ -138,7 +138,7 @@ def period_or_window(metric: MetricContract, text: str) -> tuple[Period, datetim
 
 
 def version_of(text: str) -> VersionSelector:
-    """The selector that a text represents.
+    """The version selector represented by ``text``.
 
     :raises Problem: if it selects nothing, such as the 31st of June.
     """
@@ -149,7 +149,7 @@ def version_of(text: str) -> VersionSelector:
 
 
 def with_plus(text: str) -> str:
-    """A time with the plus sign of its time zone, which a URL may have turned into a space."""
+    """Restore the plus sign of a time's zone, which URL decoding may have turned into a space."""
     return _EATEN_PLUS.sub(r"\g<time>+\g<offset>", text)
 
 
@@ -158,7 +158,7 @@ def chosen(
 ) -> tuple[VersionSummary, str | None]:
     """The selected version, and a note for readers.
 
-    :raises Problem: when the period has no such version.
+    :raises Problem: if the period has no such version.
     """
     try:
         return version_selector.select(period_versions.summaries, wanted, published.series, period)
@@ -170,9 +170,9 @@ def chosen(
 
 
 def span(start: date, end: date) -> tuple[date, date]:
-    """Two days, limited to the range that can be queried.
+    """The two days, limited to the supported range.
 
-    :raises Problem: when the second is before the first.
+    :raises Problem: if ``end`` is before ``start``.
     """
     if end < start:
         raise Problem(400, "makes-no-sense", f"the end, {end}, is before the start, {start}")

@@ -1,4 +1,4 @@
-"""Changes that are recorded but not yet published: event days pending in Silver, periods to be restated, numbers on hold."""
+"""Changes that are recorded but not yet published: event days pending in silver, periods to be restated, held numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PendingPeriods:
-    """The first days of a series' periods that have changed in the layer below since the series last followed it.
+    """The first days of a series' periods that changed in the layer below since the series last followed it.
 
     ``as_of`` identifies the versions read: the version of the layer below, the follower, the version it followed, and for days
     the versions of the log of reverted days and of the intervals of dimensions.
@@ -41,22 +41,22 @@ class PendingPeriods:
 
 @dataclass(frozen=True)
 class PendingChanges:
-    """Event days pending in Silver, and the pending periods of each series, as of some versions of the tables read."""
+    """Event days pending in silver, and the pending periods of each series, as of the versions of the tables read."""
 
     days: frozenset[date] = frozenset()
     periods: Mapping[str, PendingPeriods] = field(default_factory=dict)
     versions: tuple[int, ...] = ()
 
     def affects(self, series: str, starts: Collection[date]) -> bool:
-        """Whether one of these periods of a series is to be restated."""
+        """Whether one of the periods ``starts`` of a series is to be restated."""
         return series in self.periods and not self.periods[series].starts.isdisjoint(starts)
 
 
 def read(settings: Settings, catalog: Catalog, source: str, tables: TableCache, before: PendingChanges | None) -> PendingChanges:
     """The pending changes of a source.
 
-    :param tables: keeps the tables open from one call to the next.
-    :param before: the previous result; it is returned again while no table has changed.
+    :param tables: keeps the tables open between calls.
+    :param before: the previous result, which is returned while no table has changed.
     """
     logs = (locations.ingestions, locations.applied_inputs, locations.rebuild_requests, locations.restatements)
     paths = [*(log(settings) for log in logs), locations.reverts(settings)]
@@ -83,7 +83,7 @@ def read(settings: Settings, catalog: Catalog, source: str, tables: TableCache, 
 
 
 def _version(path: str, options: Mapping[str, str]) -> int:
-    """The version of a table of numbers; -1 also for one whose log is damaged, which stops its own readers only."""
+    """The version of a table of numbers; -1 also for a damaged log, which must affect only its own readers."""
     try:
         return table_io.version(path, options)
     except table_io.DamagedLogError:
@@ -93,12 +93,12 @@ def _version(path: str, options: Mapping[str, str]) -> int:
 def failing_checks(
     settings: Settings, series: Series, tables: TableCache, _: Mapping[date, list[str]] | None
 ) -> Mapping[date, list[str]]:
-    """By period, the failed checks that hold a newer number of it."""
+    """The failed checks that hold a newer number, by period."""
     return candidates.holding(with_table_cache(settings, tables), series)
 
 
 def uncomputed(settings: Settings, series: Series, tables: TableCache, _: Mapping[date, str] | None) -> Mapping[date, str]:
-    """By period, why the newest number of it cannot be computed."""
+    """The reasons for which the newest number cannot be computed, by period."""
     failing = failed_numbers.failing(with_table_cache(settings, tables), series.name)
     return {start: failed.explanation for start, failed in failing.items()}
 
@@ -106,7 +106,7 @@ def uncomputed(settings: Settings, series: Series, tables: TableCache, _: Mappin
 def _followers(
     settings: Settings, catalog: Catalog, source: str, versions: Mapping[str, int]
 ) -> Iterator[tuple[str, Callable[[PendingPeriods | None], PendingPeriods]]]:
-    """Every series that follows a source, with a function that reads its pending periods; days before their roll-ups."""
+    """The series that follow a source, each with a function that reads its pending periods; days before their roll-ups."""
     followed = restatements.followed_versions(settings)
     for metric in catalog.metrics_of(source):
         with suppress(served_version.UnservedVersionError, table_io.DamagedLogError):
@@ -126,7 +126,7 @@ def _followers(
 def _derived_followers(
     settings: Settings, catalog: Catalog, source: str, versions: Mapping[str, int]
 ) -> Iterator[tuple[str, Callable[[PendingPeriods | None], PendingPeriods]]]:
-    """The same of the derived metrics that are made of the source's."""
+    """The same for the metrics derived from the source's metrics."""
     followed = restatements.followed_versions(settings)
     for metric in catalog.derived_of(source):
         with suppress(served_version.UnservedVersionError):

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem documents. They reveal nothing about the implementation."""
+"""Errors as RFC 9457 problem documents, without details of the implementation."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def on_problem(_: Request, problem: Exception) -> Response:
 
 
 async def on_http(_: Request, error: Exception) -> Response:
-    """Handle requests that the framework rejects: an unknown path, a wrong method, an invalid body."""
+    """Handle requests rejected by the framework: an unknown path, a wrong method, an invalid body."""
     if isinstance(error.__cause__, Problem):  # raised while the body was read
         return error.__cause__.response()
     refused: HTTPException = error  # type: ignore[assignment]
@@ -69,7 +69,7 @@ async def on_http(_: Request, error: Exception) -> Response:
 
 
 async def on_invalid(_: Request, error: Exception) -> Response:
-    """Handle invalid parameters: list each with its place, without repeating its value."""
+    """Handle invalid parameters: list each with its location, without its value."""
     invalid: RequestValidationError = error  # type: ignore[assignment]
     errors = [{"where": ".".join(map(str, mistake["loc"])), "message": _plain(mistake)} for mistake in invalid.errors()[:20]]
     detail = "; ".join(f"{mistake['where']}: {mistake['message']}" for mistake in errors[:3])

@@ -1,7 +1,7 @@
-"""The data that requests read, cached in memory and refreshed: published numbers, pending changes, arrivals, tokens.
+"""The data for requests, cached in memory and refreshed: published numbers, pending changes, arrivals, tokens.
 
-The API and the pages read through this module only; a request sees each table as of one moment. How a value is refreshed is in
-``refreshing``, how a table is read in ``snapshot`` and ``pending_changes``.
+The API and the pages read only through this module; a request sees each table as of one moment. Refreshing belongs to
+``refreshing``, reading tables to ``snapshot`` and ``pending_changes``.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 T = TypeVar("T")
-#: Seconds after which a value is refreshed, and the age beyond which it is no longer returned.
+#: The seconds after which a value is refreshed, and the age beyond which it is no longer returned.
 _NUMBERS, _PENDING, _ARRIVALS, _TOKENS = (0.3, 0.7), (1.0, 3.0), (20.0, 60.0), (1.0, 2.0)
 _ESTIMATES = 10_000
 SERVICE_UNAVAILABLE = 503
-#: How Arrow and delta-rs say that a data file is not there, or not whole; they have no class of exceptions for that.
+#: The messages of Arrow and delta-rs for a missing or incomplete data file; they have no exception class for that.
 _IS_FILE = re.compile("no such file|not found|parquet|range was invalid", re.IGNORECASE)
 
 
@@ -57,7 +57,7 @@ _IS_FILE = re.compile("no such file|not found|parquet|range was invalid", re.IGN
 class PublishedSeries:
     """The numbers of a series as of one moment, with the contract that defines them.
 
-    :param uncomputed: by period, why its newest number cannot be computed.
+    :param uncomputed: the reasons for which the newest number cannot be computed, by period.
     """
 
     series: Series
@@ -67,7 +67,7 @@ class PublishedSeries:
     def versions_of(self, period: Period) -> PeriodVersions:
         """The versions of a period.
 
-        :raises Problem: when nothing has been published for it.
+        :raises Problem: if nothing has been published for the period.
         """
         versions = self.numbers.periods.get(period.start)
         if versions is None:
@@ -81,7 +81,7 @@ class PublishedSeries:
 
 
 class _ArrivalHistory:
-    """How rows arrived, as of a version of the key log, with the estimates that were made from it."""
+    """The arrivals of rows as of a version of the key log, with the estimates made from them."""
 
     def __init__(self, version: Hashable, arrivals: Arrivals | None) -> None:
         self.version, self.arrivals = version, arrivals
@@ -89,7 +89,7 @@ class _ArrivalHistory:
 
 
 class PublishedCache:
-    """The tables of a deployment as requests read them. An instance belongs to one event loop."""
+    """The tables of a deployment for requests. An instance belongs to one event loop."""
 
     def __init__(self, settings: Settings, catalog: Catalog) -> None:
         self.settings, self.catalog = settings, catalog
@@ -104,7 +104,7 @@ class PublishedCache:
     def metric(self, name: str) -> MetricContract:
         """The contract of a metric.
 
-        :raises Problem: when no metric has that name.
+        :raises Problem: if no metric has that name.
         """
         metric = self.catalog.metrics.get(name)
         if metric is None:
@@ -114,7 +114,7 @@ class PublishedCache:
     def source(self, name: str) -> SourceContract:
         """The contract of a source.
 
-        :raises Problem: when no source has that name.
+        :raises Problem: if no source has that name.
         """
         source = self.catalog.sources.get(name)
         if source is None:
@@ -123,9 +123,9 @@ class PublishedCache:
         return source
 
     async def published(self, metric: MetricContract, kind: Kind = Kind.DAY) -> PublishedSeries:
-        """The published numbers of a metric for a kind of period, as readers see them.
+        """The published numbers of a metric for a kind of period, as visible to readers.
 
-        :raises Problem: when it is not published for that kind, or the tables cannot be read.
+        :raises Problem: if the metric is not published for that kind, or its tables cannot be read.
         """
         try:
             version_selector.check_published(metric, kind)
@@ -144,9 +144,9 @@ class PublishedCache:
         return PublishedSeries(rollup, await self._snapshot(rollup), await self.uncomputed(rollup))
 
     async def all_published(self, metrics: Iterable[str], by: Kind | None = None) -> list[PublishedSeries]:
-        """The published numbers of some metrics, for every kind of period that they are published for.
+        """The published numbers of ``metrics``, for every published kind of period.
 
-        :param by: only this kind.
+        :param by: restrict to this kind of period.
         """
         contracts = [self.metric(name) for name in metrics]
         kinds = [(metric, Kind(kind)) for metric in contracts for kind in ("day", *metric.publication.rollups)]
@@ -155,7 +155,10 @@ class PublishedCache:
     async def readable(
         self, metrics: Iterable[str], by: Kind | None = None
     ) -> tuple[list[PublishedSeries], list[dict[str, str]]]:
-        """The same without the metrics of which a table cannot be read, and these, each with the reason and the way out."""
+        """The readable published numbers of ``metrics``, and the metrics with an unreadable table.
+
+        Each unreadable metric has the reason and the remedy.
+        """
         readable: list[PublishedSeries] = []
         unreadable = []
         for name in metrics:
@@ -168,29 +171,29 @@ class PublishedCache:
         return readable, unreadable
 
     async def pending_changes(self, source: str) -> PendingChanges:
-        """The changes of a source that are not yet in Silver or in its published numbers."""
+        """The changes of a source that are not yet in silver or in published numbers."""
         if source not in self._pending:
             read = partial(pending_changes.read, self.settings, self.catalog, source, TableCache())
             self._pending[source] = RefreshedValue(read, *_PENDING)
         return await _value_of(self._pending[source], f"silver/{source}")
 
     async def observed(self, source: str) -> ObservedSource:
-        """What is known of the deliveries of a source, and to be missing of it."""
+        """The deliveries of a source, and its known missing data."""
         if source not in self._sources:
             read = partial(observed_source.read, with_table_cache(self.settings, TableCache()), self.source(source))
             self._sources[source] = RefreshedValue(read, *_PENDING)
         return await _value_of(self._sources[source], f"bronze/{source}")
 
     async def arrivals(self, source: str) -> Arrivals | None:
-        """How a source's rows arrived; None when no row has."""
+        """The arrivals of a source's rows; None without rows."""
         return (await self._arrival_history(source)).arrivals
 
     async def tokens(self) -> dict[str, Token]:
-        """Every token by its id."""
+        """All tokens, by id."""
         return await _value_of(self._tokens, "ops/tokens")
 
     async def is_stale(self, published: PublishedSeries, version: PublishedVersion, period: Period) -> bool:
-        """Whether more is known than a number contains: a newer number, held or not, arrivals, or changes in the layer below."""
+        """Whether more is known than a number contains: a newer number, even held, arrivals, or changes in the layer below."""
         if not version.is_latest and version.adjustment is None:
             return True
         series = published.series
@@ -214,7 +217,7 @@ class PublishedCache:
         )
 
     async def _has_stale_input(self, series: Series, period: Period) -> bool:
-        """Whether more is known than the newest number of one of the metrics contains that a derived one is made of."""
+        """Whether more is known than the newest number of an input of a derived metric contains."""
         for one in series.metric.inputs:
             published = await self.published(self.metric(one.metric), series.kind)
             versions = published.numbers.periods.get(period.start)
@@ -224,9 +227,9 @@ class PublishedCache:
         return False
 
     async def _made_from_older_days(self, series: Series, version: PublishedVersion, period: Period) -> bool:
-        """Whether a longer period was computed from other numbers than the newest ones of its days.
+        """Whether a longer period was not computed from the newest numbers of its days.
 
-        A run by hand may publish it without a record of the version that it followed. Booked adjustments are not compared.
+        A manual run may publish it without a record of the version that it followed. Booked adjustments are not compared.
         """
         if series.metric.publication.after_close == "adjust":
             return True
@@ -236,7 +239,7 @@ class PublishedCache:
         return any(made_from.get(day) != revision for day, revision in newest.items())
 
     async def failing_checks(self, published: PublishedSeries, period: Period) -> list[str]:
-        """The checks that hold back a newer number of a period, or of one of its days."""
+        """The failed checks that hold a newer number of a period, or of one of its days."""
         series = published.series
         of_periods = await self._failing_by_period(series)
         of_days = {} if series.metric.is_derived else await self._failing_by_period(_daily(series))
@@ -264,7 +267,7 @@ class PublishedCache:
         return held_by(series, checks) if checks else None
 
     async def _missing(self, series: Series, period: Period) -> list[str]:
-        """What is missing of the inputs of a period."""
+        """The missing inputs of a period."""
         if series.metric.is_derived:
             states = {one.metric: await self._state_of_input(one.metric, period) for one in series.metric.inputs}
             waiting = closing_of_inputs.limit(series, period.start, states)
@@ -287,7 +290,8 @@ class PublishedCache:
     async def completeness(self, series: Series, period: Period, version: PublishedVersion, *, stale: bool) -> Estimate | Unknown:
         """The share of a period's rows that a version contains.
 
-        :param stale: whether more is known than it contains; it then contains the rows that had arrived when it was published.
+        :param stale: whether more is known than the version contains; it then contains the rows that had arrived when it was
+            published.
         """
         metric = series.metric
         history = await self._arrival_history(metric.source)
@@ -317,7 +321,7 @@ class PublishedCache:
         return end, min(known) >= wanted if len(known) == len(watermarks) else None
 
     async def uncomputed(self, series: Series) -> Mapping[date, str]:
-        """By period, why the newest number of a series cannot be computed."""
+        """The reasons for which the newest number of a series cannot be computed, by period."""
         if series.name not in self._uncomputed:
             read = partial(pending_changes.uncomputed, self.settings, series, TableCache())
             self._uncomputed[series.name] = RefreshedValue(read, *_PENDING)
@@ -343,12 +347,12 @@ class PublishedCache:
 
 
 def _daily(series: Series) -> Series:
-    """The series of days that a series is computed from; for days, the series itself."""
+    """The daily series from which a series is computed; a daily series itself."""
     return Series(series.metric, Kind.DAY, series.called)
 
 
 async def _value_of(refreshed: RefreshedValue[T], table: str) -> T:
-    """:raises Problem: if the table cannot be read, naming it and the way out."""
+    """:raises Problem: if the table cannot be read, with its name and the remedy."""
     try:
         return await refreshed.get()
     except Problem:
@@ -359,7 +363,7 @@ async def _value_of(refreshed: RefreshedValue[T], table: str) -> T:
 
 
 def _reason(error: Exception) -> str:
-    """Why a table cannot be read, without anything of the machine, and what to do."""
+    """Why a table cannot be read, without details of the machine, and the remedy."""
     if isinstance(error, table_io.DamagedLogError):
         return "its log is damaged; the server's log names the file, and the page on operations what to do"
     if isinstance(error, FileNotFoundError) or _IS_FILE.search(f"{error}"):

@@ -15,13 +15,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class RefreshedValue(Generic[T]):
-    """Caches what ``read`` returns.
+    """Caches the result of ``read``.
 
-    The first request after the value is older than ``after`` seconds starts a thread that reads it again. Until that is done,
+    The first request after the value is older than ``after`` seconds starts a thread that reads it again. In the meantime,
     requests get the old value; if it is older than ``at_most`` seconds, they wait. The value is replaced as a whole, so
-    that everything a request takes from it is consistent. An instance belongs to one event loop.
+    everything that a request reads from it is consistent. An instance belongs to one event loop.
 
-    :param read: returns the new value; its argument is the cached one, None at first.
+    :param read: returns the new value; its argument is the cached value, None at first.
     """
 
     def __init__(self, read: Callable[[T | None], T], after: float, at_most: float) -> None:
@@ -31,9 +31,9 @@ class RefreshedValue(Generic[T]):
         self._reading: asyncio.Task[T] | None = None
 
     async def get(self) -> T:
-        """The value.
+        """Return the value, refreshed if necessary.
 
-        :raises Exception: what ``read`` raises, if no value is recent enough.
+        :raises Exception: the error of ``read``, if no value is recent enough.
         """
         age = monotonic() - self._read_at
         if self._value is not None and age <= self._after:
@@ -56,6 +56,6 @@ class RefreshedValue(Generic[T]):
 
 
 def _log_failure(reading: asyncio.Task[T]) -> None:
-    """Log a failure also when no request waits for the value."""
+    """Log a failure even if no request waits for the value."""
     if not reading.cancelled() and (problem := reading.exception()) is not None:
         _LOG.warning("cannot be read again: %s", problem)

@@ -1,6 +1,6 @@
 """ASGI middleware around the whole application: checks of host, rate, origin and size; security headers; errors without details.
 
-It is outermost, so that every response passes through it. Why it uses no library for these is in docs/architecture.md.
+It is outermost, so that every response passes through it. The reasons for using no library are in docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _BODY = 16_384
 _CLIENTS = 10_000
-#: Added to every response that has not set them itself.
+#: Added to every response that does not set them.
 _HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
@@ -48,7 +48,7 @@ class TokenBuckets:
     def wait(self, client: str) -> float:
         """Take a token from a client's bucket.
 
-        :returns: 0 if there was one, otherwise the seconds until there will be.
+        :returns: 0 if there was a token, otherwise the seconds until there will be one.
         """
         now = monotonic()
         left, since = self._left.pop(client, (self._burst, now))
@@ -62,10 +62,9 @@ class TokenBuckets:
 class RequestGuard:
     """The middleware.
 
-    :param hosts: the host names that the server accepts, so that another name that resolves to it is refused; empty to accept
-        any.
-    :param rate: requests per second of one client address.
-    :param respond: makes the response to a problem at a path; by default the problem document.
+    :param hosts: the accepted host names, so that any other name that resolves to the server is refused; empty to accept any.
+    :param rate: requests per second from one client address.
+    :param respond: creates the response to a problem at a path; by default the problem document.
     """
 
     def __init__(
@@ -139,7 +138,7 @@ def _name(host: str) -> str:
 
 
 def _limited(receive: Receive) -> Receive:
-    """The same, but raises an error when the body is too large."""
+    """A receiver that raises an error if the body is too large."""
     received = 0
 
     async def counted() -> Message:

@@ -1,6 +1,6 @@
 """Responses as JSON with an ETag, and the JSON of versions, numbers and estimates, shared by all routes.
 
-The shapes are documented in ``api.models``.
+The response models are in ``api.models``.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.history import PublishedVersion
 
 JsonObject = dict[str, Any]
-#: The most rows of the grain in a response: of one number, or of all numbers on a page.
+#: The greatest number of grain rows in a response: of one number, or of all numbers on a page.
 MOST_ROWS = 10_000
 
 
 def respond(request: Request, body: JsonObject, ticking: JsonObject | None = None, tag: str = "") -> Response:
-    """The body as JSON, or 304 if the client has it already.
+    """Respond with the body as JSON, or with 304 if the client already has it.
 
-    :param ticking: fields that change all the time; they are not part of the ETag.
+    :param ticking: fields that change constantly and are not part of the ETag.
     :param tag: the readable beginning of the ETag.
     """
     text = json.dumps(body, default=_plain)
@@ -51,7 +51,7 @@ def respond(request: Request, body: JsonObject, ticking: JsonObject | None = Non
 
 
 def respond_with_text(request: Request, text: str, media_type: str) -> Response:
-    """A text of another media type, or 304 if the client has it already."""
+    """Respond with a text of another media type, or with 304 if the client already has it."""
     etag = f'W/"{_digest(text)}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     return Response(status_code=304, headers=headers) if _is_cached(request, etag) else Response(text, 200, headers, media_type)
@@ -62,7 +62,7 @@ def _digest(text: str) -> str:
 
 
 def _is_cached(request: Request, etag: str) -> bool:
-    """Whether the client has the response with that ETag."""
+    """Whether the client has the response with this ETag."""
     cached = request.headers.get("if-none-match")
     if request.method != "GET" or cached is None:
         return False
@@ -70,7 +70,7 @@ def _is_cached(request: Request, etag: str) -> bool:
 
 
 def fitting(sizes: Iterable[int]) -> int:
-    """The count of numbers that fit on a page, given the rows of each; the first one always does, possibly in part."""
+    """The count of numbers that fit on a page, given the rows of each; the first number always fits, possibly in part."""
     total = list(accumulate(sizes))
     return max(bisect_right(total, MOST_ROWS), min(len(total), 1))
 
@@ -78,7 +78,7 @@ def fitting(sizes: Iterable[int]) -> int:
 def version(published: PublishedVersion, first: int = 0) -> JsonObject:
     """A version of a number: its content, its state and its origin.
 
-    :param first: the row of the grain with which ``result`` begins.
+    :param first: the position of the first grain row in ``result``.
     """
     row = published.row
     return {
@@ -112,18 +112,18 @@ def version(published: PublishedVersion, first: int = 0) -> JsonObject:
 
 
 def sides(numbers: Sides) -> JsonObject:
-    """Both sides of a number and their difference. ``percent`` is None if it is undefined or too large for a double."""
+    """Both sides of a number and their difference. ``percent`` is None if undefined or too large for a double."""
     percent = None if numbers.percent is None else float(numbers.percent)
     return numbers.as_json() | {"percent": percent if percent is None or isfinite(percent) else None}
 
 
 def moves(by_measure: Mapping[str, Sides]) -> JsonObject:
-    """What a version changed, measure by measure."""
+    """The changes of a version, measure by measure."""
     return {name: sides(numbers) for name, numbers in by_measure.items()}
 
 
 def completeness(estimate: Estimate | Unknown) -> JsonObject:
-    """The estimated share of rows that a number contains, with its basis; or the reason why there is no estimate."""
+    """The estimated share of rows that a number contains, with its basis; or the reason for a missing estimate."""
     if isinstance(estimate, Unknown):
         return {"known": False, "because": estimate.because}
     return {

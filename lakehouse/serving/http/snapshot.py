@@ -1,7 +1,7 @@
 """The published numbers of a series in memory, as of one version of its table.
 
-A period's rows stay in Arrow's format together with a short index of its versions; a version is converted to Python objects when
-it is requested. For a newer version of the table, only the periods that it changed are read.
+A period's rows stay in Arrow format, with a short index of its versions; a version is converted to Python objects on request. For
+a newer version of the table, only the changed periods are read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.settings import Settings
 
-#: Seconds after which a table is opened again: it may have been replaced by a table with other commits of the same numbers.
+#: Seconds after which a table is reopened, because it may have been replaced by a table with other commits of the same numbers.
 _REOPEN = 30.0
 _SUMMARY = ("revision", "adjustment", "state", "published_at", "due_on", "dataset_version", "is_latest", "reason", "restated_on")
 
@@ -53,12 +53,12 @@ class VersionSummary(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Its name within the period, such as ``r3`` or ``r3.a1``."""
+        """The version's name within the period, such as ``r3`` or ``r3.a1``."""
         return lifecycle.label(self.revision, self.adjustment)
 
     @property
     def restates(self) -> bool:
-        """Whether it replaces a number that readers had; growth and a change of state do not."""
+        """Whether the version replaces a number that readers had; growth and a change of state do not."""
         restates = lifecycle.is_restatement(RevisionReason(self.reason), self.state, self.published_at, self.restated_on)
         return self.adjustment is not None or (self.revision > 1 and restates)
 
@@ -73,7 +73,7 @@ class PeriodVersions:
 
     @cached_property
     def last_restated_at(self) -> datetime | None:
-        """When it was last restated; None if it never was."""
+        """The time of the last restatement; None without one."""
         changed: datetime | None = pc.max(self._rows["restated_on"]).as_py()
         return changed
 
@@ -100,9 +100,9 @@ class PeriodVersions:
         return versions
 
     def moved(self, series: Series, first: int, end: int) -> list[tuple[PublishedVersion, dict[str, Sides]]]:
-        """The versions from place ``first`` up to, not including, place ``end``, each with its change."""
+        """The versions from position ``first`` up to, not including, ``end``, each with its changes."""
         start = max(first - 1, 0)
-        while self.summaries[start].adjustment is not None:  # an adjustment is added to its revision and to those before it
+        while self.summaries[start].adjustment is not None:  # an adjustment is added to its revision and those before it
             start -= 1
         versions = [self.version(series, summary) for summary in self.summaries[start:end]]
         return list(zip(versions, numbers_history.moved(series, versions)))[first - start :]
@@ -121,7 +121,7 @@ class Snapshot:
 
     @cached_property
     def last_restated_at(self) -> datetime | None:
-        """When the content of a period last changed; None if none ever has."""
+        """The time at which the content of a period last changed; None if none ever has."""
         return max(filter(None, (versions.last_restated_at for versions in self.periods.values())), default=None)
 
     @cached_property
@@ -140,10 +140,10 @@ class Snapshot:
 
 
 def read(settings: Settings, path: str, by: str, before: Snapshot | None) -> Snapshot:
-    """The newest version of a table.
+    """Read the newest version of a table.
 
-    :param by: the column of the periods' first days.
-    :param before: the previous snapshot; unchanged periods are taken from it.
+    :param by: the column with the first days of periods.
+    :param before: the previous snapshot, whose unchanged periods are reused.
     """
     before = before or Snapshot()
     if before.table is None or time.monotonic() - before.opened > _REOPEN:

@@ -1,7 +1,7 @@
 """``ops/tokens``: the tokens for reading and deciding through the API. A token is shown once, and only its hash is stored.
 
-Adding and revoking a token append rows, so that the table records who was allowed to do what, and when. It cannot be rebuilt from
-other tables: without it, new tokens have to be issued.
+Adding and revoking tokens append rows, so the table records permissions over time. It cannot be rebuilt from other tables: if it
+is lost, new tokens must be issued.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Role(str, Enum):
 
 @dataclass(frozen=True)
 class Token:
-    """One token, without its secret. ``name`` is the person who decides with it."""
+    """A token without its secret. ``name`` is the person who decides with it."""
 
     token_id: str
     name: str
@@ -44,12 +44,12 @@ class Token:
     revoked_at: datetime | None = None
 
     def holds(self, now: datetime) -> bool:
-        """Whether it is valid."""
+        """Whether the token is valid."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
 def log(settings: Settings) -> LogTable[Token]:
-    """The table."""
+    """The table of tokens."""
     return LogTable(Token, settings, locations.tokens(settings))
 
 
@@ -65,20 +65,20 @@ def add(settings: Settings, name: str, role: Role, expires_at: datetime | None =
 
 
 def revoke(settings: Settings, token: Token) -> None:
-    """Revoke a token; revoking it again does nothing."""
+    """Revoke a token. Idempotent."""
     log(settings).append([replace(token, revoked_at=settings.clock())], app_id=f"revoked:{token.token_id}")
 
 
 def all_of(settings: Settings) -> dict[str, Token]:
-    """Every token by its id, expired and revoked ones included."""
+    """All tokens, by id, including expired and revoked ones."""
     tokens = sorted(log(settings).read(), key=lambda token: (token.revoked_at is not None, token.added_at))
     return {token.token_id: token for token in tokens}
 
 
 def holder(issued: dict[str, Token], text: str, now: datetime) -> Token | None:
-    """The token that a text represents, if it is valid.
+    """The token represented by ``text``, if it is valid.
 
-    The secret has 256 random bits, so that a plain hash of it can neither be guessed nor inverted.
+    The secret has 256 random bits, so a plain hash can neither be guessed nor inverted.
     """
     prefix, _, rest = text.partition("_")
     token_id, _, secret = rest.partition("_")

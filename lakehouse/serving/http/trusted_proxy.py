@@ -1,6 +1,6 @@
-"""Proxies whose word about the client is believed: its address, the scheme and the host name that it called.
+"""Proxies whose headers about the client are trusted: its address, the scheme and the requested host name.
 
-The headers of any other client are not read, because they could contain anything.
+The headers of other clients are ignored, because they could contain anything.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ _HOST = b"x-forwarded-host"
 
 
 class TrustedProxies:
-    """The addresses and networks of some proxies."""
+    """The addresses and networks of trusted proxies."""
 
     def __init__(self, texts: Collection[str] = ()) -> None:
-        """:raises ValueError: for a text that is neither an address nor a network; the error names it."""
+        """:raises ValueError: if a text is neither an address nor a network; the error names it."""
         self.texts = list(texts)
         self._networks = [ipaddress.ip_network(text) for text in texts]
 
     def __contains__(self, address: str) -> bool:
         try:
             number = ipaddress.ip_address(address)
-        except ValueError:  # a socket of the file system, or none
+        except ValueError:  # a Unix domain socket, or none
             return False
         return any(number in network for network in self._networks)
 
 
 class ForwardedRequests:
-    """ASGI middleware: a request of a trusted proxy is that of its client.
+    """ASGI middleware that treats a trusted proxy's request as its client's.
 
-    uvicorn's middleware reads ``X-Forwarded-For`` (the last address that is no trusted proxy) and ``X-Forwarded-Proto``; this
-    one adds ``X-Forwarded-Host``, whose last value is the trusted proxy's own.
+    uvicorn's middleware reads ``X-Forwarded-For`` (the last address that is not a trusted proxy) and ``X-Forwarded-Proto``; this
+    middleware adds ``X-Forwarded-Host``, whose last value was set by the trusted proxy.
     """
 
     def __init__(self, app: ASGIApp, proxies: TrustedProxies) -> None:

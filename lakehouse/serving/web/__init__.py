@@ -1,9 +1,9 @@
 """The pages for people, in the same process as the API: ``serving.app`` mounts ``routes``.
 
-Server-rendered HTML, without scripts but for the page of live numbers. There is one module per page (``overview``, ``metric``,
+Server-rendered HTML, without scripts except on the page of live numbers. There is one module per page (``overview``, ``metric``,
 ``live``, ``story``, ``source``, ``restated``, ``lateness``, ``quarantine``, ``sign_in``); those of training sets and models are
-in ``released``. They share ``page`` (responses), ``sessions``, ``number_views`` (a number at a glance) and ``charts``. Code that
-the API also needs belongs in ``http``.
+in ``released``. They share ``page`` (responses), ``sessions``, ``number_views`` (summaries of numbers) and ``charts``. Code
+shared with the API belongs in ``http``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["owns", "problem_page", "routes"]
 
 
 def routes(cache: PublishedCache, authenticator: Authenticator, *, reading_needs_token: bool) -> APIRouter:
-    """Every page.
+    """The routes of all pages.
 
     :param reading_needs_token: whether visitors have to sign in to read.
     """

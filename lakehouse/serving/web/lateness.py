@@ -1,4 +1,4 @@
-"""``/page/lateness``: how late the rows of a source arrived, which share a watermark catches, and the trend by day."""
+"""``/page/lateness``: the lateness of a source's rows, the share that a watermark catches, and the trend by day."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PERCENTILES = ("p50", "p95", "p99")
 
 
 class LatenessPageParameters(Parameters):
-    """The source, and the arrival days: ``days`` of them ``through`` a day, by default the newest."""
+    """The source, and the arrival days: ``days`` days ``through`` a day, by default the newest."""
 
     source: Annotated[str | None, Field(pattern=parameters.NAME)] = None
     through: Day | None = None
@@ -92,7 +92,7 @@ def _type(contract: SourceContract, of_type: EventTypeLateness, day: date) -> di
 
 
 def _source_bounds(contract: SourceContract, measured: LatenessMeasurement) -> dict[str, Any]:
-    """The rows that the bounds of the source apply to; ``own`` are the proposals for event types with separate bounds."""
+    """The rows to which the source's bounds apply; ``own`` has the proposals for event types with separate bounds."""
     seconds, expected = measurement.pools(contract, measured)[None], contract.lateness.expected
     proposals = measurement.proposals(contract, measured)
     proposal = proposals.pop(None)

@@ -1,6 +1,6 @@
-"""``/page/metrics/{name}/{day}/live``: the live numbers of a day beside the books, by window, and why they differ.
+"""``/page/metrics/{name}/{day}/live``: live and published numbers of a day, by window, and the causes of differences.
 
-The page updates itself: a script of a few lines fetches it again and replaces its content.
+The page updates itself: a short script reloads it and replaces its content.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
 
-#: Windows in the table; the API has all.
+#: Windows in the table; the API has all windows.
 _SHOWN = 500
 _SCRIPT = Path(__file__).parent / "static" / "live.js"
-#: This page alone runs a script, of its own server.
+#: Only this page runs a script, which this server provides.
 _WITH_SCRIPT = HEADERS["Content-Security-Policy"] + "; script-src 'self'; connect-src 'self'"
 
 
@@ -57,7 +57,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
 
 
 def _compared(cache: PublishedCache, metric: MetricContract, published: PublishedSeries, day: date) -> dict[str, Any]:
-    """Each number of a day in both layers, with the causes of the last reconciliation as long as it says the same."""
+    """Each number of a day in both layers, with the causes from the last reconciliation if its difference is still the same."""
     versions = published.numbers.periods.get(day)
     newest = versions.version(published.series, versions.summaries[-1]) if versions else None
     live = {_group(metric, row): row for row in layers.live_rows(cache.settings, metric, [day])}
@@ -89,7 +89,7 @@ def _compared(cache: PublishedCache, metric: MetricContract, published: Publishe
 def _totals(
     metric: MetricContract, live: dict[Any, Any], books: dict[Any, Any], measure: str
 ) -> tuple[tuple[str, ...], tuple[float | None, ...], tuple[float | None, ...]]:
-    """The names of the windows of a day, and their values in both layers, added up over the grain."""
+    """The names of a day's windows, and their values in both layers, summed over the grain."""
     starts = sorted({group[0] for group in {**live, **books} if group[0] is not None})
     sums: list[tuple[float | None, ...]] = []
     for numbers in (live, books):
@@ -102,7 +102,7 @@ def _totals(
 
 
 def _group(metric: MetricContract, row: dict[str, Any]) -> tuple[Any, ...]:
-    """The window and the grain of a row, as ``Reconciled.cell`` has them."""
+    """The window and the grain of a row, in the form of ``Reconciled.cell``."""
     grain = sorted((name, f"{row[name]}") for name in metric.grain if name != WINDOW_START)
     return (row.get(WINDOW_START), *grain)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakehouse.reports.svg import Chart
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
 
-#: Periods on a page, and measures that are drawn.
+#: The number of periods on a page, and the number of measures drawn.
 _SHOWN, _DRAWN = 60, 4
 
 

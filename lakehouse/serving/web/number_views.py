@@ -1,4 +1,4 @@
-"""What the pages show of a published number: one period at a glance, and how complete it is in words."""
+"""Views of published numbers for the pages: the summary of a period, and its completeness in words."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ class Glance:
 
     @property
     def label(self) -> str:
-        """Its state in words."""
+        """The state in words."""
         return LABELS[self.version.state.value]
 
     @property
     def events(self) -> int:
-        """How many rows of Silver it was computed from."""
+        """The number of silver rows from which the number was computed."""
         return sum(row["row_count"] or 0 for row in self.version.rows)
 
 
 def glance(published: PublishedSeries, start: date) -> Glance | None:
-    """A period's newest number; None if it has none."""
+    """The summary of a period's newest number; None without a number."""
     period_versions = published.numbers.periods.get(start)
     chosen = None if period_versions is None else choose(period_versions.summaries, _LATEST)
     if period_versions is None or chosen is None:
@@ -86,7 +86,7 @@ def _last_change(series: Series, period_versions: PeriodVersions) -> Mapping[str
 
 
 def glances(published: PublishedSeries, starts: Sequence[date]) -> list[Glance]:
-    """The newest numbers of some periods; those without a number are left out."""
+    """The summaries of the periods ``starts``; periods without a number are left out."""
     return [newest for start in starts if (newest := glance(published, start)) is not None]
 
 
@@ -96,7 +96,7 @@ def totals(series: Series, version: PublishedVersion) -> dict[str, Number | None
 
 
 def drawn(series: Series, most: int) -> list[str]:
-    """The measures that charts show: the first few that are numbers, and over a grain those that add up."""
+    """The measures that charts show: the first ``most`` numeric ones; with a grain, only additive ones."""
     metric = series.metric
     fit = [measure for measure in metric.measures if measure.is_number and (measure.name in metric.additive or not metric.grain)]
     return [measure.name for measure in fit][:most]
@@ -104,9 +104,9 @@ def drawn(series: Series, most: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Precedent:
-    """The period before another one, as readers saw it when it was as old: of a day, at this time yesterday.
+    """The preceding period as readers saw it at the same age: for a day, at this time yesterday.
 
-    :param sides: the totals, before of the earlier period, after of the other one.
+    :param sides: the totals: before, of the preceding period; after, of the current period.
     """
 
     period: Period
@@ -116,12 +116,12 @@ class Precedent:
 
     @property
     def label(self) -> str:
-        """Its state in words."""
+        """The state in words."""
         return LABELS[self.version.state.value]
 
 
 def precedent(published: PublishedSeries, newest: Glance, now: datetime) -> Precedent | None:
-    """What a number that is not final is to be compared with; None for a final one, and if nothing had been published."""
+    """The number to compare with a number that is not final; None for a final number, and without a published one."""
     start, series = newest.period.start, published.series
     if newest.version.state is State.FINAL or start == date.min:
         return None
@@ -135,7 +135,7 @@ def precedent(published: PublishedSeries, newest: Glance, now: datetime) -> Prec
 
 
 def day_before(published: PublishedSeries, shown: Glance, now: datetime) -> dict[str, Number | None]:
-    """The totals of a number that is not final as readers saw them at this time yesterday, where they differ from now."""
+    """The totals of a number that is not final, as readers saw them at this time yesterday, where they differ from now."""
     version = None if shown.version.state is State.FINAL else _seen(published, shown.period.start, 1, now)
     if version is None:
         return {}
@@ -144,7 +144,7 @@ def day_before(published: PublishedSeries, shown: Glance, now: datetime) -> dict
 
 
 def _seen(published: PublishedSeries, start: date, days: int, now: datetime) -> PublishedVersion | None:
-    """The version of a period that readers saw some days ago at the same time of day."""
+    """The version of a period that readers saw ``days`` days ago at the same time of day."""
     versions = published.numbers.periods.get(start)
     at = same_time_before(now, days, ZoneInfo(published.series.metric.publication.timezone or "UTC"))
     chosen = None if versions is None else choose(versions.summaries, VersionSelector(SelectBy.AS_OF, f"{at}", at=at))
@@ -152,7 +152,7 @@ def _seen(published: PublishedSeries, start: date, days: int, now: datetime) -> 
 
 
 async def doubts(cache: PublishedCache, published: PublishedSeries, period: Period, version: PublishedVersion) -> dict[str, Any]:
-    """The caveats of a number: newer data that is known, failed checks of a newer number, its completeness, what it waits for."""
+    """The caveats of a number: known newer data, failed checks of a newer number, completeness, and closing conditions."""
     stale = await cache.is_stale(published, version, period)
     complete = await cache.completeness(published.series, period, version, stale=stale)
     held, waiting_for = await cache.failing_checks(published, period), await cache.waiting_for(published.series, period, version)
@@ -169,7 +169,7 @@ class Closing(NamedTuple):
 
 
 def closing(series: Series, shown: Glance, now: datetime) -> Closing | None:
-    """When a number becomes final by the calendar; None for a final one."""
+    """The day on which a number becomes final by the calendar; None for a final number."""
     if shown.version.state is State.FINAL:
         return None
     terms = series.metric.publication

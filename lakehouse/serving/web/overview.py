@@ -1,4 +1,4 @@
-"""``/``: each metric's newest number with its state and caveats, what it waits for, sources, models, and what needs attention."""
+"""``/``: each metric's newest number with state, caveats and closing conditions, sources, models, and open issues."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from lakehouse.serving.http.observed_source import ObservedSource
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
 
-#: Periods in the small drawing, days that count as this week, and the most metrics that are shown with a card each.
+#: The number of periods in the small drawing, the number of days in "this week", and the greatest number of metrics with separate
+#: cards.
 _DRAWN, _WEEK, _CARDS = 14, 7, 8
 
 
@@ -67,7 +68,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
 
 
 class OverdueNumbers(NamedTuple):
-    """The numbers of a metric that are not final although they might be by the calendar; what the oldest of them waits for."""
+    """The overdue numbers of a metric: not final although the calendar allows it. ``waiting_for`` is about the oldest one."""
 
     total: int
     oldest: Period
@@ -86,7 +87,7 @@ async def _card(cache: PublishedCache, metric: MetricContract, *, with_drawing: 
 
 
 async def _overdue(cache: PublishedCache, name: str) -> OverdueNumbers | None:
-    """The numbers of a metric, of every length of period, that are overdue; None if none is."""
+    """The overdue numbers of a metric, for every kind of period; None without any."""
     all_published = await cache.all_published([name])
     due = await run_in_threadpool(_due, all_published, cache.settings.clock())
     if not due:
@@ -98,7 +99,7 @@ async def _overdue(cache: PublishedCache, name: str) -> OverdueNumbers | None:
 
 
 def _due(all_published: list[PublishedSeries], now: datetime) -> list[tuple[Period, PublishedSeries]]:
-    """The periods that are not final although they might be by the calendar, each with its series."""
+    """The periods that are not final although the calendar allows it, each with its series."""
     due = []
     for published in all_published:
         terms = published.series.metric.publication
@@ -110,7 +111,7 @@ def _due(all_published: list[PublishedSeries], now: datetime) -> list[tuple[Peri
 
 
 def _groups(cards: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Together the cards whose newest numbers become final on the same day and wait for the same: often all of a source."""
+    """Group the cards whose newest numbers become final on the same day and wait for the same: often all of a source."""
     groups: dict[Any, list[dict[str, Any]]] = {}
     for card in cards:
         reasons = (card.get("closing"), *card.get("waiting_for", ())) if card["newest"] else None
@@ -119,7 +120,7 @@ def _groups(cards: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _source(observed: ObservedSource) -> dict[str, Any]:
-    """A line of the table of sources: its watermark, its newest arrival, and how much is known to be missing."""
+    """A row of the table of sources: watermark, newest arrival, and counts of missing data."""
     state = observed.state
     missing = [
         (len(state.held), "held file"),
@@ -147,7 +148,7 @@ def _numbers(published: PublishedSeries, *, with_drawing: bool) -> dict[str, Any
 
 
 def _waiting(cache: PublishedCache) -> list[tuple[str, int, int]]:
-    """By source with open rows: how many, and how many of them are past their review date."""
+    """For each source with open rows, their number, and the number of overdue ones."""
     counts = []
     for name in sorted(cache.catalog.sources):
         with suppress(Problem):

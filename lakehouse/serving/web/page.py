@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 _POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-#: ``same-origin``, because a browser that sends no referrer sends no origin with a form either.
+#: ``same-origin``, because a browser that sends no referrer sends no origin with a form, either.
 HEADERS = {"Content-Security-Policy": _POLICY, "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
-#: The path of all pages but ``/``.
+#: The path of all pages except ``/``.
 PREFIX = "/page"
 _STATIC = Path(__file__).parent / "static"
 
@@ -36,16 +36,16 @@ def owns(path: str) -> bool:
 
 
 def respond(request: Request, template: str, here: str, values: Mapping[str, Any], status: int = 200) -> Response:
-    """A page.
+    """Render a page.
 
-    :param here: the entry of the navigation that it belongs to.
+    :param here: the page's entry in the navigation.
     """
     body = templates.page(f"web/{template}", here=here, session=session(request), **values)
     return HTMLResponse(body, status, HEADERS)
 
 
 def goto(path: str) -> Response:
-    """A redirect after a form was sent, so that reloading the page does not send it again."""
+    """A redirect after a form was sent, so that reloading the page does not send the form again."""
     return RedirectResponse(path, HTTPStatus.SEE_OTHER, HEADERS)
 
 
@@ -66,7 +66,7 @@ def problem_page(problem: Problem, scope: Scope | None = None) -> Response:
 
 
 class PageRoute(APIRoute):
-    """A route whose problems are shown as pages."""
+    """A route that shows problems as pages."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler of a request."""
@@ -87,7 +87,7 @@ class PageRoute(APIRoute):
 
 
 def _misread(error: RequestValidationError) -> Problem:
-    """The problem of an invalid path or parameter; it does not repeat the value."""
+    """The problem document of an invalid path or parameter, without the value."""
     first = error.errors()[0]
     if first["loc"][0] == "path":
         return Problem(404, "no-such-page", "there is no page at this address")
@@ -99,7 +99,7 @@ def _misread(error: RequestValidationError) -> Problem:
 
 @cache
 def style() -> str:
-    """The style sheet: that of the reports, and the rules that only the pages need."""
+    """The style sheet: that of the reports, and the additional rules of the pages."""
     return f"{templates.text('style.css.j2')}\n{(_STATIC / 'page.css').read_text()}"
 
 

@@ -1,4 +1,4 @@
-"""``/page/quarantine``: the rows that wait for a steward; one row, and the decision on it."""
+"""``/page/quarantine``: the rows that wait for a steward, and a single row with the decision on it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lakehouse.serving.http.published_cache import PublishedCache
 
 _LOG = logging.getLogger(__name__)
-#: Rows on a page, and numbers that are listed for a decision.
+#: The number of rows on a page, and of numbers listed for a decision.
 _SHOWN, _NUMBERS = 50, 12
 Row = Annotated[str, Path(pattern=ID)]
 
@@ -104,7 +104,7 @@ async def _row_page(
 
 
 async def _follows(cache: PublishedCache, contract: SourceContract, row: RowId, decision: Decision) -> dict[str, Any]:
-    """How far a decision has been carried out: event days pending in Silver, metrics not restated yet, and the numbers."""
+    """The progress of a decision: event days pending in silver, metrics not restated yet, and the affected numbers."""
     source, days = contract.dataset, set(decision.touched_days)
     pending = await run_in_threadpool(pending_changes.read, cache.settings, cache.catalog, source, TableCache(), None)
     metrics = cache.catalog.metrics_from(source)

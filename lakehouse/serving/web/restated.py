@@ -1,4 +1,4 @@
-"""``/page/restated``: the published numbers that changed in a week, before and after, and why.
+"""``/page/restated``: the published numbers that changed in a week, with values before and after, and reasons.
 
 ``/page/restated/{name}/{publication_id}`` is the stored report of one publication.
 """
@@ -35,7 +35,7 @@ _WEEK, _MOST = timedelta(days=7), 200
 
 
 class RestatedPageParameters(Parameters):
-    """The week that ends with a day, by default today."""
+    """The week that ends with the day ``through``, by default today."""
 
     through: Day | None = None
 
@@ -62,12 +62,12 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
 
 
 def reported(cache: PublishedCache, series: set[str]) -> set[str]:
-    """The ids of the publications of some series that have a report."""
+    """The ids of publications of ``series`` that have a report."""
     return restatement_reports.reported(cache.settings, series)
 
 
 def _because(cache: PublishedCache, published: PublishedSeries, stored: RestatementReport) -> str | None:
-    """The changes of dimensions that restated the periods of a report, in words."""
+    """The dimension changes that restated the periods of a report, in words."""
     publication = publications.find(cache.settings, stored.series, stored.publication_id)
     starts = [date.fromisoformat(entry["start"]) for entry in stored.periods.values()]
     if publication is None:
@@ -76,7 +76,7 @@ def _because(cache: PublishedCache, published: PublishedSeries, stored: Restatem
 
 
 def _report(published: PublishedSeries, stored: RestatementReport) -> dict[str, Any]:
-    """The report with its numbers as the templates show them."""
+    """The report with its numbers in the form of the templates."""
     periods = [
         {
             "name": name,
@@ -97,7 +97,7 @@ def _report(published: PublishedSeries, stored: RestatementReport) -> dict[str, 
 
 
 def _changed(stored: RestatementReport, moved: Mapping[str, Any]) -> dict[str, Sides]:
-    """The measures that changed, in the order of the contract of then."""
+    """The measures that changed, in the order of the contract at that time."""
     every = {name: restatement_reports.sides_of(moved[name]) for name in stored.measures if name in moved}
     return {name: sides for name, sides in every.items() if sides.changed}
 
@@ -130,7 +130,7 @@ def _change(published: PublishedSeries, day: date, summary: VersionSummary) -> d
 
 
 def _last(published: list[PublishedSeries]) -> datetime | None:
-    """When a number was restated last."""
+    """The time of the last restatement."""
     every = (
         summary.published_at
         for one in published

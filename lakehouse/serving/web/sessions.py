@@ -1,8 +1,9 @@
 """Sessions of the pages: a token signs in once, then a cookie names the session. Forms contain a secret of the session.
 
-Scripts cannot read the cookie and other sites cannot send it; it is valid for the pages only, the API reads none. Sessions are
-stored in memory under a hash of their name, not in the cookie: signing out, or revoking the token, ends a session also for a copy
-of its cookie. They end after some hours, and with the process. The libraries tried instead are in docs/architecture.md.
+Scripts cannot read the cookie and other sites cannot send it. It is valid only for the pages; the API reads no cookie. Sessions
+are stored in memory under a hash of their name, not in the cookie: signing out, or revoking the token, ends a session even for a
+copy of its cookie. Sessions end after a fixed time, and with the process. The alternative libraries tried are in
+docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from lakehouse.serving.http.authentication import Authenticator
 
 COOKIE = "lakehouse_session"
-#: Seconds until a session ends, and the most sessions at once.
+#: The lifetime of a session in seconds, and the greatest number of sessions at once.
 LASTS, _MOST = 8 * 3600, 1000
 _FORM = "application/x-www-form-urlencoded"
 _FIELDS = 10
@@ -35,7 +36,7 @@ _FIELDS = 10
 
 @dataclass(frozen=True)
 class Session:
-    """A visitor who signed in; ``secret`` is the secret that their forms contain."""
+    """A visitor who signed in; ``secret`` is the secret in the visitor's forms."""
 
     token: Token
     secret: str
@@ -43,7 +44,7 @@ class Session:
 
     @property
     def decides(self) -> bool:
-        """Whether they may decide on rows and see the values of rows."""
+        """Whether the visitor may decide on rows and see their values."""
         return self.token.role is Role.STEWARD
 
 
@@ -60,7 +61,7 @@ class Sessions:
     async def visitor(self, request: Request) -> None:
         """Attach the session to the request.
 
-        :raises Problem: when nobody signed in and reading requires it.
+        :raises Problem: if the visitor has not signed in and reading requires it.
         """
         request.state.session = await self._of(request)
         if request.state.session is None and self.closed:
@@ -74,7 +75,7 @@ class Sessions:
         """Start a session.
 
         :returns: the value of the cookie.
-        :raises Problem: when the token is not valid.
+        :raises Problem: if the token is not valid.
         """
         token = await self._authenticator.holder_of(request, text)
         name = secrets.token_urlsafe(32)
@@ -102,7 +103,7 @@ class Sessions:
 
 
 def session(request: Request) -> Session | None:
-    """The session of a request; None when the visitor has not signed in."""
+    """The session of a request; None if the visitor has not signed in."""
     current: Session | None = getattr(request.state, "session", None)
     return current
 
@@ -124,7 +125,7 @@ async def form(request: Request) -> dict[str, str]:
 async def own_form(request: Request) -> tuple[Session, dict[str, str]]:
     """The session of a request, and the fields of its form.
 
-    :raises Problem: when nobody signed in, or the form belongs to another session.
+    :raises Problem: if the visitor has not signed in, or the form belongs to another session.
     """
     current = session(request)
     if current is None:
@@ -136,7 +137,7 @@ async def own_form(request: Request) -> tuple[Session, dict[str, str]]:
 
 
 def set_cookie(response: Response, request: Request, name: str) -> None:
-    """Set the cookie; it is restricted to TLS when the page was loaded over TLS."""
+    """Set the cookie; it is restricted to TLS if the page was loaded over TLS."""
     over_tls = request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
     response.set_cookie(COOKIE, name, max_age=LASTS, path="/", secure=over_tls, httponly=True, samesite="strict")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lakehouse.serving.web.sessions import Sessions
 
-#: A path of this site: nothing that a browser could take for another host's address.
+#: A path of this site: nothing that a browser could interpret as an address on another host.
 _OURS = re.compile(rf"/|{PREFIX}/(?!.*\.\.)[A-Za-z0-9/._:?=&%-]*")
 _CACHED = {"Cache-Control": "max-age=300"}
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]

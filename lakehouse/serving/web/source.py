@@ -1,4 +1,4 @@
-"""``/page/sources/{name}``: the watermark of a source against its arrivals, who holds it, and what is known to be missing."""
+"""``/page/sources/{name}``: a source's watermark against its arrivals, the keys that hold it, and known missing data."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from lakehouse.serving.http.published_cache import PublishedCache
 
 _CHOICES = (2, 7, 28, 92)
-#: Deliveries in the table, files and sentences in the lists of what is missing, and points in the chart.
+#: The numbers of deliveries in the table, of files and sentences in the lists of missing data, and of points in the chart.
 _NEWEST, _LISTED, _DRAWN = 12, 20, 150
 _HOUR = timedelta(hours=1)
 
 
 class SourcePageParameters(Parameters):
-    """The days that the chart covers."""
+    """The number of days in the chart."""
 
     days: Annotated[int, Field(ge=1, le=max(_CHOICES))] = 7
 
 
 class RecentDelivery(NamedTuple):
-    """A recorded delivery, the watermark after it, and whether it moved the watermark; None where it has none."""
+    """A recorded delivery, the watermark after it, and whether it moved the watermark; None without a watermark."""
 
     entry: Ingestion
     watermark: datetime | None
@@ -61,9 +61,9 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
 
 
 def page_values(observed: ObservedSource, now: datetime, days: int) -> dict[str, Any]:
-    """What the page shows of a source.
+    """The values of a source for the page.
 
-    :param days: how many the chart covers.
+    :param days: the number of days in the chart.
     """
     state, watermark = observed.state, observed.state.watermark
     is_set = watermark is not None and watermark.watermark != BEGINNING
@@ -85,7 +85,7 @@ def page_values(observed: ObservedSource, now: datetime, days: int) -> dict[str,
 
 
 def _points(observed: ObservedSource) -> list[DeliveryPoint]:
-    """The ingested deliveries in the order of their arrival."""
+    """The ingested deliveries in order of arrival."""
     watermark = observed.state.watermark
     if watermark is not None:
         return [DeliveryPoint(step.arrived, step.delivery.newest_event, _known(step.watermark)) for step in watermark.steps]
@@ -114,7 +114,7 @@ def _recent(observed: ObservedSource) -> list[RecentDelivery]:
 
 
 def _drawn(observed: ObservedSource, points: Sequence[DeliveryPoint], now: datetime, days: int) -> dict[str, Any]:
-    """The chart of the days until now; of a source that has been silent for long, of its last days and what followed."""
+    """The chart of the days until now; for a long silent source, of its last days and the time since."""
     strategy = None if observed.state.watermark is None else observed.state.watermark.strategy
     delay = strategy.delay if isinstance(strategy, ProcessingTimeWatermark) else None
     if not points:
@@ -141,5 +141,5 @@ def _known(watermark: datetime) -> datetime | None:
 
 
 def _next_hour(moment: datetime) -> datetime:
-    """The full hour after a time, so that a chart that was drawn serves for an hour."""
+    """The full hour after a time, so that a drawn chart can be reused for an hour."""
     return moment.replace(minute=0, second=0, microsecond=0) + _HOUR

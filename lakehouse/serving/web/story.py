@@ -1,4 +1,4 @@
-"""``/page/metrics/{name}/{window}``: the history of one number by revision, and the rows behind each change."""
+"""``/page/metrics/{name}/{window}``: the history of a number by revision, and the changed rows of each revision."""
 
 from __future__ import annotations
 
@@ -45,14 +45,15 @@ if TYPE_CHECKING:
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
     from lakehouse.settings import Settings
 
-#: Rows shown with a revision, revisions whose rows are read at once, rows of one revision, versions and measures drawn.
+#: The numbers of rows shown with a revision, of revisions whose rows are read at once, of rows of one revision, and of versions
+#: and measures drawn.
 _SAMPLE, _MOVES, _ROWS, _VERSIONS, _DRAWN = 8, 12, 500, 200, 4
 _LATEST = VersionSelector(SelectBy.LATEST, "latest")
 Label = Annotated[str, Path(pattern=r"^r[0-9]{1,9}([.]a[0-9]{1,9})?$")]
 
 
 class IncludedNumber(NamedTuple):
-    """A published number that another one was made from: its metric and period, the revision before, and the one included."""
+    """A published number used as an input: its metric and period, the revision used before, and the revision used now."""
 
     metric: str
     period: str
@@ -62,8 +63,10 @@ class IncludedNumber(NamedTuple):
 
 @dataclass(frozen=True)
 class StoryStep:
-    """One version of a period: what it changed, and why. ``inputs`` are the numbers that it included, of a roll-up or derived;
-    ``because`` names the changes of dimensions that restated it.
+    """A version of a period: its changes and its reason.
+
+    ``inputs`` are the numbers that a roll-up or a derived number included; ``because`` names the dimension changes that restated
+    it.
     """
 
     version: PublishedVersion
@@ -76,12 +79,12 @@ class StoryStep:
 
     @property
     def moves(self) -> bool:
-        """Whether it is more than a change of state: it restates the version before, or grew."""
+        """Whether the version is more than a change of state: a restatement or growth."""
         return self.version.has_new_content
 
     @property
     def label(self) -> str:
-        """Its state in words."""
+        """The state in words."""
         return LABELS[self.version.state.value]
 
 
@@ -130,7 +133,7 @@ async def _series_and_period(cache: PublishedCache, name: str, window: str) -> t
 
 
 def _kept(cache: PublishedCache, published: PublishedSeries, period: Period) -> list[RevertedPeriod]:
-    """The days of the period that keep an earlier number."""
+    """The reverted days of the period, which keep an earlier number."""
     settings, name = with_table_cache(cache.settings), published.series.daily.name
     return list(reverted_periods.kept(settings, name, period.days).values())
 
@@ -169,7 +172,7 @@ def _steps_and_chart(cache: PublishedCache, published: PublishedSeries, period: 
 
 
 def _windows(published: PublishedSeries, versions: Sequence[PublishedVersion]) -> dict[str, Any] | None:
-    """The rows of a day's windows as readers see them, each with the version that changed its window last."""
+    """The rows of a day's windows as visible to readers, each with the last version that changed its window."""
     metric, newest = published.series.metric, next((one for one in reversed(versions) if one.is_latest), None)
     if metric.event_window is None or newest is None or published.series.kind is not Kind.DAY:
         return None  # longer periods add the windows up
@@ -203,7 +206,7 @@ def _steps(published: PublishedSeries, period: Period) -> list[StoryStep]:
 def _with_rows(
     cache: PublishedCache, settings: Settings, published: PublishedSeries, period: Period, step: StoryStep, most: int
 ) -> StoryStep:
-    """The step with the rows, or the days, that it included."""
+    """The step with the rows, or the inputs, that it included."""
     series, before = published.series, step.before
     if series.kind is not Kind.DAY or series.metric.is_derived:
         return replace(step, inputs=_inputs(series, before, step.version))
@@ -222,12 +225,12 @@ def _with_rows(
 
 
 def _reads_another_table(metric: MetricContract, before: PublishedVersion, after: PublishedVersion) -> bool:
-    """Whether the number may have been computed from another silver table than the one before it, under another contract."""
+    """Whether the number may have been computed from a different silver table than its predecessor, under another contract."""
     return metric.reads_newest and before.row["contract_version"] != after.row["contract_version"]
 
 
 def _inputs(series: Series, before: PublishedVersion | None, after: PublishedVersion) -> list[IncludedNumber]:
-    """The numbers that a version was made from and the one before was not: of its days, or of the inputs of a derived metric."""
+    """The inputs that a version used and its predecessor did not: numbers of its days, or of a derived metric's inputs."""
     made_from = after.made_from
     earlier = before.made_from if before else RollupInputs()
     days = [IncludedNumber(series.daily.name, f"{day}", old, new) for day, (old, new) in made_from.changed_since(earlier).items()]

@@ -1,4 +1,4 @@
-"""What the rows of a set are made of: records with the time they were known from, histories of values, and the as-of join.
+"""The parts of a set's rows: records with the start of their knowledge, histories of values, and the as-of join.
 
-Putting them together belongs to ``event_rows``.
+Combining them belongs to ``event_rows``.
 """

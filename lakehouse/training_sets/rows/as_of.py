@@ -1,4 +1,4 @@
-"""The as-of join of Spark: to each event the last of a history of values that had begun by then.
+"""The as-of join in Spark: adds to each event the last row of a history that had begun by the event.
 
 A DataFrame in, a DataFrame out.
 """
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def with_last(events: DataFrame, history: DataFrame, on: Mapping[str, str], at: str, begins: str) -> DataFrame:
-    """The events, each once, with the columns of the last row of a history that began at or before the event.
+    """The events, each once, with the columns of the last history row that began at or before the event.
 
-    Both are sorted together, so that the work is that of one sort, however many rows of the history an event has. Without an
-    earlier row the columns are NULL. NULL in a column of ``on`` equals NULL.
+    Events and history are sorted together, so the cost is one sort, however many history rows an event has. Without an earlier
+    row the columns are NULL. NULL in a column of ``on`` equals NULL.
 
-    :param on: for each column of the history the column of the events with the same value; its other columns are brought.
-    :param at: the column of the events with their time; ``begins`` is that of the history.
+    :param on: for each key column of the history, the event column with the same value; the history's other columns are added.
+    :param at: the event column with the time; ``begins`` is the history's column.
     """
     brought = [name for name in history.columns if name not in {*on, begins}]
     keys = [f"_key_{number}" for number in range(len(on))]

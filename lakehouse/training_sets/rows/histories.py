@@ -1,7 +1,7 @@
-"""Histories of the values that features are taken from: from which moment on a key of a dimension or a cell of a metric has one.
+"""Histories of feature values: the moments from which a dimension key or a metric cell has a value.
 
-Under ``as_known`` a value begins when it held and was known, or published; under ``as_corrected`` when it held. Joining events
-with a history belongs to ``as_of``.
+Under ``as_known``, a value begins when it is both valid and known, or published; under ``as_corrected``, when it is valid.
+Joining events with a history belongs to ``as_of``.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
     from lakehouse.training_sets.known import Knowledge
 
-#: The moment from which a value of a history holds, and the one at which it ends of itself or from which its age counts.
+#: The columns with the start of a value, and with the moment at which it ends or from which its age counts.
 BEGINS, ENDS = "_begins", "_ends"
 
 
 def of_dimension(
     spark: SparkSession, settings: Settings, contract: SourceContract, join: Join, known: Knowledge, reading: Reading
 ) -> DataFrame:
-    """The attributes of the keys of a dimension: its primary key, the attributes by their names in the set, and their time.
+    """The attribute history of a dimension's keys: its primary key, the attributes by their names in the set, and their time.
 
-    An untracked attribute has the value that the change said, too.
+    Untracked attributes also have the value of the change.
     """
     if table_io.open_table(locations.key_log(settings, contract.dataset), settings.storage_options) is None:
         return _without_records(spark, contract, join)
@@ -70,9 +70,9 @@ def of_dimension(
 def of_metric(
     spark: SparkSession, settings: Settings, catalog: Catalog, entry: MetricFeatures, known: Knowledge, reading: Reading
 ) -> DataFrame:
-    """The measures of the cells of a metric: its grain, the measures by their names in the set, and the end of their period.
+    """The measure history of a metric's cells: its grain, the measures by their names in the set, and the end of their period.
 
-    The number of the newest period that has ended counts. A cell that a later revision of its period no longer has is NULL.
+    The number of the newest ended period counts. A cell that a later revision of its period lacks is NULL.
     """
     series = served_version.daily(settings, catalog, catalog.metrics[entry.metric])
     metric, window = series.metric, series.metric.event_window
@@ -102,7 +102,7 @@ def of_metric(
 
 
 def _every_cell(published: DataFrame, by: str, cell: list[str], measures: list[str]) -> DataFrame:
-    """Each revision of a period with all cells that the period has had; a cell that the revision does not have is NULL."""
+    """Each revision of a period with all cells that the period has had; a cell that the revision lacks is NULL."""
     revisions = published.select(by, "revision", "published_at").distinct()
     rows = published.where(F.col("row_count") > 0)
     every = revisions.join(rows.select(*cell).distinct(), by)
@@ -114,7 +114,7 @@ def _every_cell(published: DataFrame, by: str, cell: list[str], measures: list[s
 
 
 def _without_records(spark: SparkSession, contract: SourceContract, join: Join) -> DataFrame:
-    """The history of a dimension of which nothing has come."""
+    """The history of a dimension without records."""
     kinds = dict(tables.attributes(contract))
     keys = tuple((f"_of_{name}", kinds[name]) for name in contract.primary_key)
     values = tuple((name, kinds[column]) for column, name in join.attributes)
@@ -122,7 +122,7 @@ def _without_records(spark: SparkSession, contract: SourceContract, join: Join) 
 
 
 def _without_numbers(spark: SparkSession, catalog: Catalog, entry: MetricFeatures) -> DataFrame:
-    """The history of a metric of which nothing has been published."""
+    """The history of a metric without published numbers."""
     metric = catalog.metrics[entry.metric]
     kinds = {measure.name: measure.type for measure in metric.measures}
     source = catalog.sources[metric.source]
@@ -133,7 +133,7 @@ def _without_numbers(spark: SparkSession, catalog: Catalog, entry: MetricFeature
 
 
 def _end_of_period(series: Series) -> Column:
-    """The moment at which the period of a number is over: its day, or its window."""
+    """The end of a number's period: of its day, or of its window."""
     zone, window = ZoneInfo(series.metric.publication.timezone or "UTC"), series.metric.event_window
     end_of_day = zones.start_of_day(F.date_add(series.by, 1), zone)
     if not isinstance(window, EventWindow):
@@ -143,14 +143,14 @@ def _end_of_period(series: Series) -> Column:
 
 
 def _record_columns(contract: SourceContract) -> Columns:
-    """The columns of the records of a dimension that the rule reads and carries along."""
+    """The columns of dimension records that the rule reads and carries along."""
     order = (("source_sequence", "bigint"), ("source_order", "string"), ("ordered_at", "timestamp"), ("delivery", "bigint"))
     clocks = (("known_from", "timestamp"), ("kind", "string"))
     return (("dimension_key", "string"), *tables.changes_of_silver(contract), *order, *clocks)
 
 
 def _known_of(contract: SourceContract, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What was known of whole keys, from their records."""
+    """Apply the rule of ``known_values`` to whole keys of records."""
     for records in as_then.whole_keys(batches):
         of_keys = tables.by_key(contract, records.drop_columns(["_key"]))
         columns = arrow_schema((*_record_columns(contract), ("from_ts", "timestamp")))

@@ -1,6 +1,6 @@
-"""The records of a source with the time from which each was known, and the record that a set has of each key. With Spark.
+"""The records of a source with the start of their knowledge, and the record of each key in a set. With Spark.
 
-A record is known when it has arrived; one that a steward has admitted, when that was decided.
+A record is known from its arrival; a record admitted by a steward, from the decision.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def claims(
 ) -> DataFrame:
     """The admitted claims of a set of inputs, each with ``known_from``.
 
-    :param keys: only those about these keys.
+    :param keys: include only claims about these keys.
     """
     source = contract.dataset
     log = admitted_claims.of_inputs(spark, settings, source, inputs.ids, keys)
@@ -71,11 +71,11 @@ def events(
     reading: Reading,
     keys: pa.Array | None = None,
 ) -> DataFrame:
-    """One row for each key that lives: its first record under ``as_known``, the newest under ``as_corrected``; silver's columns.
+    """One row for each existing key: its first record under ``as_known``, the newest under ``as_corrected``; silver's columns.
 
-    The first record is what a request to score the event would have held: a later correction of its own columns was not known.
+    The first record is the content of a scoring request at the event: later corrections of its columns were not known.
 
-    :param first: the first event day; ``until`` is the first that is left out.
+    :param first: the first event day; ``until`` is the first day after the last one.
     """
     record = F.struct("known_from", *ORDER, "ingestion_id", "event_date", "arrival_date")
     aggregates = [*admitted_claims.greatest_claims(), F.min(F.when(_has_row(), record)).alias("_first")]

@@ -1,10 +1,10 @@
-"""The rule of what was known of a key at a moment: from its records to the values that held by the knowledge of then.
+"""Point-in-time rule: derives, from a key's records, the values known at a given time.
 
 Arrow in, Arrow out.
 
-A record says what is so from its event time on, and is known from a later time on. At a moment that record counts which, of those
-known by then about times up to then, is about the latest time; of several about one time the greatest by the source's order. A
-delete takes back what was said about its time. Right for any set of records that is complete for the keys it holds.
+A record is valid from its event time, and known from a later time. At a given moment, among the records known and valid by then,
+the record with the latest event time counts; among several with the same event time, the greatest in the source's order. A delete
+withdraws the record at its event time. The result is correct for any set of records that is complete for its keys.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 #: The columns that the rule reads; other columns of the records are carried along.
 READ = ("dimension_key", "kind", "event_ts", "known_from", *ORDER)
-#: In place of a record: none counts.
+#: The position that means that no record counts.
 _NOTHING = -1
 
 
 def known_values(records: pa.Table) -> pa.Table:
-    """From which moment on which record of a key counts.
+    """The moments from which each record of a key counts.
 
     :param records: all records of the keys, with :data:`READ`.
-    :returns: the columns of the records, and ``from_ts``; rows by key and time. In a row whose ``kind`` is NULL nothing is known
-        of the key from then on; its other columns are those of a record of the key.
+    :returns: the columns of the records, and ``from_ts``; rows by key and time. From a row with ``kind`` NULL on, nothing is
+        known of the key; the row's other columns are from a record of the key.
     """
     key = groups(records["dimension_key"])
     rank = np.empty(len(records), np.int64)
@@ -54,12 +54,12 @@ def known_values(records: pa.Table) -> pa.Table:
 
 
 def _greatest_so_far(positions: Positions, key: Positions, usable: Positions, event: Positions, rank: Positions) -> Positions:
-    """Of keys without a delete: key, moment, and the greatest record until then."""
+    """For keys without a delete: key, moment, and the greatest record up to that moment."""
     by_time = positions[np.lexsort((rank[positions], event[positions], usable[positions], key[positions]))]
     by_greatness = np.lexsort((rank[by_time], event[by_time]))
     place = np.empty(len(positions), np.int64)
     place[by_greatness] = np.arange(len(positions))
-    # Keys follow each other; with the number of its key in front, no record of an earlier key is greater.
+    # Keys are consecutive; with the key's number as prefix, no record of an earlier key is greater.
     in_front = key[by_time] * len(positions)
     greatest = np.maximum.accumulate(in_front + place) - in_front
     rows = np.stack([key[by_time], usable[by_time], by_time[by_greatness[greatest]]], axis=1)
@@ -69,7 +69,7 @@ def _greatest_so_far(positions: Positions, key: Positions, usable: Positions, ev
 def _moment_by_moment(
     positions: Positions, key: Positions, usable: Positions, event: Positions, rank: Positions, is_delete: NDArray[np.bool_]
 ) -> Positions:
-    """Of keys with a delete, of which there are few: key, moment, and the record that counts, or nothing."""
+    """For keys with a delete, which are few: key, moment, and the record that counts, or none."""
     rows = list[tuple[int, int, int]]()
     newest: dict[int, int] = {}
     of_key = None
@@ -86,7 +86,7 @@ def _moment_by_moment(
 
 
 def _last_of_moment(rows: Positions) -> NDArray[np.bool_]:
-    """Whether a row is the last of its key and moment, in rows that are sorted by both."""
+    """Whether a row is the last of its key and moment; the rows are sorted by both."""
     is_last = np.ones(len(rows), bool)
     is_last[:-1] = (rows[1:, 1] != rows[:-1, 1]) | (rows[1:, 0] != rows[:-1, 0])
     return is_last

@@ -1,4 +1,4 @@
-"""How the rows of a training set are found by the records of its sources: without Spark."""
+"""Finds the rows of a training set from the records of its sources, without Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def label_values(settings: Settings, contract: TrainingSetContract, keys: pa.Array) -> pa.Array:
-    """The values of ``label.on`` that records with some keys have or had: a record that is deleted names its event no longer."""
+    """The values of ``label.on`` in current and past records with one of ``keys``: a deleted record no longer names its event."""
     path = locations.bronze(settings, contract.label.source)
     rows = table_io.read(path, [contract.label.on], {"record_key": keys}, settings.storage_options)
     return pa.array([], pa.string()) if rows is None else pc.unique(rows[contract.label.on]).drop_null()

@@ -1,1 +1,1 @@
-"""Alerts about streams: live numbers that are not kept up, their state, and the lag of a topic."""
+"""Alerts about streams: stopped or lagging live streams, their state, and the lag of a topic."""

@@ -1,4 +1,5 @@
-"""The rules of alerting about streams. Each takes facts and returns an alert or None; they are described in docs/alerts.md.
+"""The rules of alerting about streams. Each rule takes facts and returns an alert or None. The rules are described in
+docs/alerts.md.
 
 ``signals`` reads the facts.
 """
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def live_stopped(about: AlertSubject, known: StreamStatus) -> Alert | None:
-    """Alert if a stream has failed, or was killed. One that somebody stopped does not alert."""
+    """Alert if a stream has failed or was killed. A stream stopped by a person does not alert."""
     if known.state not in {"failed", "killed"}:
         return None
     why = f"has failed: {known.problem}" if known.state == "failed" else f"was killed (process {known.pid})"
@@ -35,9 +36,9 @@ def live_stopped(about: AlertSubject, known: StreamStatus) -> Alert | None:
 def live_unread(
     about: AlertSubject, known: StreamStatus, unread_since: datetime, tolerated: timedelta, now: datetime
 ) -> Alert | None:
-    """Alert if a stream that runs has not read rows for longer than the contract tolerates.
+    """Alert if a running stream has left rows unread for longer than the contract tolerates.
 
-    :param unread_since: when the oldest of the rows that it has not read were ingested.
+    :param unread_since: the ingestion time of the oldest unread rows.
     """
     if known.state != "running" or now - unread_since <= tolerated:
         return None
@@ -51,9 +52,9 @@ def live_unread(
 
 
 def live_state(about: AlertSubject, known: StreamStatus, bounds: LiveState) -> Alert | None:
-    """Alert if the state of the open windows is larger than a bound; a state of the size of its bound is not.
+    """Alert if the state of the open windows exceeds a bound; a state equal to its bound does not alert.
 
-    A stream that does not run has no state in memory.
+    A stopped stream has no state in memory.
     """
     if known.state != "running":
         return None
@@ -74,7 +75,7 @@ def live_state(about: AlertSubject, known: StreamStatus, bounds: LiveState) -> A
 
 
 def stream_lag(about: AlertSubject, lag: TopicLag, bounds: StreamLag, now: datetime) -> Alert | None:
-    """Alert if more messages of a topic wait than the contract tolerates, or one of them for longer."""
+    """Alert if more messages of a topic wait than the contract tolerates, or a message waits for longer."""
     beyond = []
     if bounds.messages is not None and lag.messages > bounds.messages:
         beyond.append(f"{lag.messages:,} messages wait ({bounds.messages:,} are tolerated)")

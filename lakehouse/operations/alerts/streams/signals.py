@@ -1,6 +1,6 @@
-"""The facts about streams that alerts are about; ``rules`` judges them.
+"""Reads the facts about streams for alerts; ``rules`` evaluates them.
 
-They are read from what each stream has written, and for a topic with a bound from its brokers. Nothing here starts a JVM.
+The facts come from the streams' own records, and for a topic with a bound from its brokers. Nothing here starts a JVM.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def of_metric(settings: Settings, metric: MetricContract, about: AlertSubject) -
 def of_topic(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
     """The alert about the lag of a source's topic; none without a bound.
 
-    :raises StreamProblem: when the topic cannot be read, so that its lag is not known.
+    :raises StreamProblem: if the topic cannot be read, so that its lag is unknown.
     """
     bounds, kafka = contract.alerts.stream_lag, contract.source.kafka
     if bounds is not None and kafka is not None:
@@ -53,9 +53,9 @@ def of_topic(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
 
 
 def conditions(settings: Settings, catalog: Catalog) -> list[str]:
-    """Which alerts of this module are open now, or why that is not known, as texts: what tables do not tell.
+    """The present alerts of this module, or the reasons why they are unknown, as texts: state that is not in tables.
 
-    Empty for a catalog without live metrics and without bounds of lags.
+    Empty for a catalog without live metrics and lag bounds.
     """
     metrics = [metric for metric in catalog.metrics.values() if metric.live]
     sources = [contract for contract in catalog.sources.values() if contract.alerts.stream_lag is not None]
@@ -71,7 +71,7 @@ def _keys(alerts: Iterator[Alert]) -> str:
 
 
 def _unread_since(settings: Settings, metric: MetricContract, known: StreamStatus) -> datetime | None:
-    """When the oldest rows were ingested that the stream has not read; None if it has read all since it was started."""
+    """The ingestion time of the oldest rows that the stream has not read; None if it has read all rows since its start."""
     read = set(batch_log.log(settings).select(["ingestion_id"], {"metric": [metric.name]})["ingestion_id"].unique().to_pylist())
     ingested = [entry for entry in ingestions.all_of(settings, metric.source) if entry.status == "ingested" and entry.rows]
     newest = max((entry.recorded_at for entry in ingested if entry.ingestion_id in read), default=known.started_at)

@@ -1,6 +1,6 @@
-"""``/metrics/{name}/late-events`` and ``/sources/{source}/late-events``: how many rows came late, and what became of them.
+"""``/metrics/{name}/late-events`` and ``/sources/{source}/late-events``: the counts of late rows, and their treatment.
 
-The shapes of the responses are in this module, too.
+The response models are in this module, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHOWN = [*_OF_ROW, "watermark", "window_end", "action", "reason", "counts", "wi
 
 
 class LateCountsModel(Shape):
-    """Sound rows by when they came, and their shares."""
+    """Well-formed rows by punctuality, and their shares."""
 
     metric: str
     rows: int
@@ -43,7 +43,7 @@ class LateCountsModel(Shape):
 
 
 class LateRowModel(Shape):
-    """A row that came after its window."""
+    """A row that arrived after its window."""
 
     ingestion_id: str
     line_number: int
@@ -62,7 +62,7 @@ class LateRowModel(Shape):
 
 
 class MetricLateEventsModel(LateCountsModel):
-    """The late events of a metric; `late_rows` are the newest arrivals first, of `total`."""
+    """The late events of a metric. `late_rows` lists the newest arrivals first; `total` is the number of all late rows."""
 
     source: str
     action: str
@@ -73,7 +73,7 @@ class MetricLateEventsModel(LateCountsModel):
 
 
 class SourceLateEventsModel(Shape):
-    """The late events of each metric of a source, and of all together."""
+    """The late events of each metric of a source, and their totals."""
 
     source: str
     total: LateCountsModel
@@ -81,7 +81,7 @@ class SourceLateEventsModel(Shape):
 
 
 class LateEventsParameters(Parameters):
-    """Which late rows are listed."""
+    """The late rows to list."""
 
     day: Day | None = Field(None, description="Only rows of this event day.")
     dropped: Flag = Field(False, description="Only rows that do not count.")
@@ -95,7 +95,7 @@ def routes(cache: PublishedCache) -> APIRouter:
 
     @router.get("/metrics/{name}/late-events", response_model=MetricLateEventsModel, summary="The late events of a metric")
     async def of_metric(request: Request, name: MetricName, wanted: Annotated[LateEventsParameters, Query()]) -> Response:
-        """How many rows came on time, late and accepted, and late and dropped; and the late rows, newest arrivals first."""
+        """The numbers of rows on time, late and accepted, and late and dropped; and the late rows, newest arrivals first."""
         metric = cache.metric(name)
         if metric.late_events is None:
             raise Problem(404, "no-late-events", f"the contract of {name} has no late_events: every row counts")
@@ -103,7 +103,7 @@ def routes(cache: PublishedCache) -> APIRouter:
 
     @router.get("/sources/{source}/late-events", response_model=SourceLateEventsModel, summary="The late events of a source")
     async def of_source(request: Request, source: SourceName, _: NoParameters) -> Response:
-        """The counts of each metric of the source that has late events; a row counts once for each of them."""
+        """The counts for each metric of the source that has late events. A row counts once for each of these metrics."""
         contract = cache.source(source)
 
         def body() -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""``/metrics/{name}/layers`` and ``/metrics/{name}/reconciliation``: numbers by layer, and why the layers differ.
+"""``/metrics/{name}/layers`` and ``/metrics/{name}/reconciliation``: numbers by layer, and the causes of differences between the
+layers.
 
-The shapes of the responses are in this module, too.
+The response models are in this module, too.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ _ROW_OFFSET = Annotated[int, Field(ge=0, le=10_000_000, description="The number 
 
 
 class LayerParameters(Parameters):
-    """The day to return, and from which layer."""
+    """The day and the layer to return."""
 
     day: Day
     layer: Annotated[
@@ -85,7 +86,7 @@ class ReconciliationParameters(Parameters):
 
 
 class LayersModel(Shape):
-    """The numbers of a day, all of one layer."""
+    """The numbers of a day, all from one layer."""
 
     metric: str
     day: date
@@ -101,7 +102,7 @@ class LayersModel(Shape):
 
 
 class DifferenceModel(Shape):
-    """One measure of a window in both layers. Numbers are exact, as text."""
+    """A measure of a window in both layers. Numbers are exact, as text."""
 
     window_start: datetime | None
     grain: Row
@@ -115,7 +116,7 @@ class DifferenceModel(Shape):
 
 
 class ReconciliationModel(Shape):
-    """The last reconciliation of a day."""
+    """The newest reconciliation of a day."""
 
     metric: str
     day: date
@@ -132,10 +133,10 @@ def routes(cache: PublishedCache) -> APIRouter:
 
     @router.get("/{name}/layers", response_model=LayersModel, summary="A day from the stream or from the books")
     async def by_layer(request: Request, name: MetricName, wanted: Annotated[LayerParameters, Query()]) -> Response:
-        """The newest numbers of a day from one layer, and which layer that is.
+        """The newest numbers of a day from one layer, and the name of that layer.
 
-        With `layer=merged` (the default) the day is taken from the books once its number there is preliminary or final, and
-        from the stream until then. Use `/metrics/{name}` for earlier versions of what is published.
+        With `layer=merged` (the default), the day comes from the published numbers once its number there is preliminary or final,
+        and from the stream until then. Use `/metrics/{name}` for earlier versions of published numbers.
         """
         metric = cache.metric(name)
         if wanted.layer is LayerChoice.LIVE:
@@ -148,7 +149,7 @@ def routes(cache: PublishedCache) -> APIRouter:
     async def reconciliation(
         request: Request, name: MetricName, wanted: Annotated[ReconciliationParameters, Query()]
     ) -> Response:
-        """The last reconciliation of a day: each number in both layers, the difference, and its causes by name."""
+        """The newest reconciliation of a day: each number in both layers, the difference, and its causes by name."""
         metric = cache.metric(name)
         entries = await run_in_threadpool(log.newest, cache.settings, metric.name, wanted.day)
         if not entries:
@@ -186,7 +187,7 @@ def _day(cache: PublishedCache, metric: MetricContract, published: PublishedSeri
 
 
 def _newest(published: PublishedSeries, day: date) -> PublishedVersion | None:
-    """The newest revision of a day; None if nothing is published for it."""
+    """The newest revision of a day; None if nothing is published for the day."""
     versions = published.numbers.periods.get(day)
     summaries = [summary for summary in versions.summaries if summary.adjustment is None] if versions else []
     return versions.version(published.series, summaries[-1]) if versions and summaries else None

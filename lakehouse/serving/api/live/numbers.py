@@ -1,7 +1,7 @@
 """``version=live`` of ``/metrics/{name}`` and ``/metrics/{name}/series``: numbers of the speed layer.
 
-The shapes of these responses are in this module, too. Live numbers are no versions of published numbers: nothing that selects
-among the books' versions knows them.
+The response models are in this module, too. Live numbers are not versions of published numbers, and no version selector returns
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 LIVE = NumberLayer.LIVE.value
-#: What is shown next to a live number. It differs from the label of the state ``live``, which a number in the books may have.
+#: The label of a live number. It differs from the label of the state ``live``, which a published number may have.
 LABEL = "Live (stream)"
 _CONTENT: dict[str, Any] = {
     "version": LIVE,
@@ -43,7 +43,7 @@ _CONTENT: dict[str, Any] = {
 }
 _METRIC = {"metric": "orders_by_hour", "series": "orders_by_hour"}
 _DAYS = {"window": "2024-11-07", "first_day": "2024-11-07", "last_day": "2024-11-07"}
-#: Example responses for the OpenAPI document besides those of the books, by path.
+#: Examples of live responses for the OpenAPI document, by path, in addition to those of published numbers.
 EXAMPLES: dict[str, JsonObject] = {
     "/metrics/{name}": {**_METRIC, **_DAYS, "layer": LIVE, **_CONTENT, "next_row_offset": None},
     "/metrics/{name}/series": {
@@ -79,7 +79,7 @@ class LiveNumberModel(WindowModel, LiveContentModel):
 
 
 class LivePointModel(LiveContentModel):
-    """One day of a series from the stream."""
+    """A day of a series from the stream."""
 
     window: str
     first_day: date
@@ -100,7 +100,7 @@ class LivePointsModel(Shape):
 def check_live(metric: MetricContract) -> None:
     """Check that a metric has a speed layer.
 
-    :raises Problem: if it has none.
+    :raises Problem: if the metric has no speed layer.
     """
     if metric.live is None:
         detail = (
@@ -111,9 +111,9 @@ def check_live(metric: MetricContract) -> None:
 
 
 def check_kind(metric: MetricContract, kind: Kind) -> None:
-    """Check that the speed layer has periods of a kind: it has days.
+    """Check that the speed layer has periods of ``kind``: it has only days.
 
-    :raises Problem: if it does not.
+    :raises Problem: if the kind is not the day.
     """
     if kind is not Kind.DAY:
         detail = (
@@ -124,11 +124,11 @@ def check_kind(metric: MetricContract, kind: Kind) -> None:
 
 
 def number(settings: Settings, metric: MetricContract, period: Period, start: datetime | None, first: int) -> JsonObject:
-    """The live numbers of a day, or of a window of it.
+    """The live numbers of a day, or of one of its windows.
 
     :param start: the first moment of the window; None for the day.
-    :param first: the row with which ``result`` begins.
-    :raises Problem: if the metric is not live, the period is not a day, or the stream has no number of the day.
+    :param first: the position of the first row in ``result``.
+    :raises Problem: if the metric is not live, the period is not a day, or the stream has no number for the day.
     """
     check_live(metric)
     check_kind(metric, period.kind)
@@ -145,7 +145,7 @@ def number(settings: Settings, metric: MetricContract, period: Period, start: da
 
 
 def points(settings: Settings, metric: MetricContract, span: tuple[date, date], kind: Kind, limit: int) -> JsonObject:
-    """The days of a span that have live numbers, as many as fit on a page, and where the next page begins.
+    """The days of ``span`` with live numbers, as many as fit on a page, and the start of the next page.
 
     :raises Problem: if the metric is not live, or the kind of period is not the day.
     """

@@ -1,6 +1,6 @@
-"""``/metrics/{name}/stream``: whether the stream of a metric runs, how fast, and the state of its open windows.
+"""``/metrics/{name}/stream``: the status and speed of a metric's stream, and the state of its open windows.
 
-The shapes of the response are in this module, too.
+The response models are in this module, too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ EXAMPLES: dict[str, Any] = {
 
 
 class StateCountsModel(Shape):
-    """How many of something there have been, of the live numbers that are kept."""
+    """Counts over the life of a kind of object, for the live numbers that are kept."""
 
     created: int
     fired: int = Field(description="Those whose end the watermark has passed.")
@@ -61,7 +61,7 @@ class StateCountsModel(Shape):
 
 
 class WindowStateModel(Shape):
-    """The state of the open windows, as of the batch that was reported last."""
+    """The state of the open windows, as of the last reported batch."""
 
     open_windows: int
     keys: int = Field(description="Values of the grain that have an open window.")
@@ -73,7 +73,7 @@ class WindowStateModel(Shape):
 
 
 class StreamModel(Shape):
-    """The stream of a metric. Rates are rows a second of the last batch with rows."""
+    """The stream of a metric. Rates are rows per second of the last batch with rows."""
 
     metric: str
     status: Literal["running", "stopped", "failed", "killed"]
@@ -96,7 +96,7 @@ def routes(cache: PublishedCache) -> APIRouter:
 
     @router.get("/{name}/stream", response_model=StreamModel, summary="The stream of live numbers and its state")
     async def stream(request: Request, name: MetricName, _: NoParameters) -> Response:
-        """Whether the stream runs, how fast it is, and how much state its open windows take."""
+        """The status of the stream, its speed, and the size of the state of its open windows."""
         metric = cache.metric(name)
         body = await run_in_threadpool(_stream, cache, metric) if metric.live else None
         if body is None:

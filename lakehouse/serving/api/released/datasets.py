@@ -1,4 +1,4 @@
-"""``/datasets``: the released versions of labels and training sets, and the manifest of one of them."""
+"""``/datasets``: the released versions of labels and training sets, and the manifest of a version."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def routes(cache: PublishedCache) -> APIRouter:
 
     @router.get("", response_model=shapes.DatasetsModel, summary="Released labels and training sets")
     async def datasets(request: Request, _: NoParameters) -> Response:
-        """Every released version, with who released it, why, and whether it is deprecated."""
+        """All released versions, with the author, the notes, and the deprecation if there is one."""
         return responses.respond(request, {"datasets": await run_in_threadpool(listed, cache.settings)})
 
     @router.get(
         "/{name}/versions/{version}", response_model=shapes.DatasetManifestModel, summary="The manifest of a released version"
     )
     async def manifest(request: Request, name: DatasetName, version: ReleasedVersion, _: NoParameters) -> Response:
-        """What a version contains and how it was made, and what was made from it."""
+        """The content of a version, its origin, and the versions made from it."""
         return responses.respond(request, await run_in_threadpool(described, cache.settings, name, version))
 
     return router
@@ -53,9 +53,9 @@ def listed(settings: Settings) -> list[dict[str, Any]]:
 
 
 def described(settings: Settings, name: str, version: str) -> dict[str, Any]:
-    """A version with its manifest, and what was made from it.
+    """A version with its manifest, and the versions made from it.
 
-    :raises Problem: if there is none.
+    :raises Problem: if the version does not exist.
     """
     versions = [entry for entry in releases.all_of(settings, name=name) if entry.kind in _KINDS]
     release = next((entry for entry in versions if entry.version == version), None)

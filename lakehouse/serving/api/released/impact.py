@@ -1,6 +1,6 @@
-"""``/sources/{source}/impact``: what a delivered file, a key, a decision or days affect, in numbers, training sets and models.
+"""``/sources/{source}/impact``: the impact of a delivered file, a key, a decision or days on numbers, training sets and models.
 
-The shapes of the response are in this module, too. Files of this computer that were not delivered are not read for requests.
+The response models are in this module, too. Local files that were not delivered are never read for a request.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from lakehouse.impact.result import Impact
     from lakehouse.serving.http.published_cache import PublishedCache
 
-#: So many requests are analysed at once, and so many days of one.
+#: The number of requests analysed at once, and the number of days in a request.
 _AT_ONCE, _MOST_DAYS = 2, 400
 _SUBJECTS = ("file", "key", "decision", "start_date")
 
 
 class ImpactParameters(Parameters):
-    """What to analyse: exactly one of file, key, decision and start_date."""
+    """The subject to analyse: exactly one of file, key, decision and start_date."""
 
     file: Annotated[str | None, Field(min_length=1, max_length=500, description="The name of a delivered file.")] = None
     key: Annotated[str | None, Field(min_length=1, max_length=500, description="A record key.")] = None
@@ -44,7 +44,7 @@ class ImpactParameters(Parameters):
 
 
 class AffectedPeriodModel(Shape):
-    """A period of a series, and what a change of its days does to its number."""
+    """A period of a series, and the outcome of a change of its days for its number."""
 
     series: str
     period: str
@@ -57,7 +57,7 @@ class AffectedPeriodModel(Shape):
 
 
 class PublishedBecauseModel(Shape):
-    """A version that was published because of it."""
+    """A version that was published because of the subject."""
 
     series: str
     period: str
@@ -69,7 +69,7 @@ class PublishedBecauseModel(Shape):
 
 
 class AffectedSetModel(Shape):
-    """A training set with rows that are concerned."""
+    """A training set with affected rows."""
 
     name: str
     version: str
@@ -79,7 +79,7 @@ class AffectedSetModel(Shape):
 
 
 class AffectedModelModel(Shape):
-    """A version of a model that has learned from such a set."""
+    """A model version trained on such a set."""
 
     model: str
     version: str
@@ -89,7 +89,7 @@ class AffectedModelModel(Shape):
 
 
 class AffectedReleasesModel(Shape):
-    """Labels, training sets and models that are concerned."""
+    """The affected labels, training sets and models."""
 
     labels: list[str]
     training_sets: list[AffectedSetModel]
@@ -97,7 +97,7 @@ class AffectedReleasesModel(Shape):
 
 
 class ImpactModel(Shape):
-    """What something affects. `applied` is false if it has not had this effect yet."""
+    """The impact of the subject. `applied` is false if it has not happened yet."""
 
     source: str
     about: str
@@ -122,8 +122,8 @@ def routes(cache: PublishedCache) -> APIRouter:
 
     @router.get("/{source}/impact", response_model=ImpactModel, summary="What a correction affects")
     async def impact(request: Request, source: SourceName, wanted: Annotated[ImpactParameters, Query()]) -> Response:
-        """The days, published numbers and readers that a file, a key, a decision or some days affect; and the released labels,
-        the training sets and the versions of models that they concern.
+        """The days, published numbers and readers affected by a file, a key, a decision or a range of days; and the affected
+        released labels, training sets and model versions.
         """
         contract = cache.source(source)
         _check(wanted)
@@ -135,7 +135,7 @@ def routes(cache: PublishedCache) -> APIRouter:
 
 
 def _check(wanted: ImpactParameters) -> None:
-    """:raises Problem: unless exactly one subject is given, and days in order."""
+    """:raises Problem: unless exactly one subject is given, and the days are in order."""
     if sum(getattr(wanted, name) is not None for name in _SUBJECTS) != 1:
         raise Problem(400, "makes-no-sense", f"pass one of {', '.join(_SUBJECTS)}")
     if wanted.end_date is not None:

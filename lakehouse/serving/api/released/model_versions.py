@@ -1,6 +1,6 @@
-"""``/models``: every model with its champion, its versions, and the lineage of one version in one place.
+"""``/models``: all models with champion and versions, and the complete lineage of a version.
 
-It is read from the logs; MLflow is not asked, so that an answer does not depend on it.
+The data is read from the logs, so responses do not depend on MLflow.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ def routes(cache: PublishedCache) -> APIRouter:
 
     @router.get("", response_model=shapes.ModelsModel, summary="Every model at a glance")
     async def models(request: Request, _: NoParameters) -> Response:
-        """Each model with its champion and the set that this has learned from, its newest backtest, and its canary."""
+        """All models, each with its champion and the champion's training set, its newest backtest, and its canary."""
         return responses.respond(request, {"models": await run_in_threadpool(summaries, cache)})
 
     @router.get("/{name}", response_model=shapes.ModelDetailsModel, summary="A model and its versions")
     async def model(request: Request, name: ModelName, _: NoParameters) -> Response:
-        """The same of one model, with all of its versions."""
+        """A model in the form of the list, with all its versions."""
         return responses.respond(request, await run_in_threadpool(details, cache, name))
 
     @router.get(
         "/{name}/versions/{version}", response_model=shapes.ModelLineageModel, summary="The lineage of a version of a model"
     )
     async def version(request: Request, name: ModelName, version: ReleasedVersion, _: NoParameters) -> Response:
-        """What a version has learned from, how good it is, and what became of it."""
+        """The training data of a version, its quality, and its history."""
         body = (await run_in_threadpool(lineage_of, cache, name, version)).as_json()
-        for backtest in body["backtests"]:  # where the lake is, is nobody's business
+        for backtest in body["backtests"]:  # the location of the lake is not disclosed
             backtest["report"] = backtest["report"].removeprefix(f"{cache.settings.root}/")
         return responses.respond(request, body)
 
@@ -62,7 +62,7 @@ def routes(cache: PublishedCache) -> APIRouter:
 
 
 def summaries(cache: PublishedCache) -> list[dict[str, Any]]:
-    """Every model that has a contract or a version, by name."""
+    """All models with a contract or a version, by name."""
     released: dict[str, list[Release]] = {name: [] for name in cache.catalog.models}
     for entry in releases.all_of(cache.settings, ReleaseKind.MODEL):
         released.setdefault(entry.name, []).append(entry)
@@ -72,7 +72,7 @@ def summaries(cache: PublishedCache) -> list[dict[str, Any]]:
 def details(cache: PublishedCache, name: str) -> dict[str, Any]:
     """A model with its versions.
 
-    :raises Problem: when no model has that name.
+    :raises Problem: if no model has that name.
     """
     versions = releases.all_of(cache.settings, ReleaseKind.MODEL, name)
     if not versions and name not in cache.catalog.models:
@@ -88,7 +88,7 @@ def details(cache: PublishedCache, name: str) -> dict[str, Any]:
 def lineage_of(cache: PublishedCache, name: str, version: str) -> ModelLineage:
     """The lineage of a version, with its canaries.
 
-    :raises Problem: if there is none.
+    :raises Problem: if the version does not exist.
     """
     events = canary_log.events_of(cache.settings, name, version)
     try:

@@ -22,7 +22,7 @@ LINES = "application/x-ndjson"
 
 
 class PromotionParameters(Parameters):
-    """Whose promotions are returned."""
+    """The metric or model whose promotions are returned."""
 
     name: Annotated[str | None, Field(pattern=NAME, description="Only those of this metric or model.")] = None
 
@@ -34,9 +34,9 @@ def routes(cache: PublishedCache) -> APIRouter:
 
     @router.get("", response_model=shapes.PromotionsModel, responses={200: lines}, summary="Promotions of data and models")
     async def promotions(request: Request, wanted: Annotated[PromotionParameters, Query()]) -> Response:
-        """Every promotion and rollback of a metric or a model, oldest first: who, when, why, and what was signed off.
+        """The promotions and rollbacks of metrics and models, oldest first: author, time, reason, and signed-off rules.
 
-        With `Accept: application/x-ndjson` the answer is a log of JSON lines.
+        With `Accept: application/x-ndjson`, the response is a log of JSON lines.
         """
         records = await run_in_threadpool(promotion_export.records, cache.settings, wanted.name)
         if request.headers.get("accept", "").startswith(LINES):

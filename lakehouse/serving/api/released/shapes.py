@@ -1,4 +1,4 @@
-"""The shapes of the responses about datasets, models and promotions, as the OpenAPI document shows them."""
+"""The response models about datasets, models and promotions, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Measures = dict[str, float | None]
 
 
 class DeprecationModel(Shape):
-    """Why nobody should use a version from now on, and what to use in its place."""
+    """The reason why a version should no longer be used, and the replacement."""
 
     at: datetime
     by: str
@@ -42,7 +42,7 @@ class DatasetsModel(Shape):
 
 
 class ModelUseModel(Shape):
-    """A version of a model that has learned from a training set."""
+    """A model version trained on a set."""
 
     model: str
     version: str
@@ -51,7 +51,7 @@ class ModelUseModel(Shape):
 
 
 class DatasetManifestModel(DatasetVersionModel):
-    """A version with its manifest, and with what was made from it."""
+    """A version with its manifest, and the versions made from it."""
 
     manifest: dict[str, Any] = Field(
         description="Of a training set: labels, features with definitions, sets of inputs, time ranges, rows, the distribution "
@@ -84,7 +84,7 @@ class NewestBacktestModel(Shape):
 
 
 class CanaryModel(Shape):
-    """The canary that is running."""
+    """The running canary."""
 
     challenger: str
     champion: str
@@ -108,7 +108,7 @@ class ModelSummaryModel(Shape):
 
 
 class ModelsModel(Shape):
-    """Every model."""
+    """All models."""
 
     models: list[ModelSummaryModel]
 
@@ -148,7 +148,7 @@ class ModelPromotionModel(Shape):
 
 
 class BacktestModel(NewestBacktestModel):
-    """A backtest of a version, with the measures over all of its rows."""
+    """A backtest of a version, with the measures over all its rows."""
 
     known_at: datetime
     by: str
@@ -157,7 +157,7 @@ class BacktestModel(NewestBacktestModel):
 
 
 class ModelLineageModel(Shape):
-    """Everything about a version in one place."""
+    """The complete lineage of a version."""
 
     model: str
     version: str
@@ -187,7 +187,7 @@ class ModelLineageModel(Shape):
 
 
 class PromotionModel(Shape):
-    """A promotion or rollback of data or of a model, in one form."""
+    """A promotion or rollback of data or of a model, in a common form."""
 
     of: Literal["data", "model"]
     name: str

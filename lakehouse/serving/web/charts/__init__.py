@@ -1,4 +1,4 @@
-"""The charts of the pages, drawn by ``reports.svg``: of published numbers, of lateness, and of a source's watermark.
+"""The charts of the pages, drawn by ``reports.svg``: published numbers, lateness, and a source's watermark.
 
 A table next to each chart contains the same numbers.
 """

@@ -1,4 +1,4 @@
-"""Charts of how late rows arrived: their distribution with the bounds of the contract, and the trend by arrival day."""
+"""Charts of lateness: its distribution with the bounds of the contract, and its trend by arrival day."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _EDGES = {
     90 * _DAY: "90 d",
     365 * _DAY: "1 y",
 }
-#: The labels that a narrow drawing has room for.
+#: The labels that fit into a narrow drawing.
 _FEW = {_MIN, _HOUR, _DAY, 7 * _DAY, 90 * _DAY}
 _TICKS = {1: "1 s", 10: "10 s", _MIN: "1 min", 10 * _MIN: "10 min", _HOUR: "1 h", 6 * _HOUR: "6 h", _DAY: "1 d"}
 _TICKS |= {3 * _DAY: "3 d", 7 * _DAY: "7 d", 30 * _DAY: "30 d", 365 * _DAY: "1 y"}
-#: A bound to the right of this share of the width is labelled on its left.
+#: A bound to the right of this share of the width is labelled on its left side.
 _RIGHT = 0.62
 #: The background of text that a line may cross.
 _BEHIND: dict[str, Any] = {"facecolor": COLOURS["card"], "edgecolor": "none", "pad": 0.8}
-#: A drawing with at most so many labels is narrow.
+#: A drawing with at most this many labels is narrow.
 _PHONE = 6
 
 
 class Bound(NamedTuple):
-    """A bound that is drawn into a distribution; ``kind`` is expected, watermark or asked."""
+    """A bound drawn into a distribution; ``kind`` is expected, watermark or asked."""
 
     kind: str
     name: str
@@ -54,7 +54,7 @@ class Bound(NamedTuple):
 
 
 def distribution(seconds: tuple[int, ...], bounds: tuple[Bound, ...]) -> Chart:
-    """How many rows arrived how late, with the bounds; the scale is logarithmic."""
+    """The numbers of rows by lateness, with the bounds; the scale is logarithmic."""
     edges = list(_EDGES)
     counts = [0] * (len(edges) + 1)
     for lateness in seconds:
@@ -107,7 +107,7 @@ def _distribution(counts: tuple[int, ...], bounds: tuple[Bound, ...]) -> Chart:
 
 @lru_cache(_KEPT)
 def trend(days: tuple[str, ...], p50: tuple[int | None, ...], p95: tuple[int | None, ...], p99: tuple[int | None, ...]) -> Chart:
-    """How late the rows of each arrival day came, as percentiles; the scale is logarithmic."""
+    """The percentiles of lateness by arrival day; the scale is logarithmic."""
 
     def draw(figure: Figure, labels: int) -> None:
         axes = figure.subplots()

@@ -1,4 +1,4 @@
-"""The chart of a measure by window in two layers: the stream and the books."""
+"""The chart of a measure by window in two layers: live and published numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDTH = 0.38
 
 @lru_cache(_KEPT)
 def by_window(names: tuple[str, ...], live: tuple[float | None, ...], books: tuple[float | None, ...]) -> Chart:
-    """Two bars for each window: hollow for the live number, filled for the books."""
+    """Two bars for each window: hollow for the live number, filled for the published number."""
 
     def draw(figure: Figure, labels: int) -> None:
         axes = figure.subplots()

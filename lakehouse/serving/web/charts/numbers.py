@@ -1,6 +1,6 @@
 """Charts of published numbers: a series and its states, and the versions of one number.
 
-States differ in their marks and not in colour alone.
+States differ by marks, not by colour alone.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.comparison import Number
 
 _KEPT = 32
-#: Marker, filled or hollow, per state.
+#: The marker of each state, filled or hollow.
 _MARKS = {State.FINAL: ("o", True), State.PRELIMINARY: ("o", False), State.LIVE: ("D", False)}
-#: The most revisions that are labelled.
+#: The greatest number of labelled revisions.
 _LABELLED = 14
-#: Days that an axis spans: above the first, labels have no time of day; above the second (per label), they have a year.
+#: Day spans of an axis: above the first, labels have no time of day; above the second (per label), they have a year.
 _CLOCK, _YEARS = 3, 30
 
 
 class Line(NamedTuple):
-    """A measure over many periods: the numbers first published, and those of now."""
+    """A measure over many periods: the numbers first published, and the current numbers."""
 
     name: str
     first: tuple[Number | None, ...]
@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 @lru_cache(_KEPT)
 def series(periods: tuple[str, ...], states: tuple[State, ...], lines: tuple[Line, ...]) -> Chart:
-    """For each measure the numbers of the periods, marked by state, with a line from the number first published."""
+    """For each measure, the current numbers marked by state, each with a line from the number first published."""
 
     def draw(figure: Figure, labels: int) -> None:
         plots = figure.subplots(len(lines), 1, sharex=True, squeeze=False)[:, 0]
@@ -76,7 +76,7 @@ def sparkline(states: tuple[State, ...], now: tuple[Number | None, ...]) -> Char
 
 @lru_cache(_KEPT)
 def story(times: tuple[datetime, ...], names: tuple[str, ...], states: tuple[State, ...], lines: tuple[Line, ...]) -> Chart:
-    """How the numbers of a period changed from one revision to the next."""
+    """The changes of a period's numbers from revision to revision."""
 
     def draw(figure: Figure, labels: int) -> None:
         dates: Any = import_module("matplotlib.dates")  # imported when a chart is drawn, as in svg; it has no types

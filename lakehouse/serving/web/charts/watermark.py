@@ -1,4 +1,4 @@
-"""The chart of a source's event-time watermark against the arrivals of its deliveries, and how many of these it shows."""
+"""The chart of a source's event-time watermark against the arrivals of its deliveries, and the choice of the deliveries shown."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _KEPT = 32
-#: The points that are kept of each span of a chart: the first, the last, and the one with the oldest event.
+#: The points kept of each span of a chart: the first, the last, and the one with the oldest event.
 _OF_A_SPAN = 3
-#: The most labels of the vertical axis.
+#: The greatest number of labels on the vertical axis.
 _ROWS = 7
-#: Days that an axis spans: above the first, labels have no time of day; above the second, they have a year.
+#: Day spans of an axis: above the first, labels have no time of day; above the second, they have a year.
 _CLOCK, _YEARS = 3, 300
 
 
 class DeliveryPoint(NamedTuple):
-    """A delivery: when it arrived, its newest event, and the watermark after it; None where there is none."""
+    """A delivery: its arrival, its newest event, and the watermark after it; None for missing values."""
 
     arrived: datetime
     newest_event: datetime | None
@@ -33,11 +33,10 @@ class DeliveryPoint(NamedTuple):
 
 
 def thinned(points: Sequence[DeliveryPoint], most: int) -> list[DeliveryPoint]:
-    """At most ``most`` of some points in the order of their arrival.
+    """A selection of at most ``most`` points, in order of arrival.
 
-    The time that they cover is divided into equal spans. Of each span the first and the last point are kept, so that a line
-    through the kept watermarks is never ahead of the watermark and less than one span behind, and the point with the oldest
-    event.
+    The covered time is divided into equal spans. For each span, the first and the last point are kept, so that a line through the
+    kept watermarks is never ahead of the watermark and less than one span behind, as is the point with the oldest event.
 
     :param most: at least 3.
     """
@@ -54,7 +53,7 @@ def thinned(points: Sequence[DeliveryPoint], most: int) -> list[DeliveryPoint]:
 
 
 def _kept_of(points: Sequence[DeliveryPoint], places: Sequence[int]) -> Iterable[int]:
-    """The places of the points of a span that are kept."""
+    """The positions of the points kept in a span."""
     clocked = [(event, place) for place in places if (event := points[place].newest_event) is not None]
     return {places[0], places[-1], *([min(clocked)[1]] if clocked else [])}
 
@@ -63,8 +62,8 @@ def _kept_of(points: Sequence[DeliveryPoint], places: Sequence[int]) -> Iterable
 def watermark(points: tuple[DeliveryPoint, ...], start: datetime, end: datetime, *, follows_clock: bool) -> Chart:
     """The watermark as a line, the newest event of each delivery as a dot, and event time equal to arrival time as a diagonal.
 
-    :param points: in the order of their arrival, from ``start`` through ``end``.
-    :param follows_clock: whether the watermark moves between two points, too; otherwise it stands.
+    :param points: the points in order of arrival, from ``start`` through ``end``.
+    :param follows_clock: whether the watermark also moves between two points; otherwise it is constant.
     """
 
     def draw(figure: Figure, labels: int) -> None:
@@ -78,7 +77,7 @@ def watermark(points: tuple[DeliveryPoint, ...], start: datetime, end: datetime,
         if moves:
             line = "default" if follows_clock else "steps-post"
             axes.plot(*zip(*moves), drawstyle=line, color=COLOURS["after"], linewidth=2)
-        # An event that is very old would leave no room for the others.
+        # A very old event would leave no room for the others.
         drawn = [time for _, time in (*events, *moves) if time >= first - (last - first)]
         low = min([first, *drawn])
         axes.set_xlim(first, last)
@@ -91,7 +90,7 @@ def watermark(points: tuple[DeliveryPoint, ...], start: datetime, end: datetime,
 
 
 def _dated(axis: Axis, days: float, most: int) -> None:
-    """Label an axis with at most so many times."""
+    """Label an axis with at most ``most`` times."""
     dates: Any = import_module("matplotlib.dates")  # imported when a chart is drawn, as in svg; it has no types
     ticker: Any = import_module("matplotlib.ticker")
     steps = [1, 2, 3, 5, 7, 10] if days > _CLOCK else [1, 2.5, 5, 10]  # whole days, or quarters of a day
@@ -100,6 +99,6 @@ def _dated(axis: Axis, days: float, most: int) -> None:
 
 
 def _number(moment: datetime) -> float:
-    """A time as matplotlib places it: in days."""
+    """A time as a number of days for matplotlib."""
     dates: Any = import_module("matplotlib.dates")
     return float(dates.date2num(moment))

@@ -1,1 +1,1 @@
-"""The pages of training sets and models: what is released, from what it was made, and what became of it."""
+"""The pages of training sets and models: released versions, their origin, and their history."""

@@ -1,4 +1,4 @@
-"""``/page/datasets/{name}/{version}``: the manifest of released labels or of a training set, with each column at a glance."""
+"""``/page/datasets/{name}/{version}``: the manifest of released labels or of a training set, with a summary of each column."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
 
 
 def in_time(parts: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The parts of a set with their time ranges, in their order in time."""
+    """The parts of a set with their time ranges, in order of time."""
     spans = {name: part for name, part in (parts or {}).items() if isinstance(part, dict)}
     return dict(sorted(spans.items(), key=lambda item: str(item[1].get("from"))))
 
 
 def definition(feature: Mapping[str, Any] | None) -> str:
-    """What a feature is, in words."""
+    """The definition of a feature, in words."""
     if not feature:
         return ""
     if "metric" in feature:
@@ -50,7 +50,7 @@ def definition(feature: Mapping[str, Any] | None) -> str:
 
 
 def _columns(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The columns as the page shows them, in the order of the set; the label is the last one."""
+    """The columns for the page, in the order of the set; the label is last."""
     columns = manifest.get("columns") or {}
     if not columns:
         return []

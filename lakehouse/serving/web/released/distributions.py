@@ -1,4 +1,4 @@
-"""Small drawings of the distribution of a column, as SVG without a style: the page has the numbers in words beside them."""
+"""Small drawings of a column's distribution, as SVG without a style; the page also gives the numbers in words."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _WIDTH, _HEIGHT, _GAP, _BARS, _NAMED = 160, 28, 2, 16, 3
 
 @dataclass(frozen=True)
 class ShownDistribution:
-    """A column at a glance: a drawing, which may be empty, and the same in words."""
+    """The summary of a column: a drawing, which may be empty, and a description."""
 
     drawing: str
     words: str
 
 
 def shown(column: Mapping[str, Any]) -> ShownDistribution:
-    """The distribution of a column as the manifest of a training set has it."""
+    """The distribution of a column from a training set's manifest."""
     if column.get("quantiles"):
         quantiles = [float(value) for value in column["quantiles"]]
         words = f"{column['min']:,.6g} to {column['max']:,.6g}, mean {column['mean']:,.4g}"
@@ -37,9 +37,9 @@ def shown(column: Mapping[str, Any]) -> ShownDistribution:
 
 
 def histogram(quantiles: Sequence[float], bars: int = _BARS) -> list[float]:
-    """The share of values in intervals of one width, between the second and the last but one of equally spaced quantiles.
+    """The share of values in intervals of equal width, between the second and the last but one of equally spaced quantiles.
 
-    Between two quantiles values count as spread evenly. Outliers, beyond these two, would squeeze all others into one bar.
+    Between two quantiles, values count as evenly spread. Outliers beyond the range would compress all other values into one bar.
     """
     inner = quantiles[1:-1] if len(quantiles) > len("min, max, and one between") - 1 else list(quantiles)
     low, high = inner[0], inner[-1]

@@ -1,4 +1,4 @@
-"""``/page/models``: every model with its champion and its versions; and everything about one version in one place."""
+"""``/page/models``: all models with champion and versions, and the complete lineage of a version."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _feature(name: str, feature: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _parts(body: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The parts of the set, each with its time range, and what it was used for."""
+    """The parts of the set, each with its time range and its use."""
     times = in_time(body["training_set"].get("time"))
     uses = {body["fit_on"]: ["learned from"]}
     uses.setdefault(body["evaluated_on"], []).append("measured on")
@@ -116,5 +116,5 @@ def _canary(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_time(entry: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """An entry with its time as such, as the templates show it."""
+    """An entry with its time parsed, for the templates."""
     return {**entry, "when": datetime.fromisoformat(entry[name])}
