@@ -1,4 +1,7 @@
-"""Conditions in SQL on a column of days, for any number of days: a list of 40,000 literals is more than engines can parse."""
+"""Conditions in SQL on a column of days. A list of 40,000 literals is more than delta-rs can parse, so long lists become ranges.
+
+Measured: 40,000 consecutive days or weekdays are parsed; 40,000 days of which no two are consecutive are not.
+"""
 
 from __future__ import annotations
 

@@ -86,4 +86,4 @@ def test_what_cannot_be_done_says_why_and_what_there_is(tmp_path: Path) -> None:
     assert "pass --until or --for: one of the two" in refused("snooze", late)
     assert "'2w' is no duration; write a number with m, h or d" in refused("snooze", late, "--for", "2w")
     assert "2024-01-01 00:00 UTC has passed" in refused("snooze", late, "--until", "2024-01-01T00:00:00Z")
-    assert "--kind is one of late_share, tier_share, lag" in refused("list", "--kind", "loud")
+    assert "--kind is one of late_share, tier_share, late_dropped, lag" in refused("list", "--kind", "loud")
