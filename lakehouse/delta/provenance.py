@@ -65,7 +65,7 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
     if not getattr(contract, "sources", None):
         without |= {"sources": True, "deduplicate_by": True}
     if getattr(contract, "kind", "event") == "event":
-        without |= {"kind": True, "dimension": True, "changes": {"retract_words"}}
+        without |= {"kind": True, "dimension": True}
     if not getattr(contract, "derived_from", None):
         without |= {"derived_from": True, "inputs": True}
     elif not any(read.window for read in getattr(contract, "inputs", ())):
@@ -92,6 +92,8 @@ def _without_in_sections(contract: SourceContract | MetricContract) -> dict[str,
         value = getattr(getattr(contract, section), key)
         if (getattr(value, within, default) if within else value) == default:
             without.setdefault(section, {})[key] = {within} if within else True
+    if getattr(contract, "kind", "event") == "event":
+        without.setdefault("changes", {})["retract_words"] = True
     of_source = without.setdefault("source", {})
     of_source |= {name: True for name in ("envelope", "kafka") if getattr(contract.source, name) is None}
     if kafka := getattr(contract.source, "kafka", None):
