@@ -47,7 +47,7 @@ def test_a_review_is_overdue_while_it_is_open_past_its_deadline(status: str, hou
 
 def test_ids_of_inputs_name_their_kind_and_are_the_same_for_the_same_content() -> None:
     ids = {kind: kind.id_of("content") for kind in InputKind}
-    assert [input_id.partition(":")[0] for input_id in ids.values()] == ["decision", "redaction", "operation"]
+    assert [input_id.partition(":")[0] for input_id in ids.values()] == ["decision", "redaction", "operation", "late"]
     assert ids == {kind: kind.id_of("content") for kind in InputKind}
     assert all(is_manual_input(input_id) for input_id in ids.values())
     assert not is_manual_input("3f1c0b9a7d2e4f60")

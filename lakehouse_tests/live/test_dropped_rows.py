@@ -102,7 +102,7 @@ def test_the_command_lists_them(lake: Settings, tmp_path: Path, monkeypatch: pyt
 
     text = run("hourly", "--live")
     assert "The stream of hourly has read 7 rows: 5 dropped as late, 71.43%." in text
-    assert "not counted in 2024-01-15T10; file line 4" in text
+    assert "not counted in 2024-01-15T10; row file:4" in text
     body = json.loads(run("hourly", "--live", "--window", "2024-01-15-10", "--json"))
     assert ([shown["record_key"] for shown in body["shown"]], body["dropped"], body["rows"]) == (["k4", "k6"], 5, 7)
     refused = CliRunner().invoke(app, ["late", "total", "--live"])
