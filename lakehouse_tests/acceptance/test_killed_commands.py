@@ -1,4 +1,4 @@
-"""Each command that writes, killed behind its first commit, one in the middle and its last one, with what ``init`` makes.
+"""Commands that write, killed behind its first commit, one in the middle and its last one, with what ``init`` makes.
 
 No daemon runs. The same command is given again, and then the next one: the lake ends as the one of a command that was not killed.
 """
@@ -44,7 +44,6 @@ measures:
   - {name: amount, sql: sum(amount), type: "decimal(18,2)", additive: true}
 publication: {rollups: [week]}
 """
-SECOND_VERSION = REVENUE.replace("source:", "dataset_version: 2\nsource:", 1).replace("sum(amount)", "sum(amount * 2)")
 HEADER = "order_id,store,at,amount,op\n"
 FILES = {
     "first.csv": "a,north,2024-11-04T09:00:00Z,100.00,insert\nb,south,2024-11-05T09:00:00Z,20.00,insert\n"
@@ -61,13 +60,12 @@ class Command:
 
     :param before: commands that make something for it to work on.
     :param landing: a file that lies in landing before it.
-    :param contract: another text of a contract before it, by file.
+    :param again: the exit codes of the same command once more: some say that it was done.
     """
 
     arguments: tuple[str, ...]
     before: tuple[tuple[str, ...], ...] = ()
     landing: str = ""
-    contract: tuple[str, str] = ("", "")
     again: frozenset[int] = field(default=frozenset({0}))
 
     def __str__(self) -> str:
@@ -77,32 +75,18 @@ class Command:
 DAYS = ("2024-11-04", "2024-11-06")
 STAGED = ("stage", "create", "feed", "orders", *WHO, "--file", "third.csv")
 TAKEN = ("stage", "promote", "feed", *WHO, "--sign-off", "seen")
-PLANNED = ("backfill", "plan", "orders", "--from", DAYS[0], "--through", DAYS[1], *WHO, "--write-mode", "overwrite")
-PROMOTED = ("promote", "revenue", "v2", *WHO, "--accept-differences", "--restate")
 REVERTED = ("gold", "revert", "revenue", "2024-11-04", "--to", "r1", *WHO, "--restate")
 MANY = frozenset({0, 1})
 COMMANDS = [
     Command(("run", "orders", "third.csv")),
     Command(("replay", "orders"), landing="third.csv"),
     Command(("rebuild", "orders", "--start-date", DAYS[0], "--end-date", DAYS[1], "--reason", "why")),
-    Command(("quarantine", "accept", "orders", "--all", *WHO)),
-    Command(("quarantine", "reject", "orders", "--all", *WHO)),
-    Command(("redact", "orders", "--key", "a", "--fields", "store", *WHO)),
-    Command(("correct", "orders", "b", "--set", "amount=25.00", *WHO, "--restate"), again=MANY),
     Command(STAGED, again=MANY),
     Command(TAKEN, (STAGED,), again=MANY),
     Command(("stage", "undo", "feed", *WHO, "--restate"), (STAGED, TAKEN), again=MANY),
-    Command(("backfill", "run", "newest"), (PLANNED,), again=MANY),
     Command(REVERTED, again=MANY),
-    Command(("gold", "release", "revenue", "2024-11-04", *WHO, "--restate"), (REVERTED,), again=MANY),
-    Command(PROMOTED, contract=("revenue_v2.yaml", SECOND_VERSION), again=MANY),
-    Command(("rollback", "revenue", *WHO, "--restate"), (PROMOTED,), contract=("revenue_v2.yaml", SECOND_VERSION), again=MANY),
-    Command(
-        ("reparse", "orders", *WHO, "--now"), contract=("orders.yaml", ORDERS.replace("timezone: UTC", "timezone: Asia/Tokyo"))
-    ),
     Command(("lateness", "apply", "orders", *WHO, "--watermark", "P9D"), again=MANY),
     Command(("snapshot", "create", "orders", "now", *WHO), again=MANY),
-    Command(("maintain",)),
 ]
 IN_EACH_RUN = {"run orders", "stage promote", "gold revert"}
 PROOF = (pytest.mark.merge, pytest.mark.proof)
@@ -151,13 +135,7 @@ def give(folder: Path, *arguments: str, hour: int, codes: frozenset[int] = froze
 def prepared(template: Path, folder: Path, command: Command) -> Path:
     shutil.copytree(template, folder)
     for step in command.before:
-        if command.contract[0] and step is not STAGED:
-            continue
         give(folder, *step, hour=11)
-    if command.contract[0]:
-        (folder / "contracts" / command.contract[0]).write_text(command.contract[1])
-        for step in command.before:
-            give(folder, *step, hour=11)
     if command.landing:
         landing = folder / "lake" / "landing" / "orders"
         landing.mkdir(parents=True, exist_ok=True)
@@ -167,20 +145,18 @@ def prepared(template: Path, folder: Path, command: Command) -> Path:
 
 GOLD = ["revision", "is_latest", "state", "reason", "content", "amount", "adjustment"]
 TABLES: list[tuple[str, list[str] | None]] = [
-    ("bronze/orders", ["order_id", "store", "amount", "event_date", "malformed_reason", "source_file", "line_number"]),
+    ("bronze/orders", ["order_id", "store", "amount", "event_date", "malformed_reason", "line_number"]),
     ("bronze/orders_decisions", ["line_number", "verdict", "by"]),
     ("silver/orders", ["order_id", "store", "amount", "event_date", "line_number"]),
     ("silver/orders_quarantine", ["line_number", "quarantine_status"]),
     ("gold/revenue", ["event_date", *GOLD]),
     ("gold/revenue_weekly", ["period_start", *GOLD]),
-    ("gold/revenue_v2", ["event_date", *GOLD]),
     ("ops/orders_dispositions", ["arrival_date", "disposition", "rows"]),
     ("ops/ingestions", ["source", "status", "rows"]),
     ("ops/late_arrival_audit", ["event_id", "action_type", "original_value", "new_value"]),
     ("ops/corrections", ["status"]),
     ("ops/stages", ["name", "event"]),
     ("ops/snapshots", ["name"]),
-    ("ops/moves", ["metric"]),
 ]
 
 

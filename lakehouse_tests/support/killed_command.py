@@ -60,6 +60,7 @@ def commits_of(folder: Path, *arguments: str, **environment: str) -> tuple[int, 
     """Run a command of the lake below ``folder`` to its end; gives how many commits it made, and what it printed."""
     (folder / _MADE).unlink(missing_ok=True)
     done = forked_cli.lakehouse_command(folder, *arguments, before=_never, **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
     return int((folder / _MADE).read_text()), done
 
 
