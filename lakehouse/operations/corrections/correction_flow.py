@@ -7,7 +7,7 @@ a name derived from its id, so that a stopped command is completed by the next o
 from __future__ import annotations
 
 import uuid
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from lakehouse.contracts.series import days_reached
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.ledger import hand_corrections
+from lakehouse.ledger import hand_corrections, ingestions
 from lakehouse.operations.corrections import correction_log, correction_record
 from lakehouse.operations.corrections.correction_log import (
     Correction,
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
+
+#: What is equal in two proposals of one command. ``before`` is the row that the command found.
+_WORDS = ("record_key", "operation", "values", "by", "reason", "before")
 
 
 def propose(
@@ -80,9 +83,24 @@ def propose(
     )
     typed = correction_record.check(contract, event)
     days = {day for day in (row["event_date"] if row else None, typed["event_date"]) if day is not None}
+    if begun := _begun(settings, event):
+        return begun if begun.end else _enter(settings, contract, begun)
     event = CorrectionEvent(**{**vars(event), "needed": approvals_needed(settings, catalog, source, days)})
     correction_log.record(settings, event)
     return _enter(settings, contract, Correction([event]))
+
+
+def _begun(settings: Settings, event: CorrectionEvent) -> Correction | None:
+    """The correction that the same command proposed before it was stopped; None without one, or once Bronze has its file.
+
+    Later the same words are a correction of their own: the sender may have taken the first one back.
+    """
+    read = {PurePosixPath(entry.source_file).name for entry in ingestions.all_of(settings, event.source)}
+    for correction in correction_log.of_source(settings, event.source):
+        is_pending = correction.end is None or (correction.end.file is not None and correction.end.file not in read)
+        if is_pending and all(getattr(correction.proposal, name) == getattr(event, name) for name in _WORDS):
+            return correction
+    return None
 
 
 def approve(settings: Settings, catalog: Catalog, source: str, correction_id: str, by: str, reason: str) -> Correction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -154,6 +155,30 @@ def test_a_command_that_is_stopped_is_completed_by_the_next_one(deployment: Depl
     deployment.at(10)
     assert deployment.approve(waiting, "carl").end is not None
     assert deployment.publish() == 32, "the file is the same: it counts once"
+
+
+@pytest.mark.parametrize("step", ["proposed", "delivered", "entered"])
+def test_the_same_command_completes_what_it_has_begun(deployment: Deployment, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    assert deployment.publish() == 30
+
+    def stopped(*_: object) -> None:
+        raise Killed
+
+    real = correction_log.record
+    with monkeypatch.context() as patched:
+        if step == "proposed":
+            patched.setattr(correction_flow, "deliver", stopped)
+        elif step == "delivered":
+            patched.setattr(correction_log, "record", lambda settings, event: event.file is not None or real(settings, event))
+        with suppress(Killed):
+            deployment.propose("a", amount="12")
+    assert deployment.propose("a", amount="12").end is not None
+    assert len(correction_log.of_source(deployment.lake.settings, "events")) == 1
+    assert deployment.publish() == 32
+    deployment.propose("a", amount="10")
+    assert deployment.publish() == 30
+    deployment.propose("a", amount="12")
+    assert deployment.publish() == 32, "the same words later are another correction"
 
 
 @pytest.mark.parametrize(
