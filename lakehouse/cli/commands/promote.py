@@ -263,7 +263,7 @@ def _write_notes(settings: Settings, metric: str, name: str, notes: str) -> None
     """Write release notes next to the table, if the root is a local folder."""
     if "://" in settings.root:
         return
-    folder = Path(settings.table("gold", f"{metric}_release_notes"))
+    folder = Path(settings.root, "gold", f"{metric}_release_notes")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.md").write_text(notes, encoding="utf-8")
 
