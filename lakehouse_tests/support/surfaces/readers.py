@@ -506,7 +506,9 @@ def demo_table(number: Number) -> Said | None:
     known = numbers_history.history(settings, series, starts)
     printed = StringIO()
     days = {day: numbers_history.standing(series, versions) for day, versions in sorted(known.items())}
-    Console(file=printed, width=200).print(demo.long_table(days))
+    table = demo.long_table(days)
+    table.padding = (0, 2)  # narrow terminals have one blank between columns
+    Console(file=printed, width=200).print(table)
     rows = [re.split(r" {2,}", line.strip()) for line in printed.getvalue().splitlines()]
     at = next(place for place, row in enumerate(rows) if row[0] == number.period)
     following = [row for row in rows[at + 1 :] if row and row[0]]
