@@ -108,9 +108,11 @@ def _own(
     restated_on, why = (last.restated_on, last.restatement_reason) if last else (None, None)
     if is_moved and last is not None and version.restates:
         restated_on, why = version.restated_on, version.restatement_reason if is_alone else version.reason.value
-    row = {**version.row, "changed_rows": version.row.get("changed_rows") if is_moved and is_alone else None}
     is_own = is_change and (is_moved or last is None)
     reason = version.reason if is_own else RevisionReason.DAILY_FINALIZATION
+    changed_rows = version.row.get("changed_rows") if is_moved and is_alone else None
+    own = {"reason": reason.value, "restated_on": restated_on, "restatement_reason": why, "changed_rows": changed_rows}
+    row = {**version.row, **own}
     return replace(version, reason=reason, restated_on=restated_on, restatement_reason=why, row=row)
 
 
@@ -123,8 +125,9 @@ def _succeeding(changes: Sequence[PublishedVersion], *, has_newest: bool) -> lis
     later: PublishedVersion | None = None
     for version in reversed(changes):
         if version.adjustment is None:
-            superseded = later.published_at if later else None
-            ended.append(replace(version, superseded_at=superseded, is_latest=later is None and has_newest))
+            superseded, is_latest = later.published_at if later else None, later is None and has_newest
+            row = {**version.row, "superseded_at": superseded, "is_latest": is_latest}
+            ended.append(replace(version, superseded_at=superseded, is_latest=is_latest, row=row))
             later = version
         else:
             ended.append(version)

@@ -121,3 +121,6 @@ def test_every_window_has_the_provenance_of_its_own_last_change(history: list[tu
             later = [at for at in changed if at > until[-1]]
             assert shown.superseded_at == (versions[later[0] - 1].published_at if later else None)
             assert shown.is_latest == (not later)
+            own = ("restated_on", "restatement_reason", "superseded_at", "is_latest")
+            assert {name: shown.row[name] for name in own} == {name: getattr(shown, name) for name in own}
+            assert shown.row["reason"] == shown.reason.value
