@@ -209,6 +209,8 @@ def test_two_runs_at_once_lose_no_event(tmp_path: Path, monkeypatch: pytest.Monk
     with instance_of(tmp_path, monkeypatch, OURS):
         with get_context("spawn").Pool(2) as processes:
             assert processes.map(materialize_in_own_instance, (DAYS[:15], DAYS[15:])) == [True, True]
+            processes.close()
+            processes.join()  # a process that is stopped while Dagster's threads end can hang
         with dg.DagsterInstance.get() as instance:
             assert instance.get_materialized_partitions(KEY) == set(DAYS)
 
