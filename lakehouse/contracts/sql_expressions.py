@@ -13,6 +13,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from lakehouse.contracts.sql_functions import OF_A_ROW, OF_ROWS
+from lakehouse.contracts.sql_tokens import QUOTED_NAME, REMARK, TEXT
 from lakehouse.text import suggestion
 
 _NO_CALLS = """
@@ -26,12 +27,7 @@ select session_user
 _WORDS = frozenset(_NO_CALLS.split())
 #: Words that depend on more than the row although they are not called.
 _NEVER = frozenset(_BARE_WORDS.split())
-#: Texts, names in quotes and remarks, as Spark reads them: in a raw text a backslash is nothing special.
-_QUOTED = re.compile(
-    r"""(?P<text>(?<!\w)[rR](?:'[^']*'|"[^"]*")|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")"""
-    r"|(?P<name>`(?:[^`]|``)*`)|(?P<remark>--[^\n\r]*|/\*.*?\*/)",
-    re.DOTALL,
-)
+_QUOTED = re.compile(rf"(?P<text>{TEXT})|(?P<name>{QUOTED_NAME})|(?P<remark>{REMARK})", re.DOTALL)
 _CALL = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 #: Patterns with alternatives; these are not calls.

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import re
 
+#: Literals, names in quotes and remarks as Spark reads them: in a raw text a backslash is nothing special.
+TEXT = r"""(?<!\w)[rR](?:'[^']*'|"[^"]*")|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\""""
+QUOTED_NAME = r"`(?:[^`]|``)*`"
+REMARK = r"--[^\n\r]*|/\*.*?\*/"
 _TOKEN = re.compile(
-    r"""
-    (?P<space>\s+|--[^\n\r]*|/\*.*?\*/)
-    |(?P<text>[rR](?:'[^']*'|"[^"]*")|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
+    rf"""
+    (?P<space>\s+|{REMARK})
+    |(?P<text>{TEXT})
     |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:BD|bd|[LSYDFlsydf])?(?![\w]))
-    |(?P<name>`(?:[^`]|``)*`|[^\W\d]\w*|\d\w*)
+    |(?P<name>{QUOTED_NAME}|[^\W\d]\w*|\d\w*)
     |(?P<sign>::|<=>|<>|!=|<=|>=|\|\||->|=>|.)
     """,
     re.DOTALL | re.VERBOSE,
