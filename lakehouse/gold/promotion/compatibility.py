@@ -153,8 +153,7 @@ def of_checks(
     metric, starts = later.metric, [draft.start for draft in drafts]
     checks = metric.checks.model_copy(update={"change": []})
     trailing = write_audit_publish.trailing(settings, later, starts)
-    existing = write_audit_publish.read(settings, later, starts, to_publish=False).existing if metric.late_events else None
-    every = late_at_close.counting_every_row(settings, later, existing)
+    every = late_at_close.closed_with_every_row(settings, later, starts)
     expected = restatement_lineage.count_silver_rows(settings, metric, starts, every)
     for draft in drafts:
         row = numbers[draft.start].row

@@ -219,8 +219,7 @@ def _drafts(
     limits = closing.limits(settings, source, series, periods) if source else {}
     for start, number in sorted(numbers.items()):
         published, limit = before.published_states.get(start), limits[start].at_most if start in limits else State.FINAL
-        of_late_rows = late_at_close.at_most(series, published, State(number.row["state"]))
-        at_most = min(limit, of_late_rows, key=lambda state: state.rank)
+        at_most = late_at_close.at_most(series, published, State(number.row["state"]), limit)
         draft = draft_period(series, published, start, number.rows, today, requested=reason, terms=terms, at_most=at_most)
         if draft is not None and draft.action is not PublishAction.STATE_CHANGE:
             drafts.append(replace(draft, lineage=NumberLineage.of_row(number.row)))

@@ -52,8 +52,7 @@ def sign_off(
         before.published_states.get(period.start),
         lifecycle.today(settings.clock(), series.metric.publication),
     )
-    of_late_rows = late_at_close.at_most(series, published_state, held.draft.state)
-    at_most = min(at_most, of_late_rows, key=lambda state: state.rank)
+    at_most = late_at_close.at_most(series, published_state, held.draft.state, at_most)
     current = draft_period(series, published_state, period.start, held.draft.rows, today, at_most=at_most)
     published: list[Revision] = []
     if current is not None:

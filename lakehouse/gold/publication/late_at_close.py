@@ -53,6 +53,14 @@ def counting_every_row(
     return counting | ({*becoming_final} - closed.keys() if includes(series.metric) else set())
 
 
+def closed_with_every_row(settings: Settings, series: Series, days: Collection[date]) -> set[date]:
+    """The closed days among ``days`` whose published number counts every row."""
+    if series.metric.late_events is None or not days:
+        return set()
+    existing = table_io.read(locations.gold(settings, series), [series.by, *_READ], {series.by: days}, settings.storage_options)
+    return counting_every_row(settings, series, existing)
+
+
 def with_close(settings: Settings, daily: Series, late: pa.Table) -> pa.Table:
     """Late rows with the column ``counted_at_close``: whether a row that did not count does now that its day is closed.
 
@@ -60,20 +68,19 @@ def with_close(settings: Settings, daily: Series, late: pa.Table) -> pa.Table:
     :param late: rows of the table of late rows.
     """
     days = pc.unique(late["event_date"]).drop_null().to_pylist()
-    existing = table_io.read(locations.gold(settings, daily), None, {daily.by: days}, settings.storage_options) if days else None
-    closed = pa.array(sorted(counting_every_row(settings, daily, existing)), pa.date32())
+    closed = pa.array(sorted(closed_with_every_row(settings, daily, days)), pa.date32())
     counted = pc.and_(pc.invert(late["counts"]), pc.is_in(late["event_date"], value_set=closed))
     return late.append_column("counted_at_close", counted)
 
 
-def at_most(series: Series, published: PublishedState | None, number: State) -> State:
+def at_most(series: Series, published: PublishedState | None, number: State, limit: State) -> State:
     """The latest state in which a number can be published that was computed before: one of a day that counts no late rows does
     not become final, because it is computed again for that.
 
-    :param number: the state in which the number was computed.
+    :param number: the state in which the number was computed. ``limit`` is the latest state for other reasons.
     """
     waits = includes(series.metric) and series.kind is Kind.DAY and State.FINAL not in (published and published.state, number)
-    return State.PRELIMINARY if waits else State.FINAL
+    return min(State.PRELIMINARY, limit, key=lambda state: state.rank) if waits else limit
 
 
 def _first_final(existing: pa.Table | None, series: Series) -> dict[date, Mapping[str, Any]]:

@@ -66,7 +66,7 @@ def check_gold(
     settings = with_table_cache(settings)
     if series.metric.is_derived:
         return _check_candidates(settings, series, _derived(settings, series, session, days), {})
-    every = _counting_every_row(settings, series, days)
+    every = late_at_close.closed_with_every_row(settings, series, days)
     counted = restatement_lineage.count_silver_rows(settings, series.metric, days, every)
     is_counted = restatement_lineage.is_counted(series.metric)
     with_rows = [day for day in sorted(days) if counted.get(day) or not is_counted]
@@ -76,14 +76,6 @@ def check_gold(
 
     computed = isolation.numbers_of(settings, series, with_rows, compute, lambda day: day)
     return _check_candidates(settings, series, computed, counted)
-
-
-def _counting_every_row(settings: Settings, series: Series, days: Collection[date]) -> set[date]:
-    """The days among some whose published number counts every row, however late it came."""
-    if series.metric.late_events is None:
-        return set()
-    before = write_audit_publish.read(settings, series, sorted(days), to_publish=False)
-    return late_at_close.counting_every_row(settings, series, before.existing)
 
 
 def check_rollup(

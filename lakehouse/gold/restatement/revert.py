@@ -135,7 +135,6 @@ def _publish(
     for start, version in _earlier(before, targets).items():
         published = before.published_states[start]
         limit = limits[start].at_most if start in limits else State.FINAL
-        of_late_rows = late_at_close.at_most(daily, published, State(version.row["state"]))
         draft = draft_period(
             daily,
             published,
@@ -143,7 +142,7 @@ def _publish(
             pa.Table.from_pylist(version.rows, before.latest[start].schema),
             today,
             requested=RevisionReason.ROLLBACK,
-            at_most=min(limit, of_late_rows, key=lambda state: state.rank),
+            at_most=late_at_close.at_most(daily, published, State(version.row["state"]), limit),
         )
         if draft is None or draft.action is PublishAction.STATE_CHANGE:
             continue  # the daily close changes the states

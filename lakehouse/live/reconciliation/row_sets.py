@@ -194,8 +194,7 @@ def _counting(spark: SparkSession, settings: Settings, metric: MetricContract, d
     if metric.late_source is None:
         return None
     series = Series(metric)
-    existing = table_io.read(locations.gold(settings, series), None, {series.by: days}, settings.storage_options)
-    limited = {*days} - late_at_close.counting_every_row(settings, series, existing)
+    limited = {*days} - late_at_close.closed_with_every_row(settings, series, days)
     named = lineage.named_now(settings, metric, limited) if limited else None
     rows = now.silver_rows(spark, settings, metric, days, named=named)
     rows = counted_rows.in_windows(rows, metric)
