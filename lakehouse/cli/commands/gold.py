@@ -50,14 +50,15 @@ def show(
         return
     answer = _selected(of, version)
     held = _held(of) if answer.version.is_latest else None
-    waits_for = [text for text in _waits_for(of) if not held or text != held.waits_for] if answer.version.is_latest else []
+    waits_for = _waits_for(of, held) if answer.version.is_latest else []
     if as_json:
         fields = _as_json(answer.version) | {"note": answer.note, "held": held.because if held else None}
-        fields["waiting_for"] = [*([held.waits_for] if held else []), *waits_for]
+        fields["waiting_for"] = waits_for
         fields |= {"adjustments": [one.label for one in answer.adjustments], "adjusted": answer.adjusted}
         out.print(json.dumps(fields, default=str), soft_wrap=True)
         return
-    doubts = [*([f"a newer number is held: {held.because}"] if held else []), *(f"waits for: {reason}" for reason in waits_for)]
+    doubts = [f"a newer number is held: {held.because}"] if held else []
+    doubts += [f"waits for: {reason}" for reason in (waits_for[1:] if held else waits_for)]
     _print_number(of, answer, doubts, nothing=f"nothing in the window {period}")
 
 
@@ -113,12 +114,13 @@ def _held_because(of: arguments.About) -> str | None:
     return held.because if held else None
 
 
-def _waits_for(of: arguments.About) -> list[str]:
-    """What else than a held number the period waits for before its number becomes final."""
+def _waits_for(of: arguments.About, held: HeldNumber | None) -> list[str]:
+    """What the period waits for before its number becomes final, the held number first."""
     from lakehouse.gold.restatement import closing  # noqa: PLC0415
 
     source = of.catalog.sources[of.series.metric.source]
-    return closing.waits_for(of.settings, source, of.series, [of.period]).get(of.period.start, [])
+    missing = closing.waits_for(of.settings, source, of.series, [of.period]).get(of.period.start, [])
+    return closing.with_held(held, missing)
 
 
 @app.command()

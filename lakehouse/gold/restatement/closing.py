@@ -235,8 +235,15 @@ class HeldNumber(NamedTuple):
     waits_for: str
 
 
-def held_by(series: Series, checks: Collection[str]) -> HeldNumber:
-    """The same of a number that failed checks."""
+def held_by(series: Series, uncomputed: str | None, checks: Collection[str]) -> HeldNumber | None:
+    """Why a number is held; None if it is not.
+
+    :param uncomputed: the sentence about a number that could not be computed. ``checks`` are those that it failed.
+    """
+    if uncomputed:
+        return HeldNumber(uncomputed, uncomputed)
+    if not checks:
+        return None
     because = f"it failed {', '.join(checks)}; 'lakehouse gold held {series.metric.name}' shows why"
     return HeldNumber(because, f"a newer number is held: {because}")
 
@@ -244,10 +251,13 @@ def held_by(series: Series, checks: Collection[str]) -> HeldNumber:
 def held(settings: Settings, series: Series, start: date) -> HeldNumber | None:
     """Why the newest number of a period is held: it could not be computed, or failed checks; None if it is not held."""
     failed = failed_numbers.failing(settings, series.name, [start]).get(start)
-    if failed is not None:
-        return HeldNumber(failed.explanation, failed.explanation)
-    checks = candidates.failing(settings, series).get(start)
-    return held_by(series, checks) if checks else None
+    checks = [] if failed else candidates.failing(settings, series).get(start, [])
+    return held_by(series, failed.explanation if failed else None, checks)
+
+
+def with_held(held: HeldNumber | None, missing: Sequence[str]) -> list[str]:
+    """Everything that a number waits for: the newer number that is held, then what is missing."""
+    return list(missing) if held is None else [held.waits_for, *(text for text in missing if text != held.waits_for)]
 
 
 def _held_days(settings: Settings, daily: Series) -> frozenset[date]:

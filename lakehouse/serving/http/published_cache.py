@@ -22,7 +22,7 @@ from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.gold.derived import closing as closing_of_inputs
 from lakehouse.gold.numbers import served_version, version_selector
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.gold.restatement.closing import Completeness, HeldNumber, held_by
+from lakehouse.gold.restatement.closing import Completeness, HeldNumber, held_by, with_held
 from lakehouse.late_events import classification
 from lakehouse.lateness import arrival_curve, completeness
 from lakehouse.lateness.completeness import Unknown
@@ -254,17 +254,13 @@ class PublishedCache:
         """
         if not version.is_latest:
             return []
-        held = await self.held(series, period)
-        waits_for = [held.waits_for] if held else []
-        return waits_for if version.state is State.FINAL else [*waits_for, *await self._missing(series, period)]
+        missing = [] if version.state is State.FINAL else await self._missing(series, period)
+        return with_held(await self.held(series, period), missing)
 
     async def held(self, series: Series, period: Period) -> HeldNumber | None:
         """Why the newest number of a period is held; None if it is not."""
-        failed = (await self.uncomputed(series)).get(period.start)
-        if failed:
-            return HeldNumber(failed, failed)
-        checks = (await self._failing_by_period(series)).get(period.start)
-        return held_by(series, checks) if checks else None
+        uncomputed, checks = await self.uncomputed(series), await self._failing_by_period(series)
+        return held_by(series, uncomputed.get(period.start), checks.get(period.start, ()))
 
     async def _missing(self, series: Series, period: Period) -> list[str]:
         """The missing inputs of a period."""
