@@ -39,9 +39,11 @@ class Replaced:
     absent: Sequence[date] = ()
 
 
-def rows_by_day(settings: Settings, source: str) -> dict[date, int]:
-    """How many rows silver has, per event day."""
-    table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
+def rows_by_day(settings: Settings, contract: SourceContract) -> dict[date, int]:
+    """How many rows silver has, per event day; empty under ``merge`` and ``append``, where a delivery replaces nothing."""
+    if not policy_of(contract).chooses_deliveries:
+        return {}
+    table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
     return {} if table is None else data_files.rows_by_partition(table)
 
 
@@ -67,7 +69,7 @@ def absent_from(settings: Settings, contract: SourceContract, deliveries: Sequen
     """
     if not policy_of(contract).chooses_deliveries:
         return [[] for _ in deliveries]
-    held, absent = rows_by_day(settings, contract.dataset), []
+    held, absent = rows_by_day(settings, contract), []
     for entries in deliveries:
         replaced = replaced_by(contract, entries, held, held)
         absent.append([] if replaced is None else [*replaced.absent])

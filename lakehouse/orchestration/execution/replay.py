@@ -111,8 +111,8 @@ class Replay:
     def _take(self, day: date) -> DayResult:
         """Process one arrival day through the layers."""
         start = perf_counter()
-        before = ingestions.inputs(ingestions.all_of(self._settings, self._source)).keys()
-        held = replaced_days.rows_by_day(self._settings, self._source)
+        held = replaced_days.rows_by_day(self._settings, self._contract)
+        before = ingestions.inputs(ingestions.all_of(self._settings, self._source)).keys() if held else ()
         if self._has_unseen_files(day):
             self._layers.run(dg.AssetKey(["bronze", self._source]), [day])
         after = catch_up(self._settings, self._catalog, self._source, self._layers)
@@ -130,6 +130,8 @@ class Replay:
 
         :param before: the inputs that were known before; ``held`` are the rows that silver had.
         """
+        if not held:
+            return []
         known = ingestions.inputs(ingestions.all_of(self._settings, self._source))
         entries = [entry for name, entry in known.items() if name not in before and entry.arrival_date == day]
         replaced = replaced_days.replaced_by(self._contract, entries, held, held)

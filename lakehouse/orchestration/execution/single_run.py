@@ -87,7 +87,7 @@ def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: 
     :raises RunFailedError: if a run fails; completed work is kept, and the next call continues from there.
     """
     before = ingestions.inputs(ingestions.all_of(settings, source)).keys()
-    held_before = replaced_days.rows_by_day(settings, source)
+    held_before = replaced_days.rows_by_day(settings, catalog.sources[source])
     layers.run(dg.AssetKey(["bronze", source]), [day])
     after = catch_up(settings, catalog, source, layers)
     entries = [entry for entry in ingestions.all_of(settings, source) if entry.arrival_date == day]
@@ -105,7 +105,7 @@ def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: 
         left=len(names - recorded - held_names),
         again=len({entry.source_file for entry in again} & names),
         replaced=replaced_days.replaced_by(
-            catalog.sources[source], [*new, *again], held_before, replaced_days.rows_by_day(settings, source)
+            catalog.sources[source], [*new, *again], held_before, replaced_days.rows_by_day(settings, catalog.sources[source])
         ),
         changes=[change for metric, days in after.restated.items() for change in _changes(settings, catalog, metric, days)],
         failed_checks=[*layers.failed_checks.values()],
