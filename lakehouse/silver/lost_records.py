@@ -31,7 +31,11 @@ class LostRecordsError(LakehouseError):
 def lost_files(settings: Settings, source: str) -> dict[str, date]:
     """The files that silver contains and the ledger does not know, by name, with their arrival days."""
     known = ingestions.ingested(ingestions.all_of(settings, source))
-    lost = {each for each in _applied(settings, source) if not (is_manual_input(each) or is_redelivery(each) or each in known)}
+    lost = {
+        each
+        for each in applied_inputs.every_input(settings, source)
+        if not (is_manual_input(each) or is_redelivery(each) or each in known)
+    }
     bronze = table_io.open_table(locations.bronze(settings, source), settings.storage_options) if lost else None
     if bronze is None:
         return {}
@@ -52,7 +56,7 @@ def require_none(settings: Settings, source: str) -> None:
             f"'lakehouse replay {source}' (arrival days {days}), which records them again, or restore a newer copy of the table"
         )
         raise LostRecordsError(msg)
-    manual = {each for each in _applied(settings, source) if is_manual_input(each)}
+    manual = {each for each in applied_inputs.every_input(settings, source) if is_manual_input(each)}
     if not manual:
         return
     again = "give them again with the same words, or restore a newer copy of the table"
@@ -64,7 +68,8 @@ def require_none(settings: Settings, source: str) -> None:
             msg = f"{table} has lost {len(lost):,} {kind.value}s that silver/{source} contains: {again}"
             raise LostRecordsError(msg)
     requests = {each for each in manual if InputKind.REBUILD_REQUEST.is_kind_of(each)}
-    if lost := (requests - rebuild_requests.touched(settings, source).keys()) & _readings(settings, source):
+    unknown = requests - rebuild_requests.touched(settings, source).keys()
+    if lost := unknown and unknown & _readings(settings, source):
         msg = (
             f"ops/operations has lost {len(lost):,} readings that silver/{source} contains: restore a newer copy, or "
             f"run 'lakehouse reparse {source} --by NAME --reason WHY --now' again with the same words"
@@ -76,7 +81,3 @@ def _readings(settings: Settings, source: str) -> set[str]:
     """The readings whose rows were written, in force or not. A request that only rebuilds days may be lost: nothing follows."""
     rows = table_io.distinct(locations.readings(settings, source), [READING_ID], None, settings.storage_options)
     return set() if rows is None else {*rows[READING_ID].to_pylist()}
-
-
-def _applied(settings: Settings, source: str) -> frozenset[str]:
-    return applied_inputs.every_input(settings, source)

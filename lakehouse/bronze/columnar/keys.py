@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: The characters that JSON escapes with a backslash.
 _ESCAPED = r'["\\\x00-\x1f]'
 #: Decimals with more decimal places may be written with an exponent.
-_PLAIN_SCALE = 6
+PLAIN_SCALE = 6
 
 
 def record_keys(values: Sequence[pa.Array]) -> Converted:
@@ -63,7 +63,7 @@ def as_texts(values: pa.Array) -> pa.StringArray:
         return values
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date32(kind):
         return pc.cast(values, pa.string())
-    if pa.types.is_decimal(kind) and kind.scale <= _PLAIN_SCALE:
+    if pa.types.is_decimal(kind) and kind.scale <= PLAIN_SCALE:
         return pc.cast(values, pa.string())
     return pa.array([None if value is None else typed_text(value) for value in values.to_pylist()], pa.string())
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.bronze.columnar.conversion import without_numbers, without_words
-from lakehouse.bronze.columnar.keys import as_texts, quoted, unescaped
+from lakehouse.bronze.columnar.keys import PLAIN_SCALE, as_texts, quoted, unescaped
 from lakehouse.bronze.columnar.text_lines import Block
 from lakehouse.bronze.file_formats import Record
 from lakehouse.bronze.parquet_rows import values_of
@@ -84,8 +84,10 @@ def _doubtful(batch: pa.RecordBatch, contract: SourceContract) -> np.ndarray:
                 doubtful |= ~np.isfinite(sizes)
         elif pa.types.is_decimal(column.type) and name not in contract.number_columns:
             sizes = np.abs(pc.fill_null(pc.cast(column, pa.float64()), 0).to_numpy(zero_copy_only=False))
-            has_exponent = pc.fill_null(pc.match_substring(pc.cast(column, pa.string()), "E"), False)  # 0E-9
-            doubtful |= (sizes >= _GREATEST) | np.asarray(has_exponent)
+            doubtful |= sizes >= _GREATEST
+            if column.type.scale > PLAIN_SCALE:
+                has_exponent = pc.fill_null(pc.match_substring(pc.cast(column, pa.string()), "E"), False)  # 0E-9
+                doubtful |= np.asarray(has_exponent)
     return doubtful
 
 
