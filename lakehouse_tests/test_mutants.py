@@ -114,6 +114,7 @@ def mutant_at(project: Project, text: str, operator: str) -> Mutant:
     return mutant
 
 
+@pytest.mark.merge
 def test_a_mutant_is_killed_or_survives_or_is_stopped(project: Project, recorded: CoverageMap, tmp_path: Path) -> None:
     before = texts(project)
     mutants = [

@@ -317,6 +317,7 @@ def run(checkout: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., tupl
     return command
 
 
+@pytest.mark.merge
 def test_each_proof_has_a_line_with_what_it_tried_and_a_failure_stops_nothing(run: Command) -> None:
     code, printed = run("all", "-n", "1", "--seed", "7")
     assert code == 1
@@ -332,6 +333,7 @@ def test_each_proof_has_a_line_with_what_it_tried_and_a_failure_stops_nothing(ru
     assert "test_not_a_proof" not in printed
 
 
+@pytest.mark.merge
 def test_a_shard_is_resumed_and_the_page_has_the_last_result_of_each_proof(run: Command, checkout: Path) -> None:
     page_file = checkout / "docs" / "proofs.md"
     other = Record("test_first.py::test_of_another_shard", "passed", 7, {}, 3, "a" * 40, "2024-11-05")
@@ -407,6 +409,7 @@ def test_code_that_is_not_committed_is_proved_for_its_author_only(run: Command, 
     assert not (checkout / ".proofs" / f"{code_commit(checkout)}.jsonl").exists(), "the next call runs it again"
 
 
+@pytest.mark.merge
 def test_a_module_that_cannot_be_imported_fails_and_keeps_the_rows(run: Command, checkout: Path) -> None:
     (checkout / "lakehouse_tests" / "other" / "test_second.py").write_text("import nothing_of_this_name\n")
     gone = Record("test_first.py::test_of_another_shard[gone]", "passed", 7, {}, 3, "a" * 40, "2024-11-05")

@@ -56,15 +56,18 @@ def _lake(tmp_path: Path) -> Settings:
     return Settings(root=str(tmp_path / "lake"), landing=str(BATCHES))
 
 
+@pytest.mark.proof
 def test_ten_days_one_by_one(spark: SparkSession, lake: Settings) -> None:
     replayed(lake, 10).audited.check_all(lake)
 
 
+@pytest.mark.proof
 def test_readers_of_ten_days_saw_what_was_true_then(spark: SparkSession, lake: Settings) -> None:
     check_what_was_seen(lake, replayed(lake, 10).published, TENTH)
     check_numbers_as_of_arrivals(lake, spark, [date(2018, 1, 8)])
 
 
+@pytest.mark.proof
 def test_a_month_as_one_range_through_each_layer_after_ten_days(spark: SparkSession, lake: Settings) -> None:
     replayed(lake, 10)
     truth, daily = true_digests(), true_daily()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import ModelContract
 
-pytestmark = [pytest.mark.spark, pytest.mark.merge]
+pytestmark = [pytest.mark.spark, pytest.mark.proof]
 
 SEED = 7
 RELEASED = datetime(2024, 11, 1, 8, tzinfo=timezone.utc)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ARRIVAL = date(2024, 2, 1)
 
 
+@pytest.mark.merge
 @pytest.mark.spark
 @law(25)
 @example(files=CORNERS[:3])

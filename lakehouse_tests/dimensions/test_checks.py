@@ -74,6 +74,7 @@ def damaged(settings: Settings, **values: object) -> None:
     write_deltalake(path, rows, mode="overwrite")
 
 
+@pytest.mark.merge
 def test_the_checks_of_sound_intervals_pass(settings: Settings) -> None:
     outcomes = silver_checks.check_silver(settings, dimension(), DAYS)
     assert [f"{one.check}: {one.explanation}" for one in outcomes if not one.passed] == []

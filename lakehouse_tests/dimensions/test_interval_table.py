@@ -36,6 +36,7 @@ def record(key: str, at: float, tier: str, op: str = "", email: str = "a") -> Di
     return DimensionRecord(key, day(at), op, tier, "north", email, None, day(31))
 
 
+@pytest.mark.merge
 def test_a_file_becomes_intervals(settings: Settings, spark: SparkSession) -> None:
     lake = Lake(settings, dimension(), spark)
     known = deliver(lake, ARRIVAL, [record("1", 0, "gold"), record("1", 4, "silver"), record("2", 1, "gold")], "a")
@@ -45,6 +46,7 @@ def test_a_file_becomes_intervals(settings: Settings, spark: SparkSession) -> No
     assert held_intervals(settings) == model.intervals(known)
 
 
+@pytest.mark.merge
 @law(25)
 @example(files=CORNERS, local_rows=100_000)
 @example(files=CORNERS[:2], local_rows=0)
@@ -106,6 +108,7 @@ def test_a_stop_after_any_commit_changes_nothing(
         assert again.pending() == []
 
 
+@pytest.mark.merge
 def test_one_key_costs_the_files_of_its_bucket(settings: Settings, spark: SparkSession) -> None:
     lake = Lake(settings, dimension(), spark)
     known = deliver(lake, ARRIVAL, [record(f"{key}", at, "gold") for key in range(20) for at in (0, 4)], "a")
@@ -177,6 +180,7 @@ def test_a_feed_that_is_gone_has_all_intervals_compared(
     assert {row["dimension_key"] for row in change_feed.feed_of(table, before + 1, table.version()).to_pylist()} == {"1"}
 
 
+@pytest.mark.merge
 def test_buckets_with_many_rows_are_written_one_after_the_other(
     settings: Settings, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +197,7 @@ def test_buckets_with_many_rows_are_written_one_after_the_other(
     assert held_intervals(settings) == model.intervals(known)
 
 
+@pytest.mark.merge
 def test_two_processes_at_once_leave_the_intervals_of_the_later_one(
     settings: Settings, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,6 +62,7 @@ def spans(*records: DimensionRecord) -> list[tuple[float, float | None, str | No
     return [((begin - model.START).days, None if end is None else (end - model.START).days, tier) for begin, end, tier in days]
 
 
+@pytest.mark.merge
 @law(500, in_each_run=150)
 @given(st.lists(dimension_records(), max_size=14))
 def test_the_intervals_are_those_of_the_model(records: list[DimensionRecord]) -> None:
@@ -68,6 +70,7 @@ def test_the_intervals_are_those_of_the_model(records: list[DimensionRecord]) ->
     assert intervals_of(placed) == model.intervals(placed)
 
 
+@pytest.mark.merge
 @given(st.lists(dimension_records(), max_size=14), st.integers(1, 3))
 @settings(max_examples=100)
 def test_a_part_of_the_keys_gives_the_intervals_of_these_keys(records: list[DimensionRecord], count: int) -> None:

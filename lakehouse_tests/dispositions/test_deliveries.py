@@ -103,6 +103,7 @@ def runs_of_deliveries(draw: st.DrawFn) -> tuple[list[Delivery], list[Run]]:
     return deliveries, draw(st.permutations(runs))
 
 
+@pytest.mark.merge
 @law(100, in_each_run=4)
 @given(delivered=runs_of_deliveries())
 def test_the_content_depends_on_the_deliveries_and_not_on_their_files(
@@ -137,6 +138,7 @@ def test_of_a_day_that_is_sent_again_the_unchanged_file_counts_again(tmp_path: P
     }
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("policy", ["overwrite_partition_safe", "overwrite_all"])
 def test_a_delivery_that_repeats_an_older_one_takes_its_place_again(tmp_path: Path, policy: str) -> None:
     settings, source = lake_settings(tmp_path), source_under(policy)
@@ -151,6 +153,7 @@ def test_a_delivery_that_repeats_an_older_one_takes_its_place_again(tmp_path: Pa
     assert not applied_inputs.pending(settings, "events"), "the delivery contains it already"
 
 
+@pytest.mark.merge
 def test_what_was_known_before_a_file_came_again_is_without_it(tmp_path: Path) -> None:
     settings, source = lake_settings(tmp_path), source_under("overwrite_partition_safe")
     ids = []
@@ -272,6 +275,7 @@ def test_each_manifest_is_a_delivery_and_counts_the_files_that_it_names_again(tm
     assert living(settings, source) == {("a", 1): 1, ("c", 1): 3}
 
 
+@pytest.mark.merge
 def test_a_delivery_that_shrinks_its_day_is_held_as_a_whole(tmp_path: Path) -> None:
     settings, source = lake_settings(tmp_path), source_under("overwrite_partition_safe")
     rows = {(f"k{number}", 1): 1 for number in range(10)}

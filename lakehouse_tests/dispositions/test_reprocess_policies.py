@@ -86,6 +86,7 @@ def test_a_resent_day_is_the_whole_truth_and_an_older_arrival_that_comes_later_i
     assert became(lake) == {"applied": 2, "superseded": 4}
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("policy", ["overwrite_partition_safe", "overwrite_all"])
 def test_a_malformed_row_of_a_resent_day_has_one_disposition(settings, spark, policy: str) -> None:
     lake = lake_under_policy(settings, spark, policy)

@@ -34,6 +34,7 @@ def _numbers(settings) -> ScriptedNumbers:
     return numbers
 
 
+@pytest.mark.merge
 def test_a_change_of_a_closed_day_is_booked_today(numbers: ScriptedNumbers) -> None:
     periods = affected(numbers.settings, numbers.series, [day(1)])
     outcomes = {period.period: period.outcome for period in periods}
@@ -44,10 +45,12 @@ def test_a_change_of_a_closed_day_is_booked_today(numbers: ScriptedNumbers) -> N
     }
 
 
+@pytest.mark.merge
 def test_the_week_that_an_adjustment_was_booked_in_was_published_because_of_its_day(numbers: ScriptedNumbers) -> None:
     revisions = published_because(numbers.settings, numbers.series, [day(1)], PublicationCause(any_cause=True))
     assert {revision.period for revision in revisions} == {"2024-01-01", "2024-W01", "2024-W02"}
 
 
+@pytest.mark.merge
 def test_nothing_was_published_because_of_nothing(numbers: ScriptedNumbers) -> None:
     assert published_because(numbers.settings, numbers.series, [day(1)], PublicationCause()) == []

@@ -170,6 +170,7 @@ def test_moves_on_some_days_are_those_among_all(steps: list[tuple[str, int | Non
         assert set(feed["event_date"].to_pylist()) <= days
 
 
+@pytest.mark.merge
 @examples(max_examples=25, deadline=None)
 @given(
     commits=st.lists(

@@ -70,6 +70,7 @@ def test_a_delivery_that_is_ingested_after_later_ones_changes_which_rows_are_lat
     assert lake.unlike_published() == []
 
 
+@pytest.mark.merge
 @law(25)
 @example(history=CORNERS)
 @given(history=histories())
@@ -82,7 +83,7 @@ def test_any_history_gives_the_sessions_of_the_model(tmp_path_factory, spark, hi
     assert lake.unlike_published() == []
 
 
-@pytest.mark.merge
+@pytest.mark.proof
 @law(25)
 @example(history=CORNERS, action="update")
 # The correction and the deletion are left out.

@@ -62,6 +62,7 @@ def test_a_day_with_rows_that_do_not_count_is_computed_again(settings: Settings,
     assert lake.seen() == lake.by_model()
 
 
+@pytest.mark.merge
 @law(25)
 @example(history=CORNERS)
 @given(history=histories())

@@ -102,6 +102,7 @@ def test_events_stored_together_are_those_of_dagsters_own_storage(tmp_path: Path
     assert len(seen[1]["materializations"]) == 32
 
 
+@pytest.mark.merge
 def test_either_storage_reads_what_the_other_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with instance_of(tmp_path, monkeypatch, OURS) as instance:
         assert materialize(instance, DAYS[:3]).success
@@ -129,7 +130,7 @@ def description(file: Path) -> list[object]:
         connection.close()
 
 
-@pytest.mark.merge
+@pytest.mark.proof
 def test_the_file_of_a_later_run_is_like_that_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files, copied, create = [], [], event_storage._created
 
@@ -158,6 +159,7 @@ def test_a_file_that_another_process_has_just_created_stays(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == [file]
 
 
+@pytest.mark.merge
 def test_the_number_of_connections_does_not_grow_with_the_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[int] = []
     with instance_of(tmp_path, monkeypatch, OURS) as instance:
@@ -173,6 +175,7 @@ def test_the_number_of_connections_does_not_grow_with_the_events(tmp_path: Path,
     assert opened[1] <= opened[0]
 
 
+@pytest.mark.merge
 def test_an_error_among_events_stores_none_of_them_and_the_next_run_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

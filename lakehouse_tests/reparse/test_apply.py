@@ -42,6 +42,7 @@ def lake_with(settings, spark, zone: str = "UTC", **changes) -> Lake:
     return lake
 
 
+@pytest.mark.merge
 def test_a_reading_is_the_same_as_ingesting_under_the_new_contract(settings, spark) -> None:
     lake = lake_with(settings, spark)
     before, ids = lake.silver(), lake.inputs()
@@ -72,7 +73,7 @@ def test_many_rows_are_read_and_applied_by_spark_with_the_same_result(settings, 
     dispositions_by_key(lake)
 
 
-@pytest.mark.merge
+@pytest.mark.proof
 def test_each_reading_replaces_the_one_before_it_and_each_state_can_be_made_again(settings, spark) -> None:
     lake = lake_with(settings, spark)
     days = [date(2024, 1, 31), FIRST, SECOND]
@@ -155,6 +156,7 @@ def test_stopped_after_any_commit_and_started_again(settings, spark) -> None:
     assert lake.pending() == []
 
 
+@pytest.mark.merge
 def test_a_reading_that_is_no_longer_current_is_refused(settings, spark) -> None:
     lake = lake_with(settings, spark)
     lake.contract = source("Asia/Kolkata")

@@ -195,6 +195,7 @@ def test_a_name_that_looks_like_mathematics_is_drawn_as_it_is():
     assert ">store $x^2$</text>" in drawn
 
 
+@pytest.mark.merge
 def test_where_the_grain_does_not_add_up_each_is_drawn():
     stores = [change(1.0, 2.0 + at, measure="average", grain=(("store", f"shop {at}"),)) for at in range(8)]
     html = as_html(comparison(*stores))
@@ -204,6 +205,7 @@ def test_where_the_grain_does_not_add_up_each_is_drawn():
     assert "the 6 of 8 that changed most" in html
 
 
+@pytest.mark.merge
 def test_a_long_table_is_cut_and_says_so():
     start = date(2024, 1, 1)
     days = [change(100, 101 + at, f"{start + timedelta(days=at)}") for at in range(MOST + 50)]

@@ -116,6 +116,7 @@ def test_python(revenue: Revenue, truth: dict[str, list[Row]], engine: str) -> N
         assert plain(rows) == truth[name], name
 
 
+@pytest.mark.merge
 def test_a_bi_tool(revenue: Revenue, truth: dict[str, list[Row]], tmp_path: Path) -> None:
     path = str(tmp_path / "lakehouse.duckdb")
     with duckdb.connect(path) as made:
@@ -150,6 +151,7 @@ def test_spark(revenue: Revenue, truth: dict[str, list[Row]], spark: SparkSessio
         assert plain([tuple(row) for row in spark.sql(text.strip().rstrip(";")).collect()]) == truth[name], name
 
 
+@pytest.mark.merge
 @pytest.mark.spark
 def test_the_views_in_spark(revenue: Revenue, truth: dict[str, list[Row]], spark: SparkSession) -> None:
     for statement in views(revenue, Dialect.spark):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
+@pytest.mark.merge
 @pytest.mark.spark
 def test_a_dimension_has_views_of_what_is_current_and_of_what_was_valid(settings: Settings, spark: SparkSession) -> None:
     catalog = Catalog({"customers": dimension()}, {})

@@ -135,6 +135,7 @@ def test_late_rows_and_changes_are_audited_and_timely_rows_are_not(settings, spa
     assert {row["event_id"] for row in log.read(settings, "events", day=date(2024, 1, 30)).to_pylist()} == {"moved"}
 
 
+@pytest.mark.merge
 def test_history_is_counted_by_file_and_day(settings, spark) -> None:
     lake = Lake(settings, contract(), spark)
     first = [row("a", 1, "01-30T10:00", "02-01T12:00"), row("b", 2, "01-30T23:00", "02-01T13:00")]
@@ -158,6 +159,7 @@ def test_history_is_counted_by_file_and_day(settings, spark) -> None:
     assert audit_columns(lake, "impacted_kpis")[1] == (["daily@2024-01-31", *(f"trailing@{day}" for day in TRAILING)],)
 
 
+@pytest.mark.merge
 def test_a_move_applied_one_day_at_a_time_is_audited_as_it_happened(settings, spark) -> None:
     lake = followed(Lake(settings, contract(lateness={"expected": "PT0S"}), spark))
     arrive(lake, FIRST, row("a", 1, "02-01T10:00", "02-01T12:00"))
@@ -170,6 +172,7 @@ def test_a_move_applied_one_day_at_a_time_is_audited_as_it_happened(settings, sp
     ]
 
 
+@pytest.mark.merge
 def test_who_corrected_and_why_are_taken_from_the_record_and_values_can_be_made_again(settings, spark) -> None:
     fields = [("id", "string"), ("price", "decimal(12,2)"), ("ratio", "double"), ("due", "date"), ("paid", "boolean")]
     model = {"fields": [{"name": name, "type": kind} for name, kind in fields]}
@@ -190,6 +193,7 @@ def test_who_corrected_and_why_are_taken_from_the_record_and_values_can_be_made_
     assert audit_columns(lake, "actor", "reason") == [("cem", "wrong, twice")]
 
 
+@pytest.mark.merge
 def test_redacted_values_are_in_no_row_whenever_it_was_written(settings, spark, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = Lake(settings, contract(lateness={"expected": "PT0S"}), spark)
     arrive(lake, FIRST, row("a", 4711, "02-01T10:00", "02-01T12:00"), row("b", 1, "02-01T10:00", "02-01T12:00"))
@@ -249,6 +253,7 @@ def test_steward_replay_and_backfill_are_told_apart_by_the_commit(settings, spar
     ]
 
 
+@pytest.mark.merge
 def test_rows_that_come_by_a_backfill_name_its_plan(settings, spark) -> None:
     lake = followed(Lake(settings, contract(), spark))
     arrive(lake, FIRST, row("known", 1, "02-01T10:00", "02-01T12:00"))
@@ -278,6 +283,7 @@ def test_rows_that_come_by_a_backfill_name_its_plan(settings, spark) -> None:
     assert audit_columns(lake, "action_type", "reason")[-1] == ("correction", "corrected 2 d 2 h after the event")
 
 
+@pytest.mark.merge
 def test_after_a_stop_the_next_run_reports_what_the_stopped_one_did_not(settings, spark, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = Lake(settings, contract(lateness={"expected": "PT0S"}), spark)
 
@@ -307,7 +313,7 @@ def test_after_a_stop_the_next_run_reports_what_the_stopped_one_did_not(settings
     ]
 
 
-@pytest.mark.merge
+@pytest.mark.proof
 @law(25)
 @example(history=FORWARD)
 @example(history=BY_SPARK)

@@ -64,6 +64,7 @@ def deliver(lake: Lake, feed: Feed, content: bytes, number: int, arrival: date) 
     assert len(lake.ingest(arrival).ingested) == 1
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(
     "name",
     [
@@ -130,6 +131,7 @@ def test_text_orders_the_changes_of_a_plain_source(settings: Settings, spark: Sp
     assert lake.rebuilt([day]) == lake.silver()
 
 
+@pytest.mark.merge
 @BY_SPARK_OR_NOT
 def test_tables_of_an_earlier_release_get_the_column_of_the_order(
     settings: Settings, spark: SparkSession, local_rows: int
@@ -199,6 +201,7 @@ REASONS = {
 }
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0]], ids=["in order", "backwards"])
 def test_the_corner_cases_of_debezium_end_as_the_table_does(settings: Settings, spark: SparkSession, order: list[int]) -> None:
     feed = FEEDS["debezium of postgresql"]

@@ -35,6 +35,7 @@ def _lake(settings: Settings, spark: SparkSession) -> Lake:
     return Lake(settings, load_catalog(None).sources["sales"], spark)
 
 
+@pytest.mark.merge
 def test_a_key_on_two_days_and_a_lost_row_fail_their_checks(spark: SparkSession, settings: Settings, lake: Lake) -> None:
     contract = lake.contract
     for arrival_day, text in ((FIFTH, FIRST_SALES), (SIXTH, LATE_SALES)):
@@ -104,6 +105,7 @@ def test_a_row_that_silver_lost_is_missed_by_the_account_of_its_arrival_day(
     assert "is in bronze/sales and not in the key log: materialize bronze/sales for 2024-11-05" in str(disposed().explanation)
 
 
+@pytest.mark.merge
 def test_a_row_that_silver_should_no_longer_hold_is_noticed(spark: SparkSession, settings: Settings, lake: Lake) -> None:
     withdrawn = FIRST_SALES.splitlines()[0] + "\ns11,north,2024-11-01T10:01:00Z,10.00,1,2024-11-06T06:00:00Z,delete,0,\n"
     for arrival_day, text in ((FIFTH, FIRST_SALES), (SIXTH, withdrawn)):

@@ -101,6 +101,7 @@ def test_a_stop_after_any_commit_changes_nothing(spark, tmp_path_factory: pytest
     assert len(stops) >= 24
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("lost", [pytest.param("events_keys", marks=pytest.mark.merge), ""], ids=["the key log", "all of them"])
 def test_operational_tables_that_were_lost_are_restored_from_bronze(settings, spark, lost: str) -> None:
     lake = Lake(settings, contract(), spark)

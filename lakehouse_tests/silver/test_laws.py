@@ -81,7 +81,7 @@ def check(history: History, lake: Lake, *, by_sequence: bool) -> None:
 
 
 SOURCES = pytest.mark.parametrize(
-    "by_sequence", [False, pytest.param(True, marks=pytest.mark.merge)], ids=["by arrival", "by sequence"]
+    "by_sequence", [False, pytest.param(True, marks=pytest.mark.proof)], ids=["by arrival", "by sequence"]
 )
 
 
@@ -94,6 +94,7 @@ def run(history: History, spark: SparkSession, tmp_path_factory: pytest.TempPath
         check(history, lake, by_sequence=by_sequence)
 
 
+@pytest.mark.merge
 @pytest.mark.timeout(2400)
 @SOURCES
 @law(25)

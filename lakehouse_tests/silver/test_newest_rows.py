@@ -100,7 +100,7 @@ SOURCES = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.merge
+@pytest.mark.proof
 @pytest.mark.timeout(2400)
 @SOURCES
 @law(25)
@@ -111,6 +111,7 @@ def test_the_newest_rows_are_those_of_merge(tmp_path_factory, spark, history: Hi
     run(history, spark, tmp_path_factory, by_sequence=by_sequence)
 
 
+@pytest.mark.merge
 def test_a_moved_key_changes_the_newest_rows_of_both_days_and_the_rows_of_one(settings: Settings, spark: SparkSession) -> None:
     lake = lake_under_policy(settings, spark, "append")
     deliver_and_update(lake, 0, A, B)
@@ -194,7 +195,7 @@ def test_stopped_after_any_commit_a_run_ends_with_both_tables(settings: Settings
         assert outcome(again) == outcome(lake)
 
 
-@pytest.mark.merge
+@pytest.mark.proof
 def test_a_lake_of_an_earlier_release_builds_the_newest_rows_with_its_next_run(
     settings: Settings, spark: SparkSession, tmp_path_factory
 ) -> None:

@@ -30,6 +30,7 @@ def late(lake: Lake, line: str) -> None:
     lake.ingest(date(2024, 2, 3))
 
 
+@pytest.mark.merge
 def test_the_other_day_together_with_news_of_the_new_one(settings, spark) -> None:
     lake = half_moved(settings, spark)
     late(lake, f"b,7,{NEW}T12:00:00Z,2024-02-03T06:00:00Z,insert,,0")
@@ -37,6 +38,7 @@ def test_the_other_day_together_with_news_of_the_new_one(settings, spark) -> Non
     assert {row[:3] for row in lake.silver()} == {("a", NEW, 1), ("b", NEW, 7)}
 
 
+@pytest.mark.merge
 def test_both_days_changed_where_the_key_is_corrected_meanwhile(settings, spark) -> None:
     lake = half_moved(settings, spark)
     late(lake, f"a,9,{NEW}T12:00:00Z,2024-02-03T06:00:00Z,correct,,0")

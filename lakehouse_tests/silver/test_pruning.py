@@ -37,7 +37,7 @@ def line(key: str, day: date, amount: int, arrival: date) -> str:
 
 #: How many rows are merged in this process, and how many a file may hold that is read whole.
 SIZES = {"few rows": (20_000, 2**18), "few rows to large days": (20_000, 0), "many rows": (0, 0)}
-EACH = pytest.mark.parametrize("lake", [*list(SIZES)[:2], pytest.param("many rows", marks=pytest.mark.merge)], indirect=True)
+EACH = pytest.mark.parametrize("lake", [*list(SIZES)[:2], pytest.param("many rows", marks=pytest.mark.proof)], indirect=True)
 EACH_BUT_SLOWLY = pytest.mark.parametrize(
     "lake", [*list(SIZES)[:2], pytest.param("many rows", marks=pytest.mark.proof)], indirect=True
 )
@@ -91,6 +91,7 @@ def silver_of(lake: Lake, *days: date) -> set[tuple[str, date, int]]:
     return {tuple(row) for row in rows}
 
 
+@pytest.mark.merge
 @EACH
 def test_a_late_row_reads_its_own_day_only(lake: Lake) -> None:
     day = EVENT_DAYS[10]
@@ -115,6 +116,7 @@ def test_a_move_reads_its_two_days_only_and_is_one_commit(lake: Lake) -> None:
     assert restate(lake) == {old, new}
 
 
+@pytest.mark.merge
 @EACH_BUT_SLOWLY
 def test_a_rebuild_reads_only_its_day_and_the_arrivals_it_was_made_of(lake: Lake) -> None:
     day = EVENT_DAYS[10]

@@ -36,6 +36,7 @@ def plan(lake: Lake, **changes: Any) -> silver_rebuild.PlannedRebuild:
     return silver_rebuild.plan_rebuild(lake.settings, lake.contract, lambda: lake.spark, first, last, **said)
 
 
+@pytest.mark.merge
 def test_a_day_that_comes_out_equal_is_not_written(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     version = lake.silver_version()
@@ -50,6 +51,7 @@ def test_a_day_that_comes_out_equal_is_not_written(settings, spark) -> None:
     assert entry.code_before == entry.code_after == provenance.code()
 
 
+@pytest.mark.proof
 def test_a_changed_rule_applies_from_then_on_and_is_reported(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     lake.contract = contract(lateness={"watermark": "P30D", "beyond": "quarantine"})
@@ -69,6 +71,7 @@ def test_a_changed_rule_applies_from_then_on_and_is_reported(settings, spark) ->
     assert silver_amounts(lake) == {("a", 1), ("d", 4)}
 
 
+@pytest.mark.merge
 def test_only_the_range_is_judged_again(settings, spark) -> None:
     lake = lake_with(settings, spark, {}, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     lake.contract = contract(quality={"row_rules": [{"sql": "amount < 3", "severity": "reject"}]})
@@ -78,7 +81,7 @@ def test_only_the_range_is_judged_again(settings, spark) -> None:
     assert plan(lake, first=date(2025, 1, 1), last=date(2025, 1, 2)).days == []
 
 
-@pytest.mark.merge
+@pytest.mark.proof
 def test_stopped_after_any_commit_and_started_again(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     lake.contract = contract(lateness={"watermark": "P30D", "beyond": "quarantine"})

@@ -65,7 +65,8 @@ def add(lake: Lake, rows: pa.Table) -> None:
     write_deltalake(locations.silver(lake.settings, "events"), rows, mode="append")
 
 
-@pytest.mark.parametrize("policy", [*POLICIES[:2], *(pytest.param(name, marks=pytest.mark.merge) for name in POLICIES[2:])])
+@pytest.mark.merge
+@pytest.mark.parametrize("policy", [*POLICIES[:2], *(pytest.param(name, marks=pytest.mark.proof) for name in POLICIES[2:])])
 def test_under_every_policy_a_lost_and_a_doubled_row_are_found(settings: Settings, spark: SparkSession, policy: str) -> None:
     lake = lake_under_policy(settings, spark, policy)
     deliver_and_update(lake, 0, A, B, C)
@@ -112,6 +113,7 @@ def test_a_row_in_the_place_of_another_is_found_though_the_counts_agree(settings
     assert (first.numbers["rows_missing"], first.numbers["rows_too_many"]) == (1, 1)
 
 
+@pytest.mark.merge
 def test_rows_that_wait_for_silver_are_reported_without_a_failure(settings: Settings, spark: SparkSession) -> None:
     lake = lake_under_policy(settings, spark, "merge")
     deliver_and_update(lake, 0, A, B, C)
@@ -129,6 +131,7 @@ def test_rows_that_wait_for_silver_are_reported_without_a_failure(settings: Sett
     assert [one.numbers["rows_missing"] for one in judged(lake)] == [1, 0]
 
 
+@pytest.mark.merge
 def test_accounts_that_lag_behind_a_decision_fail_no_check(settings: Settings, spark: SparkSession) -> None:
     lake = lake_under_policy(settings, spark, "merge")
     deliver_and_update(lake, 0, A, B, C)
@@ -142,6 +145,7 @@ def test_accounts_that_lag_behind_a_decision_fail_no_check(settings: Settings, s
     assert (first.passed, first.numbers["rows_applied"], first.numbers["difference"]) == (True, 1, 0)
 
 
+@pytest.mark.merge
 def test_without_the_operational_tables_the_way_back_is_named(settings: Settings, spark: SparkSession) -> None:
     lake = lake_under_policy(settings, spark, "merge")
     assert passed(lake) == [True, True], "nothing equals nothing"
@@ -192,6 +196,7 @@ def counts_of(outcome: CheckResult) -> tuple[bool, int, int, int]:
     return outcome.passed, numbers["published_rows"], numbers["silver_rows"], numbers["explained"]
 
 
+@pytest.mark.merge
 def test_a_published_number_follows_silver_or_says_why_not_yet(settings: Settings, spark: SparkSession) -> None:
     reproducible = reproducible_lake(settings, spark, [metric("total", TOTAL)])
     assert [counts_of(outcome) for outcome in published(reproducible, 1)] == [(True, 0, 0, 0)], "before anything"
@@ -226,6 +231,7 @@ def test_a_published_number_follows_silver_or_says_why_not_yet(settings: Setting
     assert str(first.explanation).endswith(": no pending change explains it: materialize gold/total for 2024-02-01")
 
 
+@pytest.mark.merge
 def test_a_number_that_somebody_has_to_decide_on_or_has_explains_it(settings: Settings, spark: SparkSession) -> None:
     reproducible = reproducible_lake(
         settings, spark, [metric("total", TOTAL, checks={"row_count": {"max": 1}}, publication={"start_delay": 1})]
@@ -248,6 +254,7 @@ def test_a_number_that_somebody_has_to_decide_on_or_has_explains_it(settings: Se
     assert str(first.explanation).endswith(": the new number was dropped, and the published one stays")
 
 
+@pytest.mark.merge
 def test_a_closed_number_counts_with_its_adjustments(settings: Settings, spark: SparkSession) -> None:
     reproducible = reproducible_lake(
         settings, spark, [metric("total", TOTAL, publication={"final_after": 2, "after_close": "adjust"})]

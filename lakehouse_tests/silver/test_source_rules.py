@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -128,6 +129,7 @@ def write(settings: Settings, source: SourceContract, rows: list[Row]) -> None:
     row_writer.append(locations.silver(settings, "events"), content, partition_by=["event_date"])
 
 
+@pytest.mark.merge
 @law(100, in_each_run=20)
 @given(st.lists(ROWS, max_size=12), st.sampled_from([Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(1)]), st.booleans())
 def test_shares_without_a_value_are_those_of_the_plain_rows(rows: list[Row], bound: Fraction, redacted: bool) -> None:

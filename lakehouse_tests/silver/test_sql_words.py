@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING
 
+import pytest
+
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse_tests.support.lake import Lake, contract
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 WORDS = ["limit", "order", "group", "select", "from", "user", "end"]
 
 
+@pytest.mark.merge
 def test_a_source_whose_fields_are_words_of_sql_is_merged_and_audited(settings: Settings, spark: SparkSession) -> None:
     fields = [{"name": "id", "type": "string"}, *({"name": word, "type": "int"} for word in WORDS)]
     lake = Lake(settings, contract(model={"fields": fields}), spark)

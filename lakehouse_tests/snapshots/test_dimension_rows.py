@@ -39,6 +39,7 @@ def in_one(pieces: Any) -> set[ModelInterval]:
     return as_model(pa.concat_tables(pieces))
 
 
+@pytest.mark.merge
 @law(25)
 @example(files=CORNERS, local_rows=100_000, moment=3)
 @example(files=CORNERS[:2], local_rows=0, moment=2)  # by Spark, at the moment of a change

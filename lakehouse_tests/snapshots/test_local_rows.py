@@ -76,6 +76,7 @@ FIRST_FILES = History(
 )
 
 
+@pytest.mark.merge
 @pytest.mark.spark
 @pytest.mark.parametrize("changes", POLICIES, ids=["by arrival", "by sequence", "append", "overwrite day", "overwrite all"])
 @law(25)
@@ -99,7 +100,7 @@ def test_rows_of_a_time_are_those_that_spark_computes(
     agree(lake, days[::2] if fewer else days, NOON + timedelta(hours=hour))
 
 
-@pytest.mark.merge
+@pytest.mark.proof
 @pytest.mark.spark
 def test_decisions_and_judgements_of_then_count_and_redactions_of_now(settings, spark) -> None:
     lake = reproducible_lake(settings, spark, [], **WEEK_WATERMARK)

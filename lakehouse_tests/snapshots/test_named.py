@@ -62,6 +62,7 @@ def rows_of(lake: ReproducibleLake, name: str) -> set[Row]:
     return rows_once(pa.concat_tables(piece.select(ROW) for piece in found))
 
 
+@pytest.mark.merge
 @pytest.mark.spark
 def test_its_rows_stay_those_of_its_inputs_whatever_comes_later(settings, spark) -> None:
     lake = reproducible_lake(settings, spark, [], **WEEK_WATERMARK)

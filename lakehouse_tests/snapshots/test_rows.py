@@ -50,6 +50,7 @@ def deliver_and_compare(lake: ReproducibleLake, deliveries: dict[int, list[str]]
     return held
 
 
+@pytest.mark.merge
 def test_rows_known_at_each_time_are_those_that_silver_held_then(settings, spark) -> None:
     lake = reproducible_lake(settings, spark, [], **WEEK_WATERMARK)
     held = deliver_and_compare(lake, DELIVERIES)
@@ -61,7 +62,8 @@ def test_rows_known_at_each_time_are_those_that_silver_held_then(settings, spark
     assert known_at(lake, 4) == held[3]
 
 
-@pytest.mark.parametrize("policy", ["overwrite_partition_safe", pytest.param("append", marks=pytest.mark.merge)])
+@pytest.mark.merge
+@pytest.mark.parametrize("policy", ["overwrite_partition_safe", pytest.param("append", marks=pytest.mark.proof)])
 def test_the_same_under_policies_that_replace_or_add(settings, spark, policy) -> None:
     lake = reproducible_lake(settings, spark, [], materialization={"reprocess_policy": policy}, changes={})
     deliver_and_compare(
@@ -87,6 +89,7 @@ def test_days_limit_the_rows_and_a_time_before_all_deliveries_has_none(settings,
     assert sum(map(len, rows.as_known_at(spark, settings, lake.lake.contract, days, before))) == 0
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("ending", export.ENDINGS)
 def test_rows_of_then_are_written_and_read_back(settings, spark, tmp_path, ending) -> None:
     lake = reproducible_lake(settings, spark, [])

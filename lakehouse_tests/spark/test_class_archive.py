@@ -32,6 +32,7 @@ def names(folder: Path) -> list[str]:
     return sorted(file.suffix for file in folder.iterdir())
 
 
+@pytest.mark.merge
 @pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java")
 def test_a_process_writes_the_archive_and_the_next_one_uses_it(classes: Path) -> None:
     def run(*more: str) -> str:

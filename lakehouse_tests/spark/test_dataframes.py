@@ -57,6 +57,7 @@ def lake(tmp_path: Path) -> tuple[Settings, str]:
     return Settings(root=str(tmp_path)), path
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(
     "where", [{}, {"event_date": [date(2024, 3, 1)]}, {"event_date": [date(2024, 3, 1)], "key": ["k3", "k45"]}]
 )

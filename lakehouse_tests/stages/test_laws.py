@@ -148,7 +148,7 @@ ALONE = Staged(BEFORE, [*CHANGES, *BEFORE], [])
 OVERTAKEN = Staged(BEFORE, CHANGES, [(ARRIVALS[2], [record_at(4, "a", "correct", 1), record_at(4, "d", "insert", 3)])])
 
 
-@pytest.mark.merge
+@pytest.mark.proof
 @pytest.mark.timeout(2400)
 @law(60)
 @example(policy="merge", history=ALONE)

@@ -166,6 +166,7 @@ RESENT = History(
 )
 
 
+@pytest.mark.merge
 @pytest.mark.timeout(2400)
 @law(25)
 @example(history=DECIDED, beyond="quarantine")
@@ -176,6 +177,7 @@ def test_silver_is_a_function_of_bronze_and_of_decisions(tmp_path_factory, spark
     by_merge(tmp_path_factory, spark, history, beyond)
 
 
+@pytest.mark.merge
 @pytest.mark.timeout(2400)
 @law(25)
 @example(history=RESENT)

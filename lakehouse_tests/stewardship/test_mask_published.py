@@ -52,6 +52,7 @@ def people_in_reports(lake: Lake, series: Series) -> set[str | None]:
     return {row["grain"]["person"] for report in reports for entry in report.periods.values() for row in entry["rows"]}
 
 
+@pytest.mark.merge
 def test_a_grain_that_names_a_redacted_value_is_masked_in_every_revision(settings, spark) -> None:
     lake = Lake(settings, PEOPLE, spark)
     daily = Series(SPENT)

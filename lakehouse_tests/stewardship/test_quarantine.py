@@ -36,6 +36,7 @@ from lakehouse_tests.support.stopped_commits import stopped_after_each_commit
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.merge
 def test_a_row_beyond_the_watermark_waits_and_touches_nothing(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     assert silver_amounts(lake) == {("a", 1), ("d", 4)}, "a barred correction ends no other row"
@@ -52,6 +53,7 @@ def test_a_row_beyond_the_watermark_waits_and_touches_nothing(settings, spark) -
     assert entry["quarantine_review_by"] == datetime(2024, 3, 5, 12, tzinfo=timezone.utc)
 
 
+@pytest.mark.merge
 def test_accepting_restates_exactly_its_days_and_a_later_decision_takes_it_back(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     taken = decide(lake, "accept", "b", "c")
@@ -76,6 +78,7 @@ def test_accepting_restates_exactly_its_days_and_a_later_decision_takes_it_back(
     assert lake.rebuilt([DAY, LATE]) == lake.silver(), "a rebuild applies the decisions again (R3)"
 
 
+@pytest.mark.merge
 def test_the_same_decision_again_adds_nothing(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     decide(lake, "accept", "b")
@@ -87,6 +90,7 @@ def test_the_same_decision_again_adds_nothing(settings, spark) -> None:
     assert lake.silver_version() == version
 
 
+@pytest.mark.merge
 def test_a_newer_row_of_an_accepted_key_counts_and_a_barred_one_does_not(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     decide(lake, "accept", "b")
@@ -121,6 +125,7 @@ def test_each_policy_makes_its_disposition(settings, spark, lateness: dict[str, 
     assert lake.rebuilt([DAY, LATE]) == lake.silver()
 
 
+@pytest.mark.merge
 def test_row_rules_bar_or_count_as_severe_as_they_are(settings, spark) -> None:
     rules = [
         {"name": "small", "sql": "amount < 4", "severity": "reject"},
@@ -147,6 +152,7 @@ def test_a_rule_that_is_no_condition_is_named(settings, spark) -> None:
     assert len(lake.ingest(ON_TIME).ingested) == 1, "mended, the file goes on where it stopped"
 
 
+@pytest.mark.merge
 def test_a_rule_that_cannot_be_worked_out_for_a_row_holds_nothing_up(settings, spark) -> None:
     rules = [{"name": "share", "sql": "10 / (amount - 1) > 4"}]  # a division by zero for the first row
     lake = lake_with(settings, spark, {"quality": {"row_rules": rules}}, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
@@ -177,6 +183,7 @@ def test_rows_past_their_deadline_can_be_asked_for(settings, spark) -> None:
     assert set(quarantine_statuses(lake, status="open", overdue=True)) == {"b", "c"}
 
 
+@pytest.mark.merge
 def test_a_decision_needs_a_row_a_name_and_a_reason(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (LATE, SECOND_FILE))
     with pytest.raises(StewardError, match="needs a name"):

@@ -6,6 +6,7 @@ import json
 from datetime import timedelta
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ _ODD = st.sampled_from([None, b"", b" \n", b"{", b"\xff", b"null", b"[]", b'{"id
 _MOMENTS = st.sampled_from([at(2), at(3), at(10), None, milliseconds(NOW + timedelta(days=2)), 5])
 
 
+@pytest.mark.merge
 @settings(max_examples=60)
 @given(sent=st.lists(st.tuples(st.one_of(_RECORDS, _RECORDS, _ODD), _MOMENTS), min_size=1, max_size=30))
 def test_both_readers_agree_and_each_message_is_one_row(sent: list[tuple[bytes | None, int | None]]) -> None:

@@ -150,6 +150,7 @@ def test_offsets_that_the_log_of_bronze_lacks_are_taken_from_its_rows_and_that_i
     assert lake.ingest().remarks == []
 
 
+@pytest.mark.proof
 def test_a_consumer_that_is_killed_at_random_takes_each_message_once(tmp_path: Path, broker: KafkaBroker, topic: str) -> None:
     settings = write_contract(tmp_path, topic, broker.servers)
     chance, sent = random.Random(7), 0

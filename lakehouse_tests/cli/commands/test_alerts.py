@@ -56,6 +56,7 @@ def test_an_alert_is_acknowledged_and_the_list_shows_by_whom(tmp_path: Path) -> 
     assert (acknowledged["by"], acknowledged["reason"]) == ("anna", "asked the shop")
 
 
+@pytest.mark.merge
 def test_an_alert_is_snoozed_until_a_time_or_for_a_while(tmp_path: Path) -> None:
     lake, (late, held) = lake_with_two_alerts(tmp_path)
     now = {"LAKEHOUSE_NOW": NOW.isoformat()}
@@ -70,6 +71,7 @@ def test_an_alert_is_snoozed_until_a_time_or_for_a_while(tmp_path: Path) -> None
     assert "snoozed until 2024-02-03 09:00" in " ".join(lakehouse_command(tmp_path, "alerts", COLUMNS="400").stdout.split())
 
 
+@pytest.mark.merge
 def test_what_cannot_be_done_says_why_and_what_there_is(tmp_path: Path) -> None:
     def refused(*arguments: str) -> str:
         done = lakehouse_command(tmp_path, "alerts", *arguments, LAKEHOUSE_NOW=NOW.isoformat())

@@ -72,6 +72,7 @@ def test_a_number_says_what_it_waits_for_until_somebody_closes_it(folder: Path) 
     assert "Traceback" not in refused.stderr
 
 
+@pytest.mark.merge
 def test_the_watermark_with_the_delivery_that_moved_it(folder: Path) -> None:
     shown = lakehouse_command(folder, "lateness", "watermark", "events").stdout
     assert shown.splitlines() == [

@@ -52,6 +52,7 @@ def output_of(*arguments: str, fails: bool = False) -> str:
     return f"{text} {done.exception}" if fails else text
 
 
+@pytest.mark.merge
 def test_waiting_corrections_are_listed_and_rejected(settings: Settings) -> None:
     text = output_of("corrections", "list", "events")
     assert "abc123 correct a: amount 10 -> 12" in text

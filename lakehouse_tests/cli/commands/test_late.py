@@ -52,6 +52,7 @@ def test_the_late_rows_of_a_metric_are_listed_with_the_counts(folder: Path) -> N
     assert text.endswith("2 rows.")
 
 
+@pytest.mark.merge
 def test_a_day_a_window_and_dropped_rows_are_selected(folder: Path) -> None:
     shown = json.loads(lakehouse_command(folder, "late", "hourly", "--window", "2024-10-25T00", "--dropped", "--json").stdout)
     assert [row["record_key"] for row in shown["shown"]] == ["beyond"]

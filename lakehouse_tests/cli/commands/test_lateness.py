@@ -85,6 +85,7 @@ def test_what_is_applied_holds_from_its_day_on_and_is_recorded(folder: Path) -> 
     assert "anna: watermark 7 d -> 4 d 3 h from 2024-02-06 on: p99 of February" in told
 
 
+@pytest.mark.merge
 def test_what_was_applied_is_not_asked_for_again_while_the_source_is_silent(folder: Path) -> None:
     """It applies from tomorrow on, which is long after the newest arrival."""
     assert apply(folder)[0] == 0
@@ -96,6 +97,7 @@ def test_what_was_applied_is_not_asked_for_again_while_the_source_is_silent(fold
     assert "events: watermark 4 d 3 h stays" in lakehouse_command(folder, "lateness", "propose", "events").stdout
 
 
+@pytest.mark.merge
 def test_a_contract_that_cannot_be_written_leaves_no_decision_behind(folder: Path) -> None:
     in_the_way = folder / "contracts" / "events.new"
     in_the_way.mkdir()

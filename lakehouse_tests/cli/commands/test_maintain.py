@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from lakehouse.delta import row_writer, table_io
 from lakehouse_tests.support.forked_cli import lakehouse_command
@@ -22,6 +23,7 @@ def files(path: Path) -> set[Path]:
     return {file for file in path.rglob("*") if file.is_file()}
 
 
+@pytest.mark.merge
 def test_a_dry_run_reports_what_the_next_run_does(tmp_path: Path) -> None:
     path = many_files(tmp_path)
     before = files(path)

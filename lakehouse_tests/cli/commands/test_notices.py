@@ -78,6 +78,7 @@ def test_pending_notices_are_sent_at_once_and_listed(folder: Path) -> None:
     assert (wrong.returncode, wrong.stderr) == (2, "No contract has 'metric: totla'; known are total, unread.\n")
 
 
+@pytest.mark.merge
 def test_a_target_that_fails_is_named_and_its_notice_waits(folder: Path) -> None:
     restated(folder)
     (folder / "full").mkdir()
@@ -90,6 +91,7 @@ def test_a_target_that_fails_is_named_and_its_notice_waits(folder: Path) -> None
     assert json.loads(told)["status"] == "waiting"
 
 
+@pytest.mark.merge
 def test_what_lies_within_the_bounds_of_a_consumer_is_listed_and_not_sent(folder: Path) -> None:
     restated(folder)
     (folder / "contracts" / "total.yaml").write_text(

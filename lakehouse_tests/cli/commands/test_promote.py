@@ -55,6 +55,7 @@ def test_a_dry_run_changes_nothing_and_reports_whether_promotion_is_possible(dep
     assert "v2 cannot be promoted. Nothing was changed." in strict.stdout
 
 
+@pytest.mark.merge
 def test_readers_are_moved_notified_and_moved_back(deployment: Path) -> None:
     done = command(deployment, "promote", "total", "2", *WHO, "--threshold", "total=20%", "--output", "notes.md")
     assert done.returncode == 0, done.stderr
@@ -88,6 +89,7 @@ def test_readers_are_moved_notified_and_moved_back(deployment: Path) -> None:
     )
 
 
+@pytest.mark.merge
 def test_refusals_are_reported_in_sentences(deployment: Path) -> None:
     done = command(deployment, "promote", "total", "v2", *WHO, "--threshold", "total=5")
     assert done.returncode == 1

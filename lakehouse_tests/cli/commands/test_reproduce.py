@@ -43,6 +43,7 @@ def test_numbers_that_cannot_be_reproduced_are_reported_in_a_sentence(tmp_path: 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.merge
 @pytest.mark.spark
 def test_the_exit_code_tells_equal_from_different(settings, spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reproducible = reproducible_lake(settings, spark, METRICS[:1])

@@ -56,6 +56,7 @@ def _run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     return run
 
 
+@pytest.mark.merge
 def test_a_number_is_put_back_listed_and_released(run: Callable[..., str]) -> None:
     text = run("revert", "total", "2024-01-01", "--to", "r1", *BY)
     assert "total_v2024-01-01.r3 is published, final: the partner withdrew it" in text
@@ -72,6 +73,7 @@ def test_a_number_is_put_back_listed_and_released(run: Callable[..., str]) -> No
     assert run("held") == "Nothing is held."
 
 
+@pytest.mark.merge
 def test_a_metric_that_was_never_promoted_goes_back_to_a_time(run: Callable[..., str]) -> None:
     assert "'--to 2024-11-08T06:00:00Z' goes back to a time" in run("rollback", "total", *BY, fails=True)
     done = run("rollback", "total", "--to", "2024-01-01T01:00:00Z", *BY)
@@ -85,6 +87,7 @@ def test_a_metric_that_was_never_promoted_goes_back_to_a_time(run: Callable[...,
     assert "0 periods put back. First published since, and left as they are: 1 period." in early
 
 
+@pytest.mark.merge
 def test_what_cannot_be_done_is_said_in_a_sentence(run: Callable[..., str]) -> None:
     unknown = run("revert", "total", "2024-01-01", "--to", "r7", *BY, fails=True)
     assert "total has no version r7 of 2024-01-01" in unknown

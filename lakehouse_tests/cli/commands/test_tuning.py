@@ -59,6 +59,7 @@ def as_json(folder: Path, *words: str) -> Any:
     return json.loads(lakehouse_command(folder, "lateness", *words, "--json").stdout)
 
 
+@pytest.mark.merge
 def test_what_is_in_force_is_shown_with_the_alternatives(folder: Path) -> None:
     code, text = run(folder, "tuning", "events")
     assert code == 0, text
@@ -112,6 +113,7 @@ def test_what_cannot_be_done_is_refused(folder: Path, words: tuple[str, ...], co
     assert (done, message in text.replace("│ ", "")) == (code, True), text
 
 
+@pytest.mark.merge
 def test_the_report_has_tiers_hours_and_skewed_rows(folder: Path) -> None:
     text = run(folder, "report", "events", "--by-hour", "event")[1]
     assert "tier 1 h (live): 30 rows later, 3.00%" in text

@@ -40,7 +40,7 @@ CORNERS: list[Delivery] = [
 ]
 
 
-@pytest.mark.merge
+@pytest.mark.proof
 @pytest.mark.timeout(2400)
 @law(25)
 @example(history=CORNERS)

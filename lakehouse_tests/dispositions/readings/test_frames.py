@@ -41,6 +41,7 @@ def rows(keys: dict[tuple[str, int], str], schema: pa.Schema, **more: Any) -> pa
     return pa.Table.from_pylist(listed, schema=schema)
 
 
+@pytest.mark.merge
 @law(50)
 @example([], {}, True)  # nothing was read again
 # A file is read again whole, one in part and twice; the ledger knows their rows.

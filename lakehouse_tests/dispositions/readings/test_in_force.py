@@ -7,6 +7,7 @@ from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,6 +69,7 @@ def files_read_again(draw: st.DrawFn) -> Readings:
     return Readings(draw(keys), dict(zip(names, later)), requested, asked)
 
 
+@pytest.mark.merge
 @law(200, in_each_run=15)
 @given(files_read_again())
 def test_the_newest_reading_among_the_inputs_has_the_row(tmp_path_factory: Any, readings: Readings) -> None:

@@ -65,6 +65,7 @@ def test_a_file_holds_what_arrived_since_the_one_before_it(source: str) -> None:
         before = last + timedelta(days=1)
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("source", SOURCES)
 def test_every_record_is_as_the_contract_says(catalog: Catalog, source: str) -> None:
     contract = catalog.sources[source]

@@ -91,6 +91,7 @@ def outcome(settings: Settings) -> tuple[Any, ...]:
     return sorted(published.to_pylist(), key=str), log, told, promotion.shown_version(settings, metric())
 
 
+@pytest.mark.merge
 def test_a_stop_after_any_commit_changes_nothing(tmp_path_factory: pytest.TempPathFactory) -> None:
     def moved(run: Callable[[Callable[[], object]], object]) -> tuple[Any, ...]:
         settings = lake_settings(tmp_path_factory.mktemp("lake"))

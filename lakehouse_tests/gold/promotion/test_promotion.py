@@ -91,6 +91,7 @@ def test_equal_numbers_are_moved_by_a_commit_of_its_own(settings: Settings) -> N
     assert total.revisions(settings, 1) == [(1, None, 10, "initial", 1)]
 
 
+@pytest.mark.merge
 def test_a_version_in_between_is_found_again(filled: Settings) -> None:
     known = catalog(metric(1), metric(2), metric(3))
     promote(filled, known)

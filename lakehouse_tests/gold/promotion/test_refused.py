@@ -100,6 +100,7 @@ def test_a_promise_about_closed_periods_is_kept(settings: Settings) -> None:
     assert "v1 promised that closed periods stay" in refusal(lambda: promote(settings, catalog(one, metric(2))))
 
 
+@pytest.mark.merge
 def test_closed_periods_are_adjusted_where_the_contract_says_so(settings: Settings) -> None:
     one, two = (metric(number, publication={"after_close": "adjust"}) for number in (1, 2))
     known = catalog(one, two)
@@ -207,6 +208,7 @@ def test_numbers_that_are_not_what_was_computed_are_not_shown(filled: Settings) 
     assert "gold/total_v2 no longer contains what was computed for 2024-02-02" in refusal(lambda: promote(filled, catalog()))
 
 
+@pytest.mark.merge
 def test_differences_beyond_a_threshold_have_to_be_accepted(filled: Settings) -> None:
     five, ten = ([Threshold("total", Decimal(percent))] for percent in (5, 10))
     message = refusal(lambda: promote(filled, catalog(), thresholds=five))

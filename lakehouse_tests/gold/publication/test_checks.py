@@ -127,6 +127,7 @@ def test_an_equal_number_published_again_moves_nothing_and_does_not_drift(sample
     assert [outcome for outcome in audit(STRICT, candidate(rows, published=rows)) if not outcome.passed] == []
 
 
+@pytest.mark.merge
 @given(VALUES, st.data())
 def test_the_order_of_rows_says_nothing(sample: tuple[pa.DataType, list[Any]], data: st.DataObject) -> None:
     kind, values = sample

@@ -70,6 +70,7 @@ def complete(settings: Settings, series: Series) -> None:
     assert {entry.publication_id for entry in entries} == {row["publication_id"] for row in published_rows(settings, series)}
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(
     "table_exists", [False, pytest.param(True, marks=pytest.mark.proof)], ids=["the first ones", "in a table that is there"]
 )
@@ -93,6 +94,7 @@ def test_different_periods(settings, table_exists: bool) -> None:
     assert numbers.latest_total(1, Series(METRIC, Kind.MONTH)) == sum(value for _, value in expected)
 
 
+@pytest.mark.merge
 def test_the_same_period(settings) -> None:
     numbers = ScriptedNumbers(settings, METRIC)
     numbers.at(1)
@@ -103,6 +105,7 @@ def test_the_same_period(settings) -> None:
     complete(settings, numbers.series)
 
 
+@pytest.mark.merge
 def test_the_same_number_of_the_same_period(settings) -> None:
     numbers = ScriptedNumbers(settings, METRIC)
     numbers.at(1)

@@ -181,6 +181,7 @@ def test_values_of_the_grain_are_masked_in_the_periods_where_they_are_hidden(set
     assert (after.totals, after.causes, after.published_at) == (before.totals, before.causes, before.published_at)
 
 
+@pytest.mark.merge
 @law(100, in_each_run=3)
 @given(steps=st.lists(st.dictionaries(st.integers(1, 3), st.integers(0, 3), min_size=1), min_size=2, max_size=6))
 def test_reports_are_the_history_of_the_revisions(tmp_path_factory: pytest.TempPathFactory, steps: list[dict[int, int]]) -> None:

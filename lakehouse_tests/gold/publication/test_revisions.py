@@ -122,6 +122,7 @@ def test_many_periods_in_one_commit(settings) -> None:
     assert (first.gold_version, second.gold_version) == (before, before + 1)
 
 
+@pytest.mark.merge
 def test_a_clock_that_goes_back(settings) -> None:
     """A replay of March after one of June: what is published later is seen later all the same."""
     numbers = ScriptedNumbers(settings)

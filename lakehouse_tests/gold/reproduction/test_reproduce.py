@@ -121,7 +121,7 @@ def test_a_number_that_was_tampered_with_differs_and_is_reported_cell_by_cell(se
     assert found.differences[1].column == "content as stored"
 
 
-@pytest.mark.merge
+@pytest.mark.proof
 def test_a_resent_day_is_reproduced_from_the_file_it_was_made_of(settings, spark) -> None:
     policy = {"materialization": {"reprocess_policy": "overwrite_partition_safe"}, "changes": {}}
     reproducible = reproducible_lake(settings, spark, **policy, **WEEK_WATERMARK)

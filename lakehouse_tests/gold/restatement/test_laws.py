@@ -272,6 +272,7 @@ def lake_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> La
     return Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(), spark)
 
 
+@pytest.mark.merge
 @pytest.mark.timeout(2400)
 @BOTH
 @law(25)

@@ -92,6 +92,7 @@ def run(history: History, folders: pytest.TempPathFactory, spark: SparkSession) 
     assert [made.differences for made in reproducible.reproduce_all() if not made.equal] == []
 
 
+@pytest.mark.merge
 @pytest.mark.timeout(2400)
 @law(25)
 @example(history=FORWARD)
@@ -125,7 +126,7 @@ def test_a_moved_key_restates_both_days_and_only_one_of_every_row(settings: Sett
     assert all(made.equal for made in reproducible.reproduce_all())
 
 
-@pytest.mark.merge
+@pytest.mark.proof
 def test_the_newest_rows_may_be_none_though_silver_has_rows(settings: Settings, spark: SparkSession) -> None:
     """Bronze may hold a deletion from a time when the source was under another policy."""
     lake = Lake(settings, appended(), spark)

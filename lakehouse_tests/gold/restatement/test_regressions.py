@@ -121,6 +121,7 @@ def test_a_version_of_another_period_is_not_answered_with_this_one(settings) -> 
             numbers_history.version(settings, numbers.series, period, parse(name))
 
 
+@pytest.mark.merge
 def test_a_longer_period_is_restated_for_the_reason_of_its_changed_days(settings) -> None:
     numbers = ScriptedNumbers(settings, metric(publication={"rollups": ["week"]}))
     week = Series(numbers.metric, Kind.WEEK)

@@ -71,6 +71,7 @@ def published(settings: Settings, series: Series) -> dict[date, tuple[Any, ...]]
     return {row[series.by]: tuple(row[name] for name in series.numbers) for row in rows if row["is_latest"] and row["row_count"]}
 
 
+@pytest.mark.merge
 @law(25)
 @example(files=CORNERS)
 @given(files=sendings())
@@ -84,6 +85,7 @@ def test_weeks_are_those_of_the_model_and_can_be_made_again(tmp_path_factory, sp
     assert lake.unlike_published() == []
 
 
+@pytest.mark.merge
 def test_a_metric_made_of_sessions_has_weeks(settings: Settings, spark: Any) -> None:
     lake = WindowedLake(settings, spark, [metric(VISITS)])
     # 2024-10-28 is a Monday: the last session begins before it.

@@ -57,6 +57,7 @@ def test_a_row_is_counted_if_an_earlier_source_has_its_order_on_the_same_day(set
     assert lineage.count_silver_rows(settings, everything, [ONE, TWO]) == {ONE: 10, TWO: 12}
 
 
+@pytest.mark.merge
 @law(100, in_each_run=10)
 @given(
     rows=st.fixed_dictionaries(

@@ -39,7 +39,7 @@ CORNERS = [
 ]
 
 
-@pytest.mark.merge
+@pytest.mark.proof
 @pytest.mark.timeout(2400)
 @law(25)
 @example(history=CORNERS)

@@ -86,6 +86,7 @@ def many_users(seed: int, gap: int) -> list[Event]:
     return draw.sample(events, len(events))
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("gap", [30, 6 * 60, 23 * 60])
 def test_the_sessions_of_many_users_are_those_of_the_model_and_up_to_two_days_those_of_spark(spark: Any, gap: int) -> None:
     events = many_users(gap, gap)
@@ -162,6 +163,7 @@ def test_a_late_event_joins_two_sessions_over_midnight_and_its_deletion_splits_t
     assert lake.unlike_published() == []
 
 
+@pytest.mark.merge
 def test_the_sessions_of_a_day_are_added_up_by_a_derived_metric(settings: Settings, spark: Any) -> None:
     measures = [
         {"name": "visits", "sql": "sessions.sessions", "type": "bigint"},

@@ -49,7 +49,7 @@ def revenue_of(lake: UnitedLake) -> Series:
     return Series(lake.metrics[0])
 
 
-@pytest.mark.merge
+@pytest.mark.proof
 def test_a_metric_begins_with_the_source_that_delivers_first_and_its_first_one_comes_later(settings, spark) -> None:
     lake = united_lake(settings, spark)
     assert lake.deliver(*MOBILE) == [{day(0), day(3)}]

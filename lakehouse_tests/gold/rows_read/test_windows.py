@@ -99,6 +99,7 @@ def test_a_late_event_restates_the_windows_that_cover_it_and_no_other_day(settin
         assert (reconciliation.EQUALS_SILVER in names) == (series is hourly), "windows over midnight are not counted by day"
 
 
+@pytest.mark.merge
 @law(25)
 @example(files=CORNERS)
 @given(files=sendings())

@@ -130,6 +130,7 @@ def test_numbers_address_the_owner_of_their_source_first(settings: Settings, rec
     assert {tuple(message["addressed_to"]) for message in receiver.taken} == {("anna", "ben")}
 
 
+@pytest.mark.merge
 def test_one_target_that_fails_holds_up_no_other_and_is_notified_later(
     settings: Settings, receiver: Receiver, tmp_path: Path
 ) -> None:

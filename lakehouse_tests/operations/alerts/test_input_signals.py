@@ -92,6 +92,7 @@ def test_what_the_sensors_know_to_be_missing_alerts(settings: Settings) -> None:
     assert of_source(settings, source) == {}
 
 
+@pytest.mark.merge
 def test_silence_alerts_where_a_watermark_waits_for_arrivals_or_the_contract_asks_for_it(settings: Settings) -> None:
     deliver_daily(settings, 10)
     settings.now = at(TODAY + 3 * DAY)
@@ -141,6 +142,7 @@ def test_rows_are_told_of_when_they_begin_to_wait(settings: Settings) -> None:
     )
 
 
+@pytest.mark.merge
 def test_a_watermark_that_stands_still_although_deliveries_arrive(settings: Settings) -> None:
     source = contract(clocks=WATERMARK)
     deliver_daily(settings, 10)

@@ -208,6 +208,7 @@ def _files(settings: Settings, arrival: date) -> list[Path]:
 EVENTS = st.one_of(st.none(), st.timedeltas(-DAY, 20 * DAY))
 
 
+@pytest.mark.merge
 @given(st.lists(st.tuples(st.integers(0, 20 * 24 * 60), EVENTS, st.booleans()), min_size=1, max_size=30))
 @examples(max_examples=40)
 def test_lags_are_those_of_admission(tmp_path_factory, arrivals: list[tuple[int, timedelta | None, bool]]) -> None:
@@ -342,6 +343,7 @@ def test_how_long_it_may_be_overdue_is_the_contracts(settings: Settings) -> None
     assert len(of_metric(numbers, AlertKind.OVERDUE)) == 1
 
 
+@pytest.mark.merge
 def test_more_restatements_than_usual(settings: Settings) -> None:
     numbers = ScriptedNumbers(settings, metric(alerts={"restatements": {"needs": 1}}))
     numbers.at(1, 6)

@@ -139,6 +139,7 @@ def test_a_backfill_that_restated_nothing_has_nothing_to_undo(filled: Filled) ->
         filled.undo()
 
 
+@pytest.mark.merge
 def test_the_command_says_what_it_put_back(filled: Filled, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     settings = filled.numbers.settings
     (tmp_path / "contracts").mkdir()

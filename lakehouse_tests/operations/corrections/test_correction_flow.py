@@ -124,6 +124,7 @@ def test_a_final_number_needs_two_people(deployment: Deployment) -> None:
     assert deployment.publish() == 32
 
 
+@pytest.mark.merge
 def test_a_row_that_has_changed_since_the_proposal_is_not_overwritten(deployment: Deployment) -> None:
     deployment.at(9)
     deployment.publish()
@@ -134,6 +135,7 @@ def test_a_row_that_has_changed_since_the_proposal_is_not_overwritten(deployment
         deployment.approve(first, "ben")
 
 
+@pytest.mark.merge
 def test_a_command_that_is_stopped_is_completed_by_the_next_one(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     deployment.at(9)
     deployment.publish()

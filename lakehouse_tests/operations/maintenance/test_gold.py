@@ -153,6 +153,7 @@ def test_a_log_is_copied_before_it_is_cleaned(no_retention: Settings, monkeypatc
     assert promotion_log.of(no_retention, "total") == []
 
 
+@pytest.mark.merge
 def test_a_log_stays_for_a_rollup_that_has_yet_to_follow_it(no_retention: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance_maintain, "_CHECKPOINT_AFTER_COMMITS", 3)
     numbers = ScriptedNumbers(no_retention, metric(publication={"rollups": ["week"]}))

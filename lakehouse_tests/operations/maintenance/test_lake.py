@@ -114,7 +114,7 @@ def test_nothing_that_can_be_queried_is_lost(settings, spark) -> None:
     assert reproducible.lake.ingest(date(2024, 2, 11)).ingested == []  # transaction ids are remembered
 
 
-@pytest.mark.merge
+@pytest.mark.proof
 def test_a_metric_that_is_behind_finds_what_it_has_to_follow(settings, spark) -> None:
     reproducible = reproducible_lake(settings, spark)
     total, *rest = reproducible.metrics

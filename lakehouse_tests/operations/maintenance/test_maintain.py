@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
+@pytest.mark.merge
 def test_compaction_changes_no_row_and_is_no_change_to_anybody(no_retention: Settings) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)
@@ -71,6 +72,7 @@ def test_a_dry_run_reports_what_would_be_done_and_touches_nothing(no_retention: 
     assert 0 < planned.files_deleted < done.files_deleted, "what compaction will leave behind is not known before"
 
 
+@pytest.mark.merge
 def test_readers_and_writers_at_work_keep_their_files(settings: Settings) -> None:
     changing_silver(settings)
     record_followed(settings, 11)
@@ -90,6 +92,7 @@ def test_readers_and_writers_at_work_keep_their_files(settings: Settings) -> Non
     assert not orphan.exists()
 
 
+@pytest.mark.merge
 def test_stopped_between_compaction_and_deletion_the_next_one_does_the_rest(
     no_retention: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +124,7 @@ def test_stopped_between_compaction_and_deletion_the_next_one_does_the_rest(
     assert table_io.read(locations.silver(no_retention, "events")).sort_by("record_key") == before
 
 
+@pytest.mark.merge
 def test_a_writer_that_is_quicker_wins_and_is_left_in_peace(no_retention: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)
@@ -149,6 +153,7 @@ def test_a_writer_that_is_quicker_wins_and_is_left_in_peace(no_retention: Settin
     assert len(table_io.read(locations.silver(no_retention, "events"))) == 10
 
 
+@pytest.mark.merge
 def test_a_table_that_another_process_compacts_is_left_alone(no_retention: Settings) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)
@@ -158,6 +163,7 @@ def test_a_table_that_another_process_compacts_is_left_alone(no_retention: Setti
     assert maintain_table(no_retention, "silver/events").partitions_compacted == 1
 
 
+@pytest.mark.merge
 def test_two_at_once_do_not_disturb_each_other(no_retention: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)

@@ -51,6 +51,7 @@ def _ingested(name: str, day: date) -> Ingestion:
     )
 
 
+@pytest.mark.merge
 def test_what_a_metric_has_yet_to_follow_stays_until_it_has(no_retention: Settings) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 10)
@@ -68,6 +69,7 @@ def test_what_a_metric_has_yet_to_follow_stays_until_it_has(no_retention: Settin
     assert pending(no_retention) == ({}, frozenset())
 
 
+@pytest.mark.merge
 def test_compaction_that_a_metric_has_not_seen_is_nothing_it_needs(no_retention: Settings) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)
@@ -84,6 +86,7 @@ def test_a_metric_that_never_followed_needs_nothing(no_retention: Settings) -> N
     assert pending(no_retention) == ({}, days), "without the feed every day may be another one"
 
 
+@pytest.mark.merge
 def test_where_a_reader_is_behind_for_longer_than_the_table_remembers_nothing_is_deleted(no_retention: Settings) -> None:
     changing_silver(no_retention)
     table = DeltaTable(locations.silver(no_retention, "events"))
@@ -108,6 +111,7 @@ def test_only_the_dataset_version_that_readers_see_holds_files_back(no_retention
     assert "gold/total has yet to follow it from version 13" in maintain_table(no_retention, "silver/events", both).kept[0]
 
 
+@pytest.mark.merge
 def test_the_audit_is_complete_before_what_it_is_made_from_may_go(no_retention: Settings) -> None:
     changing_silver(no_retention)
     append_to_silver(no_retention, ("in time", 5, 1), late=0)
@@ -120,6 +124,7 @@ def test_the_audit_is_complete_before_what_it_is_made_from_may_go(no_retention: 
     assert len(audited(no_retention)) == 12
 
 
+@pytest.mark.merge
 def test_silver_that_a_stopped_run_left_half_recorded_is_not_compacted(no_retention: Settings) -> None:
     """Only its newest commit holds what silver included: what numbers name as their inputs must not change."""
     changing_silver(no_retention)
@@ -139,6 +144,7 @@ def test_silver_that_a_stopped_run_left_half_recorded_is_not_compacted(no_retent
     assert lineage.of_silver(no_retention, contract()) == replace(before, silver_version=13)
 
 
+@pytest.mark.merge
 def test_more_than_a_table_remembers_is_reported_with_the_way_out(settings: Settings) -> None:
     changing_silver(settings)
     record_followed(settings, 11)
@@ -151,6 +157,7 @@ def test_more_than_a_table_remembers_is_reported_with_the_way_out(settings: Sett
     assert "deletedFile" not in maintain_table(settings, "silver/events", retention_hours=720).kept[0]
 
 
+@pytest.mark.merge
 def test_the_story_of_a_key_begins_where_the_files_do(no_retention: Settings) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)

@@ -37,6 +37,7 @@ def _added_up() -> Iterator[None]:
         yield
 
 
+@pytest.mark.merge
 def test_a_target_that_was_given_up_is_never_recorded_as_notified(settings) -> None:
     """The notice of ``trailing`` is too old to be sent; that of ``total``, about the same change, was sent a day later."""
     trailing = metric("trailing", "forecast", window=2)
@@ -53,6 +54,7 @@ def test_a_target_that_was_given_up_is_never_recorded_as_notified(settings) -> N
     assert lake.notified() == {"late": [False]}
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("meanwhile", [True, False])
 def test_a_held_number_is_notified_when_it_is_signed_off(settings, meanwhile: bool) -> None:
     limit = {"change": [{"measure": "total", "absolute": 5}]}
@@ -83,6 +85,7 @@ def test_a_change_that_moves_no_number_was_notified_to_nobody(settings) -> None:
     assert lake.notified() == {"a": [False], "late": [True]}
 
 
+@pytest.mark.merge
 def test_the_audit_waits_for_every_metric_with_consumers(settings) -> None:
     """``total`` is sent at once; ``trailing`` has not followed silver yet, then its target is broken, then all are sent."""
     trailing = metric("trailing", "forecast", window=2)
@@ -122,6 +125,7 @@ def test_audit_rows_that_were_written_late_are_followed_too(settings) -> None:
     assert lake.notified() == {"late": [True]}
 
 
+@pytest.mark.merge
 def test_what_an_earlier_release_notified_is_not_notified_again(settings) -> None:
     """It was stopped after it marked the audit row, before it recorded that in the notices."""
     lake, channel = published_lake(settings, metric("total", "board")), RecordingChannel()

@@ -128,6 +128,7 @@ def test_a_change_on_its_bound_is_within_it_and_both_bounds_hold(settings, bound
     assert lake.dispatch(channel).delivered == is_told
 
 
+@pytest.mark.merge
 def test_a_consumer_without_bounds_or_whose_bounds_end_is_told_of_the_last_step(settings) -> None:
     lake, channel = published_lake(settings, bounded()), RecordingChannel()
     add(lake, 3)
@@ -138,6 +139,7 @@ def test_a_consumer_without_bounds_or_whose_bounds_end_is_told_of_the_last_step(
     assert moves(channel) == [(13, 14)]
 
 
+@pytest.mark.merge
 def test_adjustments_of_a_closed_day_add_up_too(settings) -> None:
     lake, channel = published_lake(settings, bounded(publication={"after_close": "adjust"})), RecordingChannel()
     lake.at(12)
@@ -151,6 +153,7 @@ def test_adjustments_of_a_closed_day_add_up_too(settings) -> None:
     assert (period["before"].partition(".")[2], period["after"].partition(".")[2]) == ("r2", "r2.a2")
 
 
+@pytest.mark.merge
 def test_the_close_of_a_day_in_between_changes_nothing(settings) -> None:
     lake, channel = published_lake(settings, bounded()), RecordingChannel()
     add(lake, 3)
@@ -183,6 +186,7 @@ def test_the_growth_of_a_running_week_is_no_change(settings) -> None:
     assert channel.messages[0].data["changed_rows"] == 2
 
 
+@pytest.mark.merge
 def test_what_was_told_in_another_month_is_known(settings) -> None:
     lake, channel = published_lake(settings, bounded()), RecordingChannel()
     add(lake, 3)
@@ -193,6 +197,7 @@ def test_what_was_told_in_another_month_is_known(settings) -> None:
     assert moves(channel) == [(10, 15)]
 
 
+@pytest.mark.merge
 def test_a_webhook_receives_what_added_up(settings) -> None:
     with webhook_server() as receiver:
         settings.alert_targets = [f"chat+{receiver.url}"]
@@ -216,6 +221,7 @@ def model(amounts: list[int], bound: int) -> list[tuple[int, int]]:
     return notices
 
 
+@pytest.mark.merge
 @law(100, in_each_run=2)
 @given(st.lists(st.tuples(st.integers(-6, 6).filter(bool), st.booleans()), min_size=1, max_size=6))
 def test_what_is_told_does_not_depend_on_when_somebody_looks(

@@ -53,6 +53,7 @@ def test_each_consumer_is_notified_once_of_the_old_and_the_new_number(settings) 
     assert DeltaTable(locations.notices(settings)).version() == version, "a look that finds nothing writes nothing"
 
 
+@pytest.mark.merge
 def test_first_numbers_and_changes_of_state_are_not_notified(settings) -> None:
     lake, channel = published_lake(settings), RecordingChannel()
     lake.add_rows(("d", 4, 40))
@@ -76,6 +77,7 @@ def test_one_publication_is_one_notice_of_all_its_periods(settings) -> None:
     assert channel.messages[0].data["changed_rows"] == 3
 
 
+@pytest.mark.merge
 def test_publications_before_the_first_scan_are_not_notified(settings) -> None:
     lake, channel = NotifiedLake(settings), RecordingChannel()
     lake.at(4)
@@ -122,6 +124,7 @@ def test_undelivered_messages_are_given_up_after_seven_days(settings) -> None:
     assert lake.notified() == {"late": [False]}
 
 
+@pytest.mark.merge
 def test_a_longer_period_waits_for_its_target_too(settings) -> None:
     lake, channel = (
         published_lake(settings, metric("total", "board", publication={"rollups": ["week"]})),
@@ -136,6 +139,7 @@ def test_a_longer_period_waits_for_its_target_too(settings) -> None:
     assert channel.sent[-1] == ("total_weekly restated for 2024-W05: late_data", "board")
 
 
+@pytest.mark.merge
 def test_a_metric_without_consumers_notifies_nobody(settings) -> None:
     lake, channel = published_lake(settings, metric("total"), metric("beside", "board", dataset_version=2)), RecordingChannel()
     lake.add_rows(("late", 1, 5))
@@ -166,6 +170,7 @@ def test_more_publications_than_fit_into_one_scan_are_notified_by_the_next(setti
     assert set(map(tuple, lake.notified().values())) == {(True,)}
 
 
+@pytest.mark.merge
 def test_an_adjustment_is_notified_as_it_is_booked(settings) -> None:
     lake, channel = published_lake(settings, metric("total", "board", publication={"after_close": "adjust"})), RecordingChannel()
     lake.at(12)
@@ -220,6 +225,7 @@ def test_longer_periods_have_notices_of_their_own_and_growing_is_no_restatement(
     assert {entry.status for entry in ledger.of(settings)} == {NoticeStatus.AUDITED}
 
 
+@pytest.mark.merge
 def test_a_promotion_is_notified_with_its_reason_and_filling_another_version_is_not(settings) -> None:
     lake, channel = published_lake(settings, metric("total", "board")), RecordingChannel()
     lake.metrics.append(metric("total", "board", dataset_version=2))
@@ -233,6 +239,7 @@ def test_a_promotion_is_notified_with_its_reason_and_filling_another_version_is_
     assert "manual: promoted to v2 by ana: net of refunds" in channel.messages[0].text
 
 
+@pytest.mark.merge
 def test_a_missing_contract_of_a_promoted_version_is_reported_and_stops_no_other(settings) -> None:
     lake, channel = published_lake(settings, metric("total", "board"), metric("other", "board")), RecordingChannel()
     lake.metrics.append(metric("total", "board", dataset_version=2))

@@ -81,6 +81,7 @@ def test_a_rejection_is_told_with_its_rows_days_measures_author_and_reason(setti
     assert (entry.series, entry.publication_id, entry.status) == ("total", message.data["decision_id"], NoticeStatus.AUDITED)
 
 
+@pytest.mark.merge
 def test_each_consumer_is_told_once_and_a_tick_without_news_writes_nothing(settings, lake: Lake) -> None:
     channel, both = RecordingChannel(), (reader("board", "shop"), metric("other", "press"), metric("unread"))
     decide(lake, "reject", "b")
@@ -143,6 +144,7 @@ def test_the_sum_over_rows_that_may_replace_others_is_not_stated(settings, lake:
     assert "  2024-02-02: 2 rows\n" in channel.messages[0].text
 
 
+@pytest.mark.merge
 def test_only_the_rejection_of_a_waiting_row_is_told(settings, lake: Lake) -> None:
     channel = RecordingChannel()
     decide(lake, "accept", "b")
@@ -158,6 +160,7 @@ def test_an_old_rejection_is_not_told(settings, lake: Lake) -> None:
     assert dispatch(settings, RecordingChannel()).delivered == 0
 
 
+@pytest.mark.merge
 def test_a_target_that_refuses_gets_the_same_message_again(settings, lake: Lake) -> None:
     decide(lake, "reject", "b")
     with webhook_server() as receiver:

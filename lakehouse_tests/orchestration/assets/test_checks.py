@@ -121,6 +121,7 @@ def test_on_one_partition_all_checks_are_about_it(house: House, key: dg.AssetKey
         assert numbers["equals_bronze"]["rows_in_silver"] == numbers["equals_bronze"]["rows_applied"] == 2
 
 
+@pytest.mark.merge
 @pytest.mark.usefixtures("no_jvm")
 @pytest.mark.parametrize(("first", "last"), [(DAYS[0], DAYS[2]), (DAYS[1], DAYS[1])], ids=["three days", "one day"])
 def test_on_a_range_each_partition_has_an_evaluation_of_its_own(house: House, first: str, last: str) -> None:

@@ -25,6 +25,7 @@ def test_gold_depends_on_every_day_of_the_dimensions_that_it_joins(settings: Set
     assert graph.get(dg.AssetKey(["gold", "plain"])).parent_keys == {silver["events"]}
 
 
+@pytest.mark.merge
 @pytest.mark.spark
 def test_a_changed_attribute_starts_the_days_of_its_facts(settings: Settings, spark: Any) -> None:
     lake = joined_lake(settings, spark)

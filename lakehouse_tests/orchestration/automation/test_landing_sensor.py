@@ -173,6 +173,7 @@ def test_a_day_with_a_run_on_its_way_is_not_asked_for(landing: Landing) -> None:
     assert landing.skip_message() == "runs for 2024-11-05 are in progress"
 
 
+@pytest.mark.merge
 def test_a_thousand_old_files_wait_for_one_scan_and_are_requested_in_portions(landing: Landing) -> None:
     days = [f"{date.fromordinal(DAY.toordinal() + number)}" for number in range(300)]
     for day in days:

@@ -41,6 +41,7 @@ def run(settings: Settings, instance: dg.DagsterInstance) -> dg.ExecuteInProcess
     return maintenance_job.job(settings, CATALOG).execute_in_process(instance=instance, raise_on_error=False)
 
 
+@pytest.mark.merge
 def test_a_run_reports_what_it_did(settings: Settings, instance: dg.DagsterInstance) -> None:
     path = many_files(settings)
     result = run(settings, instance)
@@ -52,6 +53,7 @@ def test_a_run_reports_what_it_did(settings: Settings, instance: dg.DagsterInsta
     assert len(table_io.read(path)) == 12
 
 
+@pytest.mark.merge
 def test_a_broken_table_fails_the_run_after_all_others(settings: Settings, instance: dg.DagsterInstance) -> None:
     path = many_files(settings)
     broken = settings.table("ops", "applications")

@@ -49,6 +49,7 @@ def test_exactly_the_announced_days_however_old_and_once(policy: Policy) -> None
     assert [policy.tick() for _ in range(3)] == [set()] * 3
 
 
+@pytest.mark.merge
 def test_an_arrival_right_after_a_request_is_not_lost(policy: Policy) -> None:
     """The requested run may have read the ledger before it."""
     policy.announced("2024-11-04")

@@ -37,6 +37,7 @@ def _added(sensor: SensorTicks) -> dict[str, tuple[str, dg.AssetMaterialization]
     return dict(zip(events, zip([name for name, _ in requests], events.values()), strict=True))
 
 
+@pytest.mark.merge
 def test_each_released_version_is_shown_once(sensor: SensorTicks) -> None:
     added = _added(sensor)
     [(name, (partitions, event))] = added.items()

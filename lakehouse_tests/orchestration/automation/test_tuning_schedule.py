@@ -100,6 +100,7 @@ def test_it_is_proposed_and_applied_by_itself_and_a_person_undoes_it(lake: Setti
         assert served()["max_lateness_seconds"] == values[-3]
 
 
+@pytest.mark.merge
 def test_a_pinned_watermark_is_left_alone_and_alerts_nobody(lake: Settings, instance: dg.DagsterInstance) -> None:
     source = tuned_source("PT1H", auto=True)
     arrive_daily(lake, source, DAYS, LAGS)
@@ -115,6 +116,7 @@ def test_a_pinned_watermark_is_left_alone_and_alerts_nobody(lake: Settings, inst
     assert watermark.watermark == datetime(2024, 2, 10, 21, 30, tzinfo=timezone.utc)
 
 
+@pytest.mark.merge
 def test_at_the_bound_of_the_contract_the_alert_says_so(lake: Settings) -> None:
     source = tuned_source("PT2H", at_most="PT2H")
     arrive_daily(lake, source, DAYS, LAGS)

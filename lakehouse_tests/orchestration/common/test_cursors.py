@@ -190,6 +190,7 @@ HAPPENINGS = (
 BETWEEN_TICKS = st.lists(st.sampled_from(HAPPENINGS), min_size=1, max_size=4)
 
 
+@pytest.mark.merge
 @law(100)
 @example([["taken", "applied"], ["ops/ingestions", "taken"]])  # another table that has come as far
 @example([["taken", "applied", "keep", "held"], ["put_back", "taken"]])  # the same one has, again
@@ -215,6 +216,7 @@ def test_memory_hides_nothing(happenings: list[list[str]]) -> None:
                 cursors[name] = remembering.cursor or ""
 
 
+@pytest.mark.merge
 def test_an_idle_tick_opens_logs_and_reads_nothing_more(lake: Settings, instance: dg.DagsterInstance, tmp_path: Path) -> None:
     deployment = Deployment(lake, tmp_path / "kept")
     for happening in ("taken", "decided", "changed", "published", "applied", "followed", "compacted", "followed_by_weeks"):

@@ -116,6 +116,7 @@ def test_a_wave_that_was_cancelled_is_not_tried_again(settings: Settings) -> Non
     assert backfill_log.status(backfill_log.events(settings, layers.plan.plan_id)) is BackfillStatus.CANCELLED
 
 
+@pytest.mark.merge
 def test_what_a_second_run_brings_in_goes_on_to_silver(settings: Settings) -> None:
     deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
     deliver_sales(settings, SECOND_DAY, "s2@2024-11-04")

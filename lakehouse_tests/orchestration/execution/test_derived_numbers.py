@@ -191,7 +191,7 @@ def _check_commands(lake: DerivedLake) -> None:
     assert planned.returncode, planned.stdout
 
 
-@pytest.mark.merge
+@pytest.mark.proof
 def test_a_run_of_a_source_brings_the_derived_metric_along_once_all_inputs_have_numbers(lake: DerivedLake) -> None:
     lake.deliver("shop", 10, "d,10,north,8")
     assert set(lake.catch_up("shop")) == {"revenue"}, "sessions has no number of the day yet"
@@ -232,6 +232,7 @@ def test_maintenance_keeps_the_log_of_an_input_that_a_derived_metric_has_yet_to_
     assert unread() == ["gold/conversion", "gold/revenue_weekly"]
 
 
+@pytest.mark.merge
 def test_the_asset_graph_shows_the_inputs(lake: DerivedLake) -> None:
     graph = build_definitions(lake.settings, lake.catalog).resolve_asset_graph()
     inputs = {

@@ -98,7 +98,7 @@ def revisions(settings: Settings, reasons: str = "reason") -> list[tuple[int, in
     return sorted((row["event_date"].day, row["revision"], row[reasons]) for row in rows.to_pylist())
 
 
-@pytest.mark.merge
+@pytest.mark.proof
 def test_only_the_rows_of_the_entity_are_judged_again_and_only_their_days_computed(
     tmp_path: Path, instance: dg.DagsterInstance, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

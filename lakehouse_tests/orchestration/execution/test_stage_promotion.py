@@ -110,6 +110,7 @@ def test_what_arrives_meanwhile_is_in_the_promoted_state(feed: PartnerFeed) -> N
     assert feed.totals() == [AFTER[0], AFTER[1] + 5, *AFTER[2:]]
 
 
+@pytest.mark.merge
 def test_exceeded_thresholds_wait_for_a_sign_off(feed: PartnerFeed) -> None:
     stage = feed.stage("big", corrected(feed, [20, *AFTER[1:]]), set_threshold=2)
     assert stage.report.objections == [

@@ -98,6 +98,7 @@ def test_one_watermark_is_in_force_in_an_answer(tmp_path: Path) -> None:
         assert current(5) == {7 * 86_400}
 
 
+@pytest.mark.merge
 def test_rows_of_all_types_together_and_none_of_them_kept(tmp_path: Path) -> None:
     settings, source = lake_settings(tmp_path), contract(lateness=LATENESS)
     write_source_rows(settings, source, [*hundred(1), *hundred(1, "correct")[:50]])
@@ -124,6 +125,7 @@ def test_the_newest_arrival_is_read_from_the_log(tmp_path: Path) -> None:
     assert newest_arrival(settings, "events") == day(5)
 
 
+@pytest.mark.merge
 def test_how_much_of_a_day_has_come(tmp_path: Path) -> None:
     """Half of each day comes at once, a quarter on the next day, a quarter on the day after."""
     numbers = numbers_with_weeks(lake_settings(tmp_path))
@@ -156,6 +158,7 @@ def test_how_much_of_a_day_has_come(tmp_path: Path) -> None:
         assert arrived == "2024-01-30T13:00:00Z"
 
 
+@pytest.mark.merge
 def test_days_that_are_no_longer_remembered_are_no_part_of_a_period(tmp_path: Path) -> None:
     """Half of each day comes at once, half ten days later; for longer than is kept in mind."""
     settings, source = lake_settings(tmp_path), contract()
@@ -178,6 +181,7 @@ def test_days_that_are_no_longer_remembered_are_no_part_of_a_period(tmp_path: Pa
     )
 
 
+@pytest.mark.merge
 def test_numbers_that_changed_after_publication(tmp_path: Path) -> None:
     numbers = numbers_with_weeks(lake_settings(tmp_path))
     numbers.at(1)
@@ -220,6 +224,7 @@ def test_numbers_that_changed_after_publication(tmp_path: Path) -> None:
         assert wrong["type"] == "urn:lakehouse:unknown-metric"
 
 
+@pytest.mark.merge
 def test_longer_periods_change_too(tmp_path: Path) -> None:
     numbers = numbers_with_weeks(lake_settings(tmp_path))
     for now, number, value in ((1, 1, 5), (2, 2, 5), (3, 1, 6)):

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from lakehouse.contracts import load_catalog
 from lakehouse.serving.app import create
 from lakehouse.settings import Settings
 from lakehouse_tests.support.api_server import running_server
 
-if TYPE_CHECKING:
-    import pytest
-
 DOCS = Path(__file__).parents[3] / "docs" / "api.md"
 #: What stands in the document, and what this lake has in its place.
 HERE = {"revenue?": "total?", '["revenue"]': '["total"]', "2024-11-07T10": "2024-01-01T10", "2024-11-07": "2024-01-01"}
 
 
+@pytest.mark.merge
 def test_asking(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = re.search(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     assert found is not None
@@ -31,6 +30,7 @@ def test_asking(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines() == ["5 Final r3", "1 Live (updating)", "304"]
 
 
+@pytest.mark.merge
 def test_every_path_is_documented() -> None:
     paths = create(Settings(root="nowhere"), load_catalog(None)).openapi()["paths"]
     told = DOCS.read_text().replace("{window}", "{window_name}").replace("{id}", "{row_id}")

@@ -43,6 +43,7 @@ def number(client: TestClient, window: str, **parameters: Any) -> Any:
     return get_json(client, "/metrics/total", window=window, **parameters)
 
 
+@pytest.mark.merge
 def test_a_number_says_what_it_is(client: TestClient) -> None:
     answer = number(client, on(1))
     assert answer["result"] == [{"total": 5, "row_count": 1}]
@@ -190,6 +191,7 @@ def test_a_mistake_is_named_and_not_repeated(client: TestClient) -> None:
     assert "script" not in str(told)
 
 
+@pytest.mark.merge
 def test_polling_an_unchanged_number_costs_nothing(tmp_path: Any) -> None:
     numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path)))
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
@@ -214,6 +216,7 @@ def test_polling_an_unchanged_number_costs_nothing(tmp_path: Any) -> None:
         assert old.headers["etag"] != tag, "that it is no longer the newest is news"
 
 
+@pytest.mark.merge
 def test_yesterday_at_this_time(tmp_path: Any) -> None:
     numbers = numbers_with_weeks(lake_settings(tmp_path))
     for hour, value in ((6, 10), (12, 20), (22, 30)):
@@ -264,6 +267,7 @@ def test_growth_of_a_running_day_is_no_restatement(tmp_path: Any) -> None:
         assert (restated["total"], restated["by_reason"]) == (1, {"late_data": 1})
 
 
+@pytest.mark.merge
 def test_adjustments_of_a_closed_number(tmp_path: Any) -> None:
     numbers = numbers_with_weeks(lake_settings(tmp_path), publication={"after_close": "adjust"})
     numbers.at(1)
@@ -303,6 +307,7 @@ def test_adjustments_of_a_closed_number(tmp_path: Any) -> None:
         assert [(one["version"], one["booked_on"]) for one in restated["restatements"]] == [("r2.a2", on(9)), ("r2.a1", on(9))]
 
 
+@pytest.mark.merge
 def test_grain_decimals_and_nothing(tmp_path: Any) -> None:
     numbers = numbers_with_weeks(lake_settings(tmp_path), grain=["store"], type="decimal(18,2)", publication={})
     numbers.at(1)
@@ -331,6 +336,7 @@ def test_grain_decimals_and_nothing(tmp_path: Any) -> None:
         assert (emptied["result"], emptied["event_count"]) == ([{"store": None, "total": None, "row_count": 0}], 0)
 
 
+@pytest.mark.merge
 def test_an_answer_carries_so_many_rows_of_the_grain(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(responses, "MOST_ROWS", 2)
     numbers = numbers_with_weeks(lake_settings(tmp_path), grain=["store"], publication={"after_close": "adjust"})
@@ -367,6 +373,7 @@ def test_an_answer_carries_so_many_rows_of_the_grain(tmp_path: Any, monkeypatch:
         assert len(number(client, on(2), include_history="true")["history"]) == 2
 
 
+@pytest.mark.merge
 def test_pages_of_a_history_show_the_same_changes_as_the_whole(tmp_path: Any) -> None:
     numbers = numbers_with_weeks(lake_settings(tmp_path), publication={"after_close": "adjust"})
     for number_, value in ((1, 10), (2, 11), (9, 11), (10, 13), (11, 16), (12, 12)):
@@ -396,6 +403,7 @@ def test_an_empty_lake(tmp_path: Any) -> None:
         assert number(client, on(1))["result"][0]["total"] == 4, "a table that comes later is shown"
 
 
+@pytest.mark.merge
 def test_a_number_of_longer_periods_is_behind_until_it_follows_its_days(tmp_path: Any) -> None:
     numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path)))
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
@@ -407,6 +415,7 @@ def test_a_number_of_longer_periods_is_behind_until_it_follows_its_days(tmp_path
         assert not number(client, "2024-W01")["staleness"]["behind"]
 
 
+@pytest.mark.merge
 def test_a_lake_that_cannot_be_read_is_reported(tmp_path: Any) -> None:
     numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path)))
     with api_client(numbers.settings, catalog(numbers.metric), AccessPolicy(rate=1e9)) as client:
@@ -419,6 +428,7 @@ def test_a_lake_that_cannot_be_read_is_reported(tmp_path: Any) -> None:
         assert get_json(client, "/health")["status"] == "ok"
 
 
+@pytest.mark.merge
 def test_a_table_that_is_recreated_in_its_place_is_another_one(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "_REOPEN", -1.0)
     numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path)))
@@ -435,6 +445,7 @@ def test_times_are_those_of_the_clock(client: TestClient) -> None:
     assert get_json(client, "/health")["now"] == at(8, 12).isoformat().replace("+00:00", "Z")
 
 
+@pytest.mark.merge
 def test_the_catalogue_names_the_joins_and_the_inputs_of_a_metric(tmp_path: Path) -> None:
     contracts = tmp_path / "contracts"
     contracts.mkdir()

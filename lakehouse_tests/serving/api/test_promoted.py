@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from lakehouse.contracts.series import Series
 from lakehouse_tests.support.api_client import api_client, get_json
 from lakehouse_tests.support.two_dataset_versions import TOTAL, V1, catalog, metric, promote, publish_totals, rollback, three_days
@@ -19,6 +21,7 @@ def seen(client: TestClient, day: int) -> tuple[object, ...]:
     return found["revision"], found["result"][0]["total"], found["dataset_version"], found["reason"]
 
 
+@pytest.mark.merge
 def test_readers_are_moved_and_moved_back(settings: Settings) -> None:
     three_days(settings)
     with api_client(settings, catalog()) as client:
@@ -34,6 +37,7 @@ def test_readers_are_moved_and_moved_back(settings: Settings) -> None:
         assert seen(client, 2) == (3, 20, 1, "rollback")
 
 
+@pytest.mark.merge
 def test_a_version_whose_contract_is_gone(settings: Settings) -> None:
     three_days(settings)
     promote(settings, catalog())
@@ -43,6 +47,7 @@ def test_a_version_whose_contract_is_gone(settings: Settings) -> None:
         assert "dataset_version: 2" in told["detail"]
 
 
+@pytest.mark.merge
 def test_a_measure_that_only_the_new_version_has(settings: Settings) -> None:
     more = metric(2, TOTAL, {"name": "most", "sql": "max(amount)", "type": "long"})
     known = catalog(metric(1), more)

@@ -49,6 +49,7 @@ def publication_of(client: TestClient, window: str, version: str) -> str:
     return str(lineage["publication"]["publication_id"])
 
 
+@pytest.mark.merge
 def test_the_report_says_what_was_before_and_after(client: TestClient) -> None:
     answer = get_json(client, f"/metrics/total/publications/{publication_of(client, on(1), 'r2')}")
     RestatementReportModel.model_validate(answer)
@@ -66,6 +67,7 @@ def test_the_report_says_what_was_before_and_after(client: TestClient) -> None:
     assert (weekly["series"], weekly["periods"][0]["window"]) == ("total_weekly", "2024-W01")
 
 
+@pytest.mark.merge
 def test_it_stays_when_the_contract_changes(settings: Settings, client: TestClient) -> None:
     path = f"/metrics/total/publications/{publication_of(client, on(1), 'r2')}"
     before = get_json(client, path)
@@ -84,6 +86,7 @@ def test_what_restated_nothing_has_no_report(client: TestClient) -> None:
     page(client.get("/page/restated/total/nothing"), 404)
 
 
+@pytest.mark.merge
 def test_the_pages_link_to_the_report_and_show_it(client: TestClient) -> None:
     address = f"/page/restated/total/{publication_of(client, on(1), 'r2')}"
     for path, count in ((f"/page/metrics/total/{on(1)}", 1), (f"/page/restated?through={on(1)}", 1)):

@@ -61,6 +61,7 @@ def refused(answer: Response, status: int) -> str:
     return str(problem_document(answer)["type"]).removeprefix("urn:lakehouse:")
 
 
+@pytest.mark.merge
 def test_what_waits(client: TestClient) -> None:
     answer = get_json(client, "/quarantine")
     assert [(row["id"], row["record_key"], row["status"], row["overdue"]) for row in answer["rows"]] == [
@@ -77,6 +78,7 @@ def test_what_waits(client: TestClient) -> None:
     assert get_json(client, "/quarantine", 404, source="other")["type"] == "urn:lakehouse:unknown-source"
 
 
+@pytest.mark.merge
 def test_a_steward_decides_under_their_own_name(client: TestClient, settings: Settings) -> None:
     _, token = tokens.add(settings, "anna", Role.STEWARD)
     done = decide(client, "events:file1:1", token)
@@ -98,6 +100,7 @@ def test_a_steward_decides_under_their_own_name(client: TestClient, settings: Se
     assert [one.verdict for one in decisions.all_of(settings, "events")] == ["accept", "reject"]
 
 
+@pytest.mark.merge
 def test_who_may_not(client: TestClient, settings: Settings) -> None:
     _, reader = tokens.add(settings, "ben", Role.READER)
     kept, steward = tokens.add(settings, "anna", Role.STEWARD)
@@ -121,6 +124,7 @@ def test_a_guesser_is_slowed_down(client: TestClient) -> None:
     assert answers == [401] * 10 + [429] * 2
 
 
+@pytest.mark.merge
 def test_pages_of_other_sites_write_nothing(client: TestClient, settings: Settings) -> None:
     _, token = tokens.add(settings, "anna", Role.STEWARD)
     row = "events:file1:1"
@@ -168,6 +172,7 @@ def test_impossible_decisions_are_refused(
     assert decisions.all_of(settings, "events") == []
 
 
+@pytest.mark.merge
 def test_a_body_of_unknown_length_is_not_read_without_end(client: TestClient, settings: Settings) -> None:
     _, token = tokens.add(settings, "anna", Role.STEWARD)
     pieces = (b" " * 1000 for _ in range(1000))
@@ -179,6 +184,7 @@ def test_a_body_of_unknown_length_is_not_read_without_end(client: TestClient, se
     assert refused(answer, 413) == "too-large"
 
 
+@pytest.mark.merge
 def test_where_reading_needs_a_token(settings: Settings) -> None:
     _, reader = tokens.add(settings, "ben", Role.READER)
     terms = AccessPolicy(rate=1e9, reading_needs_token=True)

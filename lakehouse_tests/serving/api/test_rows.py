@@ -73,6 +73,7 @@ def refused(client: TestClient, **parameters: Any) -> tuple[str, str]:
     return problem["type"].removeprefix("urn:lakehouse:"), problem["detail"]
 
 
+@pytest.mark.merge
 def test_rows_of_now_are_those_of_silver(client: TestClient) -> None:
     answer = get_json(client, "/sources/events/rows", date="2024-01-01")
     (row,) = answer["rows"]
@@ -91,6 +92,7 @@ def test_rows_of_now_are_those_of_silver(client: TestClient) -> None:
     assert keys(client, key="b") == keys(client, key="nobody") == keys(client, date="2030-01-01") == []
 
 
+@pytest.mark.merge
 def test_rows_of_then_are_computed_from_bronze(client: TestClient) -> None:
     assert keys(client, known_at="2024-01-02") == ["a", "b", "c"]
     assert keys(client, known_at="2024-01-02T08:30:00Z") == ["b"]
@@ -118,6 +120,7 @@ def test_too_many_rows_to_compute_are_refused_with_the_command(client: TestClien
     assert keys(client, snapshot="early", key="a") == ["a"]
 
 
+@pytest.mark.merge
 def test_a_redaction_applies_before_silver_follows(settings: Settings, client: TestClient) -> None:
     redact_fields(settings, EVENTS, "c", ["amount"], by="dora", reason="asked to")
     for parameters in ({}, {"known_at": "2024-01-02"}, {"snapshot": "early"}):

@@ -135,6 +135,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return app.create(lake_settings(tmp_path_factory.mktemp("documented")), catalog(metric())).openapi()
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("path", sorted(examples_of.ANSWERS))
 def test_examples_are_as_documented(document: Any, path: str) -> None:
     (operation,) = document["paths"][path].values()

@@ -29,6 +29,7 @@ def _without_spark() -> Iterator[None]:
         yield
 
 
+@pytest.mark.merge
 def test_what_moved_the_watermark_and_what_the_rows_say(tmp_path: Path) -> None:
     settings, source = lake_settings(tmp_path), tuned_source("PT6H")
     with api_client(settings, Catalog({"events": source})) as client:

@@ -38,6 +38,7 @@ def test_a_client_may_ask_so_often_and_no_more(monkeypatch: pytest.MonkeyPatch) 
     assert sum(buckets.wait("a") == 0 for _ in range(10)) == 4, "no more is saved up than the burst"
 
 
+@pytest.mark.merge
 def test_clients_are_forgotten_and_not_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     Clock(monkeypatch)
     buckets = TokenBuckets(rate=1, burst=1)

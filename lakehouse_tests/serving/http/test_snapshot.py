@@ -42,6 +42,7 @@ def versions_by_start(series: Series, snapshot: Snapshot) -> dict[Any, Any]:
     return {start: snapshot.periods[start].versions(series) for start in snapshot.starts}
 
 
+@pytest.mark.merge
 @law(100, in_each_run=4)
 @given(steps=STEPS, closed=st.sampled_from(["restate", "adjust"]), grain=st.booleans())
 def test_it_follows_the_table(tmp_path_factory, steps: list[tuple[int, int, int, bool]], closed: str, grain: bool) -> None:

@@ -75,6 +75,7 @@ def week_of(numbers: ScriptedNumbers) -> str:
     return Calendar().containing(FIRST + timedelta(days=THEN - 1), Kind.WEEK).name
 
 
+@pytest.mark.merge
 def test_a_commit_of_silver_that_changes_no_row_leaves_no_number_behind(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path)
     append_to_silver(numbers.settings, ("c", 1, 1))
@@ -87,6 +88,7 @@ def test_a_commit_of_silver_that_changes_no_row_leaves_no_number_behind(tmp_path
         assert MORE not in client.get("/").text
 
 
+@pytest.mark.merge
 def test_only_the_days_that_silver_changed_are_behind(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path)
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
@@ -103,6 +105,7 @@ def test_only_the_days_that_silver_changed_are_behind(tmp_path: Path) -> None:
         assert not is_behind(client, week_of(numbers))
 
 
+@pytest.mark.merge
 def test_a_released_day_is_behind_until_it_is_computed_again(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path)
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
@@ -115,6 +118,7 @@ def test_a_released_day_is_behind_until_it_is_computed_again(tmp_path: Path) -> 
         assert not is_behind(client, on(THEN))
 
 
+@pytest.mark.merge
 def test_a_week_is_not_behind_days_that_only_became_final(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path)
     for number in (THEN + 5, THEN + 8):
@@ -128,6 +132,7 @@ def test_a_week_is_not_behind_days_that_only_became_final(tmp_path: Path) -> Non
         assert not is_behind(client, week_of(numbers))
 
 
+@pytest.mark.merge
 def test_a_week_that_was_made_by_hand_is_not_behind(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path)
     correct_in_silver(numbers.settings, "a", 2)
@@ -140,6 +145,7 @@ def test_a_week_that_was_made_by_hand_is_not_behind(tmp_path: Path) -> None:
         assert not is_behind(client, week_of(numbers))
 
 
+@pytest.mark.merge
 def test_a_superseded_number_is_behind(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path, publication={"rollups": ["week"], "after_close": "adjust"})
     correct_in_silver(numbers.settings, "a", 2)
@@ -156,6 +162,7 @@ def test_a_superseded_number_is_behind(tmp_path: Path) -> None:
         assert not is_behind(client, on(THEN), "r3.a1"), "an adjustment is never the newest revision"
 
 
+@pytest.mark.merge
 def test_unchanged_silver_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = two_followed_days(tmp_path)
     looks = []
@@ -186,6 +193,7 @@ def held(folder: Path) -> ScriptedNumbers:
     return numbers
 
 
+@pytest.mark.merge
 def test_a_number_whose_successor_is_held_is_behind_and_says_so(tmp_path: Path) -> None:
     numbers = held(tmp_path)
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
@@ -204,6 +212,7 @@ def test_a_number_whose_successor_is_held_is_behind_and_says_so(tmp_path: Path) 
         assert HELD not in client.get(f"/page/metrics/total/{on(THEN)}").text
 
 
+@pytest.mark.merge
 def test_the_overview_shows_that_a_number_is_held(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path, checks={"change": [{"measure": "total", "absolute": 5}]})
     correct_in_silver(numbers.settings, "b", 100)
@@ -213,6 +222,7 @@ def test_the_overview_shows_that_a_number_is_held(tmp_path: Path) -> None:
         assert HELD in client.get("/").text
 
 
+@pytest.mark.merge
 def test_a_number_that_lags_is_as_complete_as_when_it_was_published(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path)
     write_source_rows(numbers.settings, contract(), half_at_once())
@@ -235,6 +245,7 @@ def share(client: TestClient) -> Any:
     return get_json(client, "/metrics/total", window=on(THEN))["completeness"]["share"]
 
 
+@pytest.mark.merge
 def test_a_held_number_is_as_complete_as_when_it_was_published(tmp_path: Path) -> None:
     numbers = held(tmp_path)
     write_source_rows(numbers.settings, contract(), half_at_once())
@@ -245,6 +256,7 @@ def test_a_held_number_is_as_complete_as_when_it_was_published(tmp_path: Path) -
         assert share(client) == 1
 
 
+@pytest.mark.merge
 def test_old_arrivals_are_let_go_with_what_was_estimated_from_them(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path)
     source = contract()

@@ -44,6 +44,7 @@ def test_every_page_is_one(client: TestClient, path: str) -> None:
     assert len(found.all("title")) == 1
 
 
+@pytest.mark.merge
 def test_numbers_are_those_of_the_tables(client: TestClient, numbers: ScriptedNumbers) -> None:
     series = client.get("/page/metrics/total").text
     story = client.get(f"/page/metrics/total/{on(1)}").text
@@ -94,6 +95,7 @@ def test_the_watermark_is_drawn_in(client: TestClient) -> None:
     assert "2 of 3 rows" in shown
 
 
+@pytest.mark.merge
 def test_each_type_is_held_against_its_own_bounds(tmp_path: Path) -> None:
     """Corrections come two days late, as they may; of the other rows one in ten comes beyond their watermark."""
     own = {"column": "change_op", "values": {"correct": {"expected": "P3D", "watermark": "P30D"}}}
@@ -131,6 +133,7 @@ def test_only_stewards_see_the_contents_of_rows(client: TestClient, numbers: Scr
     assert "<h3>Values" in client.get(ROW).text
 
 
+@pytest.mark.merge
 def test_a_steward_decides(client: TestClient, numbers: ScriptedNumbers) -> None:
     sign_in(client, numbers.settings)
     done = decide(client, secret=form_secret(client))
@@ -147,6 +150,7 @@ def test_a_steward_decides(client: TestClient, numbers: ScriptedNumbers) -> None
     assert "Rejected by anna" in client.get(ROW).text
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("entries", [{"reason": " "}, {"reason": "x" * 501}, {"decision": "keep"}, {"by": "eve"}])
 def test_an_incomplete_decision_is_requested_again(client: TestClient, numbers: ScriptedNumbers, entries: dict[str, str]) -> None:
     sign_in(client, numbers.settings)
@@ -155,6 +159,7 @@ def test_an_incomplete_decision_is_requested_again(client: TestClient, numbers: 
     assert decisions.all_of(numbers.settings, "events") == []
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(
     ("path", "status"),
     [
@@ -206,6 +211,7 @@ def test_other_methods_and_hosts_are_pages_too(client: TestClient) -> None:
     page(client.put("/page/quarantine"), 404)
 
 
+@pytest.mark.merge
 def test_a_closed_number_and_its_adjustment(tmp_path: Path) -> None:
     with without_spark():
         numbers = numbers_with_weeks(lake_settings(tmp_path), publication={"final_after": 2, "after_close": "adjust"})
@@ -227,6 +233,7 @@ def test_a_closed_number_and_its_adjustment(tmp_path: Path) -> None:
         assert "adjustment" in closed
 
 
+@pytest.mark.merge
 def test_a_grain_is_reported_row_by_row(tmp_path: Path) -> None:
     with without_spark():
         numbers = numbers_with_weeks(lake_settings(tmp_path), grain=["store"])
@@ -244,6 +251,7 @@ def test_a_grain_is_reported_row_by_row(tmp_path: Path) -> None:
         page(client.get(f"/page/metrics/total/{on(1)}"))
 
 
+@pytest.mark.merge
 def test_an_empty_lake_is_reported_as_empty(tmp_path: Path) -> None:
     with api_client(lake_settings(tmp_path), catalog(metric())) as client:
         assert "Nothing has been published yet" in page(client.get("/")).text
@@ -290,6 +298,7 @@ def test_the_style_and_the_icon_are_ours(client: TestClient) -> None:
     assert client.get("/page/icon.svg").headers["content-type"] == "image/svg+xml"
 
 
+@pytest.mark.merge
 def test_the_share_beyond_each_tier(tmp_path: Path) -> None:
     tiers = [{"within": "PT24H", "serves": "daily <numbers>"}, {"within": "P10D", "serves": "monthly numbers"}]
     source = contract(lateness={"tiers": tiers})

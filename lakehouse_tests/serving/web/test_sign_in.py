@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers
 
 
+@pytest.mark.merge
 def test_who_may_not(client: TestClient, numbers: ScriptedNumbers) -> None:
     settings = numbers.settings
     page(decide(client), 401)
@@ -44,6 +45,7 @@ def test_who_may_not(client: TestClient, numbers: ScriptedNumbers) -> None:
     assert api.status_code == 401, "the API reads no cookie"
 
 
+@pytest.mark.merge
 def test_a_session_ends(client: TestClient, numbers: ScriptedNumbers, monkeypatch: pytest.MonkeyPatch) -> None:
     sign_in(client, numbers.settings)
     page(client.post("/page/sign-out", data={"secret": "x"}), 403)
@@ -71,6 +73,7 @@ def test_a_wrong_token_is_reported_and_a_guesser_slowed_down(client: TestClient)
     assert all("set-cookie" not in one.headers for one in answers)
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(
     "following", ["https://evil.example", "//evil.example", "/\\evil.example", "/page/../..//x", "x", "/metrics"]
 )
@@ -86,6 +89,7 @@ def test_over_tls_the_cookie_stays_there(client: TestClient, numbers: ScriptedNu
     assert "Secure" in answer.headers["set-cookie"]
 
 
+@pytest.mark.merge
 def test_where_reading_needs_a_token(numbers: ScriptedNumbers) -> None:
     with api_client(
         numbers.settings, catalog(numbers.metric, source=SOURCE), AccessPolicy(rate=1e9, reading_needs_token=True)
@@ -107,6 +111,7 @@ def test_sessions_are_told_apart() -> None:
     assert not Session(tokens.Token("b", "ben", Role.READER, "", at(1)), "s", 0).decides
 
 
+@pytest.mark.merge
 def test_rate_limits_and_wrong_hosts_are_reported_on_a_page(numbers: ScriptedNumbers) -> None:
     with api_client(numbers.settings, catalog(numbers.metric), AccessPolicy(rate=0.001, hosts={"localhost"})) as client:
         page(client.get("/", headers={"Host": "evil.example"}), 421)

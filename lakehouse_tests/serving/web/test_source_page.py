@@ -62,6 +62,7 @@ def delivered_by_the_hour(settings: Settings, hours: int = 10) -> None:
     record(settings, *made, delivery(hours, at(3, hours), at(2), skewed=2))
 
 
+@pytest.mark.merge
 def test_the_watermark_and_the_delivery_that_moved_it(lake: Settings) -> None:
     delivered_by_the_hour(lake)
     with api_client(lake, catalog(metric(), source=BOUNDED)) as client:
@@ -78,6 +79,7 @@ def test_the_watermark_and_the_delivery_that_moved_it(lake: Settings) -> None:
     assert moved.endswith("watermark 2024-01-03 07:30 moved")
 
 
+@pytest.mark.merge
 def test_everything_that_is_missing_is_listed(lake: Settings) -> None:
     source = watched({"lateness": {"watermark": "P1D", "beyond": "quarantine"}}, strategy="bounded", max_lateness="PT1H")
     delivered_by_the_hour(lake)
@@ -98,6 +100,7 @@ def test_everything_that_is_missing_is_listed(lake: Settings) -> None:
     assert "1 held file, 2 incomplete arrival days, 1 open review" in overview
 
 
+@pytest.mark.merge
 def test_the_chart_and_its_table(lake: Settings) -> None:
     record(lake, *(delivery(number, at(1) + number * HOUR / 10, at(1) + (number - 5) * HOUR / 10) for number in range(600)))
     lake.now = at(4)
@@ -121,6 +124,7 @@ def test_a_source_that_has_been_silent_for_long(lake: Settings) -> None:
         assert "Nothing has arrived since 2024-01-03 10:00; the drawing ends 2024-01-06 23:00" in shown(client)
 
 
+@pytest.mark.merge
 def test_a_source_without_an_event_time_watermark(lake: Settings) -> None:
     delivered_by_the_hour(lake)
     with api_client(lake, catalog(metric())) as client:
@@ -141,6 +145,7 @@ def test_before_the_first_delivery(lake: Settings) -> None:
     assert "Nothing has been delivered yet." in text
 
 
+@pytest.mark.merge
 def test_one_that_follows_the_clock(lake: Settings) -> None:
     source = watched(strategy="processing_time", delay="PT36H")
     with api_client(lake, catalog(metric(), source=source)) as client:
@@ -163,6 +168,7 @@ def test_deliveries_that_moved_nothing(lake: Settings) -> None:
     assert "a marker: a record with change_op = <end>" in text
 
 
+@pytest.mark.merge
 def test_the_keys_that_hold_it_are_named(lake: Settings) -> None:
     """As the strategy per key reports them; the page only shows them."""
     taken = steps(BOUNDED.clocks.watermark, [delivery(1, at(3), at(2))])  # type: ignore[arg-type]
@@ -176,6 +182,7 @@ def test_the_keys_that_hold_it_are_named(lake: Settings) -> None:
     assert "It is held by the keys <b>north, south: no newer event of these has arrived." in words(html)
 
 
+@pytest.mark.merge
 def test_hostile_names_stay_text(lake: Settings) -> None:
     name = HOSTILE_TEXT.replace("\n", " ").replace("\x1b", "")
     record(lake, delivery(1, at(3), at(2), source_file=name), held_file(2, at(3, 1), f"held {name}", name))

@@ -28,6 +28,7 @@ KEY = '["ann","2024-02-03T06:00:00.000000Z"]'
 BECAUSE = "the tier of customer ann from 2024-02-03 06:00 UTC to 2024-02-05 became gold"
 
 
+@pytest.mark.merge
 def test_a_restated_day_says_which_change_of_a_dimension_it_follows(settings: Settings, spark: Any) -> None:
     lake = joined_lake(settings, spark)
     lake.customer("ann", (1, BASIC))

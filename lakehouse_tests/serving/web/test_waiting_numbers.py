@@ -53,6 +53,7 @@ def two_days(folder: Path, **keys: Any) -> ScriptedNumbers:
     return numbers
 
 
+@pytest.mark.merge
 def test_a_live_number_stands_beside_that_of_the_day_before_at_this_time(tmp_path: Path) -> None:
     numbers = two_days(tmp_path)
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
@@ -65,6 +66,7 @@ def test_a_live_number_stands_beside_that_of_the_day_before_at_this_time(tmp_pat
         assert "At this time" not in shown(client, "/page/metrics/total?by=week"), "nor of the week before"
 
 
+@pytest.mark.merge
 def test_what_readers_saw_a_day_ago_stands_in_small_print(tmp_path: Path) -> None:
     numbers = two_days(tmp_path)
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
@@ -75,6 +77,7 @@ def test_what_readers_saw_a_day_ago_stands_in_small_print(tmp_path: Path) -> Non
         assert "100 first 50 yesterday" not in shown(client, "/page/metrics/total"), "it has not changed since"
 
 
+@pytest.mark.merge
 def test_a_week_is_held_against_the_week_before_at_the_same_age(tmp_path: Path) -> None:
     numbers = numbers_with_weeks(
         lake_settings(tmp_path), publication={"rollups": ["week"], "preliminary_after": 9, "final_after": 20}
@@ -90,6 +93,7 @@ def test_a_week_is_held_against_the_week_before_at_the_same_age(tmp_path: Path) 
     assert "At this time 7 days ago, 2024-W01 was live with total 10 (this is +30, +300.00 %)." in text
 
 
+@pytest.mark.merge
 def test_the_time_of_day_is_that_of_the_metric(tmp_path: Path) -> None:
     """The clocks of New York went forward in the night before day 70: the same time of day 69 was 23 hours earlier."""
     numbers = numbers_with_weeks(lake_settings(tmp_path), publication={"timezone": "America/New_York"})
@@ -102,6 +106,7 @@ def test_the_time_of_day_is_that_of_the_metric(tmp_path: Path) -> None:
         assert f"{on(69)} was live with total 7" in shown(client, f"/page/metrics/total/{on(70)}")
 
 
+@pytest.mark.merge
 def test_the_day_on_which_a_number_becomes_final(tmp_path: Path) -> None:
     numbers = two_days(tmp_path, publication=FINAL)
     with api_client(numbers.settings, catalog(numbers.metric, source=contract())) as client:
@@ -122,6 +127,7 @@ def test_the_day_on_which_a_number_becomes_final(tmp_path: Path) -> None:
         assert "overdue" not in shown(client, "/").replace("No number is overdue", "")
 
 
+@pytest.mark.merge
 def test_an_overdue_number_waits_for_its_source(tmp_path: Path) -> None:
     numbers = two_days(tmp_path, publication=FINAL)
     numbers.source = SOURCE
@@ -140,6 +146,7 @@ def test_an_overdue_number_waits_for_its_source(tmp_path: Path) -> None:
             assert 'href="/page/sources/events"' in client.get(path).text
 
 
+@pytest.mark.merge
 def test_a_long_reason_is_cut_on_the_overview_only(tmp_path: Path) -> None:
     numbers = two_days(tmp_path)
     names = ", ".join(f"part-{number:04}.csv" for number in range(60))
@@ -150,6 +157,7 @@ def test_a_long_reason_is_cut_on_the_overview_only(tmp_path: Path) -> None:
         assert "part-0059.csv" in shown(client, f"/page/metrics/total/{on(2)}")
 
 
+@pytest.mark.merge
 def test_of_many_metrics_a_reason_is_told_once(tmp_path: Path) -> None:
     settings = lake_settings(tmp_path)
     settings.now = at(2, 12)
@@ -172,6 +180,7 @@ def test_of_many_metrics_a_reason_is_told_once(tmp_path: Path) -> None:
     assert all(f'href="/page/metrics/{contract_of.name}"' in html for contract_of in every)
 
 
+@pytest.mark.merge
 def test_a_reverted_number_says_that_it_is_kept_and_until_when(tmp_path: Path) -> None:
     numbers = two_days(tmp_path)
     run = Run("back", by="anna")

@@ -179,6 +179,7 @@ def test_values_in_the_audit_of_an_earlier_release_are_erased_too(settings) -> N
     assert {row["event_id"]: row["notification_sent"] for row in audit_rows(settings)} == {"a": False, "b": True}
 
 
+@pytest.mark.merge
 def test_stopped_after_any_commit_the_next_run_does_the_rest(settings, tmp_path_factory: pytest.TempPathFactory) -> None:
     two_keys(settings)
     record_redaction(settings)

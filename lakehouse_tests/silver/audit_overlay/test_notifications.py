@@ -124,6 +124,7 @@ def view(settings: Settings, dialect: Dialect) -> str:
     return statement
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("recorded", [True, False])
 def test_the_view_of_the_audit_says_who_was_notified(settings, recorded: bool) -> None:
     append_to_silver(settings, ("a", 1, 1), ("b", 1, 1))
@@ -142,6 +143,7 @@ def test_the_view_of_the_audit_says_who_was_notified(settings, recorded: bool) -
     assert sorted(columns) == sorted([*log.SCHEMA.names, "notified_at"])
 
 
+@pytest.mark.merge
 @pytest.mark.spark
 def test_the_view_is_the_same_in_spark(settings, spark) -> None:
     append_to_silver(settings, ("a", 1, 1), ("b", 1, 1))

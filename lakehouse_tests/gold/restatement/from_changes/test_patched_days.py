@@ -93,6 +93,7 @@ def test_both_ways_give_the_same_number(spark, tmp_path_factory, files, grain: b
 CLOCKS = {"event": "event_time", "arrival": "arrived_at", "max_ahead": "P9D"}
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(
     "changes",
     [

@@ -39,6 +39,7 @@ def spliced(lake: WindowedLake, series: Series) -> tuple[dict[date, pa.Table], d
     return found, metric_query.numbers(lake.spark, lake.settings, series.metric, sorted(found)) if found else {}
 
 
+@pytest.mark.merge
 @law(25)
 @example(files=CORNERS)
 @given(files=sendings())
@@ -55,7 +56,7 @@ def test_they_are_those_of_days_computed_from_all_rows(tmp_path_factory, spark, 
         lake.publish()
 
 
-@pytest.mark.merge
+@pytest.mark.proof
 def test_only_rows_of_touched_windows_are_read(settings: Settings, spark: Any) -> None:
     lake = WindowedLake(settings, spark, [metric(kind) for kind in KINDS])
     lake.send(*[Event(f"{hour}", hour * 60, user=f"{hour % 7}") for hour in range(48)])
@@ -76,6 +77,7 @@ def test_only_rows_of_touched_windows_are_read(settings: Settings, spark: Any) -
     assert read == {"hourly": 2, "sliding": 4, "sessions": 8}
 
 
+@pytest.mark.merge
 def test_days_that_are_not_as_silver_said_are_computed_from_all_rows(settings: Settings, spark: Any, monkeypatch: Any) -> None:
     lake = WindowedLake(settings, spark, [metric(TUMBLING)])
     series = Series(lake.metrics[0])

@@ -30,6 +30,7 @@ def client(tmp_path: Path) -> Iterator[Any]:
             yield made
 
 
+@pytest.mark.merge
 def test_the_counts_and_the_late_rows_of_a_metric(client: Any) -> None:
     answer = get_json(client, "/metrics/hourly/late-events")
     MetricLateEventsModel.model_validate(answer)
@@ -52,10 +53,12 @@ def test_a_source_counts_each_metric_that_has_late_events(client: Any) -> None:
     assert (answer["total"]["metric"], answer["total"]["rows"], answer["total"]["late_dropped_rate"]) == ("orders", 5, 0.2)
 
 
+@pytest.mark.merge
 def test_a_metric_that_counts_every_row_has_no_late_events(client: Any) -> None:
     assert get_json(client, "/metrics/sliding/late-events", 404)["type"].endswith("no-late-events")
 
 
+@pytest.mark.merge
 def test_the_page_of_the_metric_tells_the_rates(client: Any) -> None:
     page = client.get("/page/metrics/hourly").text
     assert "1 too late to count (20.00 %)" in page.replace("\N{NO-BREAK SPACE}", " ")

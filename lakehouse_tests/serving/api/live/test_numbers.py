@@ -104,6 +104,7 @@ def test_a_series_has_the_days_of_the_stream(client: TestClient) -> None:
     assert ([point["window"] for point in first["points"]], first["next_start"]) == (["2024-01-01"], "2024-01-02")
 
 
+@pytest.mark.merge
 def test_pages_end_where_the_next_rows_do_not_fit(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(responses, "MOST_ROWS", 1)
     first = live_number(client, f"{FIRST}")
@@ -157,6 +158,7 @@ def test_the_books_do_not_know_live_numbers(client: TestClient) -> None:
     assert (series["layer"], series["points"]) == ("books", [])
 
 
+@pytest.mark.merge
 def test_each_answer_of_the_books_says_so(settings: Settings) -> None:
     with without_spark():
         numbers = publish_two_days(numbers_with_weeks(settings))

@@ -37,6 +37,7 @@ def _client(lake: Settings) -> Iterator[TestClient]:
         yield client
 
 
+@pytest.mark.merge
 def test_datasets_are_listed_and_a_manifest_names_what_was_made_from_it(client: TestClient) -> None:
     datasets = get_json(client, "/datasets")["datasets"]
     names = [(entry["full_name"], entry["kind"], entry["rows"]) for entry in datasets]
@@ -72,6 +73,7 @@ def test_models_have_a_champion_a_backtest_and_a_canary(client: TestClient) -> N
     assert get_json(client, "/models/nothing", 404)["type"] == "urn:lakehouse:unknown-model"
 
 
+@pytest.mark.merge
 def test_the_lineage_is_that_of_the_command_without_the_place_of_the_lake(client: TestClient, lake: Settings) -> None:
     answer = get_json(client, "/models/fraud/versions/v2.4")
     expected = lineage.of(lake, "fraud", "v2.4", canary_log.events_of(lake, "fraud", "v2.4")).as_json()
@@ -133,6 +135,7 @@ def test_the_impact_of_a_key_and_of_days_names_sets_and_models(corrected: TestCl
     assert [entry["rows"] for entry in of_days["released"]["training_sets"]] == [2]
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(
     ("parameters", "status", "kind"),
     [

@@ -37,6 +37,7 @@ def _client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         yield client
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("path", PATHS)
 def test_each_page_is_sound_and_its_links_lead_somewhere(client: TestClient, path: str) -> None:
     html = page(client.get(path))
@@ -46,6 +47,7 @@ def test_each_page_is_sound_and_its_links_lead_somewhere(client: TestClient, pat
             assert client.get(link.partition("#")[0]).status_code == 200, link
 
 
+@pytest.mark.merge
 def test_what_people_have_written_stays_text(tmp_path: Path) -> None:
     settings = released_models.released_models(tmp_path, text=HOSTILE_TEXT)
     with api_client(settings, released_models.CATALOG) as client:
