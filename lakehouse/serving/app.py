@@ -97,9 +97,21 @@ def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = N
     app.add_exception_handler(RequestValidationError, problems.on_invalid)
     reading = [Depends(authenticator.reader)] if policy.reading_needs_token else []
     errors = problem_responses(ERRORS | (TOKEN_ERRORS if policy.reading_needs_token else {}))
-    of_numbers = (comparison, metrics, layers, stream, data_quality, watermarks, late_events, lineage)
-    for resource in (*of_numbers, impact, datasets, model_versions, promotions):
-        app.include_router(resource.routes(cache), dependencies=reading, responses=errors)
+    for routes in (
+        comparison.routes,
+        metrics.routes,
+        layers.routes,
+        stream.routes,
+        data_quality.routes,
+        watermarks.routes,
+        late_events.routes,
+        lineage.routes,
+        impact.routes,
+        datasets.routes,
+        model_versions.routes,
+        promotions.routes,
+    ):
+        app.include_router(routes(cache), dependencies=reading, responses=errors)
     app.include_router(quarantine.reading(cache), dependencies=reading, responses=errors)
     app.include_router(rows.routes(cache, authenticator.steward), responses=problem_responses(ERRORS | STEWARD_ERRORS))
     app.include_router(quarantine.deciding(cache, authenticator.steward), responses=problem_responses(ERRORS | WRITE_ERRORS))

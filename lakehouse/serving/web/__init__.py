@@ -31,9 +31,20 @@ def routes(cache: PublishedCache, authenticator: Authenticator, *, reading_needs
     """
     sessions = Sessions(authenticator, reading_needs_token=reading_needs_token)
     router = APIRouter(include_in_schema=False)
-    for page in (overview, metric, live, story, source, restated, lateness, quarantine, models, datasets):
+    for add in (
+        overview.add,
+        metric.add,
+        live.add,
+        story.add,
+        source.add,
+        restated.add,
+        lateness.add,
+        quarantine.add,
+        models.add,
+        datasets.add,
+    ):
         pages = APIRouter(route_class=PageRoute, dependencies=[Depends(sessions.visitor)])
-        page.add(pages, cache)
+        add(pages, cache)
         router.include_router(pages)
     open_to_all = APIRouter(route_class=PageRoute, dependencies=[Depends(sessions.anybody)])
     sign_in.add(open_to_all, sessions)
