@@ -5,7 +5,6 @@ The page updates itself: a short script reloads it and replaces its content.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Path as OfPath
@@ -20,7 +19,7 @@ from lakehouse.live.reconciliation.reconciled import in_order
 from lakehouse.serving.http.parameters import Day, MetricName, NoParameters
 from lakehouse.serving.http.problems import Problem
 from lakehouse.serving.web.charts import layers as charts
-from lakehouse.serving.web.page import HEADERS, PREFIX, respond
+from lakehouse.serving.web.page import HEADERS, PREFIX, STATIC, respond
 
 if TYPE_CHECKING:
     from datetime import date
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 #: Windows in the table; the API has all windows.
 _SHOWN = 500
-_SCRIPT = Path(__file__).parent / "static" / "live.js"
 #: Only this page runs a script, which this server provides.
 _WITH_SCRIPT = HEADERS["Content-Security-Policy"] + "; script-src 'self'; connect-src 'self'"
 
@@ -42,7 +40,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
 
     @router.get(PREFIX + "/live.js")
     async def script(_: NoParameters) -> Response:
-        return Response(_SCRIPT.read_text("utf-8"), media_type="text/javascript")
+        return Response((STATIC / "live.js").read_text("utf-8"), media_type="text/javascript")
 
     @router.get(PREFIX + "/metrics/{name}/{day}/live")
     async def live(request: Request, name: MetricName, day: Annotated[Day, OfPath()], _: NoParameters) -> Response:

@@ -27,7 +27,8 @@ _POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'se
 HEADERS = {"Content-Security-Policy": _POLICY, "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
 #: The path of all pages except ``/``.
 PREFIX = "/page"
-_STATIC = Path(__file__).parent / "static"
+#: Files that this server sends as they are.
+STATIC = Path(__file__).parent / "static"
 
 
 def owns(path: str) -> bool:
@@ -100,10 +101,10 @@ def _misread(error: RequestValidationError) -> Problem:
 @cache
 def style() -> str:
     """The style sheet: that of the reports, and the additional rules of the pages."""
-    return f"{templates.text('style.css.j2')}\n{(_STATIC / 'page.css').read_text()}"
+    return f"{templates.text('style.css.j2')}\n{(STATIC / 'page.css').read_text()}"
 
 
 @cache
 def icon() -> str:
     """The icon of the site."""
-    return (_STATIC / "icon.svg").read_text()
+    return (STATIC / "icon.svg").read_text()
