@@ -253,8 +253,8 @@ class SourceContract(Documented):
                 raise ValueError(msg)
 
     def _check_sections(self) -> None:
-        of_sections = (dimension, envelope, partial_corrections, section)
-        mistake = next(chain.from_iterable(part.mistakes(self) for part in of_sections), None)
+        of_sections = (dimension.mistakes, envelope.mistakes, partial_corrections.mistakes, section.mistakes)
+        mistake = next(chain.from_iterable(mistakes(self) for mistakes in of_sections), None)
         if mistake:
             raise ValueError(mistake)
 
