@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
@@ -32,7 +32,17 @@ _COMPACT_ABOVE_FILES = 64
 _SMALL_FILE_BYTES = 2**23
 #: A row group is compressed as a whole, and held in memory until then.
 _ROW_GROUP_ROWS = 2**17
-COMPRESSED = WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=_ROW_GROUP_ROWS)
+
+
+def compressed(rows_per_group: int, columns: dict[str, ColumnProperties] | None = None) -> WriterProperties:
+    """How data files are written: the compression of every table, with row groups of at most ``rows_per_group`` rows.
+
+    :param columns: encodings of single columns.
+    """
+    return WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=rows_per_group, column_properties=columns)
+
+
+COMPRESSED = compressed(_ROW_GROUP_ROWS)
 #: Retries a commit that conflicts with other writers, eight times in all.
 retried_on_conflict = retry(
     retry=retry_if_exception_type(CommitFailedError),

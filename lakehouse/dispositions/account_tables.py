@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import ColumnProperties, WriterProperties
+from deltalake import ColumnProperties
 
 from lakehouse import locations, pieces
 from lakehouse.delta import row_writer, table_io
@@ -39,11 +39,8 @@ if TYPE_CHECKING:
 #: The approximate maximum of rows that one commit merges.
 _MERGED_ROWS = 2**20
 #: Rows are appended in pieces sorted by event day, with small row groups: reading the rows of a day reads few others.
-_LAYOUT = WriterProperties(
-    compression="ZSTD",
-    compression_level=1,
-    max_row_group_size=2**13,
-    column_properties={"line_number": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")},
+_LAYOUT = row_writer.compressed(
+    2**13, {"line_number": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")}
 )
 ROW_KEYS = ("arrival_date", "ingestion_id", "line_number")
 _DISPOSITIONS = pa.schema([field for field in account.SCHEMA if field.name not in {"lives", "admission", "reason", "detail"}])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import ColumnProperties, WriterProperties
+from deltalake import ColumnProperties
 
 from lakehouse import locations, pieces
 from lakehouse.delta import data_files, row_writer, table_io
@@ -53,11 +53,9 @@ BRONZE_COLUMNS = [name for name in SCHEMA.names if name not in {"kind", *JUDGED}
 BRONZE_COLUMNS += ["change_op", "corrects_key", "malformed_reason"]
 
 #: The rows of a file are sorted by key, at least in long runs, and row groups are small: looking up few keys reads few groups.
-LAYOUT = WriterProperties(
-    compression="ZSTD",
-    compression_level=1,
-    max_row_group_size=2**14,
-    column_properties={
+LAYOUT = row_writer.compressed(
+    2**14,
+    {
         "record_key": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BYTE_ARRAY"),
         "line_number": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED"),
     },

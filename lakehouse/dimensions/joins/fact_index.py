@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import ColumnProperties, WriterProperties
+from deltalake import ColumnProperties
 
 from lakehouse import locations
 from lakehouse.delta import change_feed, data_files, day_columns, lost_commits, partition_writer, row_writer, table_io
@@ -39,12 +39,7 @@ SCHEMA = pa.schema(
     ]
 )
 #: Rows are sorted by key and row groups are small, so that looking up a key reads little of a large file.
-_LAYOUT = WriterProperties(
-    compression="ZSTD",
-    compression_level=1,
-    max_row_group_size=2**14,
-    column_properties={"join_key": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BYTE_ARRAY")},
-)
+_LAYOUT = row_writer.compressed(2**14, {"join_key": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BYTE_ARRAY")})
 #: With more keys than this, every row group is expected to hold one of them.
 _FEW_KEYS = 10_000
 
