@@ -97,6 +97,11 @@ def ensure_whole(log: Journaled) -> None:
     _WHOLE[log.path] = state
 
 
+def forget() -> None:
+    """Look at all logs again, as a new process does."""
+    _WHOLE.clear()
+
+
 def _restore(log: Journaled, table: DeltaTable | None, known: Sequence[Mapping[str, Any]]) -> DeltaTable:
     """Append the lost entries, commit by commit as they were, and go on behind the versions that were followed."""
     held = [row["table_version"] for row in known if not lost_commits.are_lost(table, row["table_version"], row["commit_id"])]

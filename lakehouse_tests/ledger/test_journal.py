@@ -72,7 +72,7 @@ class Lake:
         return step()
 
     def cut(self, how: str) -> None:
-        journal._WHOLE.clear()  # as another process
+        journal.forget()  # as another process
         entries = sorted(self.folder.glob("_delta_log/*.json"))
         count = {"deleted": 1, "two deleted": 2, "three deleted": 3}.get(how, 0)
         for entry in entries[len(entries) - count :] if count else []:
@@ -106,7 +106,7 @@ def test_whatever_a_log_loses_every_entry_is_read(first: int, steps: list[str]) 
             else:
                 lake.cut(step)
         assert lake.walked(lake.seen) == [*range(1, lake.written + 1)]
-        journal._WHOLE.clear()
+        journal.forget()
         assert lake.seen() == [*range(1, lake.written + 1)], "and again"
 
 
@@ -127,7 +127,7 @@ def test_a_log_that_other_writers_compact_has_lost_nothing(settings: Settings) -
         reverted_periods.log(settings).append([reverted(number)], app_id="reverts:revenue", app_version=number)
     path = f"{settings.root}/ops/reverts"
     DeltaTable(path).optimize.compact()
-    journal._WHOLE.clear()
+    journal.forget()
     version = table_io.version(path)
     assert len(reverted_periods.log(settings).read()) == 3
     assert table_io.version(path) == version
@@ -137,12 +137,12 @@ def test_a_lost_or_damaged_journal_harms_nothing(settings: Settings) -> None:
     log = reverted_periods.log(settings)
     log.append([reverted(1)], app_id="reverts:revenue", app_version=1)
     shutil.rmtree(f"{settings.root}/ops/journal")
-    journal._WHOLE.clear()
+    journal.forget()
     assert len(log.read()) == 1
     log.append([reverted(2)], app_id="reverts:revenue", app_version=2)
     newest = max(Path(f"{settings.root}/ops/journal").glob("_delta_log/*.json"))
     newest.write_text(newest.read_text()[:-40])
-    journal._WHOLE.clear()
+    journal.forget()
     with pytest.raises(table_io.DamagedLogError, match=r"ops/journal: its Delta log cannot be read .*move the newest file"):
         log.read()
     newest.unlink()
