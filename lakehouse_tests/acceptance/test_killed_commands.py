@@ -76,7 +76,6 @@ DAYS = ("2024-11-04", "2024-11-06")
 STAGED = ("stage", "create", "feed", "orders", *WHO, "--file", "third.csv")
 TAKEN = ("stage", "promote", "feed", *WHO, "--sign-off", "seen")
 REVERTED = ("gold", "revert", "revenue", "2024-11-04", "--to", "r1", *WHO, "--restate")
-PLANNED = ("backfill", "plan", "orders", "--reason", "why", "--from", DAYS[0], "--through", DAYS[1], "--write-mode", "overwrite")
 MANY = frozenset({0, 1})
 COMMANDS = [
     Command(("run", "orders", "third.csv")),
@@ -92,11 +91,8 @@ COMMANDS = [
     Command(("quarantine", "reject", "orders", "--all", *WHO), again=MANY),
     Command(("redact", "orders", "--key", "a", "--fields", "store", *WHO)),
     Command(("correct", "orders", "b", "--set", "amount=21.00", *WHO, "--restate"), again=MANY),
-    Command(("backfill", "run", "newest"), (PLANNED,), again=MANY),
     Command(("gold", "release", "revenue", "2024-11-04", *WHO, "--restate"), (REVERTED,), again=MANY),
     Command(("rollback", "revenue", "--to", "2024-11-07T09:30:00Z", *WHO, "--restate"), again=MANY),
-    Command(("reparse", "orders", *WHO, "--now"), again=MANY),
-    Command(("maintain",)),
 ]
 IN_EACH_RUN = {"run orders", "stage promote", "gold revert", "quarantine accept", "redact orders"}
 PROOF = (pytest.mark.merge, pytest.mark.proof)
