@@ -27,6 +27,7 @@ _SHARED_TABLES = (
         "ingestions",
         "applications",
         "operations",
+        "journal",
         "late_arrival_audit",
         "failed_checks",
         "failed_numbers",

@@ -179,6 +179,11 @@ def applied_inputs(settings: Settings) -> str:
     return settings.table("ops", "applications")
 
 
+def journal(settings: Settings) -> str:
+    """The second copy of what no other table contains, such as decisions."""
+    return settings.table("ops", "journal")
+
+
 def rebuild_requests(settings: Settings) -> str:
     """The requests to evaluate event days again and rebuild them."""
     return settings.table("ops", "operations")

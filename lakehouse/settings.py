@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
+from lakehouse.calendar import cron
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ _HOW_TARGETS = (
 )
 #: The prefix of the address of a webhook that accepts ``{"text": ...}``, as chats do.
 CHAT_FORM = "chat+"
+#: Schedules that Dagster knows by name.
+_CRON_NAMES = {"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"}
+_CRON_WORDS = r"\b(?:sun|mon|tue|wed|thu|fri|sat|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)\b"
 
 
 class SimulatedClock:
@@ -64,12 +68,17 @@ class Settings(BaseSettings):
     now: datetime | None = Field(None, description="A fixed clock for replays and tests, with a zone; default: the real one.")
 
     #: Dagster's daemon looks every five seconds; with five it would skip the looks that come a moment too early.
-    sensor_seconds: int = Field(4, description="Least seconds between two ticks of a sensor; Dagster looks every five.")
+    sensor_seconds: int = Field(4, ge=1, description="Least seconds between two ticks of a sensor; Dagster looks every five.")
     reconcile_seconds: float = Field(
-        600, description="Seconds that an announced day may wait for silver before it is announced again."
+        600,
+        ge=0,
+        allow_inf_nan=False,
+        description="Seconds that an announced day may wait for silver before it is announced again.",
     )
     settle_seconds: float = Field(
         4,
+        ge=0,
+        allow_inf_nan=False,
         description="Seconds that a landing file must be unchanged before it is ingested; two ticks, if less than one.",
     )
 
@@ -108,7 +117,9 @@ class Settings(BaseSettings):
         "small", description="small: many short jobs on a few cores; large: Spark's own planner settings."
     )
     local_rows: int = Field(
-        100_000, description="Up to this many rows are merged in this process, and computed by Spark without a scan by Delta."
+        100_000,
+        ge=0,
+        description="Up to this many rows are merged in this process, and computed by Spark without a scan by Delta.",
     )
     spark_long_lived: bool = Field(
         False, description="The session executes many runs: optimise its code for throughput, not for start-up."
@@ -134,6 +145,52 @@ class Settings(BaseSettings):
         except SettingsError as problem:
             name = re.search(r'field "(\w+)"', f"{problem}")
             raise InvalidSettingsError(f"{_variable(name[1] if name else '')}: its value is not JSON") from None
+
+    @field_validator("root", "landing")
+    @classmethod
+    def _not_empty(cls, value: str | None) -> str | None:
+        """An empty text would mean the working folder."""
+        if value is not None and not value.strip():
+            msg = "is empty; give a folder or a URI, or leave the variable out"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("spark_memory")
+    @classmethod
+    def _memory(cls, value: str) -> str:
+        if not re.fullmatch(r"[1-9]\d*[kmgt]b?", value, re.IGNORECASE):
+            msg = "is no amount of memory; write a whole number with a unit, as in 512m or 2g"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("spark_remote")
+    @classmethod
+    def _connect_address(cls, value: str | None) -> str | None:
+        if value is not None and value != "auto" and not value.startswith("sc://"):
+            msg = "is no address of a Spark Connect server; write sc://host:15002, or auto"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("webserver", "mlflow_uri")
+    @classmethod
+    def _uri(cls, value: str | None) -> str | None:
+        if value is not None and not urlsplit(value).scheme:
+            msg = "is no address; write one with its scheme, such as http://127.0.0.1:3000"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("close_cron", "freshness_cron", "tuning_cron", "maintenance_cron")
+    @classmethod
+    def _cron(cls, value: str) -> str:
+        if value in _CRON_NAMES:
+            return value
+        numbers = re.sub(_CRON_WORDS, "1", value, flags=re.IGNORECASE)
+        try:
+            cron.checked(numbers)
+        except ValueError:
+            msg = "is no cron schedule; write minute, hour, day, month and weekday, as in '40 2 * * *'"
+            raise ValueError(msg) from None
+        return value
 
     @field_validator("root", "landing")
     @classmethod

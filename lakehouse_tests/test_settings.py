@@ -85,3 +85,37 @@ def test_mistakes_are_named_in_one_line_without_values(monkeypatch) -> None:
         "LAKEHOUSE_SPARK_PROFILE: input should be 'small' or 'large'; "
         "LAKEHOUSE_STORAGE_OPTIONS AWS_SECRET_ACCESS_KEY: input should be a valid string"
     )
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "mistake"),
+    [
+        ("SPARK_MEMORY", "lots", "is no amount of memory; write a whole number with a unit, as in 512m or 2g"),
+        ("SPARK_MEMORY", "-2g", "is no amount of memory"),
+        ("SETTLE_SECONDS", "-1", "input should be greater than or equal to 0"),
+        ("SETTLE_SECONDS", "inf", "input should be a finite number"),
+        ("RECONCILE_SECONDS", "nan", "input should be a finite number"),
+        ("SENSOR_SECONDS", "-4", "input should be greater than or equal to 1"),
+        ("LOCAL_ROWS", "-5", "input should be greater than or equal to 0"),
+        ("ROOT", "", "is empty; give a folder or a URI"),
+        ("LANDING", " ", "is empty; give a folder or a URI"),
+        ("SPARK_REMOTE", "hunter2", "is no address of a Spark Connect server; write sc://host:15002, or auto"),
+        ("CLOSE_CRON", "never", "is no cron schedule; write minute, hour, day, month and weekday"),
+        ("MAINTENANCE_CRON", "99 2 * * *", "is no cron schedule"),
+        ("WEBSERVER", "hunter2", "is no address; write one with its scheme"),
+    ],
+)
+def test_nonsense_is_refused_in_one_line_without_its_value(monkeypatch, variable: str, value: str, mistake: str) -> None:
+    monkeypatch.setenv(f"LAKEHOUSE_{variable}", value)
+    with pytest.raises(InvalidSettingsError) as refused:
+        Settings()
+    assert f"{refused.value}".startswith(f"LAKEHOUSE_{variable}: {mistake}")
+    assert "\n" not in f"{refused.value}"
+    assert "hunter2" not in f"{refused.value}"
+
+
+def test_schedules_may_have_names(monkeypatch) -> None:
+    monkeypatch.setenv("LAKEHOUSE_CLOSE_CRON", "@daily")
+    monkeypatch.setenv("LAKEHOUSE_TUNING_CRON", "30 1 * JAN-MAR MON")
+    settings = Settings()
+    assert (settings.close_cron, settings.tuning_cron) == ("@daily", "30 1 * JAN-MAR MON")

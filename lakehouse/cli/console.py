@@ -100,8 +100,14 @@ def unexpected(problem: Exception) -> str:
     """Describe an unexpected problem, of the system or of a library, and how to proceed."""
     text = f"{problem}".strip().splitlines()
     where = "" if isinstance(problem, OSError) else f"{type(problem).__name__}: "
-    what = f"{where}{text[0] if text else 'no reason is given'}".rstrip(".")
-    return f"{what}. What was done is kept: the same command goes on from there. With --debug it shows where this came from."
+    message = f"{where}{text[0] if text else 'no reason is given'}".rstrip(".")
+    if type(problem).__module__.startswith("sqlalchemy"):
+        return (
+            f"{message}. It comes from Dagster's storage of runs in DAGSTER_HOME; no table is concerned. If a file is damaged, "
+            "move the folders 'history' and 'schedules' away: only the list of earlier runs is lost. With --debug it shows where "
+            "this came from."
+        )
+    return f"{message}. What was done is kept: the same command goes on from there. With --debug it shows where this came from."
 
 
 def damage() -> list[str]:

@@ -36,7 +36,11 @@ _SUBQUERY = re.compile(r"\(\s*(from|table|values|with)\b", re.IGNORECASE)
 _TIME_OF_NOW = re.compile(r"\b(?:unix_timestamp|to_unix_timestamp)\s*\(\s*\)", re.IGNORECASE)
 _NUMBER_FIRST = re.compile(r"[rR]?['\"]\s*[+-]?\d")
 #: A text that Spark takes for a time wherever it is compared with one or becomes one, with or without a zone.
-_TEXT_AS_TIME = re.compile(r"[rR]?(['\"])\s*(?:now|today|tomorrow|yesterday)(?:\s+\S+)?\s*\1", re.IGNORECASE)
+_TEXT_AS_TIME = re.compile(r"\s*(?:now|today|tomorrow|yesterday)(?:\s+\S+)?\s*", re.IGNORECASE)
+#: Spark joins texts that follow each other.
+_TEXTS = re.compile(rf"(?:{TEXT})(?:(?:\s|{REMARK})*(?:{TEXT}))*", re.DOTALL)
+_TEXT_OF_TEXTS = re.compile(rf"{REMARK}|(?P<text>{TEXT})", re.DOTALL)
+_ESCAPED = re.compile(r"\\(?:u([0-9a-f]{4})|U([0-9a-f]{8})|([0-3][0-7]{2})|(.))|(['\"])\5", re.DOTALL | re.IGNORECASE)
 #: A day or a time in words: Spark takes now, today, yesterday and tomorrow.
 _WORD_AS_TIME = re.compile(r"\b(date|time|timestamp(?:_ltz|_ntz)?)\s*''", re.IGNORECASE)
 
@@ -46,9 +50,10 @@ def refused(text: str, allowed: frozenset[str]) -> str | None:
 
     :param allowed: the functions that the expression may call, in lower case.
     """
-    for quoted in _QUOTED.finditer(text):
-        if quoted["text"] and _TEXT_AS_TIME.fullmatch(quoted["text"]):
-            return quoted["text"]
+    # Names and remarks leave, because quotation marks within them begin no text.
+    for texts in _TEXTS.finditer(_QUOTED.sub(lambda quoted: quoted[0] if quoted["text"] else " ", text)):
+        if _TEXT_AS_TIME.fullmatch(_value(texts[0])):
+            return texts[0]
     code = _QUANTIFIER.sub(r"\1", _QUOTED.sub(_stand_in, text))
     if in_words := _WORD_AS_TIME.search(code):
         return f"{in_words[1]} '...'"
@@ -61,6 +66,22 @@ def refused(text: str, allowed: frozenset[str]) -> str | None:
             return word[0]
     calls = (call[1] for call in _CALL.finditer(code))
     return next((f"{name}()" for name in calls if name.lower() not in allowed | _WORDS), None)
+
+
+def _value(texts: str) -> str:
+    """The text that Spark makes of texts that follow each other."""
+    return "".join(
+        each["text"][2:-1] if each["text"][0] in "rR" else _ESCAPED.sub(_character, each["text"][1:-1])
+        for each in _TEXT_OF_TEXTS.finditer(texts)
+        if each["text"]
+    )
+
+
+def _character(escaped: re.Match[str]) -> str:
+    code, long_code, octal, other, quote = escaped.groups()
+    if code or long_code:
+        return chr(min(int(code or long_code, 16), 0x10FFFF))
+    return chr(int(octal, 8)) if octal else {"n": "\n", "t": "\t", "r": "\r"}.get(other, other or quote)
 
 
 def _stand_in(quoted: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ from lakehouse.contracts.derived.inputs import PERIOD_START, ROW_COUNT
 from lakehouse.contracts.inputs.kafka import OF_A_MESSAGE
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.source import SourceContract
-from lakehouse.contracts.sql_functions import OF_ROWS, wrong_count
+from lakehouse.contracts.sql_functions import OF_ROWS, OF_TEXTS, wrong_count
 from lakehouse.contracts.training.training_set import OwnColumn, TrainingSetContract
 from lakehouse.text import suggestion
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.sql_syntax import ParsedSql
 
+_COMPOSED = "may make a time of now, as 'no' || 'w' does; write the text itself"
 _Location = tuple[int | str, ...]
 #: Columns of Bronze that Silver does not have.
 _OF_BRONZE = ("raw_payload", "malformed_reason")
@@ -128,6 +129,14 @@ def _at(location: _Location, text: str, place: _Place) -> Iterator[tuple[_Locati
         yield from ((location, f"{text!r}: {problem}") for problem in dict.fromkeys(_problems(parsed, place, names)))
 
 
+def _composed(parsed: ParsedSql) -> Iterator[str]:
+    if parsed.joins_constants:
+        yield f"a text that is put together from constants {_COMPOSED}"
+    for call in parsed.calls:
+        if call.of_constants and call.name in OF_TEXTS:
+            yield f"{call.name}() of constants only {_COMPOSED}"
+
+
 def _problems(parsed: ParsedSql, place: _Place, names: frozenset[str] | None) -> Iterator[str]:
     for column in parsed.columns:
         first, *rest = column.parts
@@ -135,6 +144,7 @@ def _problems(parsed: ParsedSql, place: _Place, names: frozenset[str] | None) ->
             yield _unknown(".".join(column.parts), place)
         elif place.groups is not None and not OF_ROWS.intersection(column.within) and first not in place.groups:
             yield f"{first!r} has a value in each row, and a measure has one of all; write sum({first}), or another aggregate"
+    yield from _composed(parsed)
     for call in parsed.calls:
         is_aggregate = call.name in OF_ROWS
         outer = next((name for name in call.within if name in OF_ROWS), None)

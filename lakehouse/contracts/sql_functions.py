@@ -67,6 +67,14 @@ _AGGREGATES_BY_ARGUMENTS: dict[tuple[int, int | None], str] = {
 OF_A_ROW = frozenset(name for names in _BY_ARGUMENTS.values() for name in names.split())
 #: Functions of sets of rows.
 OF_ROWS = frozenset(name for names in _AGGREGATES_BY_ARGUMENTS.values() for name in names.split())
+#: Functions that put a text together. Of constants only they could make ``now``, which Spark takes for a time.
+_TEXTS = """
+array_join btrim char chr concat concat_ws date_format decode elt format_string from_json from_unixtime get_json_object
+initcap json_object_keys lcase left lower lpad ltrim mask overlay printf regexp_extract regexp_extract_all regexp_replace
+regexp_substr repeat replace reverse right rpad rtrim split split_part string substr substring substring_index to_char
+to_json to_varchar translate trim ucase unbase64 unhex upper url_decode varchar
+"""
+OF_TEXTS = frozenset(_TEXTS.split())
 _ARGUMENTS = {
     name: bounds
     for table in (_BY_ARGUMENTS, _AGGREGATES_BY_ARGUMENTS)

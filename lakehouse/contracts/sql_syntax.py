@@ -42,12 +42,14 @@ class Call:
 
     :param arguments: the number of arguments; None where the form of the call determines it.
     :param within: the functions that enclose the call, from the innermost.
+    :param of_constants: whether no name is among its arguments.
     """
 
     name: str
     arguments: int | None
     within: tuple[str, ...]
     is_filtered: bool = False
+    of_constants: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,14 @@ class ColumnRead:
 
 @dataclass(frozen=True)
 class ParsedSql:
-    """The columns and calls of an expression, names in lower case, mostly in the order of the text."""
+    """The columns and calls of an expression, names in lower case, mostly in the order of the text.
+
+    :param joins_constants: whether it joins constants by an operator, or makes a text of bytes.
+    """
 
     columns: tuple[ColumnRead, ...]
     calls: tuple[Call, ...]
+    joins_constants: bool = False
 
 
 class _Parser(SparkParser):
@@ -130,7 +136,7 @@ def _said(tokens: list[Token], whole: str) -> ParsedSql:
     ]
     if len(trees) != 1 or not _is_expression(trees[0]):
         raise ParseError("")
-    columns, calls = [], []
+    columns, calls, joins_constants = [], [], False
     for node in trees[0].walk(bfs=False):
         within = tuple(_around(node))
         if isinstance(node, sql.Column) and not isinstance(node.this, sql.Star) and not _is_unit(node):
@@ -138,8 +144,15 @@ def _said(tokens: list[Token], whole: str) -> ParsedSql:
         elif isinstance(node, sql.Anonymous) and not isinstance(node.parent, (sql.Like, sql.ILike)):  # that is LIKE ANY (...)
             of_form = any(isinstance(part, (sql.Star, sql.Kwarg, sql.Distinct)) for part in node.expressions)
             count = None if of_form or isinstance(node.parent, sql.WithinGroup) else len(node.expressions)
-            calls.append(Call(node.name.lower(), count, within, isinstance(node.parent, sql.Filter)))
-    return ParsedSql(tuple(columns), tuple(calls))
+            calls.append(Call(node.name.lower(), count, within, isinstance(node.parent, sql.Filter), _is_constant(node)))
+        elif isinstance(node, sql.DPipe) or (isinstance(node, sql.Cast) and isinstance(node.this, sql.HexString)):
+            joins_constants |= _is_constant(node)
+    return ParsedSql(tuple(columns), tuple(calls), joins_constants)
+
+
+def _is_constant(node: Expr) -> bool:
+    """Whether a node has no column and no parameter of a lambda function."""
+    return node.find(sql.Identifier) is None
 
 
 def _is_expression(tree: Expr) -> bool:

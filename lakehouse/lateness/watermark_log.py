@@ -41,7 +41,7 @@ class WatermarkDecision:
 
 def log(settings: Settings) -> LogTable[WatermarkDecision]:
     """The table."""
-    return LogTable(WatermarkDecision, settings, locations.watermarks(settings), partition_by="source")
+    return LogTable(WatermarkDecision, settings, locations.watermarks(settings), partition_by="source", journaled=True)
 
 
 def record(settings: Settings, entry: WatermarkDecision) -> bool:

@@ -41,7 +41,7 @@ class ArchivedContract:
 
 def log(settings: Settings) -> LogTable[ArchivedContract]:
     """The table."""
-    return LogTable(ArchivedContract, settings, locations.contract_archive(settings))
+    return LogTable(ArchivedContract, settings, locations.contract_archive(settings), journaled=True)
 
 
 def record(

@@ -60,7 +60,7 @@ class Decision:
 
 def log(settings: Settings, source: str) -> LogTable[Decision]:
     """The table of a source."""
-    return LogTable(Decision, settings, locations.decisions(settings, source))
+    return LogTable(Decision, settings, locations.decisions(settings, source), journaled=True)
 
 
 def record(settings: Settings, source: str, decided: list[Decision]) -> str:

@@ -34,7 +34,7 @@ class HistoryAdmission:
 
 def log(settings: Settings, source: str) -> LogTable[HistoryAdmission]:
     """The table of a source."""
-    return LogTable(HistoryAdmission, settings, locations.history_admissions(settings, source))
+    return LogTable(HistoryAdmission, settings, locations.history_admissions(settings, source), journaled=True)
 
 
 def record(settings: Settings, source: str, plan_id: str, ids: Collection[str], by: str, reason: str) -> None:

@@ -53,7 +53,7 @@ class LateDecision:
 
 def log(settings: Settings, source: str) -> LogTable[LateDecision]:
     """The table of a source."""
-    return LogTable(LateDecision, settings, locations.late_decisions(settings, source))
+    return LogTable(LateDecision, settings, locations.late_decisions(settings, source), journaled=True)
 
 
 def record(settings: Settings, source: str, decided: Sequence[LateDecision]) -> str:

@@ -33,7 +33,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Uni
 
 import pyarrow as pa
 
+from lakehouse import locations
 from lakehouse.delta import row_writer, table_io
+from lakehouse.ledger import journal
+from lakehouse.ledger.journal import Journaled
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -63,15 +66,27 @@ class LogTable(Generic[Row]):
     :param partition_by: the column that the table is partitioned by. If it is a property of the entry instead of a field, it
         is the first column of the table.
     :param sort_keys: whether the JSON of mappings has its keys in alphabetical order.
+    :param journaled: whether the entries are repeated in ``ops/journal``, from which lost ones are restored.
     """
 
     def __init__(
-        self, row: type[Row], settings: Settings, path: str, *, partition_by: str | None = None, sort_keys: bool = True
+        self,
+        row: type[Row],
+        settings: Settings,
+        path: str,
+        *,
+        partition_by: str | None = None,
+        sort_keys: bool = True,
+        journaled: bool = False,
     ) -> None:
         self.path, self._options = path, settings.storage_options
         self._row, self._partition_by = row, partition_by
         self._encode_mapping = partial(json.dumps, default=str, sort_keys=sort_keys)
         self._columns = _columns_of(cast("Hashable", row), partition_by)
+        self._journaled: Journaled | None = None
+        if journaled:
+            partitions = [partition_by] if partition_by else None
+            self._journaled = Journaled(path, locations.journal(settings), self.schema, settings.storage_options, partitions)
 
     @property
     def schema(self) -> pa.Schema:
@@ -89,15 +104,24 @@ class LogTable(Generic[Row]):
 
         :returns: whether they were written: an ``app_id`` is written once.
         """
-        return row_writer.append(
+        self._ensure_whole()
+        rows = [self.to_row(entry) for entry in entries]
+        is_written = row_writer.append(
             self.path,
-            pa.Table.from_pylist([self.to_row(entry) for entry in entries], schema=self.schema),
+            pa.Table.from_pylist(rows, schema=self.schema),
             options=self._options,
             partition_by=[self._partition_by] if self._partition_by else None,
             app_id=app_id,
             app_version=app_version,
             since=since,
         )
+        if is_written and self._journaled is not None:
+            journal.note(self._journaled, rows, app_id, app_version)
+        return is_written
+
+    def _ensure_whole(self) -> None:
+        if self._journaled is not None:
+            journal.ensure_whole(self._journaled)
 
     @row_writer.retried_on_conflict
     def append_missing(self, entries: Iterable[Row], app_id_of: Callable[[Row], str], where: table_io.Where) -> None:
@@ -136,6 +160,7 @@ class LogTable(Generic[Row]):
         :param name: distinguishes the result from other results that are computed from the same rows.
         :param also: anything else that the result depends on, such as the version of another table.
         """
+        self._ensure_whole()
         table = table_io.open_table(self.path, self._options)
         if table is None:
             return compute()
@@ -143,6 +168,7 @@ class LogTable(Generic[Row]):
 
     def select(self, columns: Sequence[str] | None = None, where: table_io.Where | None = None) -> pa.Table:
         """The rows that meet ``where`` as an Arrow table of ``columns`` (default: all); empty if the table does not exist."""
+        self._ensure_whole()
         schema = self.schema
         names = schema.names if columns is None else list(columns)
         wanted = pa.schema([schema.field(name) for name in names])

@@ -62,7 +62,7 @@ class RebuildRequest:
 
 def log(settings: Settings) -> LogTable[RebuildRequest]:
     """The table."""
-    return LogTable(RebuildRequest, settings, locations.rebuild_requests(settings), partition_by="source")
+    return LogTable(RebuildRequest, settings, locations.rebuild_requests(settings), partition_by="source", journaled=True)
 
 
 def record(settings: Settings, entry: RebuildRequest, operation_id: str | None = None) -> str:

@@ -39,7 +39,7 @@ class Redaction:
 
 def log(settings: Settings, source: str) -> LogTable[Redaction]:
     """The table of a source."""
-    return LogTable(Redaction, settings, locations.redactions(settings, source))
+    return LogTable(Redaction, settings, locations.redactions(settings, source), journaled=True)
 
 
 def record(settings: Settings, source: str, entry: Redaction) -> str:

@@ -35,8 +35,8 @@ def deliver(settings: Settings, contract: SourceContract, files: Sequence[Path],
     Together the files are one delivery, see ``bronze.run_deliveries``.
 
     :returns: the paths in the landing folder.
-    :raises UndeliveredFileError: for a missing file, a landing folder that is not local, or a different file where the pattern
-        takes one file a day.
+    :raises UndeliveredFileError: for a file that is missing or cannot be read, a landing folder that is not local, or a different
+        file where the pattern takes one file a day.
     """
     landing = settings.landing_of(contract.dataset)
     if "://" in landing:
@@ -44,10 +44,10 @@ def deliver(settings: Settings, contract: SourceContract, files: Sequence[Path],
             f"the files of {contract.dataset} arrive in {landing}: upload yours there, or set LAKEHOUSE_LANDING to a local folder"
         )
         raise UndeliveredFileError(msg)
-    missing = [file for file in files if not file.is_file()]
-    if missing:
-        msg = f"{missing[0]}: there is no such file"
-        raise UndeliveredFileError(msg)
+    for file in files:
+        if reason := unreadable(file):
+            msg = f"{file}: {reason}"
+            raise UndeliveredFileError(msg)
     targets: list[Path] = []
     for file in files:
         targets.append(_target(Path(landing), contract.source.landing, file, day, targets))
@@ -56,9 +56,34 @@ def deliver(settings: Settings, contract: SourceContract, files: Sequence[Path],
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             partial = target.with_name(f".{target.name}.part")  # no pattern matches a name that starts with a dot
-            shutil.copyfile(file, partial)
+            try:
+                shutil.copyfile(file, partial)
+            except OSError as problem:
+                partial.unlink(missing_ok=True)
+                msg = f"{file}: it cannot be copied to {target.parent} ({problem.strerror or problem}); the same command goes on"
+                raise UndeliveredFileError(msg) from None
             partial.replace(target)
     return targets
+
+
+def unreadable(file: Path) -> str | None:
+    """The reason why a file cannot be read, and the remedy; None if it can be."""
+    try:
+        f"{file.name}".encode()
+    except UnicodeEncodeError:
+        return "its name is not UTF-8: rename it"
+    if not file.exists():
+        return "there is no such file"
+    if file.is_dir():
+        return "it is a folder: name the files in it"
+    if not file.is_file():
+        return "it is a pipe, a socket or a device: write what it gives to a file first, and name that"
+    try:
+        with file.open("rb") as opened:
+            opened.read(1)
+    except OSError as problem:
+        return f"it cannot be read ({problem.strerror or problem})"
+    return None
 
 
 def _target(landing: Path, pattern: str, file: Path, day: date, taken: Sequence[Path]) -> Path:

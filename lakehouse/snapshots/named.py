@@ -62,7 +62,7 @@ class NamedSnapshot:
 
 def log(settings: Settings) -> LogTable[NamedSnapshot]:
     """The table."""
-    return LogTable(NamedSnapshot, settings, locations.snapshots(settings), partition_by="source")
+    return LogTable(NamedSnapshot, settings, locations.snapshots(settings), partition_by="source", journaled=True)
 
 
 def create(

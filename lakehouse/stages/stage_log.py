@@ -126,7 +126,7 @@ def run_name(name: str) -> str:
 
 def log(settings: Settings) -> LogTable[StageEvent]:
     """The table."""
-    return LogTable(StageEvent, settings, locations.stages(settings))
+    return LogTable(StageEvent, settings, locations.stages(settings), journaled=True)
 
 
 def all_of(settings: Settings, source: str | None = None) -> list[Stage]:

@@ -87,8 +87,14 @@ COMMANDS = [
     Command(REVERTED, again=MANY),
     Command(("lateness", "apply", "orders", *WHO, "--watermark", "P9D"), again=MANY),
     Command(("snapshot", "create", "orders", "now", *WHO), again=MANY),
+    Command(("quarantine", "accept", "orders", "--all", *WHO), again=MANY),
+    Command(("quarantine", "reject", "orders", "--all", *WHO), again=MANY),
+    Command(("redact", "orders", "--key", "a", "--fields", "store", *WHO)),
+    Command(("correct", "orders", "b", "--set", "amount=21.00", *WHO, "--restate"), again=MANY),
+    Command(("gold", "release", "revenue", "2024-11-04", *WHO, "--restate"), (REVERTED,), again=MANY),
+    Command(("rollback", "revenue", "--to", "2024-11-07T09:30:00Z", *WHO, "--restate"), again=MANY),
 ]
-IN_EACH_RUN = {"run orders", "stage promote", "gold revert"}
+IN_EACH_RUN = {"run orders", "stage promote", "gold revert", "quarantine accept", "redact orders"}
 PROOF = (pytest.mark.merge, pytest.mark.proof)
 CASES = [pytest.param(each, marks=pytest.mark.merge if f"{each}" in IN_EACH_RUN else PROOF, id=f"{each}") for each in COMMANDS]
 
@@ -170,6 +176,21 @@ def state(folder: Path) -> dict[str, Any]:
         rows = None if table is None else table_io.read(path, [column for column in columns or known if column in known])
         seen[name] = [] if rows is None else sorted(repr(row) for row in rows.to_pylist())
     return seen
+
+
+@pytest.mark.merge
+def test_a_command_that_is_told_to_end_begins_nothing_else(template: Path, tmp_path: Path) -> None:
+    command = Command(("run", "orders", "third.csv"))
+    folder = prepared(template, tmp_path / "stopped", command)
+    commits, _ = commits_of(prepared(template, tmp_path / "whole", command), *command.arguments, **environment(folder, 12))
+    place = commits - 4  # a number is being published
+    stopped = stopped_command(folder, *command.arguments, commits=place, number=signal.SIGTERM, **environment(folder, 12))
+    assert stopped.returncode == 1
+    assert "was stopped at" in stopped.stderr
+    assert "the same command goes on from there" in stopped.stderr
+    assert "went on" not in stopped.stderr
+    give(folder, *command.arguments, hour=12)
+    assert state(folder) == state(tmp_path / "whole")
 
 
 @pytest.mark.timeout(900)

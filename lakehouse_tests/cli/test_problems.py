@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from deltalake.exceptions import DeltaError
+from sqlalchemy.exc import DatabaseError
 
 from lakehouse import cli
 from lakehouse.errors import LakehouseError
@@ -39,8 +40,16 @@ def failing(monkeypatch: pytest.MonkeyPatch, problem: Exception, *arguments: str
         (PermissionError(13, "Permission denied", "/data/a.csv"), f"[Errno 13] Permission denied: '/data/a.csv'. {GOES_ON}"),
         (DeltaError("Kernel error: no such file\n   0: <unknown>"), f"DeltaError: Kernel error: no such file. {GOES_ON}"),
         (KeyError("amount"), f"KeyError: 'amount'. {GOES_ON}"),
+        (
+            DatabaseError(None, None, Exception("file is not a database")),
+            (
+                "DatabaseError: (builtins.Exception) file is not a database. It comes from Dagster's storage of runs in "
+                "DAGSTER_HOME; no table is concerned. If a file is damaged, move the folders 'history' and 'schedules' away: "
+                "only the list of earlier runs is lost. With --debug it shows where this came from."
+            ),
+        ),
     ],
-    ids=["our own", "the system's", "a library's", "nobody expected"],
+    ids=["our own", "the system's", "a library's", "nobody expected", "Dagster's storage"],
 )
 def test_it_is_said_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], problem: Exception, text: str

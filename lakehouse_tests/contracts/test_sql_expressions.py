@@ -76,7 +76,9 @@ def test_an_aggregate_is_taken_over_rows_and_not_of_one(text: str) -> None:
         ("cast('Now' as timestamp) > event_ts", "'Now'"),
         ("event_date = to_date('tomorrow')", "'tomorrow'"),
         ("event_ts > 'yesterday Europe/Berlin'", "'yesterday Europe/Berlin'"),
-        (r"event_date < date '\u0074oday'", "date '...'"),
+        (r"event_date < date '\u0074oday'", r"'\u0074oday'"),
+        (r"event_date < to_date('\164oday')", r"'\164oday'"),
+        ("event_ts > 'no' /* a remark */ 'w'", "'no'   'w'"),
         ("`a'b` > now() OR name <> 'x'", "now()"),
     ],
 )

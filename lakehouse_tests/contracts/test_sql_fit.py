@@ -217,3 +217,27 @@ def test_a_row_rule_of_a_file_by_itself_is_checked(tmp_path: Path) -> None:
     _write(tmp_path, sales=SOURCE + '    quality: {row_rules: [{name: positive, sql: "amont > 0"}]}\n')
     with pytest.raises(ContractError, match=r"sales.yaml:9: quality.row_rules.0.sql: 'amont > 0': no column of sales is called"):
         load_contract(tmp_path / "sales.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("cast(concat('no', 'w') as timestamp) > event_ts", "concat() of constants only may make a time of now"),
+        ("event_ts > 'no' || 'w'", "a text that is put together from constants may make a time of now"),
+        ("event_ts > cast(X'6e6f77' as string)", "a text that is put together from constants"),
+        ("event_ts > if(amount > 0, reverse('won'), note)", "reverse() of constants only"),
+        ("event_ts > chr(110) || chr(111) || chr(119)", "chr() of constants only"),
+    ],
+)
+def test_a_time_of_now_is_not_put_together_from_texts(text: str, what: str) -> None:
+    rule = {"name": "now", "sql": text, "category": "validity"}
+    mistakes = [mistake for _, mistake in sql_fit.misfits(_source(quality={"row_rules": [rule]}), {})]
+    assert any(what in mistake for mistake in mistakes), mistakes
+
+
+@pytest.mark.parametrize(
+    "text", ["note || '-x' = 'a-x'", "exists(split(note, ','), part -> upper(part) = 'A')", "raw_payload <> X'00'"]
+)
+def test_texts_of_columns_are_put_together(text: str) -> None:
+    rule = {"name": "rule", "sql": text, "category": "validity"}
+    assert [*sql_fit.misfits(_source(quality={"row_rules": [rule]}), {})] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +49,25 @@ def test_a_second_file_of_the_same_name_gets_a_number(settings: Settings, tmp_pa
     assert names == ["arrival_date=2024-11-05.orders.csv", "arrival_date=2024-11-05.orders.csv.2"]
     file.write_text("id\n3\n")
     assert [target.name for target in deliver(settings, source, [file], DAY)] == ["arrival_date=2024-11-05.orders.csv.3"]
+
+
+def test_only_what_can_be_read_as_a_file_is_delivered(settings: Settings, tmp_path: Path) -> None:
+    pipe, folder, link, of_latin = (tmp_path / name for name in ("pipe.csv", "folder.csv", "link.csv", os.fsdecode(b"b\xff.csv")))
+    os.mkfifo(pipe)
+    folder.mkdir()
+    link.symlink_to(link)
+    of_latin.write_text("id\n1\n")
+    for file, reason in [
+        (pipe, "it is a pipe, a socket or a device: write what it gives to a file first"),
+        (Path("/dev/zero"), "it is a pipe, a socket or a device"),
+        (folder, "it is a folder: name the files in it"),
+        (link, "there is no such file"),
+        (of_latin, "its name is not UTF-8: rename it"),
+        (Path("/proc/self/mem"), r"it cannot be read \(Input/output error\)"),
+    ]:
+        with pytest.raises(UndeliveredFileError, match=reason):
+            deliver(settings, contract(), [file], DAY)
+    assert not [*Path(settings.landing_of("events")).glob("*")]
 
 
 def test_what_cannot_be_delivered_is_said_and_nothing_is_copied(settings: Settings, tmp_path: Path) -> None:

@@ -48,14 +48,14 @@ def infer(
     Open questions are asked. Without a terminal, the questions are printed, and the contract is written as a draft.
     """
     from lakehouse.contracts import load_contract  # noqa: PLC0415 (`--help` need not wait for it)
-    from lakehouse.project import contract_text, questions, samples  # noqa: PLC0415
+    from lakehouse.project import contract_text, delivery, questions, samples  # noqa: PLC0415
     from lakehouse.settings import Settings  # noqa: PLC0415
 
     folder = to or Settings().contracts  # other contracts may be broken
-    missing = [file for file in files if not file.is_file()]
-    if missing:
-        msg = f"{missing[0]}: there is no such file"
-        raise questions.InferenceError(msg)
+    for file in files:
+        if reason := delivery.unreadable(file):
+            msg = f"{file}: {reason}"
+            raise questions.InferenceError(msg)
     read_as = samples.source_of(files[0])
     read = [samples.read(file, read_as) for file in files]
     name = dataset or contract_text.dataset_of(files[0].name)

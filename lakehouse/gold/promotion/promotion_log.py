@@ -62,7 +62,7 @@ class PromotionEntry:
 
 def log(settings: Settings) -> LogTable[PromotionEntry]:
     """The table."""
-    return LogTable(PromotionEntry, settings, locations.promotion_log(settings), partition_by="metric")
+    return LogTable(PromotionEntry, settings, locations.promotion_log(settings), partition_by="metric", journaled=True)
 
 
 def follow(settings: Settings, metric: str, gold: str) -> int:

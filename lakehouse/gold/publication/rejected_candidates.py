@@ -32,7 +32,7 @@ class RejectedCandidate:
 
 def log(settings: Settings) -> LogTable[RejectedCandidate]:
     """The table."""
-    return LogTable(RejectedCandidate, settings, locations.rejected_candidates(settings), partition_by="series")
+    return LogTable(RejectedCandidate, settings, locations.rejected_candidates(settings), partition_by="series", journaled=True)
 
 
 def record(settings: Settings, entry: RejectedCandidate) -> None:

@@ -50,7 +50,7 @@ class RevertedPeriod:
 
 def log(settings: Settings) -> LogTable[RevertedPeriod]:
     """The table."""
-    return LogTable(RevertedPeriod, settings, locations.reverts(settings), partition_by="series")
+    return LogTable(RevertedPeriod, settings, locations.reverts(settings), partition_by="series", journaled=True)
 
 
 def kept(settings: Settings, series: str, starts: Collection[date] | None = None) -> dict[date, RevertedPeriod]:

@@ -113,10 +113,11 @@ def put_back(
 def release(settings: Settings, series: Series, period: Period, by: str, reason: str) -> list[date]:
     """Let the days of a period follow Silver again: they are pending afterwards, for the sensor or the next run.
 
-    :returns: the days that were kept.
+    :returns: the days that were kept; if none is kept any more, those that an earlier command released and that wait since.
     :raises RevertError: if no day was kept.
     """
     released = reverted_periods.release(settings, series.daily.name, period.days, by, reason)
+    released = released or sorted(reverted_periods.released(settings, series.daily.name, period.days))
     if not released:
         known = [f"{day}" for day in reverted_periods.kept(settings, series.daily.name)]
         msg = f"no day of {series.name} {period.name} was reverted; kept are {join_limited(known, _SHOWN) or 'none'}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def log(settings: Settings) -> LogTable[MaxLatenessDecision]:
     """The table."""
-    return LogTable(MaxLatenessDecision, settings, locations.event_watermarks(settings), partition_by="source")
+    return LogTable(MaxLatenessDecision, settings, locations.event_watermarks(settings), partition_by="source", journaled=True)
 
 
 def of(settings: Settings, source: str) -> Sequence[MaxLatenessDecision]:

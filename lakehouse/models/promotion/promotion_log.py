@@ -77,7 +77,7 @@ class ModelPromotion:
 
 def log(settings: Settings) -> LogTable[ModelPromotion]:
     """The table of promotions."""
-    return LogTable(ModelPromotion, settings, addresses.model_promotions(settings), partition_by="model")
+    return LogTable(ModelPromotion, settings, addresses.model_promotions(settings), partition_by="model", journaled=True)
 
 
 def begin(settings: Settings, entry: ModelPromotion) -> bool:

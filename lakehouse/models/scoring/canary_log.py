@@ -84,7 +84,7 @@ class RecordedCanary:
 
 def log(settings: Settings) -> LogTable[CanaryEntry]:
     """The table of canary events."""
-    return LogTable(CanaryEntry, settings, addresses.canaries(settings), partition_by="model")
+    return LogTable(CanaryEntry, settings, addresses.canaries(settings), partition_by="model", journaled=True)
 
 
 def of(settings: Settings, model: str) -> list[RecordedCanary]:

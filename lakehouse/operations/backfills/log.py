@@ -65,7 +65,7 @@ class StoredPlan:
 
 def plan_log(settings: Settings) -> LogTable[StoredPlan]:
     """The table of plans."""
-    return LogTable(StoredPlan, settings, locations.backfills(settings))
+    return LogTable(StoredPlan, settings, locations.backfills(settings), journaled=True)
 
 
 def event_log(settings: Settings) -> LogTable[BackfillEvent]:

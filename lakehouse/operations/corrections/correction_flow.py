@@ -18,7 +18,7 @@ from lakehouse.contracts.series import days_reached
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.ledger import hand_corrections, ingestions
+from lakehouse.ledger import applied_inputs, hand_corrections, ingestions
 from lakehouse.operations.corrections import correction_log, correction_record
 from lakehouse.operations.corrections.correction_log import (
     Correction,
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-#: What is equal in two proposals of one command. ``before`` is the row that the command found.
-_WORDS = ("record_key", "operation", "values", "by", "reason", "before")
+#: What is equal in two proposals of one command.
+_WORDS = ("record_key", "operation", "values", "by", "reason")
 
 
 def propose(
@@ -83,22 +83,33 @@ def propose(
     )
     typed = correction_record.check(contract, event)
     days = {day for day in (row["event_date"] if row else None, typed["event_date"]) if day is not None}
-    if begun := _begun(settings, event):
+    if begun := _begun(settings, event, row):
         return begun if begun.end else _enter(settings, contract, begun)
     event = CorrectionEvent(**{**vars(event), "needed": approvals_needed(settings, catalog, source, days)})
     correction_log.record(settings, event)
     return _enter(settings, contract, Correction([event]))
 
 
-def _begun(settings: Settings, event: CorrectionEvent) -> Correction | None:
-    """The correction that the same command proposed before it was stopped; None without one, or once Bronze has its file.
+def _begun(settings: Settings, event: CorrectionEvent, row: Mapping[str, Any] | None) -> Correction | None:
+    """The correction that the same command proposed before it was stopped; None without one.
 
-    Later the same words are a correction of their own: the sender may have taken the first one back.
+    It was stopped before silver had applied the file, or the row is still the one of that file. Later the same words are a
+    correction of their own: the sender may have taken the first one back.
+
+    :param row: of silver.
     """
-    read = {PurePosixPath(entry.source_file).name for entry in ingestions.all_of(settings, event.source)}
+    applied = applied_inputs.every_input(settings, event.source)
+    entries = (entry for entry in ingestions.all_of(settings, event.source) if entry.ingestion_id in applied)
+    settled = {PurePosixPath(entry.source_file).name for entry in entries}
+    row_file = PurePosixPath(row["source_file"]).name if row else None
     for correction in correction_log.of_source(settings, event.source):
-        is_pending = correction.end is None or (correction.end.file is not None and correction.end.file not in read)
-        if is_pending and all(getattr(correction.proposal, name) == getattr(event, name) for name in _WORDS):
+        if any(getattr(correction.proposal, name) != getattr(event, name) for name in _WORDS):
+            continue
+        file = correction.end.file if correction.end else None
+        if file is not None and file == row_file:
+            return correction
+        is_pending = correction.end is None or (file is not None and file not in settled)
+        if is_pending and correction.proposal.before == event.before:
             return correction
     return None
 

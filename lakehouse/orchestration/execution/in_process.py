@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -77,6 +78,7 @@ class InProcess:
 
         :returns: the days whose content changed, for assets that record it.
         :raises RunFailedError: with the asset, the days and the reason.
+        :raises SystemExit: if the run was interrupted.
         """
         with self._one_at_a_time:
             result = self._job_of_asset(key).execute_in_process(
@@ -92,6 +94,11 @@ class InProcess:
             cause = error.cause if error and error.cause else error
             reason = _reason(cause) if cause else "unknown"
             about = f"{days[0]}" if len(days) == 1 else f"{len(days)} days from {min(days)} to {max(days)}"
+            if cause and cause.cls_name == dg.DagsterExecutionInterruptedError.__name__:
+                # By Ctrl-C or SIGTERM, which Dagster makes a failure of the step: nothing else is begun.
+                sys.exit(
+                    f"{key.to_user_string()} was stopped at {about}. What was done is kept: the same command goes on from there."
+                )
             msg = f"{key.to_user_string()} failed for {about}: {reason}"
             raise RunFailedError(msg, may_pass=cause is None or may_pass(cause.cls_name))
         return [

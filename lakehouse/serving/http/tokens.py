@@ -50,7 +50,7 @@ class Token:
 
 def log(settings: Settings) -> LogTable[Token]:
     """The table of tokens."""
-    return LogTable(Token, settings, locations.tokens(settings))
+    return LogTable(Token, settings, locations.tokens(settings), journaled=True)
 
 
 def add(settings: Settings, name: str, role: Role, expires_at: datetime | None = None) -> tuple[Token, str]:

@@ -177,6 +177,8 @@ def test_the_same_command_completes_what_it_has_begun(deployment: Deployment, mo
     assert deployment.propose("a", amount="12").end is not None
     assert len(correction_log.of_source(deployment.lake.settings, "events")) == 1
     assert deployment.publish() == 32
+    deployment.propose("a", amount="12")
+    assert len(correction_log.of_source(deployment.lake.settings, "events")) == 1, "the row is the one of this correction"
     deployment.propose("a", amount="10")
     assert deployment.publish() == 30
     deployment.propose("a", amount="12")

@@ -1,0 +1,70 @@
+"""Any table loses its newest commits, is emptied, cut off, gone or an older copy: the next commands make up for it, or say so."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from lakehouse_tests.support import damaged_lake
+from lakehouse_tests.support.damaged_lake import HOW, NEXT, DamagedLake, damage
+from lakehouse_tests.support.laws import law
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.merge, pytest.mark.proof]
+SEQUENCES = [("run",), ("tier", "run"), ("show", "run"), ("replay", "run"), ("rebuild", "tier", "run")]
+
+
+@cache
+def _template(remote: tuple[tuple[str, str], ...]) -> tuple[TemporaryDirectory[str], DamagedLake]:
+    folder = TemporaryDirectory()
+    return folder, damaged_lake.build(Path(folder.name, "shop"), dict(remote))
+
+
+@cache
+def _expected(remote: tuple[tuple[str, str], ...], steps: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """The numbers and the rows of silver where nothing was lost."""
+    with TemporaryDirectory() as folder:
+        lake = _template(remote)[1].copied(Path(folder, "whole"))
+        for step in steps:
+            assert lake.give(NEXT[step]).code == 0
+        return lake.numbers(), lake.silver()
+
+
+@law(40)
+@example(place=0, cuts=["delete 1"], steps=("tier", "run"))
+@example(place=30, cuts=["gone"], steps=("run",))
+@given(
+    place=st.integers(0, 99),
+    cuts=st.lists(st.sampled_from(HOW), min_size=1, max_size=3),
+    steps=st.sampled_from(SEQUENCES),
+)
+def test_whatever_any_table_loses_the_numbers_end_the_same_or_a_command_says_so(
+    spark: SparkSession, spark_remote: dict[str, str], place: int, cuts: list[str], steps: tuple[str, ...]
+) -> None:
+    assert spark
+    remote = tuple(spark_remote.items())
+    numbers, silver = _expected(remote, steps)
+    with TemporaryDirectory() as folder:
+        lake = _template(remote)[1].copied(Path(folder, "damaged"))
+        before = lake.numbers()
+        table = lake.tables()[place % len(lake.tables())]
+        for how in cuts:
+            damage(lake, table, how)
+        printed = [lake.give(NEXT[step]) for step in steps]
+        text = "\n".join(one.text for one in printed)
+        assert "Traceback" not in text
+        if table in text and any(one.code for one in printed):
+            for key, value in lake.readable_numbers().items():
+                assert value in (before.get(key), numbers.get(key)), f"{table} {cuts}: {key} is wrong\n{text}"
+        else:
+            assert (lake.numbers(), lake.silver()) == (numbers, silver), f"{table} {cuts}\n{text}"
