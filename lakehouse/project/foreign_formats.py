@@ -7,19 +7,11 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.bronze import foreign_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_TO_PARQUET = "convert it to Parquet, or to CSV or JSON lines (a file may be compressed with gzip)"
-_MAGIC = {
-    b"\xd0\xcf\x11\xe0": "is an old Excel workbook; save the sheet as CSV in UTF-8",
-    b"Obj\x01": f"is an Avro file; {_TO_PARQUET}",
-    b"ORC": f"is an ORC file; {_TO_PARQUET}",
-    b"BZh": "is compressed with bzip2; unpack it, or compress it with gzip",
-    b"\x28\xb5\x2f\xfd": "is compressed with zstd; unpack it, or compress it with gzip",
-    b"\xfd7zXZ": "is compressed with xz; unpack it, or compress it with gzip",
-    b"%PDF": "is a PDF; ask the sender for the table as CSV",
-}
 _FIRST_LINES = {
     r"<(!doctype|html|head|\?xml|!--|[a-z]+[\s>]).*": "is HTML or XML, often an error or login page in place of the file; "
     "download the file itself",
@@ -35,13 +27,9 @@ _NO_VALUES = frozenset({"n/a", "na", "nan", "null", "none", "-", ".", "..", "x"}
 
 def of_bytes(content: bytes) -> str | None:
     """The sentence about a file's first bytes; None if they may be text."""
-    if content[:4] == b"PK\x03\x04":
-        if b"xl/" in content or b"[Content_Types].xml" in content[:2000]:
-            return "is an Excel workbook; save the sheet as CSV in UTF-8"
-        return "is a zip archive; unpack it and give the files in it (a file may be compressed with gzip)"
     if content[:2] in (b"\xff\xfe", b"\xfe\xff") or (b"\0" in content[:4] and content[:2] != b"\x1f\x8b"):
         return "is UTF-16 text; convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW"
-    return next((text for magic, text in _MAGIC.items() if content.startswith(magic)), None)
+    return foreign_bytes.of_magic(content)
 
 
 def of_first_line(line: str) -> str | None:
