@@ -19,6 +19,12 @@ _FIRST_LINES = {
 }
 #: A number or a time, also in quotes.
 _NUMBER_OR_TIME = re.compile(r'"?[+-]?\.?\d[\d.,:/TZ -]*"?')
+#: The kinds of cells, of which a header has the last only, apart from years.
+_KINDS = {
+    "integer": r"[+-]?\d+",
+    "number": r"[+-]?\d*[.,]\d+",
+    "time": r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.*|\d{1,4}[./-]\d{1,2}[./-]\d{2,4}",
+}
 #: The fewest records that tell a line of units from a record, and the number of records examined.
 _ENOUGH, _LOOKED_AT = 4, 200
 _ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -119,6 +125,18 @@ def of_fixed_width(line: str) -> str | None:
     if len(re.split(r" {2,}", line.strip())) > 1:
         return "has columns of fixed width; write it as CSV, with a delimiter between the columns"
     return None
+
+
+def of_records_alone(first: Sequence[str], second: Sequence[str]) -> str | None:
+    """The sentence about a file whose first line is a record: with a time of day, and of the same kinds as the second line."""
+    kinds = [_kind_of(cell) for cell in first]
+    if "time" in kinds and kinds == [_kind_of(cell) for cell in second]:
+        return "has no header: its first line is a record like the second; put the names of the columns in front"
+    return None
+
+
+def _kind_of(cell: str) -> str:
+    return next((kind for kind, pattern in _KINDS.items() if re.fullmatch(pattern, cell.strip())), "text")
 
 
 def has_numbers(line: str) -> bool:
