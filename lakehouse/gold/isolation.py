@@ -114,12 +114,12 @@ def numbers_of(
     known = failed_numbers.failing(settings, series.name) if periods else {}
     suspects = {period for period in periods if start_of(period) in known}
     numbers, problems = isolate(list(periods), lambda part: compute(None, part), suspects)
-    measures, failed = list(series.metric.measures), {}
+    measures, failed = list(series.metric.measures), dict[P, tuple[str | None, str]]()
     for period, rows in list(numbers.items()):
-        for measure in measures:
-            if problem := _beyond_doubles(rows, measure):
-                failed[period] = (measure.name, _explained(series, start_of(period), measure, problem))
-                numbers.pop(period, None)
+        beyond = next(((one, problem) for one in measures if (problem := _beyond_doubles(rows, one))), None)
+        if beyond is not None:
+            failed[period] = (beyond[0].name, _explained(series, start_of(period), *beyond))
+            del numbers[period]
     for period, problem in problems.items():
         measure = _failing_measure(series.metric, measures, period, compute)
         if measure is not None:
