@@ -35,8 +35,8 @@ _TIMESTAMP = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})[T ](\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?\s?(Z|z|UTC|([+-])(\d{2})(?::?([0-5]\d))?)?",
     re.ASCII,
 )
-#: By the number of digits of the times from 2001 to 2286: the unit in which they are counted.
-_EPOCHS = {10: "seconds", 13: "milliseconds", 16: "microseconds", 19: "nanoseconds"}
+#: By the number of digits of the times from 2001 to 2286 (days: from 1997 on): the unit in which they are counted.
+_EPOCHS = {5: "days", 10: "seconds", 13: "milliseconds", 16: "microseconds", 19: "nanoseconds"}
 _RANGES = {"int": 2**31, "bigint": 2**63}
 _TRUE = {"true", "t", "1", "yes", "y"}
 _FALSE = {"false", "f", "0", "no", "n"}
@@ -120,7 +120,7 @@ def to_date(value: Any) -> date:
         except ValueError as error:
             msg = f"{_shown(value)} is no day of the calendar ({error})"
             raise ValueError(msg) from None
-    msg = f"{_shown(value)} is not a date as YYYY-MM-DD"
+    msg = f"{_shown(value)} is not a date as YYYY-MM-DD{_epoch_hint(value)}"
     raise ValueError(msg)
 
 

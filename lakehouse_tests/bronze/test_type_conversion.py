@@ -377,11 +377,14 @@ def test_invalid_times(value: Any) -> None:
         (1709296215123, "milliseconds"),
         ("1709296215123456", "microseconds"),
         (1709296215123456789, "nanoseconds"),
+        (19783, "days"),
     ],
 )
 def test_a_number_that_may_count_the_time_since_1970_names_its_format(value: Any, unit: str) -> None:
     with pytest.raises(ValueError, match=f"is not a time as .* source.formats: epoch_{unit} reads it"):
         to_timestamp(value)
+    with pytest.raises(ValueError, match=f"is not a date as .* source.formats: epoch_{unit} reads it"):
+        to_date(value)
 
 
 @settings(deadline=None)
