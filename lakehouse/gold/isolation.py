@@ -116,7 +116,7 @@ def numbers_of(
     numbers, problems = isolate(list(periods), lambda part: compute(None, part), suspects)
     measures, failed = list(series.metric.measures), dict[P, tuple[str | None, str]]()
     for period, rows in list(numbers.items()):
-        beyond = next(((one, problem) for one in measures if (problem := _beyond_doubles(rows, one))), None)
+        beyond = next(((each, problem) for each in measures if (problem := _beyond_doubles(rows, each))), None)
         if beyond is not None:
             failed[period] = (beyond[0].name, _explained(series, start_of(period), *beyond))
             del numbers[period]

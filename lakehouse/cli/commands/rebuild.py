@@ -105,21 +105,21 @@ def _print_numbers(metric: str, differing: Sequence[DifferingNumber]) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    listed = [one for one in differing if one.problem is None]
-    measures = list(dict.fromkeys(name for one in listed for name in one.measures))
+    listed = [number for number in differing if number.problem is None]
+    measures = list(dict.fromkeys(name for number in listed for name in number.measures))
     table = data_table()
     table.add_column("event day", no_wrap=True)
-    cells = [[_sides(one.measures.get(name)) for name in measures] for one in listed[:_SHOWN]]
+    cells = [[_sides(number.measures.get(name)) for name in measures] for number in listed[:_SHOWN]]
     for place, name in enumerate(measures):
         number_column(table, name, [row[place] for row in cells])
-    for one, row in zip(listed, cells):
-        table.add_row(one.day.isoformat(), *row)
+    for number, row in zip(listed, cells):
+        table.add_row(number.day.isoformat(), *row)
     if listed:
         out.print(table)
     if len(listed) > _SHOWN:
         out.print(f"And {len(listed) - _SHOWN:,} more, to {listed[-1].day}.")
-    for one in [one for one in differing if one.problem][:_SHOWN]:
-        out.print(f"{one.problem}.", highlight=False, soft_wrap=True)
+    for problem in [number.problem for number in differing if number.problem][:_SHOWN]:
+        out.print(f"{problem}.", highlight=False, soft_wrap=True)
 
 
 def _sides(sides: Sides | None) -> str:
