@@ -75,9 +75,10 @@ def doubt_about_clock(
         clock = next((form for form in _TIMES_OF_DAY if times and _reads(f"%Y-%m-%d {form}", times)), None)
         if clock is not None:
             form = f"{forms.get(event.column, '%Y-%m-%d')} {clock}"
+            source = f"source: {{joined: {{at: [{event.column}, {column.column}]}}, formats: {{at: {form!r}}}}}"
             return (
                 f"column {column.column} has the time of day, and the event day is {event.column}: these lines read both: "
-                f"source: {{joined: {{at: [{event.column}, {column.column}]}}, formats: {{at: {form!r}}}}}, clocks: {{event: at}}"
+                f"{source}, clocks: {{event: at, naive_times: in_timezone}}"
             )
     return None
 
