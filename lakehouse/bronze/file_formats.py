@@ -18,7 +18,7 @@ from decimal import Decimal, InvalidOperation
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from lakehouse.bronze import json_arrays, limited_lines
+from lakehouse.bronze import foreign_bytes, json_arrays, limited_lines
 from lakehouse.bronze.envelopes.debezium import without_tombstones
 from lakehouse.bronze.limited_lines import CutLine
 from lakehouse.errors import LakehouseError
@@ -36,6 +36,9 @@ MAX_LINES_OF_A_RECORD = 1_000
 #: JSON nested deeper, or numbers longer than this, are malformed: no column could hold them, and they can exhaust a worker.
 MAX_DEPTH = 100
 MAX_DIGITS = 1_000
+
+#: Delimiters that senders use in place of the contract's.
+_DELIMITERS = ",;\t|"
 
 csv.field_size_limit(limited_lines.MAX_RECORD_BYTES)  # the default of 128 KiB would reject long texts that are valid
 
@@ -226,6 +229,8 @@ def csv_header(lines: Iterator[tuple[int, bytes]], source: Source, columns: list
         return []
     if isinstance(line, CutLine):
         raise FileProblem(f"line {number}: the header is {line.problem}")
+    if other := foreign_bytes.of_magic(line):
+        raise FileProblem(f"the file {other}")
     try:
         header = next(_csv_reader([line.decode()], source))
     except UnicodeDecodeError as error:
@@ -244,7 +249,17 @@ def _check_header(number: int, header: list[str], columns: list[str]) -> None:
     missing = [name for name in columns if name not in header]
     if missing:
         remedy = "have the file sent again, or take the column out of the contract"
-        raise FileProblem(f"line {number}: column {_listed(missing)} is missing; {remedy}")
+        raise FileProblem(f"line {number}: column {_listed(missing)} is missing{_header_hint(header, missing)}; {remedy}")
+
+
+def _header_hint(header: list[str], missing: list[str]) -> str:
+    """What the header has in place of missing columns, if it differs only by blanks, by case or by the delimiter."""
+    if len(header) == 1:
+        cells = {mark: {cell.strip(' "') for cell in header[0].split(mark)} for mark in _DELIMITERS if mark in header[0]}
+        fitting = [mark for mark, names in cells.items() if names.issuperset(missing)]
+        return f" (source.delimiter: {fitting[0]!r} would find it in {header[0]!r})" if fitting else ""
+    similar = [name for name in header if name.strip().lower() in {one.lower() for one in missing}]
+    return f" (the header has {', '.join(map(repr, similar))})" if similar else ""
 
 
 def _listed(names: list[str]) -> str:

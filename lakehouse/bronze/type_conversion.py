@@ -35,6 +35,8 @@ _TIMESTAMP = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})[T ](\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?\s?(Z|z|UTC|([+-])(\d{2})(?::?([0-5]\d))?)?",
     re.ASCII,
 )
+#: By the number of digits of the times from 2001 to 2286 (days: from 1997 on): the unit in which they are counted.
+_EPOCHS = {5: "days", 10: "seconds", 13: "milliseconds", 16: "microseconds", 19: "nanoseconds"}
 _RANGES = {"int": 2**31, "bigint": 2**63}
 _TRUE = {"true", "t", "1", "yes", "y"}
 _FALSE = {"false", "f", "0", "no", "n"}
@@ -118,7 +120,7 @@ def to_date(value: Any) -> date:
         except ValueError as error:
             msg = f"{_shown(value)} is no day of the calendar ({error})"
             raise ValueError(msg) from None
-    msg = f"{_shown(value)} is not a date as YYYY-MM-DD"
+    msg = f"{_shown(value)} is not a date as YYYY-MM-DD{_epoch_hint(value)}"
     raise ValueError(msg)
 
 
@@ -214,7 +216,7 @@ def converter(spark_type: str, naive_zone: ZoneInfo | None = None, repeated: Rep
 def _parsed(value: Any) -> datetime:
     match = _TIMESTAMP.fullmatch(str(value).strip())
     if not match:
-        msg = f"{_shown(value)} is not a time as YYYY-MM-DDTHH:MM:SS with a zone"
+        msg = f"{_shown(value)} is not a time as YYYY-MM-DDTHH:MM:SS with a zone{_epoch_hint(value)}"
         raise ValueError(msg)
     year, month, day, hour, minute, second, fraction, zone, sign, zone_hours, zone_minutes = match.groups()
     micros = (fraction or "").rstrip("0")
@@ -259,6 +261,13 @@ def _hint(value: Any) -> str:
     """The advice for a word such as NaN that is not a number."""
     name = _NO_NUMBERS.get(str(value).strip().lower())
     return f" (source.null_values: [{name}] would read it as no value)" if name else ""
+
+
+def _epoch_hint(value: Any) -> str:
+    """The advice for a number that may count the time since 1970, as change feeds and many programs write it."""
+    match = _INTEGER.fullmatch(str(value).strip())
+    unit = _EPOCHS.get(len(match[1])) if match and match[1].isdigit() else None
+    return f" (if it counts {unit} since 1970, source.formats: epoch_{unit} reads it)" if unit else ""
 
 
 def _json(value: Any) -> str:

@@ -1,6 +1,7 @@
-"""Conditions in SQL on a column of days. A list of 40,000 literals is more than delta-rs can parse, so long lists become ranges.
+"""Conditions in SQL on a column of days. delta-rs cannot parse a list of 40,000 literals, so long lists become ranges.
 
-Measured: 40,000 consecutive days or weekdays are parsed; 40,000 days of which no two are consecutive are not.
+delta-rs makes one list of all lists of a condition, unless each of them has a range of its own. Measured: 150,000 days of which
+no two are consecutive are parsed in this form in 4 to 6 seconds.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from lakehouse.calendar.days import span
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-#: So many days are listed. delta-rs makes a chain of comparisons of a list, and one of 40,000 overflows its stack.
+#: So many days are one list. delta-rs makes a chain of comparisons of a list, and one of 40,000 overflows its stack.
 LISTED = 5_000
+#: So many single days of a longer list share a range.
+PART = 500
 #: From so many consecutive days on, a range is shorter than a list.
 _RUN = 3
 
@@ -22,7 +25,7 @@ _RUN = 3
 def among(column: str, days: Collection[date], literal: str = "DATE'{}'") -> str:
     """The condition that a column holds one of some days; Delta skips the files of other days for it.
 
-    Few days are listed. Of many, consecutive days are written as ranges.
+    Few days are listed. Of many, consecutive days are written as ranges, and single days as lists, each within a range.
 
     :param literal: how a day is written.
     """
@@ -34,9 +37,13 @@ def among(column: str, days: Collection[date], literal: str = "DATE'{}'") -> str
         if (last - first).days + 1 < _RUN:
             single += span(first, last)
         else:
-            ranges.append(f"{column} BETWEEN {literal.format(first)} AND {literal.format(last)}")
-    lists = [_listed(column, single[start : start + LISTED], literal) for start in range(0, len(single), LISTED)]
-    return _any_of([*ranges, *lists])
+            ranges.append(_between(column, [first, last], literal))
+    parts = [single[start : start + PART] for start in range(0, len(single), PART)]
+    return _any_of([*ranges, *(f"({_between(column, part, literal)} AND {_listed(column, part, literal)})" for part in parts)])
+
+
+def _between(column: str, days: Sequence[date], literal: str) -> str:
+    return f"{column} BETWEEN {literal.format(days[0])} AND {literal.format(days[-1])}"
 
 
 def _listed(column: str, days: Sequence[date], literal: str) -> str:

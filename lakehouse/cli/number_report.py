@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.ledger.row_states import AdmissionStatus
     from lakehouse.orchestration.execution.single_run import SingleRun
     from lakehouse.settings import Settings
 
@@ -67,6 +68,17 @@ def print_unread(settings: Settings, contract: SourceContract, days: Collection[
         out.print(f"{unread_text(contract.dataset, rows, example)}.", style="yellow", highlight=False, soft_wrap=True)
 
 
+def not_admitted_text(source: str, counts: Mapping[tuple[AdmissionStatus, str], int]) -> str:
+    """The rows that the contract does not admit: how many, why, and the command that shows more; empty if there are none."""
+    words = {"quarantined": "waiting for a steward"}
+    parts = [f"{rows:,} {words.get(status, status)} ({cause})" for (status, cause), rows in sorted(counts.items())]
+    waits = any(status == "quarantined" for status, _ in counts)
+    command = (
+        f"'lakehouse quarantine list {source}' lists those that wait" if waits else f"'lakehouse account {source}' counts them"
+    )
+    return f"{', '.join(parts)}; {command}" if parts else ""
+
+
 def print_malformed(settings: Settings, source: str, **which: Any) -> None:
     """Print the first malformed rows of a source with reason and raw text; see ``malformed_rows.tables`` for the arguments."""
     from lakehouse.dispositions import malformed_rows  # noqa: PLC0415 (Arrow loads in a second)
@@ -108,7 +120,9 @@ def print_run(done: SingleRun, source: str) -> None:
     known += f"; {len(done.held):,} held" if done.held else ""
     known += f"; {done.left:,} left for now (being written, or not readable)" if done.left else ""
     broken = f", {malformed_text(source, done.malformed, done.unread_reason)}" if done.malformed else ""
-    out.print(f"{counted(done.rows)} ingested{known}{broken}.", highlight=False, soft_wrap=True)
+    barred = not_admitted_text(source, done.not_admitted)
+    more = f"{'; ' if broken else ', '}{barred}" if barred else ""
+    out.print(f"{counted(done.rows)} ingested{known}{broken}{more}.", highlight=False, soft_wrap=True)
     _print_replaced(done)
     for change in done.changes[:_SHOWN]:
         out.print(moved_line(change.version, change.moved), highlight=False, markup=False, soft_wrap=True)

@@ -12,6 +12,23 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
 
 
+#: Words in the names of columns that hold times.
+_TIME = re.compile(
+    r"(?:^|_)(?:ts|at|time|timestamp|date|datetime|epoch|millis|ms|updated|modified|changed)(?:_|$)", re.IGNORECASE
+)
+
+
+def on_source(source: SourceContract) -> Iterator[str]:
+    """Advice on a source, each sentence with the key that it is about."""
+    for column in source.order.sequence:
+        if source.source.envelope is None and _TIME.search(column.column):
+            yield (
+                f"order.sequence: {column.column} may hold times: a record that a sender's clock puts into the future then "
+                f"counts until that time. Under 'clocks.arrival: {column.column}' it is compared with its delivery "
+                "(clocks.max_ahead); 'source.formats' reads times that are numbers"
+            )
+
+
 def on_metric(metric: MetricContract, sources: Mapping[str, SourceContract]) -> Iterator[str]:
     """Advice on a metric, each sentence with the key that it is about.
 

@@ -359,6 +359,8 @@ def check_files(files: Sequence[Path]) -> CheckedFiles:
     sound = {path: contract for path, contract in contracts.items() if not any(text.startswith(f"{path}:") for text in mistakes)}
     metrics = {path: contract for path, contract in sound.items() if isinstance(contract, MetricContract)}
     follows = [f"{path}: {text}" for path, metric in metrics.items() for text in advice.on_metric(metric, catalog.sources)]
+    sources = {path: contract for path, contract in sound.items() if isinstance(contract, SourceContract)}
+    follows += [f"{path}: {text}" for path, source in sources.items() for text in advice.on_source(source)]
     return CheckedFiles(sound, mistakes, notes, follows)
 
 

@@ -62,6 +62,14 @@ class Measure(Strict):
         return cast(null_if_zero(self.sql), self.type)
 
     @property
+    def checked_sql(self) -> str:
+        """The same, where an infinity or a NaN that shall become a decimal is an error. Spark makes NULL of it."""
+        if not self.type.startswith("decimal"):
+            return self.computed_sql
+        fails = cast(cast(null_if_zero(self.sql), "bigint"), self.type)
+        return f"coalesce({self.computed_sql}, {fails})"
+
+    @property
     def is_number(self) -> bool:
         """Whether its values can be subtracted."""
         return self.type == "double" or self.is_exact

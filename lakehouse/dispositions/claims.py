@@ -21,7 +21,7 @@ from lakehouse.dispositions.reprocess_policy import Share, policy_of
 from lakehouse.dispositions.row_groups import groups, numpy_of, positions, sortable
 from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.ledger.row_ids import delivery_name
-from lakehouse.ledger.row_states import AdmissionStatus, StewardVerdict
+from lakehouse.ledger.row_states import AdmissionStatus, QuarantineReason, StewardVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -59,6 +59,25 @@ _ADMITTING = pa.array([verdict.value for verdict in StewardVerdict if verdict.ba
 def admitted_by_contract(claims: pa.Table) -> pa.Table:
     """The claims of the rows that their contract admits."""
     return claims.filter(pc.equal(claims["standing"], AdmissionStatus.ADMITTED.value))
+
+
+def not_admitted(settings: Settings, source: str, where: table_io.Where) -> Counter[tuple[AdmissionStatus, str]]:
+    """The rows that their contract does not admit, by status and cause, from the claims that meet ``where``.
+
+    The cause is the rules that a row fails, or that it came beyond the watermark.
+    """
+    counts = Counter[tuple[AdmissionStatus, str]]()
+    columns, options = ["standing", "reason", "failed_rules", "kind"], settings.storage_options
+    for claims in table_io.pieces(locations.key_log(settings, source), columns, where, options):
+        is_row = pc.not_equal(claims["kind"], "retire")
+        barred = claims.filter(pc.and_(is_row, pc.not_equal(claims["standing"], AdmissionStatus.ADMITTED.value)))
+        rules = pc.fill_null(pc.binary_join(barred["failed_rules"], ", "), "")
+        cases = pa.table({"standing": barred["standing"], "reason": barred["reason"], "rules": rules})
+        for row in cases.group_by(cases.column_names).aggregate([([], "count_all")]).to_pylist():
+            is_rule = row["rules"] and row["reason"] != QuarantineReason.BEYOND_WATERMARK
+            cause = f"rule {row['rules']}" if is_rule else "beyond the watermark"
+            counts[AdmissionStatus(row["standing"]), cause] += row["count_all"]
+    return counts
 
 
 def rows_by_event_day(claims: pa.Table) -> Counter[date | None]:

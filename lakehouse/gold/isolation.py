@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import (
     ArithmeticException,
     ArrayIndexOutOfBoundsException,
@@ -113,13 +114,27 @@ def numbers_of(
     known = failed_numbers.failing(settings, series.name) if periods else {}
     suspects = {period for period in periods if start_of(period) in known}
     numbers, problems = isolate(list(periods), lambda part: compute(None, part), suspects)
-    measures, failed = list(series.metric.measures), {}
+    measures, failed = list(series.metric.measures), dict[P, tuple[str | None, str]]()
+    for period, rows in list(numbers.items()):
+        beyond = next(((each, problem) for each in measures if (problem := _beyond_doubles(rows, each))), None)
+        if beyond is not None:
+            failed[period] = (beyond[0].name, _explained(series, start_of(period), *beyond))
+            del numbers[period]
     for period, problem in problems.items():
         measure = _failing_measure(series.metric, measures, period, compute)
         if measure is not None:
             measures.sort(key=lambda one: one != measure)  # it is the likeliest of the next period as well
         failed[period] = (measure.name if measure else None, _explained(series, start_of(period), measure, problem))
     return Isolated(numbers, failed)
+
+
+def _beyond_doubles(rows: pa.Table, measure: Measure) -> Exception | None:
+    """The problem of a measure that is infinite or not a number. Fields hold neither, so an overflow has made it."""
+    if measure.name not in rows.column_names or not pa.types.is_floating(rows[measure.name].type):
+        return None
+    values = pc.drop_null(rows[measure.name])
+    odd = values.filter(pc.invert(pc.is_finite(values)))
+    return OverflowError(f"{odd[0].as_py()} is no number: values on the way to it do not fit a double") if len(odd) else None
 
 
 def _failing_measure(

@@ -7,19 +7,11 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.bronze import foreign_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_TO_PARQUET = "convert it to Parquet, or to CSV or JSON lines (a file may be compressed with gzip)"
-_MAGIC = {
-    b"\xd0\xcf\x11\xe0": "is an old Excel workbook; save the sheet as CSV in UTF-8",
-    b"Obj\x01": f"is an Avro file; {_TO_PARQUET}",
-    b"ORC": f"is an ORC file; {_TO_PARQUET}",
-    b"BZh": "is compressed with bzip2; unpack it, or compress it with gzip",
-    b"\x28\xb5\x2f\xfd": "is compressed with zstd; unpack it, or compress it with gzip",
-    b"\xfd7zXZ": "is compressed with xz; unpack it, or compress it with gzip",
-    b"%PDF": "is a PDF; ask the sender for the table as CSV",
-}
 _FIRST_LINES = {
     r"<(!doctype|html|head|\?xml|!--|[a-z]+[\s>]).*": "is HTML or XML, often an error or login page in place of the file; "
     "download the file itself",
@@ -27,6 +19,12 @@ _FIRST_LINES = {
 }
 #: A number or a time, also in quotes.
 _NUMBER_OR_TIME = re.compile(r'"?[+-]?\.?\d[\d.,:/TZ -]*"?')
+#: The kinds of cells, of which a header has the last only, apart from years.
+_KINDS = {
+    "integer": r"[+-]?\d+",
+    "number": r"[+-]?\d*[.,]\d+",
+    "time": r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.*|\d{1,4}[./-]\d{1,2}[./-]\d{2,4}",
+}
 #: The fewest records that tell a line of units from a record, and the number of records examined.
 _ENOUGH, _LOOKED_AT = 4, 200
 _ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -35,13 +33,9 @@ _NO_VALUES = frozenset({"n/a", "na", "nan", "null", "none", "-", ".", "..", "x"}
 
 def of_bytes(content: bytes) -> str | None:
     """The sentence about a file's first bytes; None if they may be text."""
-    if content[:4] == b"PK\x03\x04":
-        if b"xl/" in content or b"[Content_Types].xml" in content[:2000]:
-            return "is an Excel workbook; save the sheet as CSV in UTF-8"
-        return "is a zip archive; unpack it and give the files in it (a file may be compressed with gzip)"
     if content[:2] in (b"\xff\xfe", b"\xfe\xff") or (b"\0" in content[:4] and content[:2] != b"\x1f\x8b"):
         return "is UTF-16 text; convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW"
-    return next((text for magic, text in _MAGIC.items() if content.startswith(magic)), None)
+    return foreign_bytes.of_magic(content)
 
 
 def of_first_line(line: str) -> str | None:
@@ -131,6 +125,18 @@ def of_fixed_width(line: str) -> str | None:
     if len(re.split(r" {2,}", line.strip())) > 1:
         return "has columns of fixed width; write it as CSV, with a delimiter between the columns"
     return None
+
+
+def of_records_alone(first: Sequence[str], second: Sequence[str]) -> str | None:
+    """The sentence about a file whose first line is a record: with a time of day, and of the same kinds as the second line."""
+    kinds = [_kind_of(cell) for cell in first]
+    if "time" in kinds and kinds == [_kind_of(cell) for cell in second]:
+        return "has no header: its first line is a record like the second; put the names of the columns in front"
+    return None
+
+
+def _kind_of(cell: str) -> str:
+    return next((kind for kind, pattern in _KINDS.items() if re.fullmatch(pattern, cell.strip())), "text")
 
 
 def has_numbers(line: str) -> bool:

@@ -110,6 +110,7 @@ def infer(samples: Sequence[Sample], answers: Mapping[str, str] | None = None, s
         doubts.append(f"column {op.column} says whether a record is new, corrects or withdraws one (changes.op)")
     doubts += measures.doubts_about_totals(samples, columns)
     event, doubts = clocks.event, [*doubts, *clocks.doubts]
+    doubts += [doubt] if (doubt := periods.doubt_about_clock(samples, columns, event, forms)) else []
     times = [record[event.column] for sample in samples for record in sample.records if record.get(event.column)] if event else []
     naive = bool(event) and any(event_times.is_naive(value) for value in times)
     if naive:

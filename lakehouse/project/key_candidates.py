@@ -151,7 +151,7 @@ def _proposed(samples: Sequence[Sample], columns: Sequence[InferredColumn], even
         lambda: _of_lines(samples, [name for name in named if not _is_entity(name, subject)], event),
         lambda: _of_readings(samples, entities, times or [[]], event, _codes(samples, labels)),
         lambda: next((_certain(samples, time) for time in times if not able and _is_unique_in_each(samples, time)), None),
-        lambda: _of_labels(samples, [*entities, *labels], times or [[]]),
+        lambda: _of_labels(samples, [*entities, *labels], times or [[]], _codes(samples, labels)),
     )
     return next(filter(None, (stage() for stage in stages)), Key([], _KEYLESS))
 
@@ -176,10 +176,16 @@ def _of_lines(samples: Sequence[Sample], own: Sequence[InferredColumn], event: I
 
 
 def _of_labels(
-    samples: Sequence[Sample], labels: Sequence[InferredColumn], times: Sequence[Sequence[InferredColumn]]
+    samples: Sequence[Sample],
+    labels: Sequence[InferredColumn],
+    times: Sequence[Sequence[InferredColumn]],
+    codes: Sequence[InferredColumn],
 ) -> Key | None:
-    """Unique columns without the name of a key: a person has to confirm them."""
+    """Unique columns without the name of a key: a person has to confirm them. A code is more likely than a time alone."""
     for time in times:
+        if codes and time and _is_unique_in_each(samples, time):
+            of_code = _certain(samples, codes[:1])
+            return Key(of_code.fields, of_code.doubt, question=_which([codes[:1], time]))
         for chosen in [*([[]] if time else []), *_groups(labels)]:
             if _is_unique_in_each(samples, [*chosen, *time]):
                 fields = [*chosen, *time]

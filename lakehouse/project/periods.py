@@ -14,7 +14,7 @@ from lakehouse.contracts.inputs import written_values
 from lakehouse.project import column_types
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from lakehouse.project.questions import InferredColumn, Sample
 
@@ -25,6 +25,8 @@ _MONTHS = frozenset({"month", "mon", "monat", "mois", "mes", "mese"})
 _WEEKS = frozenset({"week", "wk", "kw", "woche", "kalenderwoche", "semaine", "semana"})
 _DAYS = frozenset({"day", "tag", "jour", "dia", "giorno"})
 _TIMES = frozenset({"date", "time", "period", "datum", "fecha", "month_year", "yearmonth", "yyyymm"})
+_CLOCKS = frozenset({"time", "clock", "hour", "uhrzeit", "heure", "hora", "zeit"})
+_TIMES_OF_DAY = ("%H:%M:%S", "%H:%M", "%I:%M %p", "%I:%M:%S %p")
 #: The parts of a day in several columns, each with the name of the joined column and the patterns tried.
 _PARTS = (
     ((_YEARS, _MONTHS, _DAYS), "year_month_day", ("%Y %m %d", "%Y %b %d", "%Y %B %d")),
@@ -59,6 +61,26 @@ def doubt_about_headers(columns: Sequence[InferredColumn]) -> str | None:
         f"columns {wide[0]} to {wide[-1]} hold the values of a day or a period each, and a contract reads one record for each: "
         f'duckdb -c "{query}"'
     )
+
+
+def doubt_about_clock(
+    samples: Sequence[Sample], columns: Sequence[InferredColumn], event: InferredColumn | None, forms: Mapping[str, str]
+) -> str | None:
+    """The sentence about a column with the time of day of event days in another column, with the lines that read both."""
+    if event is None or event.type != "date":
+        return None
+    for column in columns:
+        values = _values(samples, column.column) if column.type == "string" and _CLOCKS & set(column.words) else []
+        times = [f"2024-01-01 {value}" for value in values]
+        clock = next((form for form in _TIMES_OF_DAY if times and _reads(f"%Y-%m-%d {form}", times)), None)
+        if clock is not None:
+            form = f"{forms.get(event.column, '%Y-%m-%d')} {clock}"
+            source = f"source: {{joined: {{at: [{event.column}, {column.column}]}}, formats: {{at: {form!r}}}}}"
+            return (
+                f"column {column.column} has the time of day, and the event day is {event.column}: these lines read both: "
+                f"{source}, clocks: {{event: at, naive_times: in_timezone}}"
+            )
+    return None
 
 
 def _is_a_period(name: str) -> bool:

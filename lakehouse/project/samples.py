@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import re
 from collections import Counter
@@ -57,6 +58,9 @@ def source_of(file: Path) -> Source:
     delimiter, before = _layout([line for _, line in beginning])
     header_number, header = beginning[before]
     _refuse(file, foreign_formats.of_first_line(header))
+    if before + 1 < len(beginning):
+        cells = [next(csv.reader([line], delimiter=delimiter), []) for _, line in beginning[before : before + 2]]
+        _refuse(file, foreign_formats.of_records_alone(*cells))
     if delimiter not in header:
         _refuse(file, foreign_formats.of_fixed_width(header))
     return Source(format="csv", delimiter=delimiter, comment=comment, skip_lines=header_number - 1 if before else 0)

@@ -72,7 +72,7 @@ def spark_options(settings: Settings) -> dict[str, str]:
 
     :raises SetupProblem: if Java or a JAR is missing, or the Connect server named in the settings cannot be reached.
     """
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "pyspark.sql.connect.logging"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # they print the stack trace of an error that is raised anyway
     remote = connect_server.remote_address(settings)
     if remote is None:

@@ -370,6 +370,23 @@ def test_invalid_times(value: Any) -> None:
         to_timestamp(value)
 
 
+@pytest.mark.parametrize(
+    ("value", "unit"),
+    [
+        ("1709296215", "seconds"),
+        (1709296215123, "milliseconds"),
+        ("1709296215123456", "microseconds"),
+        (1709296215123456789, "nanoseconds"),
+        (19783, "days"),
+    ],
+)
+def test_a_number_that_may_count_the_time_since_1970_names_its_format(value: Any, unit: str) -> None:
+    with pytest.raises(ValueError, match=f"is not a time as .* source.formats: epoch_{unit} reads it"):
+        to_timestamp(value)
+    with pytest.raises(ValueError, match=f"is not a date as .* source.formats: epoch_{unit} reads it"):
+        to_date(value)
+
+
 @settings(deadline=None)
 @given(moment=st.datetimes(naive(2, 1, 1), naive(9999, 1, 1)), minutes=st.integers(-1439, 1439))
 def test_a_written_time_is_read_back(moment: datetime, minutes: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from lakehouse.contracts import advice
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.source import SourceContract
@@ -38,3 +40,20 @@ def test_sums_of_doubles_are_told_to_be_no_money() -> None:
     changes, doubles = given(watermark=True, kind="double")
     assert changes == "publication.after_close: 'adjust' needs measures that are decimals or integers"
     assert doubles == "measures[0].sql: use decimals for money: a double holds 16 digits, and has no adjustments"
+
+
+@pytest.mark.parametrize(
+    ("sequence", "told"),
+    [
+        ("updated_ms", True),
+        ({"column": "changed_at", "type": "text"}, True),
+        ("version", False),
+        ("lsn", False),
+        ("attempt", False),
+    ],
+)
+def test_a_sequence_that_may_hold_times_is_told_to_have_no_bound(sequence: Any, told: bool) -> None:
+    fields = [{"name": "id", "type": "string"}]
+    terms = {"dataset": "shop", "primary_key": ["id"], "clocks": {"event": "at"}, "model": {"fields": fields}}
+    source = SourceContract.model_validate({**terms, "order": {"sequence": sequence}})
+    assert [text.split(":")[0] for text in advice.on_source(source)] == ["order.sequence"] * told

@@ -148,6 +148,8 @@ def test_types_and_periods_and_dates_in_the_words_of_people(file: Path) -> None:
         ("dataset: shop", "dataset: shop\nsource:\n  landing: ../{arrival_date}", "3: source.landing: is a pattern below"),
         ("dataset: shop", "dataset: shop\nsource:\n  delimiter: '\"'", "3: source.delimiter: must differ"),
         ("dataset: shop", 'dataset: shop\nsource:\n  quote: "\\n"', "2: source.delimiter: must differ"),
+        ("dataset: shop", "dataset: shop\nsource:\n  comment: ','", "3: source.comment: ',' also begins records"),
+        ("dataset: shop", "dataset: shop\nsource:\n  comment: '\"#'", "3: source.comment: '\"#' also begins records"),
         ("dataset: shop", "dataset: shop\nsource:\n  null_values: [NA, -999]", "3: source.null_values.1: "),
         (
             "dataset: shop",

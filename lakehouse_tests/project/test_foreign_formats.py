@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         (b'[[1730710800, "a", 5.5], [1730710801, "b", 6.5]]\n', "is a JSON array of lists"),
         (b"[\n  [1730710800, 5.5],\n  [1730710801, 6.5]\n]\n", "is a JSON array of lists"),
         (b"1,2024-11-04,5.50\n", "has no header"),
+        (b"7,2024-11-04T08:00:00Z,5.00,DE\n8,2024-11-05T08:00:00Z,7.00,FR\n", "has no header: its first line is a record"),
+        (b"DE;04.11.2024;5,00\nFR;05.11.2024;7,00\n", "has no header: its first line is a record"),
         (b"Obj\x01rest", "is an Avro file"),
     ],
 )

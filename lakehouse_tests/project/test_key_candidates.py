@@ -54,6 +54,15 @@ def test_a_file_about_entities_may_have_a_reading_of_each(subject: str, columns:
     assert list(found.key) == (["customer_id"] if subject == "customers" else columns.split(","))
 
 
+def test_a_code_of_unknown_meaning_is_proposed_before_the_day_alone() -> None:
+    found = infer([lines("beleg,datum,betrag", "B-17,2024-11-04,1.50", "B-18,2024-11-05,2.50")])
+    assert [list(question.options) for question in found.questions] == [["beleg", "datum", "none"]]
+    assert list(found.key) == ["beleg"]
+    names = infer([lines("shop,datum,betrag", "north,2024-11-04,1.50", "south,2024-11-05,2.50")])
+    assert "shop" in names.key
+    assert "datum" in names.key
+
+
 def test_a_code_of_unknown_meaning_is_asked_for_before_place_and_time_are_taken() -> None:
     file = lines("belegcode,store,at", f"B-17,n,{T}", f"B-18,s,{T}")
     found = infer([lines("beleg,store,at", f"B-17,n,{T}", f"B-18,s,{T}")])

@@ -73,3 +73,17 @@ def test_a_year_beside_a_day_stays_a_number_and_two_years_are_none() -> None:
 
 def test_late_data_of_earlier_periods_has_a_day() -> None:
     assert infer([lines("year,cases", "1881,7")]).first_day == date(1879, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("day", "clock", "form"),
+    [("11/25/2024", "9:05 AM", "%m/%d/%Y %I:%M %p"), ("2024-11-25", "09:05", "%Y-%m-%d %H:%M"), ("2024-11-25", "morning", "")],
+)
+def test_a_time_of_day_beside_the_event_day_is_named_with_the_lines_that_read_both(day: str, clock: str, form: str) -> None:
+    inferred = infer([lines("txn_id,date,time,amount", f"1,{day},{clock},5", f"2,{day},{clock},6")])
+    doubts = [doubt for doubt in inferred.doubts if "has the time of day" in doubt]
+    read_by = (
+        f"source: {{joined: {{at: [date, time]}}, formats: {{at: {form!r}}}}}, clocks: {{event: at, naive_times: in_timezone}}"
+    )
+    assert inferred.event == "date"
+    assert [doubt.partition("both: ")[2] for doubt in doubts] == ([read_by] if form else [])

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakehouse.cli.console import catalog_with, confirmed, counted, data_table, number_column, out
-from lakehouse.text import join_limited
+from lakehouse.cli.number_report import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import date
 
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.gold.numbers.comparison import Sides
+    from lakehouse.gold.restatement.preview import DifferingNumber
     from lakehouse.silver.rebuild_preview import RebuildPreview
 
 #: The number of days of a table in a terminal.
@@ -64,7 +65,7 @@ def rebuild(
         _print_preview(contract, previewed, [metric.name for metric in catalog.metrics_following(source)])
         for metric in catalog.metrics_of(source):
             daily = served_version.daily(settings, catalog, metric)
-            _print_numbers(metric.name, preview.differing_days(settings, daily, session, first, last))
+            _print_numbers(metric.name, preview.differing_numbers(settings, daily, session, first, last))
         return
     if start_date is None or end_date is None or reason is None:
         raise typer.BadParameter("pass --start-date, --end-date and --reason; only --dry-run works without them")
@@ -93,17 +94,39 @@ def rebuild(
     restate(settings, catalog, source)
 
 
-def _print_numbers(metric: str, days: Sequence[date]) -> None:
-    """Print which published numbers would come out otherwise from the rows of now."""
-    if days:
-        many = "number" if len(days) == 1 else "numbers"
-        named = join_limited([f"{day}" for day in days], _SHOWN)
-        out.print(
-            f"{metric}: {len(days):,} published {many} would come out otherwise from the rows that silver has now: {named}. "
-            "They stay as they are until their day is computed again.",
-            highlight=False,
-            soft_wrap=True,
-        )
+def _print_numbers(metric: str, differing: Sequence[DifferingNumber]) -> None:
+    """Print which published numbers would come out otherwise from the rows of now, each with both values."""
+    if not differing:
+        return
+    many = "number" if len(differing) == 1 else "numbers"
+    out.print(
+        f"{metric}: {len(differing):,} published {many} would come out otherwise from the rows that silver has now. "
+        "Each stays as it is until its day is computed again.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    listed = [number for number in differing if number.problem is None]
+    measures = list(dict.fromkeys(name for number in listed for name in number.measures))
+    table = data_table()
+    table.add_column("event day", no_wrap=True)
+    cells = [[_sides(number.measures.get(name)) for name in measures] for number in listed[:_SHOWN]]
+    for place, name in enumerate(measures):
+        number_column(table, name, [row[place] for row in cells])
+    for number, row in zip(listed, cells):
+        table.add_row(number.day.isoformat(), *row)
+    if listed:
+        out.print(table)
+    if len(listed) > _SHOWN:
+        out.print(f"And {len(listed) - _SHOWN:,} more, to {listed[-1].day}.")
+    for problem in [number.problem for number in differing if number.problem][:_SHOWN]:
+        out.print(f"{problem}.", highlight=False, soft_wrap=True)
+
+
+def _sides(sides: Sides | None) -> str:
+    """A measure as published and as computed now."""
+    if sides is None:
+        return ""
+    return f"{shown(sides.before)} -> {shown(sides.after)}" if sides.changed else shown(sides.after)
 
 
 def _print_preview(contract: SourceContract, previewed: RebuildPreview, metrics: Sequence[str]) -> None:

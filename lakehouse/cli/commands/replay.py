@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakehouse.cli.console import catalog_with, confirmed, end_with_failed_checks, errors, out, print_notices
-from lakehouse.cli.number_report import malformed_text
+from lakehouse.cli.number_report import malformed_text, not_admitted_text
 from lakehouse.pieces import listened_to_by, sentence
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def replay(
         errors.print(f"{source} is a source of Kafka; use 'lakehouse stream ingest {source}'.", style="red")
         raise typer.Exit(2)
     confirmed(catalog.sources[source], yes=yes)
+    from lakehouse.dispositions import claims  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.ledger import contracts_in_use  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
     from lakehouse.orchestration.execution.replay import Replay, total_causes  # noqa: PLC0415
@@ -59,7 +60,9 @@ def replay(
         malformed, reasons = sum(result.malformed for result in results), [result.unread_reason for result in results]
         broken = f", {malformed_text(source, malformed, next(filter(None, reasons), None))}" if malformed else ""
         rows = sum(result.rows for result in results)
-        out.print(f"{len(results)} arrival days, {rows:,} rows in Bronze{broken}.", highlight=False, soft_wrap=True)
+        barred = not_admitted_text(source, claims.not_admitted(settings, source, {"arrival_date": days}))
+        more = broken + (f"{'; ' if broken else ', '}{barred}" if barred else "")
+        out.print(f"{len(results)} arrival days, {rows:,} rows in Bronze{more}.", highlight=False, soft_wrap=True)
         for metric, count in restated.items():
             out.print(f"  gold/{metric}: {count:,} days published or restated.")
         causes = ", ".join(f"{count:,} {what}" for what, count in total_causes(results).most_common())

@@ -98,6 +98,9 @@ class Source(Strict):
         if self.delimiter == self.quote or {self.delimiter, self.quote} & set("\r\n\0"):
             msg = "delimiter: must differ from the quote, and neither may be a line end"
             raise ValueError(msg)
+        if self.comment[:1] in {self.delimiter, self.quote}:
+            msg = f"comment: {self.comment!r} also begins records, which would be left out; use another prefix"
+            raise ValueError(msg)
         if self.columns and len(set(self.columns)) < len(self.columns):
             msg = "columns: name each column once"
             raise ValueError(msg)

@@ -23,6 +23,8 @@ EPOCHS = {
     "epoch_microseconds": Decimal(1),
     "epoch_nanoseconds": Decimal("0.001"),
 }
+#: The word for a count of days since 1970, as Debezium writes a date.
+EPOCH_DAYS = "epoch_days"
 #: 1234.56 or 1234 as a sender writes it: currency symbols around it, and K for thousands (then also M and B).
 _EXAMPLE = re.compile(r"(?P<before>[^\d(+-]*?)1(?P<group>[.,' ]?)234(?:(?P<point>[.,])56)?(?P<magnitude>K?)(?P<after>[^\d)]*)")
 _MAGNITUDES = {"": 0, "K": 3, "M": 6, "B": 9}
@@ -35,7 +37,7 @@ _DAY = r"(?=.*%[YyGcx])(?=.*%[mbBhjUWVcx])(?=.*%[dejaAuwcx])"
 _DIRECTIVES_OF_A_TIME = re.compile(r"%[HIMSfpXcsz]")
 SHAPES = (
     "a pattern such as '%d.%m.%Y %H:%M' or '%Y-%m', one of "
-    + ", ".join(EPOCHS)
+    + ", ".join([*EPOCHS, EPOCH_DAYS])
     + ", or the number 1234.56 (or 1234) as the sender writes "
     "it, such as '1.234,56' or '$1,234.56', with a K behind it where there are short forms such as 250K and 1.2M"
 )
@@ -54,6 +56,8 @@ def reader(form: str) -> Callable[[Any], Any]:
     """
     if form in EPOCHS:
         return partial(_since_1970, form=form, unit=EPOCHS[form])
+    if form == EPOCH_DAYS:
+        return _days_since_1970
     if "%" in form:
         first_day = ("", "") if re.search(_DAY, form) else _first_day_of(form)
         if first_day is None:
@@ -95,7 +99,7 @@ def _first_day_of(form: str) -> tuple[str, str] | None:
 
 def is_of_numbers(form: str) -> bool:
     """Whether the format is a number format."""
-    return form not in EPOCHS and "%" not in form
+    return form not in EPOCHS and form != EPOCH_DAYS and "%" not in form
 
 
 def _since_1970(value: Any, *, form: str, unit: Decimal) -> str:
@@ -109,6 +113,16 @@ def _since_1970(value: Any, *, form: str, unit: Decimal) -> str:
         return (_EPOCH + timedelta(microseconds=int(microseconds))).isoformat()
     except (ArithmeticError, OverflowError):
         raise _refused(value, form) from None
+
+
+def _days_since_1970(value: Any) -> str:
+    text = f"{Decimal(str(value)):f}" if _is_number(value) else f"{value}".strip()
+    if not re.fullmatch(r"-?[0-9]+(?:\.0+)?", text):
+        raise _refused(value, EPOCH_DAYS)
+    try:
+        return (_EPOCH.date() + timedelta(days=int(text.partition(".")[0]))).isoformat()
+    except OverflowError:
+        raise _refused(value, EPOCH_DAYS) from None
 
 
 def _is_number(value: Any) -> bool:

@@ -56,7 +56,7 @@ def of_inputs(
         return {}
     spark, metric = session(), series.metric
     inputs = dataframes.local(spark, joined(series, periods))
-    measures = [F.expr(measure.computed_sql).alias(measure.name) for measure in metric.measures]
+    measures = [F.expr(measure.checked_sql).alias(measure.name) for measure in metric.measures]
     with in_zone(spark, metric.zone), stages.watched(spark, f"{series.name} on {len(periods):,} periods"):
         numbers = dataframes.in_utc(inputs.select(PERIOD_START, *metric.grain, *measures, ROW_COUNT).toArrow())
     rows = numbers.sort_by([(name, "ascending") for name in [PERIOD_START, *metric.grain]])

@@ -58,7 +58,7 @@ def measured(rows: DataFrame, metric: MetricContract, by: Collection[str]) -> Da
 
 
 def _sql_of(metric: MetricContract) -> dict[str, str]:
-    return {measure.name: measure.computed_sql for measure in metric.measures}
+    return {measure.name: measure.checked_sql for measure in metric.measures}
 
 
 def numbers(

@@ -6,17 +6,19 @@ that a rebuild would change belong to ``silver.rebuild_preview``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold import isolation
-from lakehouse.gold.numbers import published_table
+from lakehouse.gold.numbers import history, published_table
+from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.gold.publication import late_at_close, write_audit_publish
 from lakehouse.gold.restatement import metric_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import date
 
     import pyarrow as pa
@@ -30,9 +32,22 @@ if TYPE_CHECKING:
 _DAYS = 500
 
 
-def differing_days(
+@dataclass(frozen=True)
+class DifferingNumber:
+    """A published day whose number would come out otherwise.
+
+    :param measures: the total of each measure over the grain, as published and as computed now.
+    :param problem: why the number cannot be computed now; then ``measures`` is empty.
+    """
+
+    day: date
+    measures: Mapping[str, Sides] = field(default_factory=dict)
+    problem: str | None = None
+
+
+def differing_numbers(
     settings: Settings, series: Series, session: Callable[[], SparkSession], first: date | None = None, last: date | None = None
-) -> list[date]:
+) -> list[DifferingNumber]:
     """The published days of a metric whose number differs from what its rows give now; days without rows are left out.
 
     :param series: the days of a metric that reads rows, as readers see them.
@@ -46,16 +61,30 @@ def differing_days(
     def compute(metric: MetricContract | None, part: Sequence[date]) -> dict[date, pa.Table]:
         return metric_query.numbers(session(), settings, metric or series.metric, part, with_every_row=every)
 
-    differing = []
+    differing = list[DifferingNumber]()
     for start in range(0, len(days), _DAYS):
         some = days[start : start + _DAYS]
         before = write_audit_publish.read(settings, series, some, to_publish=False)
         states = before.published_states
         every |= late_at_close.counting_every_row(settings, series, before.existing)
-        numbers = isolation.numbers_of(settings, series, some, compute, lambda day: day).numbers
-        differing += [
-            day
-            for day, rows in sorted(numbers.items())
+        computed = isolation.numbers_of(settings, series, some, compute, lambda day: day)
+        others = {
+            day: rows
+            for day, rows in computed.numbers.items()
             if (state := states.get(day)) and not published_table.is_content(rows, state.restated or state.content)
-        ]
-    return differing
+        }
+        differing += [DifferingNumber(day, problem=problem) for day, (_, problem) in computed.failed.items() if day in states]
+        differing += _compared(settings, series, others)
+    return sorted(differing, key=lambda one: one.day)
+
+
+def _compared(settings: Settings, series: Series, numbers: Mapping[date, pa.Table]) -> list[DifferingNumber]:
+    """Computed numbers beside those that are published, with their adjustments."""
+    known = history.history(settings, series, numbers)
+    compared = []
+    for day, rows in numbers.items():
+        published = history.moved(series, known[day])[-1]
+        now = history.grain_totals(series, rows.to_pylist())
+        sides = {name: Sides(published[name].after if name in published else None, total) for name, total in now.items()}
+        compared.append(DifferingNumber(day, sides))
+    return compared

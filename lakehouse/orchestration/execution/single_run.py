@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from lakehouse.delta.table_cache import with_table_cache
+from lakehouse.dispositions import claims
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.gold.numbers import history, served_version
 from lakehouse.ledger import ingestions, unread_rows
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.ledger.row_states import AdmissionStatus
     from lakehouse.settings import Settings
 
 
@@ -49,6 +51,7 @@ class SingleRun:
     """The result of ingesting files.
 
     :param unread_reason: why the first malformed row is malformed.
+    :param not_admitted: the number of rows that the contract does not admit, by status and cause.
     :param known: the number of files whose content had been ingested before.
     :param again: the number of these that count again, because they were delivered on a later arrival day.
     :param held: the reasons for which files of the day, or whole deliveries, are held.
@@ -64,6 +67,7 @@ class SingleRun:
     again: int = 0
     changes: Sequence[NumberChange] = field(default_factory=list)
     unread_reason: str | None = None
+    not_admitted: Mapping[tuple[AdmissionStatus, str], int] = field(default_factory=dict)
     replaced: replaced_days.Replaced | None = None
     failed_checks: Sequence[str] = ()
 
@@ -93,37 +97,46 @@ def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: 
     entries = [entry for entry in ingestions.all_of(settings, source) if entry.arrival_date == day]
     new = [entry for entry in entries if entry.status == "ingested" and entry.ingestion_id not in before]
     again = [entry for entry in entries if entry.counts_again and entry.input_id not in before]
+    ids = [entry.ingestion_id for entry in new]
     held, landing = ingestions.still_held(entries), settings.landing_of(source)
     names = {f"{file}".removeprefix(f"{landing}/") for file in files}
     recorded = {entry.source_file for entry in entries if entry.status != "held"} & names
     held_names = {entry.source_file for entry in held} & names
+    small = _too_small(settings, catalog.sources[source], entries)
+    counting = [entry for entry in [*new, *again] if entry.ingestion_id not in {row["ingestion_id"] for row in small}]
     return SingleRun(
         rows=sum(entry.rows for entry in new),
         malformed=sum(entry.malformed for entry in new),
         known=len(recorded - held_names - {entry.source_file for entry in new}),
-        held=[*(entry.message or entry.source_file for entry in held), *_too_small(settings, catalog.sources[source], entries)],
+        held=[*(entry.message or entry.source_file for entry in held), *_why_small(source, entries, small)],
         left=len(names - recorded - held_names),
         again=len({entry.source_file for entry in again} & names),
         replaced=replaced_days.replaced_by(
-            catalog.sources[source], [*new, *again], held_before, replaced_days.rows_by_day(settings, catalog.sources[source])
+            catalog.sources[source], counting, held_before, replaced_days.rows_by_day(settings, catalog.sources[source])
         ),
         changes=[change for metric, days in after.restated.items() for change in _changes(settings, catalog, metric, days)],
         failed_checks=[*layers.failed_checks.values()],
+        not_admitted=claims.not_admitted(settings, source, {"arrival_date": [day], "ingestion_id": ids}) if ids else {},
         unread_reason=unread_rows.first_reason(settings, source, [entry.ingestion_id for entry in new if entry.malformed]),
     )
 
 
-def _too_small(settings: Settings, contract: SourceContract, entries: Sequence[Ingestion]) -> list[str]:
-    """The reasons for holding deliveries of these files, because they would remove too many rows from a day or the table."""
+def _too_small(settings: Settings, contract: SourceContract, entries: Sequence[Ingestion]) -> list[dict[str, Any]]:
+    """The rows of these files that wait because their delivery would remove too many rows from a day or the table."""
     if not policy_of(contract).chooses_deliveries:
         return []
     columns = [*quarantine.KEY_COLUMNS, "quarantine_detail"]
     selected = quarantine.QuarantineFilter(cause=QuarantineReason.SHRUNKEN_PARTITION)
+    ids = {entry.ingestion_id for entry in entries}
+    return [row for row in quarantine.entries(settings, contract, selected, columns) if row["ingestion_id"] in ids]
+
+
+def _why_small(source: str, entries: Sequence[Ingestion], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """For each file whose rows wait for that, the reason and the way out."""
     files = {entry.ingestion_id: entry.source_file for entry in entries}
-    waiting = quarantine.entries(settings, contract, selected, columns)
-    rows = Counter((files[row["ingestion_id"]], row["quarantine_detail"]) for row in waiting if row["ingestion_id"] in files)
-    how = f"'lakehouse quarantine accept {contract.dataset} --cause shrunken_partition --by NAME --reason WHY' accepts it"
-    return [f"{file}: {why} ({counted} of its rows wait; {how})" for (file, why), counted in sorted(rows.items())]
+    counts = Counter((files[row["ingestion_id"]], row["quarantine_detail"]) for row in rows)
+    how = f"'lakehouse quarantine accept {source} --cause shrunken_partition --by NAME --reason WHY' accepts it"
+    return [f"{file}: {why} ({counted} of its rows wait; {how})" for (file, why), counted in sorted(counts.items())]
 
 
 def _changes(settings: Settings, catalog: Catalog, metric: str, days: Sequence[date]) -> list[NumberChange]:

@@ -36,6 +36,10 @@ FAILING = {
     "a text that is no number": ("sum(cast(text as int))", "bigint"),
     "a text that is no day": ("max(to_date(text, 'yyyy'))", "date"),
     "a place that an array does not have": ("array(max(amount))[max(amount) div 1000]", "int"),
+    "a sum beyond all doubles": ("sum(cast(amount as double) * 1e303)", "double"),
+    "a sum beyond all doubles, as a decimal": ("sum(cast(amount as double)) * 1e303 / 1e303", "decimal(9,0)"),
+    "the root of a negative number": ("sqrt(100 - sum(amount))", "double"),
+    "the root of a negative number, as a decimal": ("sqrt(100 - sum(amount))", "decimal(12,2)"),
     "a sequence that never ends": ("max(size(sequence(0, 1000 - amount, 500)))", "int"),
 }
 

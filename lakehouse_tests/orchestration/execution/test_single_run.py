@@ -10,6 +10,7 @@ from lakehouse.bronze.ingest import DayReport
 from lakehouse.cli import number_report
 from lakehouse.contracts.source import SourceContract
 from lakehouse.ledger.ingestions import Ingestion
+from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse.orchestration.execution.single_run import SingleRun
 from lakehouse.silver import replaced_days
 from lakehouse.silver.replaced_days import Replaced, replaced_by
@@ -84,6 +85,21 @@ def test_an_absent_day_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         "absent from the files, although days before and after came: 2024-11-04; they stay as they were"
         in capsys.readouterr().out
+    )
+
+
+def test_rows_that_the_contract_does_not_admit_are_counted_with_the_cause(capsys: pytest.CaptureFixture[str]) -> None:
+    barred = {(AdmissionStatus.REJECTED, "rule positive"): 2, (AdmissionStatus.DROPPED, "beyond the watermark"): 1}
+    number_report.print_run(SingleRun(rows=6, malformed=0, known=0, not_admitted=barred), "flow")
+    waiting = {(AdmissionStatus.QUARANTINED, "rule known_shop"): 1}
+    number_report.print_run(SingleRun(rows=6, malformed=1, known=0, not_admitted=waiting, unread_reason="not CSV"), "flow")
+    first, _, second, *_ = capsys.readouterr().out.splitlines()
+    assert first == (
+        "6 rows ingested, 1 dropped (beyond the watermark), 2 rejected (rule positive); 'lakehouse account flow' counts them."
+    )
+    assert second == (
+        "6 rows ingested, 1 malformed: not CSV; 'lakehouse rows flow --malformed' lists them; 1 waiting for a steward "
+        "(rule known_shop); 'lakehouse quarantine list flow' lists those that wait."
     )
 
 

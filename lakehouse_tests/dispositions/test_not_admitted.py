@@ -1,0 +1,47 @@
+"""The rows that a contract does not admit are counted by status and cause, whatever else their files have."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.dispositions import claims
+from lakehouse_tests.support.lake import HEADER, Lake, contract
+from lakehouse_tests.support.lake_settings import lake_settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+RULES = [
+    {"name": "positive", "sql": "amount > 0", "severity": "reject"},
+    {"name": "small", "sql": "amount < 1000", "severity": "quarantine"},
+]
+
+
+@pytest.mark.spark
+def test_rejected_quarantined_and_dropped_rows_are_counted(tmp_path: Path, spark: SparkSession) -> None:
+    source = contract(quality={"row_rules": RULES}, lateness={"watermark": "P5D", "beyond": "drop"})
+    lake, day = Lake(lake_settings(tmp_path), source, spark), date(2024, 2, 9)
+    rows = [
+        ("a", 1, "02-09", "insert", ""),
+        ("b", -1, "02-09", "insert", ""),
+        ("c", -2, "02-09", "correct", "a"),
+        ("d", 5000, "02-09", "insert", ""),
+        ("e", 3, "01-09", "insert", ""),
+        ("f", "x", "02-09", "insert", ""),
+    ]
+    times = "2024-{}T12:00:00Z,2024-02-09T12:00:00Z"
+    lines = [f"{key},{amount},{times.format(event)},{op},{corrects}," for key, amount, event, op, corrects in rows]
+    lake.deliver(day, "\n".join([HEADER, *lines]).encode())
+    lake.ingest(day)
+    counts = claims.not_admitted(lake.settings, "events", {"arrival_date": [day]})
+    assert {(f"{status}", cause): rows for (status, cause), rows in counts.items()} == {
+        ("rejected", "rule positive"): 2,
+        ("quarantined", "rule small"): 1,
+        ("dropped", "beyond the watermark"): 1,
+    }
+    assert claims.not_admitted(lake.settings, "nothing", {}) == {}
