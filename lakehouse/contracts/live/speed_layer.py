@@ -10,7 +10,7 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from lakehouse.contracts.base import Strict
 from lakehouse.contracts.windows.session_window import SessionWindow
@@ -33,6 +33,7 @@ class SpeedLayer(Strict):
     watermark: timedelta = Field(
         timedelta(minutes=10),
         ge=timedelta(0),
+        validation_alias=AliasChoices("open_for", "watermark"),
         description="How long after the newest event a window stays open; later rows are dropped by the stream.",
     )
     trigger: timedelta = Field(timedelta(seconds=5), ge=timedelta(0), description="The time between two batches of the stream.")
@@ -46,7 +47,7 @@ class SpeedLayer(Strict):
     @model_validator(mode="after")
     def _in_milliseconds(self) -> SpeedLayer:
         if self.watermark % timedelta(milliseconds=1):
-            msg = "watermark: Spark counts in milliseconds; write whole ones, such as PT10M"
+            msg = "open_for: Spark counts in milliseconds; write whole ones, such as PT10M"
             raise ValueError(msg)
         return self
 

@@ -43,7 +43,7 @@ class AlertKind(str, Enum):
 
 
 _TITLES = {
-    AlertKind.LATE_SHARE: "too many rows beyond the watermark",
+    AlertKind.LATE_SHARE: "too many rows beyond the cutoff",
     AlertKind.TIER_SHARE: "more rows are later than a tier tolerates",
     AlertKind.LATE_DROPPED: "too many rows come too late for a metric",
     AlertKind.LAG: "rows take longer to arrive than usual",

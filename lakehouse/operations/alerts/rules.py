@@ -73,7 +73,7 @@ class CrossedLimit:
 
 
 def late_share(about: AlertSubject, arrivals: Iterable[ArrivalCount], terms: LateShare, bound: Decimal) -> Alert | None:
-    """Alert if too large a share of the rows has arrived beyond the watermark for long enough.
+    """Alert if too large a share of the rows has arrived beyond the cutoff for long enough.
 
     The share at a time of arrival covers the rows of the span ``lasting`` that ends with it, both ends included. The alert
     opens if the share was above the bound at every time of arrival in a span through the newest arrival that is at least as
@@ -101,7 +101,7 @@ def late_share(about: AlertSubject, arrivals: Iterable[ArrivalCount], terms: Lat
     since, through, share = run[-1].at, run[0].at, lateness_rules.late_share(late, rows)
     text = (
         f"{share:.2%} of the {rows:,} rows of {about.subject} that arrived from {format_moment(since)} through "
-        f"{format_moment(through)} came beyond the watermark; the contract tolerates {float(bound):.2%}. "
+        f"{format_moment(through)} came beyond the cutoff; the contract tolerates {float(bound):.2%}. "
         f"'lakehouse account {about.subject}' lists what became of them."
     )
     numbers = {"rows": rows, "late": late, "share": round(share, 6), "bound": float(bound), "through": through}
@@ -140,8 +140,8 @@ def late_dropped(
     until = "They count when their days are final" if at_close else "They never count"
     text = (
         f"{dropped:,} of the {rows:,} rows of {arrival} came too late to count in {about.subject}: {share:.2%}, and "
-        f"{float(terms.above):.2%} is tolerated. {until}: 'lakehouse late {about.contract} --dropped' lists them, and "
-        f"'lakehouse late admit {about.contract}' lets them count."
+        f"{float(terms.above):.2%} is tolerated. {until}: 'lakehouse lateness rows {about.contract} --dropped' lists them, and "
+        f"'lakehouse lateness admit {about.contract}' lets them count."
     )
     numbers = {"rows": rows, "dropped": dropped, "share": round(share, 6), "bound": float(terms.above)}
     at = datetime.combine(arrival, time(), timezone.utc)

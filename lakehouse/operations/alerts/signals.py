@@ -121,7 +121,7 @@ def _of_live(settings: Settings, metric: MetricContract, about: AlertSubject) ->
 
 
 def _late_bound(contract: SourceContract) -> Decimal | None:
-    """The tolerated share of rows beyond the watermark; None without such a bound, or without a watermark."""
+    """The tolerated share of rows beyond the cutoff; None without such a bound, or without a cutoff."""
     share, lateness = contract.alerts.late_share, contract.lateness
     if share is None or (lateness.watermark is None and lateness.by is None):
         return None

@@ -99,7 +99,7 @@ def _source_bounds(contract: SourceContract, measured: LatenessMeasurement) -> d
     watermark, tiers = proposal.current, {tier.within: tier.serves for tier in contract.lateness.tiers}
     bounds = [charts.Bound("expected", f"on time: {format_duration(expected)}", _whole(expected))]
     if watermark is not None:
-        bounds.append(charts.Bound("watermark", f"watermark: {format_duration(watermark)}", _whole(watermark)))
+        bounds.append(charts.Bound("watermark", f"cutoff: {format_duration(watermark)}", _whole(watermark)))
     if proposal.moves and proposal.watermark is not None:
         bounds.append(charts.Bound("asked", f"proposed: {format_duration(proposal.watermark)}", _whole(proposal.watermark)))
     return {

@@ -109,11 +109,11 @@ def test_each_type_is_held_against_its_own_bounds(tmp_path: Path) -> None:
         assert "correct has separate bounds. The watermark stays." in shown
         if name == "slow":
             assert "0 of 10 rows (0.0 %) arrived late, that is later than expected for their type." in shown
-            assert "0.00 % arrived beyond the watermark of their type." in shown
-            assert "What a watermark catches" not in shown
+            assert "0.00 % arrived beyond the cutoff of their type." in shown
+            assert "What a cutoff catches" not in shown
             continue
         assert "1 of 20 rows (5.0 %) arrived late, that is later than expected for their type." in shown
-        assert "5.00 % arrived beyond the watermark of their type." in shown
+        assert "5.00 % arrived beyond the cutoff of their type." in shown
         assert "Without the types that have separate bounds: correct." in shown
         assert "1 d 90.00 % 10.00 % in force" in shown, "of the rows that this watermark is for"
         assert "correct 10 0 2 d 2 d 2 d 2 d 30 d 0" in shown

@@ -68,7 +68,7 @@ def live_state(about: AlertSubject, known: StreamStatus, bounds: LiveState) -> A
         return None
     text = (
         f"The state of the open windows of {about.contract} has {' and '.join(beyond)}. 'lakehouse live status {about.contract}' "
-        "shows its windows and keys. A shorter 'live.watermark', larger windows or a smaller grain need less of it."
+        "shows its windows and keys. A shorter 'live.open_for', larger windows or a smaller grain need less of it."
     )
     numbers = {"rows": known.state_rows, "bytes": known.state_bytes, "watermark": known.watermark}
     return about.alert(AlertKind.LIVE_STATE, known.batch_at or known.written_at, text, numbers)
