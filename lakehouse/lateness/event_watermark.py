@@ -178,6 +178,23 @@ def of_source(settings: Settings, contract: SourceContract, at: datetime | None 
     return None if strategy is None else _of_source(settings, contract, strategy, decided, at or settings.clock())
 
 
+def passed_at(state: SourceWatermark, moment: datetime) -> datetime | None:
+    """When the watermark passed ``moment``; None if it has not, by the time of ``state``."""
+    if isinstance(state.strategy, ProcessingTimeWatermark):
+        passed = moment + state.strategy.delay
+        return passed if passed <= state.at else None
+    ends = [*(step.arrived for step in state.steps[1:]), state.at]
+    for step, end in zip(state.steps, ends):
+        if step.watermark >= moment:
+            return step.arrived
+        if isinstance(state.strategy, BoundedWatermark) and state.strategy.idle_timeout is not None:
+            idle = state.strategy.idle_timeout
+            by_clock = max(moment + idle + state.strategy.max_lateness, step.arrived + idle)
+            if by_clock < end:
+                return by_clock
+    return None
+
+
 def newest_events(settings: Settings, contract: SourceContract, strategy: TunableWatermark, at: datetime) -> SourceWatermark:
     """The watermark as it would be with a ``max_lateness`` of zero."""
     without = strategy.model_copy(update={"max_lateness": timedelta(0)})
