@@ -158,6 +158,7 @@ class PublicationModel(Shape):
     gold_version: int
     recorded_at: datetime
     job_name: str | None
+    code_commit: str | None = Field(description="The Git commit of the contracts; null if it was not known.")
     trigger: dict[str, Any]
     input_versions: dict[str, Any]
     validation: dict[str, Any]
