@@ -128,7 +128,7 @@ class PerKeyWatermark(TunableWatermark):
     """The minimum, over the active keys, of each key's greatest event time, minus the greatest expected lateness."""
 
     strategy: Literal["per_key"]
-    key: Name = Field(description="The field that tells who sent an event, such as a station or a device.")
+    key: Name = Field(description="The field with the sender of an event, such as a station or a device.")
     idle_timeout: timedelta = Field(
         gt=timedelta(0),
         description="A key of which nothing has arrived for this long, while others spoke, is left out until it speaks again.",

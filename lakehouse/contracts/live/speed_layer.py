@@ -56,7 +56,8 @@ class ReconciliationTerms(Strict):
     """The bound on the difference between a day's live and published numbers beyond which it is an alert."""
 
     threshold: float = Field(
-        ge=0, description="Alert when a window's live number differs from the books by more than this share of the books."
+        ge=0,
+        description="Alert when a window's live number differs from the published one by more than this share.",
     )
 
 
@@ -71,7 +72,7 @@ def problems(metric: MetricContract) -> Iterator[str]:
     """The mistakes in a metric's speed layer, each as ``field: what to do``."""
     if metric.live is None:
         if metric.reconcile is not None:
-            yield "reconcile: compares live numbers with the books; add 'live: true', or leave the key out"
+            yield "reconcile: compares live numbers with published ones; add 'live: true', or leave the key out"
         for key in ("live_state", "live_unread_after"):
             if getattr(metric.alerts, key) is not None:
                 yield f"alerts.{key}: is about the stream of the metric; add 'live: true', or leave the key out"

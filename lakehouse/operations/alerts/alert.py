@@ -51,7 +51,7 @@ _TITLES = {
     AlertKind.HELD: "a number is held",
     AlertKind.OVERDUE: "a number was not finalized",
     AlertKind.VALUE: "a {} value beyond its bound",
-    AlertKind.LIVE_DIFFERENCE: "live numbers were far from the books",
+    AlertKind.LIVE_DIFFERENCE: "live numbers differed too much from the published ones",
     AlertKind.LIVE_STOPPED: "the stream of live numbers does not run on",
     AlertKind.LIVE_STATE: "the state of live numbers is too large",
     AlertKind.WATERMARK_OFF: "the event-time watermark catches too few rows",

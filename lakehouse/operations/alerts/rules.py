@@ -296,8 +296,8 @@ def live_difference(about: AlertSubject, day: date, reconciled: Sequence[Reconci
     window = f" at {worst.window_start:%H:%M} UTC" if worst.window_start else ""
     why = join_limited([f"{cause} {value}" for cause, value in worst.causes.items()], _SHOWN)
     text = (
-        f"{len(beyond)} live numbers of {about.subject} {day} were further from the books than the contract tolerates. The "
-        f"largest difference is {worst.difference}, of {worst.measure}{window}: {why}. "
+        f"{len(beyond)} live numbers of {about.subject} {day} differ more from the published ones than the contract tolerates. "
+        f"The largest difference is {worst.difference}, of {worst.measure}{window}: {why}. "
         f"'lakehouse reconcile {about.contract} --date {day}' shows all."
     )
     numbers = {"beyond": len(beyond), "measure": worst.measure, "live": worst.live, "books": worst.books}

@@ -57,7 +57,7 @@ def test_what_is_applied_holds_from_its_day_on_and_is_recorded(folder: Path) -> 
     assert report.returncode == 0, report.stderr
     assert "insert: 100 rows, 24.0% on time; p50 2 d 2 h, p90 3 d 18 h, p95 3 d 23 h, p99 4 d 3 h" in report.stdout
     proposed = lakehouse_command(folder, "lateness", "propose", "events")
-    assert "events: watermark 7 d -> 4 d 3 h" in proposed.stdout
+    assert "events: cutoff 7 d -> 4 d 3 h" in proposed.stdout
     assert "a cutoff of 2 d catches 48.00%" in proposed.stdout
     as_json = json.loads(lakehouse_command(folder, "lateness", "propose", "events", "--json").stdout)
     assert (as_json["verdict"], as_json["current"], as_json["watermark"]) == ("lower", 7 * 86_400, 99 * 3600)
@@ -79,10 +79,10 @@ def test_what_is_applied_holds_from_its_day_on_and_is_recorded(folder: Path) -> 
     assert {"watermark": 3600, "share": 0.01} in json.loads(moved.evidence)
 
     again, output = apply(folder)
-    assert (again, "watermark 4 d 3 h stays; nothing was changed" in output) == (0, True), output
+    assert (again, "cutoff 4 d 3 h stays; nothing was changed" in output) == (0, True), output
     assert (folder / "contracts" / "events.yaml").read_text() == text
     told = lakehouse_command(folder, "lateness", "report", "events").stdout
-    assert "anna: watermark 7 d -> 4 d 3 h from 2024-02-06 on: p99 of February" in told
+    assert "anna: cutoff 7 d -> 4 d 3 h from 2024-02-06 on: p99 of February" in told
 
 
 def test_what_was_applied_is_not_asked_for_again_while_the_source_is_silent(folder: Path) -> None:
@@ -90,10 +90,10 @@ def test_what_was_applied_is_not_asked_for_again_while_the_source_is_silent(fold
     assert apply(folder)[0] == 0
     text = (folder / "contracts" / "events.yaml").read_text()
     again, said = apply(folder)
-    assert (again, "watermark 4 d 3 h stays; nothing was changed" in said) == (0, True), said
+    assert (again, "cutoff 4 d 3 h stays; nothing was changed" in said) == (0, True), said
     assert (folder / "contracts" / "events.yaml").read_text() == text
     assert len(watermark_log.of(Settings(root=str(folder / "lake")), "events")) == 1
-    assert "events: watermark 4 d 3 h stays" in lakehouse_command(folder, "lateness", "propose", "events").stdout
+    assert "events: cutoff 4 d 3 h stays" in lakehouse_command(folder, "lateness", "propose", "events").stdout
 
 
 def test_a_contract_that_cannot_be_written_leaves_no_decision_behind(folder: Path) -> None:

@@ -88,8 +88,8 @@ def test_what_was_restated_in_a_week(client: TestClient, numbers: ScriptedNumber
 
 def test_the_watermark_is_drawn_in(client: TestClient) -> None:
     shown = client.get("/page/lateness?source=events").text
-    assert "watermark: 1 d" in shown
-    assert ">watermark: 1 d</text>" in shown, "it is text in the drawing"
+    assert "cutoff: 1 d" in shown
+    assert ">cutoff: 1 d</text>" in shown, "it is text in the drawing"
     assert "waits for a steward" in shown
     assert "2 of 3 rows" in shown
 
@@ -106,7 +106,7 @@ def test_each_type_is_held_against_its_own_bounds(tmp_path: Path) -> None:
         with api_client(settings, catalog(metric(), source=source)) as client:
             shown = " ".join(re.sub(r"<[^>]+>", " ", unescape(client.get("/page/lateness?source=events").text)).split())
         assert "more than 1 h after" not in shown
-        assert "correct has separate bounds. The watermark stays." in shown
+        assert "correct has separate bounds. The cutoff stays." in shown
         if name == "slow":
             assert "0 of 10 rows (0.0 %) arrived late, that is later than expected for their type." in shown
             assert "0.00 % arrived beyond the cutoff of their type." in shown

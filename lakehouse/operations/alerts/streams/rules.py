@@ -27,7 +27,7 @@ def live_stopped(about: AlertSubject, known: StreamStatus) -> Alert | None:
     why = f"has failed: {known.problem}" if known.state == "failed" else f"was killed (process {known.pid})"
     text = (
         f"The stream of {about.contract} {why}. Its live numbers stand since {format_moment(known.written_at)}. Start it with "
-        f"'lakehouse live start {about.contract}', which continues where it was, or says what to do. The books do not need it."
+        f"'lakehouse live start {about.contract}', which continues where it was, or says what to do. Published numbers go on."
     )
     numbers = {"state": known.state, "batch": known.batch, "problem": known.problem}
     return about.alert(AlertKind.LIVE_STOPPED, known.written_at, text, numbers)
