@@ -154,9 +154,8 @@ def lag(about: AlertSubject, newest: LagPercentile, baseline: LagPercentile, thr
     :param newest: the percentile over the 24 hours of arrivals through ``through``.
     :param baseline: the percentile over the preceding days of arrivals.
     """
-    if min(newest.rows, baseline.rows) < terms.needs_rows or newest.lag is None or baseline.lag is None:
-        return None
-    if baseline.lag <= timedelta(0) or _microseconds(newest.lag) <= terms.factor * _microseconds(baseline.lag):
+    bound = lag_bound(newest, baseline, terms)
+    if bound is None or newest.lag is None or baseline.lag is None or _microseconds(newest.lag) <= bound:
         return None
     text = (
         f"The p99 lag of {about.subject} is {format_duration(newest.lag)} in the day of arrivals through "
@@ -168,13 +167,36 @@ def lag(about: AlertSubject, newest: LagPercentile, baseline: LagPercentile, thr
     return about.alert(AlertKind.LAG, through, text, numbers)
 
 
-def restatements(
-    about: AlertSubject, restated: Sequence[PeriodRestatement], first: datetime | None, now: datetime, terms: Restatements
-) -> Alert | None:
-    """Alert if the week before ``now`` has more restatements than mean and sample deviation of the earlier weeks suggest.
+def lag_bound(newest: LagPercentile, baseline: LagPercentile, terms: Lag) -> Decimal | None:
+    """The greatest tolerated p99 lag in microseconds; None where it is not judged: too few rows, or a baseline of zero."""
+    if min(newest.rows, baseline.rows) < terms.needs_rows or newest.lag is None or baseline.lag is None:
+        return None
+    return terms.factor * _microseconds(baseline.lag) if baseline.lag > timedelta(0) else None
+
+
+@dataclass(frozen=True)
+class WeeklyRestatements:
+    """The restatements of a series per week, the newest week first.
+
+    :param counts: of the newest week, and of the weeks before, from which mean and variance are taken.
+    """
+
+    counts: Sequence[int]
+    mean: Fraction
+    variance: Fraction
+
+    def bound(self, terms: Restatements) -> float:
+        """The greatest number of a week that is not too many."""
+        return float(self.mean) + float(terms.sigma) * sqrt(self.variance)
+
+
+def weekly(
+    restated: Iterable[PeriodRestatement], first: datetime | None, now: datetime, terms: Restatements
+) -> WeeklyRestatements | None:
+    """The restatements per week up to ``now``; None for a series that was not published in all of these weeks.
 
     :param restated: the restatements since the first of these weeks began, in any order.
-    :param first: the time of the first publication; a series that was not published in all of the weeks is not evaluated.
+    :param first: the time of the first publication.
     """
     if first is None or first > now - _WEEK * (terms.weeks + 1):
         return None
@@ -183,14 +205,29 @@ def restatements(
         week = (now - restatement.at) // _WEEK
         if 0 <= week < len(counts):
             counts[week] += 1
-    newest, before = counts[0], [Fraction(count) for count in counts[1:]]
-    usual, spread = mean(before), variance(before)
+    before = [Fraction(count) for count in counts[1:]]
+    return WeeklyRestatements(counts, mean(before), variance(before))
+
+
+def restatements(
+    about: AlertSubject, restated: Sequence[PeriodRestatement], first: datetime | None, now: datetime, terms: Restatements
+) -> Alert | None:
+    """Alert if the week before ``now`` has more restatements than mean and sample deviation of the earlier weeks suggest.
+
+    :param restated: the restatements since the first of these weeks began, in any order.
+    :param first: the time of the first publication; a series that was not published in all of the weeks is not evaluated.
+    """
+    by_week = weekly(restated, first, now, terms)
+    if by_week is None:
+        return None
+    counts, usual, spread = by_week.counts, by_week.mean, by_week.variance
+    newest = counts[0]
     above = newest - usual
     if newest < terms.needs or above <= 0 or above**2 <= Fraction(terms.sigma) ** 2 * spread:
         return None
     recent = [restatement for restatement in restated if timedelta(0) <= now - restatement.at < _WEEK]
     week_of = sorted(recent, key=lambda restatement: restatement.at)
-    bound = float(usual) + float(terms.sigma) * sqrt(spread)
+    bound = by_week.bound(terms)
     crossing = week_of[min(int(bound), newest - 1)].at
     text = (
         f"{about.subject} was restated {newest} times in the week before {format_moment(now)}: {_periods(week_of)}. "

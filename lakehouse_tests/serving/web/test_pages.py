@@ -94,6 +94,27 @@ def test_the_watermark_is_drawn_in(client: TestClient) -> None:
     assert "2 of 3 rows" in shown
 
 
+def test_the_figures_of_the_alerts_are_shown_with_their_bounds(tmp_path: Path) -> None:
+    """One of ten rows came beyond the cutoff, and a tenth is tolerated."""
+    source = contract(lateness={"expected": "PT1H", "cutoff": "P1D", "alert_above": 0.05})
+    settings = lake_settings_in(tmp_path / "lake")
+    write_source_rows(
+        settings, source, [(f"i{key}", at(3), at(3, 48 if key == 0 else 0.5), "insert", "admitted") for key in range(10)]
+    )
+    with api_client(settings, catalog(metric(), source=source)) as client:
+        shown = client.get("/page/lateness?source=events").text
+        by_hour = client.get("/page/lateness?source=events&by=hour").text
+    section = unescape(shown.partition('<section id="watched">')[2].partition("</section>")[0])
+    assert section.count("<svg") >= 2
+    words_shown = " ".join(re.sub(r"<svg.*?</svg>|<[^>]+>", " ", section, flags=re.DOTALL).split())
+    assert "Share of rows beyond the cutoff, by day of arrival; the dashed line is the tolerated share." in words_shown
+    assert "Alert late_share : not open." in words_shown
+    [newest] = [line for line in re.findall(r"<tr><th scope=.row.>.*?</tr>", section) if "100.00 %" in line]
+    assert "5.00 %" in newest
+    assert "2 d" in newest
+    assert "by hour of arrival; the dashed line" in unescape(by_hour)
+
+
 def test_each_type_is_held_against_its_own_bounds(tmp_path: Path) -> None:
     """Corrections come two days late, as they may; of the other rows one in ten comes beyond their watermark."""
     own = {"column": "change_op", "values": {"correct": {"expected": "P3D", "watermark": "P30D"}}}
