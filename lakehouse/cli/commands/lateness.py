@@ -138,10 +138,9 @@ def watermark(
         }
         out.print(json.dumps(fields, default=lambda value: value.isoformat()), soft_wrap=True)
         return
-    told = (
-        f"everything before {moment(state.watermark)} is believed to have arrived" if is_set else "nothing is believed complete"
-    )
-    out.print(f"{source}: {told} ({state.strategy.strategy})", style="bold", soft_wrap=True)
+    complete = f"everything before {moment(state.watermark)} is expected to have arrived"
+    text = complete if is_set else "nothing is expected to be complete"
+    out.print(f"{source}: {text} ({state.strategy.strategy})", style="bold", soft_wrap=True)
     if moved:
         out.print(f"  moved there by {moved.delivery.source_file}, which arrived {moment(moved.arrived)}", soft_wrap=True)
     if state.held_by:
