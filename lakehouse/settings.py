@@ -65,6 +65,9 @@ class Settings(BaseSettings):
     landing: str | None = Field(None, description="Folder with the sources' files; default: <root>/landing/<dataset>.")
     contracts: Path = Field(Path("contracts"), description="Folder with contracts of your own (it need not exist).")
     bundled_contracts: bool = Field(True, description="Whether the package's example contracts are loaded too.")
+    code_commit: str | None = Field(
+        None, description="The Git commit of contracts and code; default: that of the repository with the folder of contracts."
+    )
     now: datetime | None = Field(None, description="A fixed clock for replays and tests, with a zone; default: the real one.")
 
     #: Dagster's daemon looks every five seconds; with five it would skip the looks that come a moment too early.

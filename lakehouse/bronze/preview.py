@@ -36,7 +36,7 @@ class Preview:
     """The rows of a file that may contend for their keys, by event day, and these keys.
 
     ``out`` counts the other rows, by the reason why they may not contend; ``beyond`` those that the contract holds or drops
-    because they come beyond the watermark. ``event_days`` are those of all well-formed rows, ``values`` their values by column;
+    because they come beyond the cutoff. ``event_days`` are those of all well-formed rows, ``values`` their values by column;
     ``malformed`` has line number, reason and raw text of the first malformed rows.
     """
 
@@ -61,7 +61,7 @@ def preview_file(
     """Read a file that has not been ingested, as if it arrived now.
 
     :param values_of: columns whose values are wanted.
-    :param admit_history: whether the rows that come beyond the watermark are admitted as history.
+    :param admit_history: whether the rows that come beyond the cutoff are admitted as history.
     """
     delivery = DeliveredFile(file.name, fingerprint.ingestion_id, file.arrival_date, settings.clock())
     columns = {*judged_rows.columns_to_judge(contract), *values_of, *_OF_MALFORMED}

@@ -118,7 +118,10 @@ class RowParser:
 
     def _typed(self, values: dict[str, Any], received_at: datetime) -> dict[str, Any]:
         unfolded = _converted(None, self._unfold, values, self._columns) if self._unfold else None
-        present = self._present(values if unfolded is None else unfolded.row)
+        written = values if unfolded is None else unfolded.row
+        present = self._present(written, whole=not self._is_marker(self._with_value(written)))
+        if self._is_marker(present):
+            return self._of_marker(present, received_at)
         change = self._change(present) if unfolded is None else self._change_in_envelope(present, unfolded)
         whole = change["change_op"] != "delete" and not change.get("key_ends")
         is_partial = self._contract.has_partial_corrections and change["is_correction"]
@@ -135,6 +138,29 @@ class RowParser:
         if change["corrects_key"] == key:
             change["corrects_key"] = None if unfolded else key
         return {**fields, **clocks, **change, "record_key": key}
+
+    def _is_marker(self, present: Mapping[str, Any]) -> bool:
+        marker, of_marker = self._contract.marker, self._contract.marker_field
+        if marker is None or of_marker is None:
+            return False
+        convert = next(convert for spec, convert in self._fields if spec is of_marker)
+        with suppress(Malformed):
+            value = present.get(of_marker.in_file)
+            return value is not None and typed_text(_converted(of_marker.in_file, convert, value)) == marker.value
+        return False
+
+    def _of_marker(self, present: dict[str, Any], received_at: datetime) -> dict[str, Any]:
+        """The row of a marker record, which needs an event time and nothing else; values that cannot be read are left out."""
+        clocks = self._clocks(present, received_at, needed=True)
+        fields: dict[str, Any] = {}
+        for spec, convert in self._fields:
+            fields[spec.name] = self._constant.get(spec.name)
+            with suppress(Malformed):
+                if spec.in_file in present:
+                    fields[spec.name] = _converted(spec.in_file, convert, present[spec.in_file])
+        # A key of its own for each time: a shared one would make every day with a marker depend on all others.
+        key = record_key(["marker", clocks["event_ts"] or clocks["event_date"]])
+        return {**fields, **clocks, **self._described({}, "insert", None, []), "record_key": key}
 
     def _present(self, values: Mapping[str, Any], *, whole: bool = True) -> dict[str, Any]:
         """The values of a record, in the form in which all other methods read them.

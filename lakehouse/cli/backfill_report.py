@@ -127,7 +127,7 @@ def _files(plan: BackfillPlan) -> None:
         return
     files = sum(1 for file in plan.files if file.beyond)
     where = f"{files:,} {'file' if files == 1 else 'files'}"
-    beyond = f"{counted(plan.beyond_watermark)} of {where} came later after the event than the watermark allows"
+    beyond = f"{counted(plan.beyond_watermark)} of {where} came later after the event than the cutoff allows"
     if plan.admit_history:
         _say(f"{beyond}: {plan.runner_id} admits them as history")
     else:

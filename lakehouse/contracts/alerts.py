@@ -24,7 +24,7 @@ _Text = Annotated[str, BeforeValidator(str)]
 
 
 class LateShare(Strict):
-    """Too many rows arrive beyond the watermark for too long."""
+    """Too many rows arrive beyond the cutoff for too long."""
 
     above: Share | None = Field(
         None, description="The tolerated share of rows; default: lateness.alert_above. Without either there is no alert."

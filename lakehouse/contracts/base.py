@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
@@ -53,6 +53,18 @@ class Strict(BaseModel):
     """A part of a contract. Unknown keys are mistakes; a loaded contract is immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _each_key_once(cls, content: Any) -> Any:
+        """Refuse a key that stands under two of its names; the last name is that of earlier releases."""
+        for entry in cls.model_fields.values() if isinstance(content, dict) else ():
+            names = entry.validation_alias.choices if isinstance(entry.validation_alias, AliasChoices) else []
+            given = [name for name in names if name in content]
+            if len(given) > 1:
+                msg = f"{given[1]}: is the earlier name of {given[0]!r}; leave it out"
+                raise ValueError(msg)
+        return content
 
 
 def _lower_name(value: str) -> str:

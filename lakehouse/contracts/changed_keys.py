@@ -94,6 +94,7 @@ OF_SOURCE: Mapping[str, KeyEffect] = _DESCRIPTIONS | {
     "clocks.start_date": KeyEffect.BEGINNING,
     "clocks.max_ahead": KeyEffect.READING,
     "clocks.watermark": _NOTHING,
+    "clocks.watermark.marker": KeyEffect.READING,
     "changes.op": KeyEffect.IDENTITY,
     "changes.insert_words": KeyEffect.READING,
     "changes.correct_words": KeyEffect.READING,

@@ -36,7 +36,7 @@ class Requirement(NamedTuple):
 
 
 def _has_bound(source: SourceContract) -> bool:
-    """Whether a row may lie beyond a watermark of ``lateness``."""
+    """Whether a row may lie beyond a cutoff of ``lateness``."""
     own = [source.lateness, *(source.lateness.by.values.values() if source.lateness.by else ())]
     return any(bounds.watermark is not None or bounds.changes for bounds in own)
 
@@ -47,7 +47,7 @@ def _has_rollup(name: str, metric: MetricContract) -> bool:
 
 _ONLY_CSV = "only CSV has it; leave the key out, or set 'source.format: csv'"
 _WORDS = "are words of the column 'changes.op', which is not named; name it, or leave the key out"
-_BEYOND = "is the share of rows beyond 'lateness.watermark', which is not set; set it, or leave the key out"
+_BEYOND = "is the share of rows beyond 'lateness.cutoff', which is not set; set it, or leave the key out"
 OF_SOURCE = (
     *(
         Requirement(f"source.{name}", lambda it: it.source.format == "csv", _ONLY_CSV)

@@ -352,7 +352,7 @@ def check_files(files: Sequence[Path]) -> CheckedFiles:
     mistakes += [_located(origin[name], where, text) for name, where, text in unfit if elsewhere.get(name) == []]
     mistakes += [text for name, text in _expressions(catalog, origin, ()) if name in elsewhere]
     notes = [
-        f"{origin[name]}: no contract beside it has {', '.join(missing)}; what it names of this is not checked"
+        f"{origin[name]}: no contract in its folder has {', '.join(missing)}; what it names of this is not checked"
         for name, missing in elsewhere.items()
         if missing
     ]

@@ -128,10 +128,10 @@ class MetricContract(Documented):
         None, description="What becomes of rows that come after their window; without it every one counts."
     )
     live: SpeedLayer | None = Field(
-        None, description="Numbers of the speed layer beside the books: 'true', or how its stream runs."
+        None, description="Live numbers in addition to published ones: 'true', or how their stream runs."
     )
     reconcile: ReconciliationTerms | None = Field(
-        None, description="Which difference between live numbers and the books is an alert."
+        None, description="Which difference between live and published numbers is an alert."
     )
     publication: PublicationRules = Field(default_factory=PublicationRules)
     checks: GoldChecks = Field(default_factory=GoldChecks)
@@ -143,7 +143,7 @@ class MetricContract(Documented):
     consumers: list[str] = Field(default_factory=list, description="Who reads the numbers: dashboards, exports, later models.")
     materiality: dict[str, dict[Name, ChangeBounds]] = Field(
         default_factory=dict,
-        description="By consumer and measure: a restatement within these bounds is not told to the consumer.",
+        description="By consumer and measure: no notice is sent about a restatement within these bounds.",
     )
     _contracts: dict[str, SourceContract] = PrivateAttr(default_factory=dict)
     _zone: str = PrivateAttr(default="UTC")
@@ -211,7 +211,7 @@ class MetricContract(Documented):
 
     @property
     def deprecation(self) -> str | None:
-        """What readers are told of a dataset version that nobody should read from some day on; None without such a day."""
+        """The warning about a dataset version that nobody should read from some day on; None without such a day."""
         if self.deprecated_on is None:
             return None
         return f"{self.metric} v{self.dataset_version} is deprecated: nobody should read it from {self.deprecated_on} on"

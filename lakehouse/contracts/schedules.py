@@ -30,13 +30,13 @@ class RollingBackfill(Strict):
 
 
 class Tuning(Strict):
-    """The target and the limits of the watermark that ``lakehouse lateness propose`` proposes."""
+    """The target and the limits of the cutoff that ``lakehouse lateness propose`` proposes."""
 
-    catch: float = Field(0.99, gt=0, lt=1, description="The share of rows that should come within the watermark.")
-    at_least: timedelta = Field(timedelta(0), ge=timedelta(0), description="No shorter watermark is proposed.")
-    at_most: timedelta = Field(timedelta(days=30), gt=timedelta(0), description="No longer watermark is proposed.")
+    catch: float = Field(0.99, gt=0, lt=1, description="The share of rows that should come within the bound.")
+    at_least: timedelta = Field(timedelta(0), ge=timedelta(0), description="No shorter bound is proposed.")
+    at_most: timedelta = Field(timedelta(days=30), gt=timedelta(0), description="No longer bound is proposed.")
     band: float = Field(
-        0.25, ge=0, lt=1, description="A watermark stays while the data asks for one that differs by no more than this share."
+        0.25, ge=0, lt=1, description="A cutoff stays while the data asks for one that differs by no more than this share."
     )
     days: int = Field(28, ge=1, le=366, description="How many arrival days are measured.")
     rows: int = Field(500, ge=1, description="With fewer rows nothing is proposed.")

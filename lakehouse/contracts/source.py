@@ -307,6 +307,14 @@ class SourceContract(Documented):
         return watermark.marker if isinstance(watermark, PunctuatedWatermark) else None
 
     @property
+    def marker_field(self) -> FieldSpec | None:
+        """The field by which marker records are known; such records count in no number.
+
+        None without a marker, and for a marker in ``change_op``: it is an operation like any other.
+        """
+        return next((spec for spec in self.model.fields if self.marker and spec.name == self.marker.column), None)
+
+    @property
     def first_event_day(self) -> date:
         """The first day of the event-day partitions."""
         return self.clocks.start_date or self.source.start_date

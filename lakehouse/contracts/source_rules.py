@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from lakehouse.contracts.base import Name, Strict
 from lakehouse.contracts.checks import NullShares, RowCount, Severity, Share  # noqa: TC001 (pydantic reads them)
@@ -26,6 +26,9 @@ CHECKS = (
 )
 #: The prefix of a tier's check name.
 TIER_CHECK = "tier"
+#: The key ``cutoff`` of ``lateness``, and its name in earlier releases.
+_CUTOFF = AliasChoices("cutoff", "watermark")
+_PROPOSAL = AliasChoices("proposal", "tuning")
 
 
 class RowRule(Strict):
@@ -125,7 +128,7 @@ class PerKeyWatermark(TunableWatermark):
     """The minimum, over the active keys, of each key's greatest event time, minus the greatest expected lateness."""
 
     strategy: Literal["per_key"]
-    key: Name = Field(description="The field that tells who sent an event, such as a station or a device.")
+    key: Name = Field(description="The field with the sender of an event, such as a station or a device.")
     idle_timeout: timedelta = Field(
         gt=timedelta(0),
         description="A key of which nothing has arrived for this long, while others spoke, is left out until it speaks again.",
@@ -170,19 +173,24 @@ class Tier(Strict):
 
 
 class WatermarkChange(Strict):
-    """A new watermark for rows that arrive from a day on; the assessment of older rows does not change, even in a replay."""
+    """A new cutoff for rows that arrive from a day on; the assessment of older rows does not change, even in a replay."""
 
     since: date
-    watermark: timedelta = Field(ge=timedelta(0))
+    watermark: timedelta = Field(ge=timedelta(0), validation_alias=_CUTOFF)
 
 
 class TypeLateness(Strict):
     """The bounds for one event type; missing ones are taken from the source."""
 
     expected: timedelta | None = Field(None, ge=timedelta(0))
-    watermark: timedelta | None = Field(None, ge=timedelta(0))
-    changes: list[WatermarkChange] = Field(default_factory=list, description="Other watermarks since, by arrival day.")
+    watermark: timedelta | None = Field(None, ge=timedelta(0), validation_alias=_CUTOFF)
+    changes: list[WatermarkChange] = Field(default_factory=list, description="Other cutoffs since, by arrival day.")
     beyond: Beyond | None = None
+    tuning: Tuning | None = Field(
+        None,
+        validation_alias=_PROPOSAL,
+        description="The target and limits of the cutoff proposed for this event type.",
+    )
 
     @field_validator("changes")
     @classmethod
@@ -204,11 +212,17 @@ class Lateness(Strict):
         timedelta(days=1), ge=timedelta(0), description="An event that arrives later than this counts as late."
     )
     tiers: list[Tier] = Field(default_factory=list, description="Watermarks, each with what it serves.")
-    watermark: timedelta | None = Field(None, ge=timedelta(0), description="The bound that 'beyond' refers to.")
-    changes: list[WatermarkChange] = Field(default_factory=list, description="Other watermarks since, by arrival day.")
-    tuning: Tuning = Field(default_factory=Tuning)
-    beyond: Beyond = Field("restate", description="What becomes of a row that arrives beyond the watermark.")
-    alert_above: float | None = Field(None, ge=0, le=1, description="The tolerated share of rows beyond the watermark.")
+    watermark: timedelta | None = Field(
+        None, ge=timedelta(0), validation_alias=_CUTOFF, description="The bound that 'beyond' refers to."
+    )
+    changes: list[WatermarkChange] = Field(default_factory=list, description="Other cutoffs since, by arrival day.")
+    tuning: Tuning = Field(
+        default_factory=Tuning,
+        validation_alias=_PROPOSAL,
+        description="The target and the limits of the cutoff that is proposed.",
+    )
+    beyond: Beyond = Field("restate", description="What becomes of a row that arrives beyond the cutoff.")
+    alert_above: float | None = Field(None, ge=0, le=1, description="The tolerated share of rows beyond the cutoff.")
     review_within: timedelta = Field(
         timedelta(days=14), gt=timedelta(0), description="How long after its arrival a quarantined row may wait for a steward."
     )
@@ -222,7 +236,7 @@ class Lateness(Strict):
     @model_validator(mode="after")
     def _consistent(self) -> Lateness:
         if self.beyond != "restate" and self.watermark is None:
-            msg = f"watermark: is missing; 'beyond: {self.beyond}' needs the bound that it refers to, such as P7D"
+            msg = f"cutoff: is missing; 'beyond: {self.beyond}' needs the bound that it refers to, such as P7D"
             raise ValueError(msg)
         if [tier.within for tier in self.tiers] != sorted({tier.within for tier in self.tiers}):
             msg = "tiers: name them from the shortest to the longest, each once"
@@ -230,7 +244,7 @@ class Lateness(Strict):
         for word in self.by.values if self.by else ():
             bounds = self.of_type(word)
             if bounds.beyond != "restate" and bounds.watermark is None:
-                msg = f"by.values: {word}: 'beyond: {bounds.beyond}' needs a watermark"
+                msg = f"by.values: {word}: 'beyond: {bounds.beyond}' needs a cutoff"
                 raise ValueError(msg)
         return self
 
@@ -247,20 +261,21 @@ class Lateness(Strict):
 
     def of_type(self, event_type: str | None) -> Lateness:
         """The bounds of ``event_type``; the source's bounds if it has none."""
-        own = self.by.values.get(event_type or "") if self.by else None
-        if own is None:
+        bounds = self.by.values.get(event_type or "") if self.by else None
+        if bounds is None:
             return self
-        said = {name: value for name in ("expected", "watermark", "beyond") if (value := getattr(own, name)) is not None}
-        changes = own.changes if own.changes or own.watermark is not None else self.changes
-        return self.model_copy(update={"by": None, "changes": changes, **said})
+        names = ("expected", "watermark", "beyond", "tuning")
+        given = {name: value for name in names if (value := getattr(bounds, name)) is not None}
+        changes = bounds.changes if bounds.changes or bounds.watermark is not None else self.changes
+        return self.model_copy(update={"by": None, "changes": changes, **given})
 
     def on(self, arrival_day: date) -> timedelta | None:
-        """The watermark for rows that arrive on ``arrival_day``."""
+        """The cutoff for rows that arrive on ``arrival_day``."""
         return next((one.watermark for one in reversed(self.changes) if one.since <= arrival_day), self.watermark)
 
     @property
     def has_watermark(self) -> bool:
-        """Whether rows of any event type and arrival day have a watermark."""
+        """Whether rows of any event type and arrival day have a cutoff."""
         own = self.by.values.values() if self.by else ()
         return any(bounds.watermark is not None or bounds.changes for bounds in (self, *own))
 

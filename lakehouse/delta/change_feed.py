@@ -171,10 +171,12 @@ class LateRows(NamedTuple):
 
     :param columns: the columns that the rule reads.
     :param are_late: returns whether each row is late.
+    :param are_by_hand: returns whether a person entered each row, which is then neither late nor on time.
     """
 
     columns: Sequence[str]
     are_late: Callable[[pa.Table], pa.ChunkedArray]
+    are_by_hand: Callable[[pa.Table], pa.ChunkedArray]
 
 
 class KeyChange(NamedTuple):
@@ -279,15 +281,18 @@ def _key_changes(sides: pa.Table) -> pa.Table:
 
 
 def _with_on_time(changes: pa.Table, feed: pa.Table, late_rows: LateRows) -> pa.Table:
-    """The changes, with :data:`ON_TIME` for inserted keys without a late row."""
+    """The changes, with :data:`ON_TIME` for inserted keys without a late row; a key that a person entered is corrected."""
     inserted = pc.equal(changes["what"], "inserted")
-    rows = feed.filter(pc.is_in(feed["_change_type"], pa.array(AFTER))) if pc.any(inserted).as_py() else feed.slice(0, 0)
-    late = rows.filter(late_rows.are_late(rows)).group_by(_PLACE).aggregate([])
-    marked = changes.append_column("is_inserted", inserted)
-    if len(late):
-        marked = marked.join(late.append_column("is_late", pa.repeat(True, len(late))), _PLACE)
-        inserted = pc.and_(marked["is_inserted"], pc.is_null(marked["is_late"]))
-    what = pc.if_else(inserted, ON_TIME, marked["what"])
+    if not pc.any(inserted).as_py():
+        return changes
+    rows = feed.filter(pc.is_in(feed["_change_type"], pa.array(AFTER)))
+    flags = {"is_late": late_rows.are_late(rows), "is_by_hand": late_rows.are_by_hand(rows)}
+    flagged = pa.table({**{name: rows[name] for name in _PLACE}, **flags})
+    flagged = flagged.group_by(_PLACE).aggregate([(name, "max") for name in flags]).rename_columns([*_PLACE, *flags])
+    marked = changes.join(flagged, _PLACE)
+    what = pc.if_else(pc.fill_null(marked["is_late"], False), marked["what"], ON_TIME)
+    what = pc.if_else(pc.fill_null(marked["is_by_hand"], False), "corrected", what)
+    what = pc.if_else(pc.equal(marked["what"], "inserted"), what, marked["what"])
     return pa.table([marked["event_date"], what, marked["record_key"]], schema=KEY_CHANGES)
 
 

@@ -6,7 +6,7 @@ import hashlib
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lakehouse import locations
 from lakehouse.delta import commit_log, table_io
@@ -86,12 +86,15 @@ def _without_in_sections(contract: SourceContract | MetricContract) -> dict[str,
     if publication is not None:
         needs = {"final_needs": {"no_unread_row"}} if publication.final_needs.no_unread_row else {}
         return {"publication": {"approvals": True, **needs}}
+    source = cast("SourceContract", contract)
     without: dict[str, dict[str, Any]] = {"quality": {"malformed": True}}
     for section, name, default in _ADDED:
         key, _, within = name.partition(".")
         value = getattr(getattr(contract, section), key)
         if (getattr(value, within, default) if within else value) == default:
             without.setdefault(section, {})[key] = {within} if within else True
+    if source.lateness.by is not None:  # a proposed cutoff changes no number
+        without["lateness"] = {"by": {"values": {"__all__": {"tuning"}}}}
     if getattr(contract, "kind", "event") == "event":
         without.setdefault("changes", {})["retract_words"] = True
     of_source = without.setdefault("source", {})

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Judgement:
     """The admission status of one row.
 
-    ``detail`` describes the reason for a person; ``beyond`` is whether the row came beyond the watermark.
+    ``detail`` describes the reason for a person; ``beyond`` is whether the row came beyond the cutoff.
     """
 
     status: AdmissionStatus
@@ -34,6 +34,10 @@ class Judgement:
 
 
 ADMITTED = Judgement(AdmissionStatus.ADMITTED)
+#: A record that only advances the watermark, see ``SourceContract.marker_field``.
+MARKER = Judgement(
+    AdmissionStatus.DROPPED, QuarantineReason.MARKER, "a marker record: it advances the watermark and counts nowhere"
+)
 
 
 def judge(late: timedelta | None, bounds: Lateness, failed: Collection[str], rules: dict[str, RowRule]) -> Judgement:
@@ -47,8 +51,8 @@ def judge(late: timedelta | None, bounds: Lateness, failed: Collection[str], rul
         severity: [name for name in failed if rules[name].severity == severity] for severity in ("reject", "quarantine")
     }
     beyond = is_late(late, bounds.watermark)
-    watermark = format_duration(bounds.watermark)
-    too_late = f"{format_duration(late)} after the event; the watermark is {watermark}" if beyond else None
+    cutoff = format_duration(bounds.watermark)
+    too_late = f"{format_duration(late)} after the event; the cutoff is {cutoff}" if beyond else None
     if by_severity["reject"]:
         return Judgement(AdmissionStatus.REJECTED, QuarantineReason.RULE_FAILED, _fails(by_severity["reject"]), beyond)
     if beyond and bounds.beyond == "drop":

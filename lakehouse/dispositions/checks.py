@@ -43,7 +43,7 @@ def row_check_names(contract: SourceContract) -> dict[str, str]:
     tiers = {name: f"No more rows came later than {_named(tier)} than it tolerates." for name, tier in _tiers(contract)}
     return {
         "every_row_disposed": "Each row has one disposition; silver holds exactly the applied rows.",
-        "lateness_tolerated": "No more rows than the contract tolerates came beyond the watermark.",
+        "lateness_tolerated": "No more rows than the contract tolerates came beyond the cutoff.",
         "no_review_overdue": "No quarantined row is past its review deadline.",
         **tiers,
         **rules,
@@ -76,9 +76,9 @@ def check_rows(
 
 
 def _check_judgements(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
-    """The recorded judgement of the rows at their arrival: the rules that they fail, and the number beyond the watermark.
+    """The recorded judgement of the rows at their arrival: the rules that they fail, and the number beyond the cutoff.
 
-    Rows that came as history are in neither count of the watermark.
+    Rows that came as history are in neither count of the cutoff.
     """
     columns = ["kind", "failed_rules", "beyond", *history.COLUMNS]
     path = locations.key_log(settings, contract.dataset)
@@ -96,7 +96,7 @@ def _check_judgements(settings: Settings, contract: SourceContract, days: Collec
         share = late_share(beyond[day], measured[day])
         numbers = {"rows": measured[day], "beyond_watermark": beyond[day], "share": round(share, 6)}
         tolerated = bound is None or not exceeds(beyond[day], measured[day], bound)
-        why = None if tolerated else f"{share:.2%} of the rows came beyond the watermark; the contract tolerates {bound:.2%}"
+        why = None if tolerated else f"{share:.2%} of the rows came beyond the cutoff; the contract tolerates {bound:.2%}"
         outcomes.append(CheckResult("lateness_tolerated", day, tolerated, numbers, why, warns=True))
         for name, rule in contract.quality.named_rules.items():
             count = failed[day, name]
@@ -120,7 +120,7 @@ def _check_tiers(settings: Settings, contract: SourceContract, days: Collection[
 
 
 def judgement_counts(claims: pa.Table) -> tuple[Counter[date], Counter[date], Counter[tuple[date, str]]]:
-    """The well-formed rows, the rows beyond the watermark, and (also by name) the rows that fail a row rule, by arrival day.
+    """The well-formed rows, the rows beyond the cutoff, and (also by name) the rows that fail a row rule, by arrival day.
 
     :param claims: ``arrival_date``, ``kind``, ``failed_rules``, ``beyond``.
     """

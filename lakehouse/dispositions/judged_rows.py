@@ -1,7 +1,8 @@
 """Rows of Bronze with the contract's judgement of each: ``admission`` on a set of rows (Arrow in, Arrow out).
 
-A row is judged by its own columns alone, so any set of rows may be judged together. The rule itself runs once for each distinct
-case: the bounds in force, the row rules that fail, and the lateness as far as its text shows it.
+A row is judged by its own columns alone, so any set of rows may be judged together. No cutoff applies to a correction that a
+person entered. The rule itself runs once for each distinct case: the bounds in force, the row rules that fail, and the lateness
+as far as its text shows it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.dispositions.admission import judge
+from lakehouse.dispositions.admission import MARKER, judge
 from lakehouse.dispositions.row_groups import cases, groups, numpy_of
 from lakehouse.lateness import measurement
 from lakehouse.lateness.measurement import are_late, lags, microseconds
-from lakehouse.ledger import key_log
+from lakehouse.ledger import hand_corrections, key_log
 from lakehouse.text import DURATION_UNITS, DURATION_UNITS_SHOWN
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _SECOND = 1_000_000
 def columns_to_judge(contract: SourceContract) -> list[str]:
     """The columns of Bronze that :func:`judged` needs, and those that the key log copies."""
     more = [contract.event_type_column, *([contract.marker.column] if contract.marker else [])]
-    return list(dict.fromkeys([*key_log.BRONZE_COLUMNS, "event_ts", *more]))
+    return list(dict.fromkeys([*key_log.BRONZE_COLUMNS, "event_ts", "source_file", *more]))
 
 
 def failure_column(rule: str) -> str:
@@ -47,24 +48,29 @@ def judged(contract: SourceContract, rows: pa.Table, history: pa.Array | None = 
 
     :param rows: :func:`columns_to_judge`, and a :func:`failure_column` for each row rule that any of them fails. Malformed rows
         are not judged: they make no claim, and are returned as admitted.
-    :param history: the ingestions whose rows a person has admitted as history: no watermark applies to them.
+    :param history: the ingestions whose rows a person has admitted as history: no cutoff applies to them.
     """
     rules = [name for name in contract.quality.named_rules if failure_column(name) in rows.column_names]
     sound = pc.is_null(rows["malformed_reason"])
-    failures = [pc.and_(sound, pc.fill_null(rows[failure_column(name)], False)) for name in rules]
+    markers = pc.and_(sound, measurement.are_marker_records(contract, rows))
+    judged_by_rules = pc.and_not(sound, markers)
+    failures = [pc.and_(judged_by_rules, pc.fill_null(rows[failure_column(name)], False)) for name in rules]
     bounds, bounds_of_row = _bounds(contract, rows)
     watermarks = [None if one.watermark is None else microseconds(one.watermark) for one in bounds]
     late: pa.ChunkedArray = pa.chunked_array([pa.nulls(len(rows), pa.int64())])
     if any(watermark is not None for watermark in watermarks):
-        held_against = sound if history is None else pc.and_not(sound, pc.is_in(rows["ingestion_id"], value_set=history))
+        held_against = pc.and_not(judged_by_rules, hand_corrections.are_by_hand(rows["source_file"]))
+        if history is not None:
+            held_against = pc.and_not(held_against, pc.is_in(rows["ingestion_id"], value_set=history))
         late = pc.if_else(held_against, lags(rows, contract), pa.scalar(None, pa.int64()))
     beyond = are_late(late, pa.array(watermarks, pa.int64()).take(pa.array(bounds_of_row)))
     shown = np.where(numpy_of(beyond), _shown_seconds(numpy_of(pc.fill_null(late, 0)) // _SECOND), -1)
-    case_of_row = groups(pa.array(bounds_of_row), pa.array(shown), *failures)
+    case_of_row = groups(pa.array(bounds_of_row), pa.array(shown), markers, *failures)
     judgements, failed_rules = [], []
-    for number, lateness, *fails in cases(case_of_row, pa.array(bounds_of_row), late.cast(pa.duration("us")), *failures):
+    each_case = cases(case_of_row, pa.array(bounds_of_row), late.cast(pa.duration("us")), markers, *failures)
+    for number, lateness, is_marker, *fails in each_case:
         failed = [name for name, is_failed in zip(rules, fails) if is_failed]
-        judgements.append(judge(lateness, bounds[number], failed, contract.quality.named_rules))
+        judgements.append(MARKER if is_marker else judge(lateness, bounds[number], failed, contract.quality.named_rules))
         failed_rules.append(failed)
     answers: dict[str, list[Any]] = {
         "standing": [judgement.status.value for judgement in judgements],

@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 #: A Monday, so that whole weeks of days are whole weeks of the roll-up.
 FIRST_DAY = date(2024, 11, 4)
-FINAL_AFTER = 4
+#: A day is due two days after its end; its rows are waited for longer than that.
+FINAL_AFTER = 2
+MAX_LATENESS, IDLE_TIMEOUT = timedelta(hours=48), timedelta(hours=12)
 SOURCE = "simulation_events"
 METRIC = "simulation_revenue"
 _HEADER = ("event_id", "happened_at", "amount", "received_at")
 _HOUR = 3600
+#: A file holds the events of this many hours, so that the watermark moves within a day.
+_HOURS_OF_FILE = 6
 #: An event that is not late arrives within an hour, and on the same day.
 _LAST_HOUR = 23
 
@@ -37,10 +41,13 @@ description: Events of a seeded simulation, some of which arrive late.
 owner: simulation
 primary_key: [event_id]
 source:
-  landing: "arrival_date={{arrival_date}}.csv"
+  landing: "arrival_date={{arrival_date}}*.csv"
   format: csv
   start_date: {FIRST_DAY}
-clocks: {{event: happened_at, arrival: received_at}}
+clocks:
+  event: happened_at
+  arrival: received_at
+  watermark: {{strategy: bounded, max_lateness: PT48H, idle_timeout: PT12H}}
 model:
   fields:
     - {{name: event_id, type: string, required: true}}
@@ -58,6 +65,7 @@ measures:
 publication:
   preliminary_after: 1
   final_after: {FINAL_AFTER}
+  after_close: adjust
   rollups: [week]
 """,
 }
@@ -107,19 +115,22 @@ def events(options: Options) -> list[Event]:
 
 
 def files(made: Iterable[Event]) -> dict[str, str]:
-    """The files, as file name to text: one file per arrival day."""
-    by_day: dict[date, list[Event]] = {}
+    """The files, as file name to text: four files per arrival day, named after their first hour."""
+    by_file: dict[tuple[date, int], list[Event]] = {}
     for event in sorted(made, key=lambda one: (one.received_at, one.event_id)):
-        by_day.setdefault(event.received_at.date(), []).append(event)
-    return {f"arrival_date={day}.csv": _text(arrived) for day, arrived in by_day.items()}
+        first_hour = event.received_at.hour // _HOURS_OF_FILE * _HOURS_OF_FILE
+        by_file.setdefault((event.received_at.date(), first_hour), []).append(event)
+    return {f"arrival_date={day}.{hour:02}h.csv": _text(arrived) for (day, hour), arrived in by_file.items()}
 
 
 def clock_days(made: Iterable[Event]) -> list[date]:
     """The days to replay: from the first day until all events have arrived and all days and weeks are final."""
     last_event = max(event.happened_at.date() for event in made)
     last_arrival = max(event.received_at.date() for event in made)
-    last_closing = Calendar().containing(last_event, Kind.WEEK).last + timedelta(days=FINAL_AFTER)
-    last = max(last_arrival, last_closing)
+    of_week = Calendar().containing(last_event, Kind.WEEK).last
+    # At the end nothing moves the watermark but the clock, which may begin a timeout after the last arrival.
+    passed = max(last_arrival, of_week + timedelta(days=1) + MAX_LATENESS) + IDLE_TIMEOUT + timedelta(days=1)
+    last = max(passed, of_week + timedelta(days=FINAL_AFTER))
     return [FIRST_DAY + timedelta(days=offset) for offset in range((last - FIRST_DAY).days + 1)]
 
 

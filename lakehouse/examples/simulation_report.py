@@ -12,7 +12,7 @@ from lakehouse.gold.numbers.comparison import Number, Sides, added
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
+    from datetime import date, datetime, timedelta
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,52 @@ class SimulatedPromotion:
 
 
 @dataclass(frozen=True)
+class RowAfterWatermark:
+    """A row that arrived after the watermark had passed its event day.
+
+    :param in_final: whether the final number of the day contains it; otherwise it is booked as an adjustment.
+    """
+
+    period: str
+    event: str
+    happened_at: datetime
+    arrived_at: datetime
+    in_final: bool
+
+    @property
+    def lateness(self) -> timedelta:
+        """How long after the event it arrived."""
+        return self.arrived_at - self.happened_at
+
+
+@dataclass(frozen=True)
+class SimulatedClose:
+    """How an event day became final.
+
+    :param due: the day on which the contract lets it become final; ``closed`` is the day on which it did.
+    :param passed_at: when the watermark passed the end of the day.
+    :param after: the rows that arrived after that.
+    """
+
+    period: str
+    due: date
+    passed_at: datetime | None
+    closed: date | None
+    after: tuple[RowAfterWatermark, ...] = ()
+
+    @property
+    def waited(self) -> int:
+        """For how many days the close waited for the watermark."""
+        return 0 if self.closed is None else max((self.closed - self.due).days, 0)
+
+
+@dataclass(frozen=True)
 class Simulation:
     """The results of a completed simulation.
 
     :param parameters: the simulation's parameters, by name.
     :param additive: the measures whose values over days may be added up.
+    :param closes: how each day became final.
     """
 
     title: str
@@ -72,6 +113,12 @@ class Simulation:
     promotions: tuple[SimulatedPromotion, ...]
     made_at: datetime
     additive: frozenset[str] = frozenset()
+    closes: tuple[SimulatedClose, ...] = ()
+
+    @property
+    def after_watermark(self) -> tuple[RowAfterWatermark, ...]:
+        """The rows that arrived after the watermark had passed their day, in the order of arrival."""
+        return tuple(sorted((row for close in self.closes for row in close.after), key=lambda row: (row.arrived_at, row.event)))
 
     @property
     def measures(self) -> tuple[str, ...]:

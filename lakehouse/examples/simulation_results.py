@@ -5,14 +5,24 @@ The events are generated in ``examples.late_events``; the report is written in `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 from lakehouse import locations
+from lakehouse.calendar.event_day import end_of_day
 from lakehouse.delta import table_io
-from lakehouse.examples.simulation_report import SimulatedDay, SimulatedPromotion, Simulation
+from lakehouse.examples.simulation_report import (
+    RowAfterWatermark,
+    SimulatedClose,
+    SimulatedDay,
+    SimulatedPromotion,
+    Simulation,
+)
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.lateness import event_watermark
 from lakehouse.ledger import ingestions, publications
 
 if TYPE_CHECKING:
@@ -20,20 +30,37 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from lakehouse.contracts.series import Series
+    from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.ledger.publications import Publication
     from lakehouse.settings import Settings
 
 
-def simulation(settings: Settings, daily: Series, title: str, parameters: Mapping[str, object], made_at: datetime) -> Simulation:
-    """The published history of a metric's days; the log also includes their roll-ups."""
+def simulation(
+    settings: Settings,
+    daily: Series,
+    contract: SourceContract,
+    title: str,
+    parameters: Mapping[str, object],
+    made_at: datetime,
+) -> Simulation:
+    """The published history of a metric's days, and the watermark of their source; the log also includes their roll-ups."""
     known = _history(settings, daily)
-    days = [day for versions in known.values() for day in _days(daily, versions)]
+    rows = _rows(settings, contract)
+    days = [result for day, versions in known.items() for result in _days(daily, versions, len(rows.get(day, ())))]
     log = _promotions(settings, daily, known.values())
     for rollup in daily.rollups:
         log += _promotions(settings, rollup, _history(settings, rollup).values())
     log.sort(key=lambda one: (one.published_at, one.version))
-    return Simulation(title, parameters, tuple(days), tuple(log), made_at, frozenset(daily.metric.additive))
+    return Simulation(
+        title,
+        parameters,
+        tuple(days),
+        tuple(log),
+        made_at,
+        frozenset(daily.metric.additive),
+        _closes(settings, daily, contract, known, rows),
+    )
 
 
 def lived_through(settings: Settings, daily: Series) -> date | None:
@@ -53,11 +80,25 @@ def _history(settings: Settings, one: Series) -> dict[date, list[PublishedVersio
     return dict(sorted(numbers_history.history(settings, one, starts).items()))
 
 
-def _days(daily: Series, versions: Sequence[PublishedVersion]) -> list[SimulatedDay]:
-    """The results of one day, one for each measure."""
+def _rows(settings: Settings, contract: SourceContract) -> dict[date, list[dict[str, Any]]]:
+    """Key, event time and arrival time of the rows of silver, by event day."""
+    columns = ["record_key", "event_date", "event_ts", "arrival_ts"]
+    rows = table_io.read(locations.silver(settings, contract.dataset), columns, None, settings.storage_options)
+    by_day: dict[date, list[dict[str, Any]]] = {}
+    for row in [] if rows is None else rows.to_pylist():
+        by_day.setdefault(row["event_date"], []).append(row)
+    return by_day
+
+
+def _days(daily: Series, versions: Sequence[PublishedVersion], rows: int) -> list[SimulatedDay]:
+    """The results of one day, one for each measure.
+
+    :param rows: the number of its rows, those after the close included.
+    """
+    versions = [version for version in versions if version.adjustment is None]
     totals = [{name: sides.after for name, sides in moved.items()} for moved in numbers_history.moved(daily, versions)]
     preliminary = next((numbers for version, numbers in zip(versions, totals) if version.state is State.PRELIMINARY), {})
-    counts = [sum(row["row_count"] for row in version.rows) for version in versions]
+    on_time = sum(row["row_count"] for row in versions[0].rows)
     return [
         SimulatedDay(
             period=versions[0].period,
@@ -65,12 +106,46 @@ def _days(daily: Series, versions: Sequence[PublishedVersion]) -> list[Simulated
             provisional=totals[0][measure],
             final=totals[-1][measure],
             revisions=tuple(numbers[measure] for numbers in totals),
-            on_time=counts[0],
-            late=counts[-1] - counts[0],
+            on_time=on_time,
+            late=rows - on_time,
             preliminary=preliminary.get(measure),
         )
         for measure in totals[0]
     ]
+
+
+def _closes(
+    settings: Settings,
+    daily: Series,
+    contract: SourceContract,
+    known: Mapping[date, Sequence[PublishedVersion]],
+    rows: Mapping[date, Sequence[Mapping[str, Any]]],
+) -> tuple[SimulatedClose, ...]:
+    """How each day became final, by the clocks of its rows and the times of its publications."""
+    if not known:
+        return ()
+    ends = max(version.published_at for versions in known.values() for version in versions)
+    state = event_watermark.of_source(settings, contract, ends)
+    if state is None:
+        return ()
+    closes = []
+    for day, versions in known.items():
+        passed = event_watermark.passed_at(state, end_of_day(day, ZoneInfo(contract.clocks.timezone)))
+        closed = next((version.published_at for version in versions if version.state is State.FINAL), None)
+        after = [
+            RowAfterWatermark(
+                f"{day}",
+                row["record_key"],
+                row["event_ts"],
+                row["arrival_ts"],
+                in_final=closed is not None and row["arrival_ts"].date() <= closed.date(),
+            )
+            for row in rows.get(day, ())
+            if passed is not None and row["arrival_ts"] > passed
+        ]
+        due = day + timedelta(days=daily.metric.publication.final_after)
+        closes.append(SimulatedClose(f"{day}", due, passed, closed.date() if closed else None, tuple(after)))
+    return tuple(closes)
 
 
 def _promotions(settings: Settings, series: Series, histories: Iterable[Sequence[PublishedVersion]]) -> list[SimulatedPromotion]:

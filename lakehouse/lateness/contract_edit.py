@@ -1,6 +1,6 @@
-"""Editing of contract files: another watermark is added, and every other line is unchanged.
+"""Editing of contract files: another cutoff is added, and every other line is unchanged.
 
-The meaning of a watermark is defined in ``contracts.source``; the choice of one in ``lateness.rules``.
+The meaning of a cutoff is defined in ``contracts.source``; the choice of one in ``lateness.rules``.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def duration(span: timedelta) -> str:
 
 
 def with_watermark(text: str, watermark: timedelta, since: date, event_type: str | None = None) -> str:
-    """The text of a contract with another watermark for rows that arrive on ``since`` or later.
+    """The text of a contract with another cutoff for rows that arrive on ``since`` or later.
 
     :param event_type: an event type that has its own bounds in the contract; None: all others.
     :raises PatchError: if the file has no place for the entry.
     """
-    entry = f"{{since: {since}, watermark: {duration(watermark)}}}"
+    entry = f"{{since: {since}, cutoff: {duration(watermark)}}}"
     keys = ["lateness"] if event_type is None else ["lateness", "by", "values", event_type]
     try:
         before = SourceContract.model_validate(_content(text))

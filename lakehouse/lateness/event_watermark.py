@@ -3,7 +3,7 @@
 Belongs here: the computation from the deliveries of a source, under each strategy of the contract. It reads only what the ledger
 records of each delivery, and for ``per_key`` also ``keyed_watermark_state``, so that replays and rebuilds give the same result;
 the watermark never moves back. Which ``max_lateness`` is in force belongs to ``tuning``, the lateness of a single row to
-``rules``, the bound ``lateness.watermark`` to ``admission``.
+``rules``, the bound ``lateness.cutoff`` to ``admission``.
 """
 
 from __future__ import annotations
@@ -176,6 +176,23 @@ def of_source(settings: Settings, contract: SourceContract, at: datetime | None 
     strategy = contract.clocks.watermark
     decided = decisions.of(settings, contract.dataset) if isinstance(strategy, TunableWatermark) else ()
     return None if strategy is None else _of_source(settings, contract, strategy, decided, at or settings.clock())
+
+
+def passed_at(state: SourceWatermark, moment: datetime) -> datetime | None:
+    """When the watermark passed ``moment``; None if it has not, by the time of ``state``."""
+    if isinstance(state.strategy, ProcessingTimeWatermark):
+        passed = moment + state.strategy.delay
+        return passed if passed <= state.at else None
+    ends = [*(step.arrived for step in state.steps[1:]), state.at]
+    for step, end in zip(state.steps, ends):
+        if step.watermark >= moment:
+            return step.arrived
+        if isinstance(state.strategy, BoundedWatermark) and state.strategy.idle_timeout is not None:
+            idle = state.strategy.idle_timeout
+            by_clock = max(moment + idle + state.strategy.max_lateness, step.arrived + idle)
+            if by_clock < end:
+                return by_clock
+    return None
 
 
 def newest_events(settings: Settings, contract: SourceContract, strategy: TunableWatermark, at: datetime) -> SourceWatermark:

@@ -2,8 +2,9 @@
 
 A source is *followed* from its first arrival day on. Event days before that day are its history: the arrival day that first
 brings such an event day loads it, in one commit or in many. Rows of the same event day from another arrival day are late, as are
-late rows of all days since. Rows of a file that a backfill plan brought are history as well. Both rules use only the data's own
-days and the ledger (R5), so that any grouping of runs and a replay decide the same.
+late rows of all days since. Rows of a file that a backfill plan brought are history as well, and so are corrections that a
+person entered: their arrival is the time of a decision. All rules use only the data's own days and the ledger (R5), so that any
+grouping of runs and a replay decide the same.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.ledger import ingestions
+from lakehouse.ledger import hand_corrections, ingestions
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -69,7 +70,7 @@ class SourceHistory:
     """The history of a source, as the ledger records it.
 
     :param since: see :func:`followed_since`.
-    :param planned: the ingestions that a backfill plan brought.
+    :param planned: the ingestions that a backfill plan brought, or a person entered by hand.
     """
 
     settings: Settings
@@ -120,8 +121,8 @@ def of_source(settings: Settings, source: str) -> SourceHistory:
 
     def compute() -> tuple[date | None, pa.Array]:
         entries = ingestions.ingested(ingestions.all_of(settings, source)).values()
-        planned = pa.array([entry.ingestion_id for entry in entries if entry.backfill is not None], pa.string())
-        return followed_since(entries), planned
+        planned = [entry for entry in entries if entry.backfill is not None or hand_corrections.is_by_hand(entry.source_file)]
+        return followed_since(entries), pa.array([entry.ingestion_id for entry in planned], pa.string())
 
     # Cached per version of the ledger: a server calls this whenever it checks for new data.
     return SourceHistory(settings, source, *ingestions.log(settings).derived("history", compute, {"source": [source]}))

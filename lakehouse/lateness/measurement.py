@@ -142,7 +142,7 @@ def measure(settings: Settings, contract: SourceContract, first: date, last: dat
     """
     where: table_io.Where = {"arrival_date": list(span(first, last))}
     by, options = contract.event_type_column, settings.storage_options
-    columns = list(dict.fromkeys([*_CLOCKS, *history.COLUMNS, by]))
+    columns = _columns_measured(contract, by)
     seconds, late, dispositions = defaultdict[str, list[Seconds]](list), Counter[str](), Counter[str]()
     unclocked = skewed = historical = 0
     known_history = history.of_source(settings, contract.dataset)
@@ -150,9 +150,9 @@ def measure(settings: Settings, contract: SourceContract, first: date, last: dat
         for row in piece.group_by("disposition").aggregate([([], "count_all")]).to_pylist():
             dispositions[row["disposition"]] += row["count_all"]
     for piece in table_io.pieces(locations.bronze(settings, contract.dataset), columns, where, options):
-        sound = piece.filter(pc.is_null(piece["malformed_reason"]))
-        rows = known_history.left_out(sound)
-        historical += len(sound) - len(rows)
+        measured = _measured(contract, piece)
+        rows = known_history.left_out(measured)
+        historical += len(measured) - len(rows)
         every_lag = lags(rows, contract)
         lag = without_skewed(rows, every_lag)
         unclocked, skewed = unclocked + every_lag.null_count, skewed + lag.null_count - every_lag.null_count
@@ -171,11 +171,11 @@ def late_dispositions(settings: Settings, contract: SourceContract, first: date,
     """
     where: table_io.Where = {"arrival_date": list(span(first, last))}
     by, options, key = contract.event_type_column, settings.storage_options, ["ingestion_id", "line_number"]
-    columns = list(dict.fromkeys([*_CLOCKS, *history.COLUMNS, by, *key]))
+    columns = _columns_measured(contract, by, *key)
     known_history = history.of_source(settings, contract.dataset)
     late: list[pa.Table] = []
     for piece in table_io.pieces(locations.bronze(settings, contract.dataset), columns, where, options):
-        rows = known_history.left_out(piece.filter(pc.is_null(piece["malformed_reason"])))
+        rows = known_history.left_out(_measured(contract, piece))
         expected = _expected(pc.cast(rows[by], pa.string()).combine_chunks(), contract)
         bounds = expected if isinstance(expected, int) else pa.chunked_array([expected])
         late.append(rows.select(key).filter(are_late(sound_lags(rows, contract), bounds)))
@@ -214,11 +214,11 @@ def _grouped(
     settings: Settings, contract: SourceContract, days: Iterable[date], group: Callable[[pa.Table], pa.ChunkedArray]
 ) -> dict[Any, Sequence[int]]:
     """The lateness of the rows of ``days`` in begun seconds, sorted, by ``group``; without history and rows of no group."""
-    columns, known_history = list(dict.fromkeys([*_CLOCKS, *history.COLUMNS])), history.of_source(settings, contract.dataset)
+    columns, known_history = _columns_measured(contract), history.of_source(settings, contract.dataset)
     where: table_io.Where = {"arrival_date": list(days)}
     seconds = defaultdict[Any, list[Seconds]](list)
     for piece in table_io.pieces(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options):
-        rows = known_history.left_out(piece.filter(pc.is_null(piece["malformed_reason"])))
+        rows = known_history.left_out(_measured(contract, piece))
         lag = pa.table({"group": group(rows), "seconds": _seconds(sound_lags(rows, contract))})
         judged = lag.filter(pc.and_(pc.is_valid(lag["seconds"]), pc.is_valid(lag["group"])))
         for key, part in table_io.split(judged, "group").items():
@@ -285,10 +285,33 @@ def clocked(contract: SourceContract, rows: pa.Table, sound: pa.ChunkedArray) ->
     happened = pc.subtract(arrived.cast(pa.int64()), pc.max_element_wise(lag, 0, skip_nulls=False)).cast(time)
     marked = pa.chunked_array([pa.repeat(False, len(rows))])
     if contract.marker:
-        marked = pc.and_(
-            pc.is_valid(lag), pc.fill_null(pc.equal(rows[contract.marker.column].cast(pa.string()), contract.marker.value), False)
-        )
+        marked = pc.and_(pc.is_valid(lag), _has_marker(rows[contract.marker.column], contract.marker.value))
     return pa.table({"happened_at": happened, "is_skewed": are_skewed(rows, lag), "is_marker": marked})
+
+
+def are_marker_records(contract: SourceContract, rows: pa.Table) -> pa.ChunkedArray:
+    """Whether each row is a marker record, which counts in no number; see ``SourceContract.marker_field``.
+
+    :param rows: of Bronze, with the column of the marker.
+    """
+    if contract.marker is None or contract.marker_field is None:
+        return pa.chunked_array([pa.repeat(False, len(rows))])
+    return _has_marker(rows[contract.marker.column], contract.marker.value)
+
+
+def _has_marker(values: pa.ChunkedArray, marker: str) -> pa.ChunkedArray:
+    return pc.fill_null(pc.equal(values.cast(pa.string()), marker), False)
+
+
+def _measured(contract: SourceContract, rows: pa.Table) -> pa.Table:
+    """The rows of Bronze that have a lateness of their own: well-formed ones that are not marker records."""
+    return rows.filter(pc.and_not(pc.is_null(rows["malformed_reason"]), are_marker_records(contract, rows)))
+
+
+def _columns_measured(contract: SourceContract, *more: str) -> list[str]:
+    """The columns of Bronze that measuring needs."""
+    of_marker = [contract.marker.column] if contract.marker else []
+    return list(dict.fromkeys([*_CLOCKS, *history.COLUMNS, *of_marker, *more]))
 
 
 def are_late(lags: pa.ChunkedArray, bounds: pa.ChunkedArray | int | None) -> pa.ChunkedArray:
@@ -340,11 +363,12 @@ def proposals(contract: SourceContract, measured: LatenessMeasurement, on: date 
 
     :param on: the arrival day whose watermark they are compared with; default: the day after the measured ones.
     """
-    terms, day = contract.lateness, on or measured.next_day
-    return {
-        kind: propose(seconds, terms.as_of(kind, day).watermark, terms.tuning)
-        for kind, seconds in pools(contract, measured).items()
-    }
+    day = on or measured.next_day
+    proposed: dict[str | None, Proposal] = {}
+    for kind, seconds in pools(contract, measured).items():
+        terms = contract.lateness.as_of(kind, day)
+        proposed[kind] = propose(seconds, terms.watermark, terms.tuning)
+    return proposed
 
 
 def beyond_tiers(contract: SourceContract, measured: LatenessMeasurement) -> list[TierLateness]:

@@ -56,6 +56,12 @@ class RecentArrivals:
         """The lateness of the rows that arrived after ``after`` and through ``through``, in begun seconds, sorted."""
         return measurement.sorted_seconds(self._lags(after, through))
 
+    def late(self, after: datetime, through: datetime) -> tuple[int, int]:
+        """The number of rows that arrived after ``after`` and through ``through``, and of those beyond the cutoff."""
+        there = self.rows["arrival_ts"]
+        late = self.rows["late"].filter(pc.and_(pc.greater(there, _scalar(after)), pc.less_equal(there, _scalar(through))))
+        return len(late), pc.sum(late).as_py() or 0
+
     def _lags(self, after: datetime, through: datetime) -> pa.Array:
         """The lags of the rows that arrived after ``after`` and through ``through``."""
         there = self.rows["arrival_ts"]

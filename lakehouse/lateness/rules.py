@@ -221,7 +221,7 @@ def propose(seconds: Sequence[int], current: timedelta | None, tuning: Tuning) -
     """
     rows = len(seconds)
     if rows < tuning.rows:
-        because = f"{rows:,} rows are too few to tell {tuning.catch:.1%} from chance; the contract asks for {tuning.rows:,}"
+        because = f"{rows:,} rows are too few to measure a share of {tuning.catch:.1%}; the contract requires {tuning.rows:,}"
         return Proposal(WatermarkVerdict.TOO_FEW, current, None, None, rows, because, evidence(seconds, [current]))
     needed = rounded_up(percentile(seconds, tuning.catch) or 0)
     wanted = min(max(needed, tuning.at_least), tuning.at_most)

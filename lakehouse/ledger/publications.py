@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Columns that a commit records under the same name; the second group as JSON objects.
 _TEXTS = (
     *("publication_id", "run_id", "job_name", "code_version", "contract_version"),
-    *("signed_off_by", "sign_off_reason", "by", "versions"),
+    *("signed_off_by", "sign_off_reason", "by", "versions", "code_commit"),
 )
 _MAPPINGS = ("published", "input_versions", "validation", "trigger", "keys", "dimension_changes")
 
@@ -38,7 +38,7 @@ class Publication:
     checks; ``trigger`` lists the files, decisions, redactions or code that caused it; ``keys`` counts the changed keys per silver
     day, with a sample; ``downstream`` lists the datasets and consumers that it affects; ``by`` is the person who started the run.
     ``dimension_changes`` has the changes of dimensions that concern facts: their number, and the first of them. ``versions`` is
-    the record of each version, see ``gold.publication.recorded_versions``.
+    the record of each version, see ``gold.publication.recorded_versions``. ``code_commit`` is the Git commit of the contracts.
     """
 
     series: str
@@ -60,6 +60,7 @@ class Publication:
     by: str | None = field(default=None, kw_only=True)
     dimension_changes: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     versions: str | None = field(default=None, kw_only=True)
+    code_commit: str | None = field(default=None, kw_only=True)
 
 
 def log(settings: Settings) -> LogTable[Publication]:

@@ -23,6 +23,7 @@ class QuarantineReason(Word):
     BEYOND_WATERMARK = "beyond_watermark"
     RULE_FAILED = "rule_failed"
     SHRUNKEN_PARTITION = "shrunken_partition"
+    MARKER = "marker"
 
 
 class Disposition(Word):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.delta import code_commit
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
@@ -33,11 +34,12 @@ class TrainingError(LakehouseError):
 
 @dataclass(frozen=True)
 class TrainingFunction:
-    """A training function with the version of its code: a hash of its module's source."""
+    """A training function with the version of its code, a hash of its module's source, and the Git commit of its folder."""
 
     name: str
     function: Callable[[pd.DataFrame, Mapping[str, Any]], Any]
     code_version: str
+    commit: str | None = None
 
 
 def make_importable(settings: Settings) -> None:
@@ -75,7 +77,8 @@ def find(settings: Settings, contract: ModelContract) -> TrainingFunction:
         what = "is no function" if hasattr(module, function_name) else "does not exist"
         msg = f"{contract.name}: {function_name} {what} in {module.__file__}; correct 'train: {contract.train}'"
         raise TrainingError(msg)
-    return TrainingFunction(contract.train, function, _version_of(module))
+    folder = Path(module.__file__).parent if module.__file__ else settings.contracts
+    return TrainingFunction(contract.train, function, _version_of(module), code_commit.of_folder(settings, folder))
 
 
 def call(contract: ModelContract, function: TrainingFunction, frame: pd.DataFrame, parameters: Mapping[str, Any]) -> Any:

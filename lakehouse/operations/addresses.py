@@ -34,7 +34,9 @@ class AddressFile(Strict):
     consumers: dict[str, list[TargetAddress]] = Field(default_factory=dict, description="By name in 'consumers' of a metric.")
     platform: list[TargetAddress] | None = Field(None, description="Who runs the deployment; default: LAKEHOUSE_ALERT_TARGETS.")
     escalate_after: timedelta = Field(
-        timedelta(hours=1), ge=timedelta(0), description="How long an alert waits for its owner before the platform team is told."
+        timedelta(hours=1),
+        ge=timedelta(0),
+        description="How long an alert waits for its owner before the platform team gets it.",
     )
 
 

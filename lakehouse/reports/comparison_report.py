@@ -40,6 +40,8 @@ _NUMERIC = ("difference", "percent", "rows", "limit")
 def as_terminal(comparison: Comparison) -> RenderableType:
     """The comparison for the terminal; no name is interpreted as markup."""
     parts: list[RenderableType] = [Text(formatting.summary(comparison), style="bold")]
+    if comparison.changes:
+        parts.append(Text(f"From {formatting.plain(comparison.from_version)} to {formatting.plain(comparison.to_version)}."))
     parts += [Text(sentence, style="red") for sentence in formatting.absent(comparison)]
     for threshold in comparison.thresholds:
         held, words = formatting.verdict(comparison, threshold)
@@ -48,6 +50,8 @@ def as_terminal(comparison: Comparison) -> RenderableType:
     for measure in comparison.measures:
         heads, rows, left = _rows(comparison, measure, MOST_IN_TERMINAL)
         if rows:
+            sides = len(comparison.grain) + 1  # the names of versions are too long for heads, and stand above
+            heads[sides : sides + 2] = ["from", "to"]
             parts += [Text(f"\n{formatting.plain(measure)}", style="bold"), _table(heads, rows, names=len(comparison.grain))]
         if left:
             parts.append(Text(f"{formatting.counted(left, 'smaller change')} not shown."))

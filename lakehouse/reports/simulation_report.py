@@ -8,6 +8,7 @@ from lakehouse.reports import formatting
 from lakehouse.reports.charts import PlottedSeries, before_and_after, convergence
 from lakehouse.reports.markdown import escape, table
 from lakehouse.reports.templates import page
+from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
     from lakehouse.examples.simulation_report import SimulatedDay, SimulatedPromotion, Simulation
@@ -23,6 +24,7 @@ def simulation_markdown(simulation: Simulation) -> str:
     if simulation.parameters:
         lines += ["## Parameters", ""]
         lines += table(["parameter", "value"], [[name, str(value)] for name, value in simulation.parameters.items()])
+    lines += _watermark(simulation)
     for measure in simulation.measures:
         days = simulation.of(measure)
         heads = ["day", "provisional", "preliminary", "final", "difference", "percent", "revisions", "on time", "late"]
@@ -42,6 +44,10 @@ def simulation_html(simulation: Simulation) -> str:
         "simulation",
         it=simulation,
         summary=summary(simulation),
+        watermark=of_watermark(simulation),
+        closes=simulation.closes[:MOST],
+        after=simulation.after_watermark[:MOST],
+        after_left=len(simulation.after_watermark[MOST:]),
         measures=[_drawn(simulation, measure) for measure in simulation.measures],
         promotions=log[:MOST],
         promotions_left=len(log[MOST:]),
@@ -59,6 +65,62 @@ def summary(simulation: Simulation, arrow: str = "→") -> str:
     outcome = f"{restated} of {formatting.counted(len(simulation.periods), 'day')} ended with another number"
     sums = formatting.totals(simulation.totals(), arrow)
     return "; ".join(part for part in (outcome, sums, rows) if part) + "."
+
+
+def of_watermark(simulation: Simulation) -> str:
+    """The effect of the watermark in a sentence or two."""
+    closes, after = simulation.closes, simulation.after_watermark
+    waited = [close for close in closes if close.waited]
+    if not closes:
+        return "No watermark was followed."
+    passed = sum(close.passed_at is not None for close in closes)
+    text = f"The watermark passed {passed:,} of {formatting.counted(len(closes), 'day')}; "
+    text += f"{formatting.counted(len(after), 'row')} arrived after it had passed their day"
+    late = sum(not row.in_final for row in after)
+    text += f", {late:,} of them after the close: booked as adjustments. " if late else ", none after the close. "
+    if not waited:
+        return text + "No close had to wait for it."
+    longest = max(waited, key=lambda close: close.waited)
+    how_long = formatting.counted(longest.waited, "day")
+    return (
+        text + f"{formatting.counted(len(waited), 'close')} waited for it, {longest.period} for {how_long}: "
+        f"due on {longest.due}, closed on {longest.closed}."
+    )
+
+
+def _watermark(simulation: Simulation) -> list[str]:
+    """The part of the Markdown about the watermark."""
+    if not simulation.closes:
+        return []
+    heads = ["day", "due", "watermark passed it", "closed", "waited", "rows after the watermark", "after the close"]
+    cells = [
+        [
+            close.period,
+            f"{close.due}",
+            formatting.moment(close.passed_at) if close.passed_at else "not yet",
+            f"{close.closed}" if close.closed else "not yet",
+            formatting.counted(close.waited, "day") if close.waited else "",
+            f"{len(close.after):,}",
+            f"{sum(not row.in_final for row in close.after):,}",
+        ]
+        for close in simulation.closes
+    ]
+    lines = ["## The watermark", "", escape(of_watermark(simulation)), "", *table(heads, cells[:MOST], right=heads[5:])]
+    lines += _left(len(cells), "day")
+    if after := simulation.after_watermark:
+        heads = ["event", "happened", "arrived", "late by", "counts"]
+        rows = [
+            [
+                row.event,
+                formatting.moment(row.happened_at),
+                formatting.moment(row.arrived_at),
+                format_duration(row.lateness),
+                "in the final number" if row.in_final else "as an adjustment",
+            ]
+            for row in after[:MOST]
+        ]
+        lines += ["### Rows after the watermark", "", *table(heads, rows), *_left(len(after), "row")]
+    return lines
 
 
 def _drawn(simulation: Simulation, measure: str) -> dict[str, Any]:

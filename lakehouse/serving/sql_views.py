@@ -64,7 +64,8 @@ def statements(settings: Settings, catalog: Catalog, dialect: Dialect) -> list[s
     """The statements that create the views of all existing tables.
 
     Per series ``<series>_latest``, ``<series>_final`` and ``<series>_asof(time)``; for each source under ``append``
-    ``<source>_newest``; for each dimension ``<source>_current`` and ``<source>_valid_at(time)``; and ``late_arrival_audit``.
+    ``<source>_newest``, for all others ``<source>_versioned``; for each dimension ``<source>_current`` and
+    ``<source>_valid_at(time)``; and ``late_arrival_audit``.
     """
     created = [*PREAMBLE[dialect]]
     for metric in catalog.metrics.values():
@@ -75,6 +76,7 @@ def statements(settings: Settings, catalog: Catalog, dialect: Dialect) -> list[s
         table = table_io.open_table(locations.silver_newest(settings, contract.dataset), settings.storage_options)
         if table is not None and contract.reprocess_policy == "append":
             created.append(f"CREATE OR REPLACE VIEW {contract.dataset}_newest AS {newest_rows(settings, contract, dialect)};")
+        created += _versioned(settings, contract, dialect)
         if contract.is_dimension:
             created += _of_dimension(settings, contract, dialect)
     return [*created, *_of_audit(settings, dialect)]
@@ -87,6 +89,35 @@ def newest_rows(settings: Settings, contract: SourceContract, dialect: Dialect) 
     held = None if table is None else {field.name for field in table.schema().fields}
     names = [name for name, _ in silver_columns(contract) if held is None or name in held]
     return f"SELECT {_listed(names, dialect)} FROM {dialect.table(_address(address))}"  # noqa: S608 (no input)
+
+
+def _versioned(settings: Settings, contract: SourceContract, dialect: Dialect) -> Iterator[str]:
+    """Silver with ``processing_ts``, when its record was ingested, and ``record_version``, the records of its key in Bronze.
+
+    Both follow from Bronze and its ledger, so that silver itself stays a function of Bronze (R2): a rebuild changes neither.
+    """
+    address = locations.silver(settings, contract.dataset)
+    table = table_io.open_table(address, settings.storage_options)
+    if table is None or contract.reprocess_policy == "append":
+        return
+    stored = {field.name for field in table.schema().fields}
+    columns = _listed([name for name, _ in silver_columns(contract) if name in stored], dialect)
+    silver, bronze, ledger = (
+        dialect.table(_address(at))
+        for at in (address, locations.bronze(settings, contract.dataset), locations.ingestions(settings))
+    )
+    counted = (
+        f"SELECT record_key, count(*) AS record_version FROM {bronze} "  # noqa: S608 (names come from contracts)
+        "WHERE malformed_reason IS NULL AND record_key IS NOT NULL GROUP BY record_key"
+    )
+    ingested = (
+        f"SELECT ingestion_id, min(recorded_at) AS processing_ts FROM {ledger} "  # noqa: S608 (names come from contracts)
+        f"WHERE source = '{contract.dataset}' AND status = 'ingested' GROUP BY ingestion_id"
+    )
+    yield (
+        f"CREATE OR REPLACE VIEW {contract.dataset}_versioned AS SELECT {columns}, processing_ts, record_version FROM {silver} "  # noqa: S608
+        f"LEFT JOIN ({ingested}) USING (ingestion_id) LEFT JOIN ({counted}) USING (record_key);"
+    )
 
 
 def _of_dimension(settings: Settings, contract: SourceContract, dialect: Dialect) -> Iterator[str]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.lateness.measurement import judged
+from lakehouse.ledger import hand_corrections
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ RULINGS = pa.schema([("action_type", pa.string()), ("actor", pa.string()), ("rea
 #: The columns of a changed row that its ruling depends on, in addition to that of its event type.
 RULED_BY = (
     *("record_key", "event_date", "event_ts", "arrival_ts", "source_system", "corrected_by", "correction_reason"),
-    "ingestion_id",
+    *("ingestion_id", "source_file"),
 )
 _SECOND = 1_000_000
 #: The lengths of days, hours, minutes and seconds, as in ``text.format_duration``.
@@ -60,12 +61,15 @@ def _by_row(rows: pa.Table, days: pa.Table, contract: SourceContract, cause: Cau
     lag, late = judged(rows, contract)
     before, after = days["before"], days["after"]
     is_withdrawn, is_inserted = pc.is_null(after), pc.is_null(before)
-    is_corrected = pc.and_(pc.is_valid(before), pc.is_valid(after))
+    is_entered = pc.and_(is_inserted, hand_corrections.are_by_hand(rows["source_file"]))
+    is_inserted = pc.and_not(is_inserted, is_entered)
+    is_corrected = pc.or_(pc.and_(pc.is_valid(before), pc.is_valid(after)), is_entered)
     corrected, arrived = _sentences(lag, ("corrected {} after the event", "arrived {} after the event"))
     moved = pc.binary_join_element_wise("moved from ", before.cast(pa.string()), " to ", after.cast(pa.string()), "")
     told = pc.if_else(pc.equal(before, after), corrected, moved)
     reason = pc.coalesce(_filled(rows["correction_reason"]), told)
     reason = pc.if_else(is_inserted, arrived, reason)
+    reason = pc.if_else(is_entered, pc.coalesce(_filled(rows["correction_reason"]), "entered by hand"), reason)
     if cause.redelivered:
         again = pa.array([f"delivered again on {day}, and counts again" for day in cause.redelivered.values()], pa.string())
         which = pc.index_in(rows["ingestion_id"].combine_chunks(), value_set=pa.array(list(cause.redelivered), pa.string()))

@@ -151,7 +151,7 @@ def drop(settings: Settings, name: str, by: str, reason: str) -> Stage:
         ways = {
             StageEventKind.PROMOTING: f"run 'lakehouse stage promote {name}' again, it was stopped or is running",
             StageEventKind.PROMOTED: f"'lakehouse stage undo {name}' puts the numbers back",
-            StageEventKind.UNDONE: "it has been promoted and undone, and nothing of it is left beside the tables",
+            StageEventKind.UNDONE: "it has been promoted and undone, and nothing of it is left",
         }
         msg = f"the stage {name} is {stage.state.value}: {ways[stage.state]}"
         raise StageError(msg)

@@ -66,7 +66,8 @@ def decide(
     about = {row_id_of(row): row for row in undecided(known, counts=counts).to_pylist()}
     if wrong := sorted(set(rows) - about.keys() - same):
         state = "that does not count" if counts else "that a steward has admitted"
-        msg = f"{format_row_id(wrong[0])} is no late row of {metric.name} {state}; 'lakehouse late {metric.name}' lists the rows"
+        way = f"'lakehouse lateness rows {metric.name}' lists them"
+        msg = f"{format_row_id(wrong[0])} is no late row of {metric.name} {state}; {way}"
         raise StewardError(msg)
     new = {row: about[row] for row in sorted(set(rows) - same)}
     keys = {key for row in new.values() for key in (row["record_key"], row["corrects_key"]) if key is not None}

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -42,17 +42,36 @@ class Model:
 
     def __init__(self, day: date, events: list[Event]) -> None:
         self.events = [event for event in events if event.happened_at.date() == day]
-        self.provisional, self.preliminary, self.final = (self.known(day, after) for after in (0, 1, FINAL_AFTER))
+        ends = datetime.combine(day + timedelta(days=1), datetime.min.time(), timezone.utc)
+        self.waited = 0
+        while watermark(events, ends + timedelta(days=FINAL_AFTER + self.waited, minutes=-1)) < ends:
+            self.waited += 1
+        closed = FINAL_AFTER + self.waited
+        self.provisional, self.final = self.known(day, 0), self.known(day, closed)
         self.on_time = sum(event.received_at.date() == day for event in self.events)
-        sums = [self.known(day, after) for after in range(FINAL_AFTER + 1)]
-        states = ["live", *["preliminary"] * (FINAL_AFTER - 1), "final"]
-        told = list(zip(sums, states))
+        sums = [self.known(day, after) for after in range(closed + 1)]
+        told = list(zip(sums, [*["live"] * closed, "final"]))
         #: A revision for each day on which the number or its state is another one.
         self.revisions = [one for before, one in zip([None, *told], told) if one != before]
 
     def known(self, day: date, after: int) -> Decimal:
         """The sum of what has come by the end of a later day."""
         return sum((event.amount for event in self.events if event.received_at.date() <= day + timedelta(days=after)), Decimal(0))
+
+
+def watermark(events: list[Event], now: datetime) -> datetime:
+    """The watermark at ``now``: 48 hours behind the newest event of all files so far, and behind the clock in a pause."""
+    files = defaultdict(list)
+    for event in events:
+        files[event.received_at.date(), event.received_at.hour // 6].append(event)
+    stands, before = datetime.min.replace(tzinfo=timezone.utc), None
+    arrivals = [(max(event.received_at for event in file), max(event.happened_at for event in file)) for file in files.values()]
+    for arrived, newest in [*sorted(one for one in arrivals if one[0] <= now), (now, None)]:
+        if before is not None and arrived - before > late_events.IDLE_TIMEOUT:
+            stands = max(stands, arrived - late_events.IDLE_TIMEOUT - late_events.MAX_LATENESS)
+        if newest is not None:
+            stands, before = max(stands, newest - late_events.MAX_LATENESS), arrived
+    return stands
 
 
 @pytest.fixture(name="home", scope="module")
@@ -118,7 +137,8 @@ def test_every_revision_shows_what_had_arrived_by_then(home: Path, model: dict[d
     assert {day: [(row["revenue"], row["state"]) for row in rows] for day, rows in found.items()} == {
         day: one.revisions for day, one in model.items()
     }
-    assert any(len(one.revisions) == 5 for one in model.values()), "each state, and restated in between"
+    assert any(len(one.revisions) == 4 for one in model.values()), "restated on each day, until it is final"
+    assert {one.waited for one in model.values()} >= {1}, "due after two days, the close waits for the watermark"
 
 
 def test_the_week_is_the_sum_of_its_days_and_becomes_final(home: Path, model: dict[date, Model]) -> None:
@@ -140,10 +160,18 @@ def test_the_reports_hold_the_numbers(home: Path, model: dict[date, Model]) -> N
     }
     assert lines == {
         f"{day}": [
-            *(f"{number:,.2f}" for number in (expected.provisional, expected.preliminary, expected.final)),
+            *(f"{expected.provisional:,.2f}", "none", f"{expected.final:,.2f}"),
             f"+{expected.final - expected.provisional:,.2f}" if expected.final != expected.provisional else "0.00",
             *(f"{count}" for count in (len(expected.revisions), expected.on_time, len(expected.events) - expected.on_time)),
         ]
+        for day, expected in model.items()
+    }
+    waited = [
+        re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)
+        for row in re.findall(r"<tr>.*?</tr>", html.partition("<h2>The watermark</h2>")[2].partition("</tbody>")[0])
+    ]
+    assert {cells[0]: cells[4] for cells in waited if cells[0] != "Day"} == {
+        f"{day}": "1 day" if expected.waited == 1 else f"{expected.waited} days" if expected.waited else ""
         for day, expected in model.items()
     }
     assert revenue.count("<svg") == 4, "two charts, for wide screens and narrow ones"
@@ -204,6 +232,6 @@ def test_a_simulated_number_can_be_asked_for_as_any_other(home: Path, model: dic
     day, one = next(iter(model.items()))
     told = lakehouse_command(home, "gold", "show", "simulation_revenue", f"{day}", "--json", **said)
     assert Decimal(str(json.loads(told.stdout)["rows"][0]["revenue"])) == one.final, told.stderr
-    found = lakehouse_command(home, "impact", "simulation_events", "--file", f"arrival_date={day}.csv", "--json", **said)
+    found = lakehouse_command(home, "impact", "simulation_events", "--file", f"arrival_date={day}.12h.csv", "--json", **said)
     moved = [step["version"] for step in json.loads(found.stdout)["moved"]]
     assert moved == [f"simulation_revenue_v{day}.r1", "simulation_revenue_weekly_v2024-W45.r1"]

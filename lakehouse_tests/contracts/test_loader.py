@@ -309,7 +309,7 @@ def test_a_metric_is_checked_against_the_contracts_beside_it(tmp_path: Path) -> 
 
 def test_a_metric_that_stands_alone_is_checked_by_itself(tmp_path: Path) -> None:
     mistakes, notes = checked(tmp_path, "turnover", turnover=TURNOVER_METRIC)
-    assert (mistakes, notes) == ([], ["turnover.yaml: no contract beside it has shop; what it names of this is not checked"])
+    assert (mistakes, notes) == ([], ["turnover.yaml: no contract in its folder has shop; what it names of this is not checked"])
     of_bundled = TURNOVER_METRIC.replace("source: shop", "source: sales")
     assert checked(tmp_path, "turnover", shop=SHOP_SOURCE, turnover=of_bundled)[0] == []
 

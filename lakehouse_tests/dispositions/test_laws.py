@@ -58,7 +58,7 @@ def bronze_rows(draw: st.DrawFn) -> list[dict[str, Any]]:
         clock = draw(st.sampled_from(["both", "both", "both", "day", "none"]))
         event = arrival - draw(SPANS)
         rows.append(
-            dict.fromkeys(key_log.BRONZE_COLUMNS)
+            dict.fromkeys([*key_log.BRONZE_COLUMNS, "source_file"])
             | {
                 "ingestion_id": draw(st.sampled_from(FILES)),
                 "line_number": line,

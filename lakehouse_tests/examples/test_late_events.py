@@ -45,7 +45,13 @@ def test_so_many_events_a_day_and_so_many_of_all_late(options: Options) -> None:
 def test_each_event_lies_in_the_file_of_its_arrival_day_once() -> None:
     made = late_events.events(Options())
     rows = [
-        (row["event_id"], row["happened_at"], row["amount"], name[len("arrival_date=") : -len(".csv")], row["received_at"][:10])
+        (
+            row["event_id"],
+            row["happened_at"],
+            row["amount"],
+            name[len("arrival_date=") : -len(".00h.csv")],
+            row["received_at"][:10],
+        )
         for name, text in late_events.files(made).items()
         for row in csv.DictReader(io.StringIO(text))
     ]
@@ -58,9 +64,9 @@ def test_each_event_lies_in_the_file_of_its_arrival_day_once() -> None:
 @pytest.mark.parametrize(
     ("options", "last"),
     [
-        (Options(days=14), date(2024, 11, 21)),  # a Sunday and four days
+        (Options(days=14), date(2024, 11, 21)),  # a Sunday, and what the watermark needs to pass it
         (Options(days=1, events=1, late_share=0), date(2024, 11, 14)),
-        (Options(days=14, late_share=1, late_hours=(480, 480)), date(2024, 12, 7)),  # what comes after the close
+        (Options(days=14, late_share=1, late_hours=(480, 480)), date(2024, 12, 8)),  # what comes after the close, and a timeout
     ],
 )
 def test_the_clock_runs_until_all_has_come_and_the_last_week_is_final(options: Options, last: date) -> None:

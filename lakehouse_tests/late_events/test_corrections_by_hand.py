@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts import Catalog
+from lakehouse.contracts.source_rules import Lateness
 from lakehouse.late_events import counters, follow, left_out
-from lakehouse.ledger import hand_corrections, ingestions
+from lakehouse.lateness import measurement
+from lakehouse.ledger import hand_corrections, ingestions, key_log
 from lakehouse.operations.corrections import correction_flow
 from lakehouse.operations.corrections.correction_log import Operation
+from lakehouse_tests.support.ingested_files import at, deliver, deliver_files, line, source_with
 from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.numbers_without_spark import without_spark
 from lakehouse_tests.support.windowed_lake import BEGINS, FIRST, TUMBLING, Event
@@ -45,6 +48,27 @@ def test_a_record_that_a_person_enters_is_not_late(settings: Settings) -> None:
     found = left_out.on_days(settings, hourly, contract, [FIRST], ids)
     assert found is not None
     assert found.keys.to_pylist() == ["beyond"]
+
+
+def test_a_correction_by_hand_is_late_in_no_measure_and_waits_for_no_steward(settings: Settings) -> None:
+    """The same rows from the source are late, and wait."""
+    source = source_with({"strategy": "bounded", "max_lateness": "PT1H"})
+    source = source.model_copy(update={"lateness": Lateness(watermark=timedelta(days=1), beyond="quarantine")})
+    deliver(settings, source, date(2024, 1, 1), line("a", "2024-01-01T09:00:00Z", at(10, 1)))
+    files = {
+        ".correction-0123456789ab": [line("b", "2024-01-01T09:00:00Z", at(9, 9))],
+        "sent": [line("c", "2024-01-01T09:00:00Z", at(9, 9)), line("d", "2024-01-09T08:00:00Z", at(9, 9))],
+    }
+    deliver_files(settings, source, date(2024, 1, 9), files)
+    standing = key_log.about(settings, "events", ["record_key", "standing", "beyond"], ["b", "c", "d"])
+    assert standing is not None
+    assert sorted(map(tuple, (row.values() for row in standing.to_pylist()))) == [
+        ("b", "admitted", False),
+        ("c", "quarantined", True),
+        ("d", "admitted", False),
+    ]
+    measured = measurement.measure(settings, source, date(2024, 1, 9), date(2024, 1, 9))
+    assert (measured.rows, measured.late, measured.historical) == (2, 1, 1)
 
 
 @pytest.mark.merge

@@ -18,11 +18,13 @@ from lakehouse.contracts.source_rules import (
     PunctuatedWatermark,
     WatermarkStrategy,
 )
-from lakehouse.lateness.event_watermark import BEGINNING, by_steps, steps
+from lakehouse.lateness.event_watermark import BEGINNING, SourceWatermark, by_steps, passed_at, steps
 from lakehouse.ledger.ingestions import Ingestion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from lakehouse.lateness.event_watermark import WatermarkStep
 
 NOON = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
 MINUTE = timedelta(minutes=1)
@@ -107,6 +109,30 @@ def test_while_nothing_arrives_a_bounded_watermark_follows_the_clock_behind_its_
     late = steps(shop, [delivery([(0, -10, False)]), delivery([(48 * 60, 0, False)], 1)])
     assert late[-1].watermark == NOON + 30 * hour, "what comes after the pause does not take the watermark back"
     assert by_steps(shop, [], NOON) == BEGINNING
+
+
+def test_when_the_watermark_passed_a_moment_is_when_it_was_first_there() -> None:
+    """By a delivery, or by the clock in a pause; the same moment that the watermark itself gives, to the minute."""
+    hour = 60 * MINUTE
+    shop = BoundedWatermark(strategy="bounded", max_lateness=6 * hour, idle_timeout=12 * hour)
+    taken = steps(shop, [delivery([(0, -10, False)]), delivery([(48 * 60, 47 * 60, False)], 1)])
+    now = NOON + 50 * hour
+    state = SourceWatermark("shop", shop, now, by_steps(shop, taken, now), taken)
+    for hours in range(-20, 60, 3):
+        moment = NOON + hours * hour
+        passed = passed_at(state, moment)
+        there = [at for at in (NOON + minutes * MINUTE for minutes in range(50 * 60 + 1)) if at_time(shop, taken, at) >= moment]
+        if passed is None:
+            assert not there
+        else:
+            assert timedelta(0) <= there[0] - passed <= MINUTE
+    assert passed_at(state, NOON + 24 * hour) == NOON + 42 * hour, "by the clock"
+    assert passed_at(state, NOON + 40 * hour) == NOON + 48 * hour, "by Monday's delivery"
+    assert passed_at(state, NOON + 42 * hour) is None
+
+
+def at_time(strategy: WatermarkStrategy, taken: Sequence[WatermarkStep], at: datetime) -> datetime:
+    return by_steps(strategy, [step for step in taken if step.arrived <= at], at)
 
 
 def test_a_delivery_without_a_sound_row_moves_nothing() -> None:

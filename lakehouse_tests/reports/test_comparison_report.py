@@ -118,6 +118,15 @@ def test_the_terminal_folds_no_number_and_takes_no_name_for_markup():
     assert "[bold]" in printed(comparison(change(1, 2, measure="[bold]")))
 
 
+def test_a_narrow_terminal_shows_which_versions_are_compared_and_their_numbers_whole():
+    """As heads of the columns, long names of versions cut each other and the numbers."""
+    names = {"from_version": "everywhere_v2024-11-04.r1", "to_version": "everywhere_v2024-11-04.r2.a1"}
+    shown = printed(comparison(change(D("42.00"), D("46.00"), "2024-11-04", reason="late_data"), **names))
+    assert "From everywhere_v2024-11-04.r1 to everywhere_v2024-11-04.r2.a1." in shown
+    [row] = [line.split() for line in shown.splitlines() if line.strip().startswith("2024-11-04")]
+    assert row[:5] == ["2024-11-04", "42.00", "46.00", "+4.00", "+9.52"]
+
+
 def test_json_has_all_and_rounds_nothing():
     exact, more = D("12345678901234567890.123456789012"), D("12345678901234567891.123456789012")
     report = json.loads(as_json(comparison(change(exact, more), change(0, 5, measure="orders", grain=(("store", "x"),)))))

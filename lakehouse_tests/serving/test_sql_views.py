@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
+import duckdb_extension_delta
 import pytest
 
 from lakehouse.contracts import Catalog
@@ -12,7 +15,7 @@ from lakehouse.serving import sql_views
 from lakehouse.serving.sql_views import Dialect
 from lakehouse_tests.support.dimension_lake import deliver, dimension
 from lakehouse_tests.support.dimension_model import DimensionRecord, day
-from lakehouse_tests.support.lake import Lake
+from lakehouse_tests.support.lake import Lake, contract, csv_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,6 +24,36 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.merge
+@pytest.mark.spark
+def test_silver_has_a_view_with_when_each_row_was_processed_and_its_version(settings: Settings, spark: SparkSession) -> None:
+    """The row of a key that came three times has version 3, also after a rebuild."""
+    lake = Lake(settings, contract(), spark)
+    came = [datetime(2024, 2, number, 6, tzinfo=timezone.utc) for number in (1, 2, 3)]
+    for number, moment in enumerate(came, start=1):
+        lake.settings.now = moment
+        lines = [f"a,{number},2024-01-02T12:00:00Z,2024-02-0{number}T05:00:00Z,{'correct' if number > 1 else 'insert'},,{number}"]
+        lines += ["b,7,2024-01-02T12:00:00Z,2024-02-01T05:00:00Z,insert,,1"] if number == 1 else []
+        lake.deliver(moment.date(), csv_file(lines))
+        lake.ingest(moment.date())
+        lake.update()
+    catalog = Catalog({"events": lake.contract}, {})
+    created = [line for line in sql_views.statements(settings, catalog, Dialect.duckdb) if "events_versioned" in line]
+    with duckdb.connect(":memory:", config={"allow_unsigned_extensions": "true"}) as database:
+        extension = next(Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension"))
+        database.execute(f"LOAD '{extension}'")
+        database.execute("SET TimeZone = 'UTC'")
+        database.execute(created[0])
+        query = "SELECT record_key, amount, record_version, processing_ts FROM events_versioned ORDER BY record_key"
+        expected = [("a", 3, 3, came[2]), ("b", 7, 1, came[0])]
+        assert database.execute(query).fetchall() == expected
+        lake.settings.now = datetime(2024, 3, 1, tzinfo=timezone.utc)
+        lake.update([date(2024, 1, 2)])
+        assert database.execute(query).fetchall() == expected
+    of_spark = [line for line in sql_views.statements(settings, catalog, Dialect.spark) if "events_versioned" in line]
+    spark.sql(of_spark[0].removesuffix(";"))
+    assert [row.record_version for row in spark.sql("SELECT * FROM events_versioned ORDER BY record_key").collect()] == [3, 1]
+
+
 @pytest.mark.spark
 def test_a_dimension_has_views_of_what_is_current_and_of_what_was_valid(settings: Settings, spark: SparkSession) -> None:
     catalog = Catalog({"customers": dimension()}, {})

@@ -49,7 +49,7 @@ def test_a_row_beyond_the_watermark_waits_and_touches_nothing(settings, spark) -
     }
     (entry,) = quarantine.entries(settings, lake.contract, QuarantineFilter(key="b"))
     assert entry["quarantine_reason"] == "beyond_watermark"
-    assert entry["quarantine_detail"] == "19 d 6 h after the event; the watermark is 7 d"
+    assert entry["quarantine_detail"] == "19 d 6 h after the event; the cutoff is 7 d"
     assert entry["quarantine_review_by"] == datetime(2024, 3, 5, 12, tzinfo=timezone.utc)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _OPS: dict[str, Op] = {"c": "insert", "r": "insert", "u": "correct", "d": "delete"}
 _NO_ROW = {
-    "t": "a truncation of the whole table, which names no row; delete its rows, or have the table read anew",
+    "t": "a truncation of the whole table, which names no row; delete its rows, or have the table sent again",
     "m": "a message of the database's log, which is about no row; leave it out of the topic",
 }
 #: At the same place of the log, the read of a snapshot comes first, and the end of a key before its new beginning.

@@ -41,7 +41,7 @@ def plan_(
     ] = None,
     arrival_through: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The last arrival day.")] = None,
     admit_history: Annotated[  # noqa: FBT002
-        bool, typer.Option("--admit-history", help="Admit the rows that the watermark would hold: your decision, with --reason.")
+        bool, typer.Option("--admit-history", help="Admit the rows that the cutoff would hold: your decision, with --reason.")
     ] = False,
     runner_id: Annotated[str, typer.Option("--runner-id", "--by", help="Who requests it; default: the user's name.")] = "",
     max_parallel: Annotated[

@@ -79,6 +79,7 @@ def _selected(of: arguments.About, version: str) -> SelectedVersion:
 
 def _print_number(of: arguments.About, answer: SelectedVersion, doubts: Sequence[str], nothing: str) -> None:
     from lakehouse.gold.publication import attribute_changes  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.ledger import publications  # noqa: PLC0415
 
     shown = answer.version
     out.print(f"{shown.name}  {shown.state.value}", style="bold", soft_wrap=True)
@@ -99,7 +100,8 @@ def _print_number(of: arguments.About, answer: SelectedVersion, doubts: Sequence
         out.print(f"  restated {format_moment(shown.restated_on)}: {shown.restatement_reason}", soft_wrap=True)
     if because := attribute_changes.because(of.settings, of.series, shown):
         out.print(f"  restated because {because}", soft_wrap=True)
-    _print_origin(shown)
+    publication = publications.find(of.settings, of.series.name, shown.row["publication_id"])
+    _print_origin(shown, publication.code_commit if publication else None)
 
 
 def _held(of: arguments.About) -> HeldNumber | None:
@@ -197,7 +199,8 @@ def list_(
         else:
             mark = "  (latest)" if made.is_latest else ""
             out.print(f"{made.version_name}  {made.state}{mark}", style="bold", soft_wrap=True)
-            versions = f"code {made.code_version}, contract {made.contract_version}"
+            commit = f", commit {made.code_commit}" if made.code_commit else ""
+            versions = f"code {made.code_version}, contract {made.contract_version}{commit}"
             out.print(f"    published {format_moment(made.published_at)}: {versions}", soft_wrap=True)
     if not as_json:
         newest = sum(made.is_latest for made in listed)
@@ -345,7 +348,8 @@ def _print_computed(of: arguments.About, found: Mapping[date, Any], about: dict[
         out.print("  no row had arrived")
 
 
-def _print_origin(version: PublishedVersion) -> None:
+def _print_origin(version: PublishedVersion, commit: str | None) -> None:
+    """:param commit: the Git commit of the contracts, if it is known."""
     row = version.row
     if row.get("inputs"):
         out.print(
@@ -360,7 +364,8 @@ def _print_origin(version: PublishedVersion) -> None:
         named = ", ".join(of_metric.revisions.values())
         booked = ", ".join(of_metric.adjustments)
         out.print(f"  made from {name} {named}{f'; booked in it: {booked}' if booked else ''}", soft_wrap=True)
-    out.print(f"  by run {row['run_id']}, code {row['code_version']}, contract {row['contract_version']}", soft_wrap=True)
+    made_by = f"by run {row['run_id']}, code {row['code_version']}, contract {row['contract_version']}"
+    out.print(f"  {made_by}{f', commit {commit}' if commit else ''}", soft_wrap=True)
     if row.get("undecided_rows"):
         out.print(f"  {counted(row['undecided_rows'])} undecided", style="yellow")
     if row.get("signed_off_by"):

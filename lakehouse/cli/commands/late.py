@@ -1,4 +1,4 @@
-"""``lakehouse late``: the rows that arrived after their window, their treatment, and the number of rows on time.
+"""``lakehouse lateness rows``: the rows that arrived after their window, their treatment, and the number of rows on time.
 
 With ``--live``: the rows that the stream of the metric has dropped. ``admit`` and ``withdraw`` record a steward's decision about
 rows that do not count.
@@ -31,7 +31,7 @@ _LIST = "list"
 
 
 class _Late(TyperGroup):
-    """The commands about late rows; ``lakehouse late METRIC`` lists them."""
+    """The commands about late rows under their earlier names: ``lakehouse late METRIC`` lists them."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Without the name of a command, the rows are listed."""
@@ -39,9 +39,7 @@ class _Late(TyperGroup):
         return list(super().parse_args(ctx, [_LIST, *args] if is_list else args))
 
 
-app = typer.Typer(
-    cls=_Late, help="Rows that came after their window: list them (lakehouse late METRIC), admit them.", no_args_is_help=True
-)
+app = typer.Typer(cls=_Late, help="The earlier name of lakehouse lateness rows, admit and withdraw.", no_args_is_help=True)
 Rows = Annotated[list[str] | None, typer.Option("--rows", help="A row, as the list shows it; may be repeated.")]
 Window = Annotated[str | None, typer.Option(help="Rows of this window, such as 2024-01-15T14, or day.")]
 All = Annotated[bool, typer.Option("--all", help="All rows.")]

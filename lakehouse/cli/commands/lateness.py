@@ -1,4 +1,4 @@
-"""``lakehouse lateness``: measure the lateness of rows, propose a watermark, and apply it to the contract."""
+"""``lakehouse lateness``: measure the lateness of rows, propose a cutoff, and apply it to the contract."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from lakehouse.lateness.rules import Proposal
     from lakehouse.settings import Settings
 
-app = typer.Typer(help="How late rows arrive, and the watermark that follows from it.", no_args_is_help=True)
+app = typer.Typer(
+    help="How late rows arrive, the cutoff and the watermark that follow, and the rows that missed their window.",
+    no_args_is_help=True,
+)
 
 Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
 Start = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The first arrival day; default: by tuning.days.")]
@@ -53,7 +56,7 @@ def report(
     hours: Annotated[HourOf | None, typer.Option("--by-hour", help="Also by the hour of the event or of the arrival.")] = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Show the lateness of each event type and beyond each tier, the dispositions of all rows, and changes of the watermark."""
+    """Show the lateness of each event type and beyond each tier, the dispositions of all rows, and changes of the cutoff."""
     from lakehouse.lateness import measurement, watermark_log  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.lateness import rules as judging  # noqa: PLC0415
     from lakehouse.lateness.tuning import advice  # noqa: PLC0415
@@ -91,7 +94,8 @@ def report(
     if measured.skewed:
         out.print(f"  {counted(measured.skewed)} with an event ahead of its arrival left out", soft_wrap=True)
     if measured.historical:
-        out.print(f"  {counted(measured.historical)} that came as history left out", soft_wrap=True)
+        left_out = f"{counted(measured.historical)} of a first load, a backfill or a correction by hand"
+        out.print(f"  left out: {left_out}", soft_wrap=True)
     became = ", ".join(f"{count:,} {name}" for name, count in sorted(measured.dispositions.items()))
     out.print(f"  dispositions: {became or 'nothing arrived'}", soft_wrap=True)
     became_of_late = ", ".join(f"{count:,} {name}" for name, count in late.items() if count)
@@ -101,7 +105,7 @@ def report(
     for past in before:
         which = f" of {past.event_type}" if past.event_type else ""
         moved = f"{duration(past.seconds_before)} -> {duration(past.seconds)} from {past.since} on"
-        out.print(f"  {past.decided_at:%Y-%m-%d} {past.by}: watermark{which} {moved}: {past.reason}", soft_wrap=True)
+        out.print(f"  {past.decided_at:%Y-%m-%d} {past.by}: cutoff{which} {moved}: {past.reason}", soft_wrap=True)
 
 
 @app.command()
@@ -134,10 +138,9 @@ def watermark(
         }
         out.print(json.dumps(fields, default=lambda value: value.isoformat()), soft_wrap=True)
         return
-    told = (
-        f"everything before {moment(state.watermark)} is believed to have arrived" if is_set else "nothing is believed complete"
-    )
-    out.print(f"{source}: {told} ({state.strategy.strategy})", style="bold", soft_wrap=True)
+    complete = f"everything before {moment(state.watermark)} is expected to have arrived"
+    text = complete if is_set else "nothing is expected to be complete"
+    out.print(f"{source}: {text} ({state.strategy.strategy})", style="bold", soft_wrap=True)
     if moved:
         out.print(f"  moved there by {moved.delivery.source_file}, which arrived {moment(moved.arrived)}", soft_wrap=True)
     if state.held_by:
@@ -150,12 +153,12 @@ def watermark(
 
 @app.command()
 def propose(source: Source, start_date: Start = None, end_date: End = None, as_json: AsJson = False) -> None:  # noqa: FBT002
-    """Show the proposed watermark, and the share of rows that other watermarks would have caught. Read-only."""
+    """Show the proposed cutoff of rows, and the share of rows that other cutoffs would have caught. Read-only."""
     from lakehouse.lateness import measurement  # noqa: PLC0415
 
     of = _measured(source, start_date, end_date)
     for kind, proposal in measurement.proposals(of.contract, of.measured, _since(of, None)).items():
-        severity = proposal.severity(of.contract.lateness.tuning.catch).value
+        severity = proposal.severity(of.contract.lateness.of_type(kind).tuning.catch).value
         if as_json:
             fields = {"source": source, "event_type": kind, **_as_json(proposal), "severity": severity}
             out.print(json.dumps(fields), soft_wrap=True)
@@ -163,7 +166,7 @@ def propose(source: Source, start_date: Start = None, end_date: End = None, as_j
         out.print(f"{source}{f', {kind}' if kind else ''}: {_said(proposal)}", style="bold", soft_wrap=True)
         out.print(f"  {severity}: {proposal.because}", soft_wrap=True)
         for one in proposal.evidence:
-            out.print(f"  a watermark of {duration(one.watermark.total_seconds())} catches {one.share:.2%}", soft_wrap=True)
+            out.print(f"  a cutoff of {duration(one.watermark.total_seconds())} catches {one.share:.2%}", soft_wrap=True)
 
 
 @app.command()
@@ -173,13 +176,15 @@ def apply(
     by: Annotated[str, typer.Option(help="Who decides.")],
     reason: Annotated[str, typer.Option(help="Why.")],
     event_type: Annotated[str | None, typer.Option(help="An event type with its own bounds in the contract.")] = None,
-    watermark: Annotated[str | None, typer.Option(help="Use this watermark instead of the proposed one: P3D or PT36H.")] = None,
+    cutoff: Annotated[
+        str | None, typer.Option("--cutoff", "--watermark", help="Use this cutoff instead of the proposed one: P3D or PT36H.")
+    ] = None,
     since: Annotated[
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="For rows that arrive from this day on; default: tomorrow.")
     ] = None,
     print_only: Annotated[bool, typer.Option("--print", help="Record the decision, and print the contract's new text.")] = False,
 ) -> None:
-    """Change the watermark: record the decision and add a line to the contract. Earlier rows keep their admission status."""
+    """Change the cutoff: record the decision and add a line to the contract. Earlier rows keep their admission status."""
     from lakehouse.lateness import contract_edit, measurement, watermark_log  # noqa: PLC0415
 
     if not by.strip() or not reason.strip():
@@ -193,7 +198,7 @@ def apply(
         msg = f"the contract has no separate bounds for {event_type!r} (it has them for {known})"
         raise typer.BadParameter(msg)
     proposal = proposals[event_type]
-    wanted = arguments.duration(watermark) if watermark else proposal.watermark
+    wanted = arguments.duration(cutoff) if cutoff else proposal.watermark
     if wanted is None or wanted == proposal.current:
         out.print(f"{source}: {_said(proposal)}; nothing was changed. {proposal.because}", soft_wrap=True)
         return
@@ -226,7 +231,7 @@ def apply(
         errors.print(f"{path} cannot be written, and was left as it is: {problem}", style="red", soft_wrap=True)
         raise typer.Exit(1) from None
     which = f" of {event_type}" if event_type else ""
-    moved_to = f"the watermark{which} is {duration(wanted.total_seconds())} for rows that arrive from {day} on"
+    moved_to = f"the cutoff{which} is {duration(wanted.total_seconds())} for rows that arrive from {day} on"
     out.print(f"{path}: {moved_to}. Dagster and the API read it when they start again.", soft_wrap=True)
 
 
@@ -259,7 +264,7 @@ def _since(of: _Of, requested: datetime | None) -> date:
 
 
 def _said(found: Proposal) -> str:
-    there = "no watermark" if found.current is None else f"watermark {duration(found.current.total_seconds())}"
+    there = "no cutoff" if found.current is None else f"cutoff {duration(found.current.total_seconds())}"
     if not found.moves or found.watermark is None:
         return f"{there} stays"
     return f"{there} -> {duration(found.watermark.total_seconds())}"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakehouse.live.window_state import WindowState
     from lakehouse.settings import Settings
 
-app = typer.Typer(help="Numbers within seconds, beside the books.", no_args_is_help=True)
+app = typer.Typer(help="Live numbers: those of streams, within seconds, apart from published numbers.", no_args_is_help=True)
 
 
 @app.command()

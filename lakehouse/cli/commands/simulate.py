@@ -165,11 +165,12 @@ def _versions(lake: Settings) -> list[int]:
 
 
 def _found(lake: Settings, daily: Series, options: Options, made_at: datetime) -> Simulation:
-    from lakehouse.examples import simulation_results  # noqa: PLC0415
+    from lakehouse.examples import late_events, simulation_results  # noqa: PLC0415
 
+    contract = _catalog(lake).sources[late_events.SOURCE]
     days = f"{options.days:,} {'day' if options.days == 1 else 'days'}"
     title = f"{days} of events, {100 * options.late_share:g} % of them late"
-    return simulation_results.simulation(lake, daily, title, options.summary(), made_at)
+    return simulation_results.simulation(lake, daily, contract, title, options.summary(), made_at)
 
 
 def _reports(simulation: Simulation) -> dict[str, str]:
@@ -186,11 +187,12 @@ def _reports(simulation: Simulation) -> dict[str, str]:
 
 def _say(simulation: Simulation, options: Options, lake: Settings, reports: Path) -> None:
     from lakehouse.examples.late_events import METRIC  # noqa: PLC0415
-    from lakehouse.reports.simulation_report import summary  # noqa: PLC0415
+    from lakehouse.reports.simulation_report import of_watermark, summary  # noqa: PLC0415
 
     parameters = ", ".join(f"{name} {value}" for name, value in options.summary().items())
     out.print(f"Simulated: {parameters}.", soft_wrap=True)
     out.print(summary(simulation, "->"), soft_wrap=True)
+    out.print(of_watermark(simulation), soft_wrap=True)
     out.print(f"{len(simulation.promotions):,} promotions, each with its inputs; the reports:", soft_wrap=True)
     for name in ("simulation.html", "simulation.md", "promotions.jsonl"):
         out.print(f"  {reports / name}", soft_wrap=True)

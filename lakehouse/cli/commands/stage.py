@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import MetricContract, SourceContract
 
 app = typer.Typer(
-    help="Changed inputs beside the tables: create, list, show, refresh, promote, undo, drop.", no_args_is_help=True
+    help="Changed inputs in copies of the tables: create, list, show, refresh, promote, undo, drop.", no_args_is_help=True
 )
 
 _SHOWN = 8
@@ -78,7 +78,7 @@ def create(
         set_threshold=Decimal(f"{set_threshold:g}"),
         seed=seed,
     )
-    with errors.status("computing the stage beside the tables"):
+    with errors.status("computing the stage in copies of the tables"):
         made = staging.create(settings, catalog, _session, request, f"cli:{by}")
     print_report(made)
 
@@ -127,7 +127,7 @@ def refresh(name: _Name, by: _By) -> None:
     from lakehouse.stages import staging  # noqa: PLC0415
 
     settings, catalog = deployment()
-    with errors.status("computing the stage beside the tables"):
+    with errors.status("computing the stage in copies of the tables"):
         stage = staging.refresh(settings, catalog, _session, name, by, f"cli:{by}")
     print_report(stage)
 

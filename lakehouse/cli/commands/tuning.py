@@ -124,7 +124,8 @@ def _print_advice(state: TuningState, advice: Recommendation) -> None:
     if measured.skewed:
         out.print(f"    {counted(measured.skewed)} with an event ahead of its arrival left out", soft_wrap=True)
     if measured.historical:
-        out.print(f"    {counted(measured.historical)} that came as history left out", soft_wrap=True)
+        left_out = f"{counted(measured.historical)} of a first load, a backfill or a correction by hand"
+        out.print(f"    left out: {left_out}", soft_wrap=True)
     table = data_table()
     table.add_column("max_lateness", no_wrap=True)
     shares = [f"{line.share:.2%}" for line in advice.trade_offs]

@@ -13,7 +13,7 @@ _HEAD = "-- Written by 'lakehouse views'; run it again after the contracts chang
 
 
 def views(
-    to: Annotated[Path | None, typer.Option(help="The folder to write to; default: 'views' beside the tables.")] = None,
+    to: Annotated[Path | None, typer.Option(help="The folder to write to; default: 'views' next to the tables.")] = None,
 ) -> None:
     """Write SQL files that create views in DuckDB and Spark: NAME_latest, NAME_final, NAME_asof(time), SOURCE_newest.
 

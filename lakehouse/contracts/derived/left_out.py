@@ -22,7 +22,7 @@ def unfit(metric: MetricContract) -> list[str]:
     in_grain = sorted({*names}.intersection(metric.grain))
     mistakes = {
         f"from: name each metric once: {', '.join(twice)}": twice,
-        f"from: {', '.join(in_grain)} is also a column of the grain; an expression could not tell them apart": in_grain,
+        f"from: {', '.join(in_grain)} is also a column of the grain; an expression could not distinguish them": in_grain,
         "window: a derived metric has none; give one to its inputs": metric.window != 1,
         "rows: a derived metric reads no rows of a source; leave the key out": metric.rows,
         "publication.after_close: a derived number changes with its inputs; let these 'adjust', and leave the key out here": (

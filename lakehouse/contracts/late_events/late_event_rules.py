@@ -10,7 +10,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from lakehouse.contracts.base import Strict
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LateAction(str, Enum):
-    """The treatment of a late row within the allowed lateness."""
+    """The treatment of a late row within the grace."""
 
     DROP = "drop"
     SIDE_OUTPUT = "side_output"
@@ -52,11 +52,14 @@ class LateEvents(Strict):
     """The treatment of a row that arrives after the source's watermark has passed the row's window."""
 
     allowed_lateness: timedelta = Field(
-        timedelta(0), ge=timedelta(0), description="How far the watermark may be past the end of a window for its rows to count."
+        timedelta(0),
+        ge=timedelta(0),
+        validation_alias=AliasChoices("grace", "allowed_lateness"),
+        description="How far the watermark may be past the end of a window for its rows to count.",
     )
     action: LateAction = Field(
         LateAction.RECOMPUTE,
-        description="What becomes of a late row within the allowed lateness; a later one does not count before the close.",
+        description="What becomes of a late row within the grace; a later one does not count before the close.",
     )
     at_close: AtClose = Field(
         AtClose.INCLUDE, description="Whether a final number counts every row that has come by then, however late it came."

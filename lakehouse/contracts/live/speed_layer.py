@@ -10,7 +10,7 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from lakehouse.contracts.base import Strict
 from lakehouse.contracts.windows.session_window import SessionWindow
@@ -33,6 +33,7 @@ class SpeedLayer(Strict):
     watermark: timedelta = Field(
         timedelta(minutes=10),
         ge=timedelta(0),
+        validation_alias=AliasChoices("open_for", "watermark"),
         description="How long after the newest event a window stays open; later rows are dropped by the stream.",
     )
     trigger: timedelta = Field(timedelta(seconds=5), ge=timedelta(0), description="The time between two batches of the stream.")
@@ -46,7 +47,7 @@ class SpeedLayer(Strict):
     @model_validator(mode="after")
     def _in_milliseconds(self) -> SpeedLayer:
         if self.watermark % timedelta(milliseconds=1):
-            msg = "watermark: Spark counts in milliseconds; write whole ones, such as PT10M"
+            msg = "open_for: Spark counts in milliseconds; write whole ones, such as PT10M"
             raise ValueError(msg)
         return self
 
@@ -55,7 +56,8 @@ class ReconciliationTerms(Strict):
     """The bound on the difference between a day's live and published numbers beyond which it is an alert."""
 
     threshold: float = Field(
-        ge=0, description="Alert when a window's live number differs from the books by more than this share of the books."
+        ge=0,
+        description="Alert when a window's live number differs from the published one by more than this share.",
     )
 
 
@@ -70,7 +72,7 @@ def problems(metric: MetricContract) -> Iterator[str]:
     """The mistakes in a metric's speed layer, each as ``field: what to do``."""
     if metric.live is None:
         if metric.reconcile is not None:
-            yield "reconcile: compares live numbers with the books; add 'live: true', or leave the key out"
+            yield "reconcile: compares live numbers with published ones; add 'live: true', or leave the key out"
         for key in ("live_state", "live_unread_after"):
             if getattr(metric.alerts, key) is not None:
                 yield f"alerts.{key}: is about the stream of the metric; add 'live: true', or leave the key out"

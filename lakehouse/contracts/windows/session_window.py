@@ -36,7 +36,7 @@ class SessionWindow(Strict):
     gap: timedelta = Field(
         gt=timedelta(0), le=_LONGEST_GAP, description="The longest pause within a session, such as PT30M; at most 23 hours."
     )
-    key: list[Name] = Field(min_length=1, description="The column, or the columns, that tell whose session it is.")
+    key: list[Name] = Field(min_length=1, description="The column, or the columns, that identify the owner of a session.")
     timezone: str | None = Field(
         None, description="The zone of the days that sessions belong to: that of the source's event days, set on loading."
     )

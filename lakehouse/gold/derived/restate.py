@@ -178,7 +178,7 @@ def _explain(of_period: Sequence[PeriodOfInput], earlier: RollupInputs) -> str:
     changed = [f"{name} {after}" for name, _, after in now.named_changes(earlier)]
     booked = [number.input.metric for number in of_period if number.named.adjustments != _adjustments(earlier, number)]
     changed += [f"adjustments of {name}" for name in booked]
-    return f"made from {join_limited(changed, _SHOWN)} anew" if changed else "made anew"
+    return f"recomputed from {join_limited(changed, _SHOWN)}" if changed else "recomputed"
 
 
 def _adjustments(earlier: RollupInputs, number: PeriodOfInput) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from lakehouse import locations, pieces
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import days_reached
-from lakehouse.delta import lost_commits, provenance, table_io
+from lakehouse.delta import code_commit, lost_commits, provenance, table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason
@@ -291,6 +291,7 @@ def signature(settings: Settings, series: Series, run: Run, why: Mapping[str, An
     code, contract = provenance.code(), provenance.of_contract(series.metric)
     signed_by = run.by if reason else None
     metadata = {**why, "job_name": run.job_name, "by": run.by, "code_version": code, "contract_version": contract}
+    metadata["code_commit"] = code_commit.of_contracts(settings)
     metadata |= {"signed_off_by": signed_by, "sign_off_reason": reason}
     return Signature(run.run_id, code, contract, uuid.uuid4().hex, settings.clock(), signed_by, reason, metadata)
 

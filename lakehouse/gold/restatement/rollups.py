@@ -203,4 +203,4 @@ def _explain(changed_days: pa.Table, booked_since: pa.Table | None) -> str:
     """A sentence that lists the days with another revision than the newest number was computed from, and what is booked since."""
     changed = sorted(set(changed_days["period"].to_pylist()))
     changed += [] if booked_since is None else sorted(set(booked_since["version_name"].to_pylist()))
-    return f"made from {join_limited(changed, _SHOWN)} anew" if changed else "made anew"
+    return f"recomputed from {join_limited(changed, _SHOWN)}" if changed else "recomputed"

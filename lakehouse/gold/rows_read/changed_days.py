@@ -15,6 +15,7 @@ from lakehouse.delta import change_feed, table_io
 from lakehouse.delta.change_feed import LateRows
 from lakehouse.gold.rows_read import tables
 from lakehouse.lateness.measurement import judged
+from lakehouse.ledger import hand_corrections
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,8 +78,10 @@ def since(table: DeltaTable, first: int, contract: SourceContract | None = None)
 
 
 def _late_rows(contract: SourceContract) -> LateRows:
-    columns = ("event_ts", "event_date", "arrival_ts", contract.event_type_column)
-    return LateRows(columns, lambda rows: judged(rows, contract)[1])
+    columns = ("event_ts", "event_date", "arrival_ts", "source_file", contract.event_type_column)
+    return LateRows(
+        columns, lambda rows: judged(rows, contract)[1], lambda rows: hand_corrections.are_by_hand(rows["source_file"])
+    )
 
 
 def _sampled(changes: pa.Table) -> dict[date, list[str]]:

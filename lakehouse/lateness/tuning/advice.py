@@ -1,7 +1,7 @@
 """Recommendations about the bounds of a source, from the rows of a range of arrival days, each with a severity.
 
-The API and the command line show the same list: the proposals for ``lateness.watermark`` and ``max_lateness``, and the tiers that
-more rows miss than they tolerate. How a watermark is proposed is defined in ``lateness.rules``.
+The API and the command line show the same list: the proposals for ``lateness.cutoff`` and ``max_lateness``, and the tiers that
+more rows miss than they tolerate. How a bound is proposed is defined in ``lateness.rules``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakehouse.lateness.rules import Proposal
     from lakehouse.settings import Settings
 
-WATERMARK, MAX_LATENESS, TIERS = "lateness.watermark", "clocks.watermark.max_lateness", "lateness.tiers"
+CUTOFF, MAX_LATENESS, TIERS = "lateness.cutoff", "clocks.watermark.max_lateness", "lateness.tiers"
 _GRAVEST_FIRST = (RecommendationSeverity.ERROR, RecommendationSeverity.WARN, RecommendationSeverity.INFO)
 
 
@@ -61,19 +61,19 @@ class Advice:
 
 def of_source(settings: Settings, contract: SourceContract, measured: LatenessMeasurement) -> list[Advice]:
     """The recommendations from the measured rows, gravest first; a bound that stays is not listed."""
-    found = [*_watermarks(contract, measured), *_max_lateness(settings, contract, measured), *_tiers(contract, measured)]
+    found = [*_cutoffs(contract, measured), *_max_lateness(settings, contract, measured), *_tiers(contract, measured)]
     return sorted(
         (one for one in found if one.severity is not RecommendationSeverity.NONE),
         key=lambda one: _GRAVEST_FIRST.index(one.severity),
     )
 
 
-def _watermarks(contract: SourceContract, measured: LatenessMeasurement) -> Iterator[Advice]:
+def _cutoffs(contract: SourceContract, measured: LatenessMeasurement) -> Iterator[Advice]:
     for event_type, proposal in measurement.proposals(contract, measured).items():
         option = f" --event-type {event_type}" if event_type else ""
         text = _text(proposal, f"'lakehouse lateness apply {contract.dataset}{option}' applies it")
-        severity = proposal.severity(contract.lateness.tuning.catch)
-        yield Advice(WATERMARK, severity, text, event_type, None, proposal.current, _proposed(proposal))
+        severity = proposal.severity(contract.lateness.of_type(event_type).tuning.catch)
+        yield Advice(CUTOFF, severity, text, event_type, None, proposal.current, _proposed(proposal))
 
 
 def _max_lateness(settings: Settings, contract: SourceContract, measured: LatenessMeasurement) -> Iterator[Advice]:

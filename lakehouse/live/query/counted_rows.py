@@ -26,19 +26,26 @@ if TYPE_CHECKING:
 WINDOW_END = "window_end"
 #: The event time that advances the watermark. A sender's clock that is ahead must not close the windows of all other senders.
 EVENT_TIME = "event_time"
-#: The kind of record that the stream counts.
-COUNTED = "change_op = 'insert' AND malformed_reason IS NULL"
 
 
 def columns_read(metric: MetricContract, contract: SourceContract) -> list[str]:
     """The columns of Bronze that the stream reads."""
     names = metric.columns_read([name for name, _ in silver_columns(contract)])
-    return list(dict.fromkeys([*names, "event_ts", "arrival_ts", "change_op", "malformed_reason"]))
+    of_marker = [contract.marker_field.name] if contract.marker_field else []
+    return list(dict.fromkeys([*names, "event_ts", "arrival_ts", "change_op", "malformed_reason", *of_marker]))
 
 
-def counted(bronze: DataFrame) -> DataFrame:
+def inserts(bronze: DataFrame, contract: SourceContract) -> DataFrame:
+    """The records of the kind that the stream counts: well-formed inserts that are not marker records."""
+    rows = bronze.where("change_op = 'insert' AND malformed_reason IS NULL")
+    if contract.marker is None or contract.marker_field is None:
+        return rows
+    return rows.where(~F.col(contract.marker_field.name).cast("string").eqNullSafe(contract.marker.value))
+
+
+def counted(bronze: DataFrame, contract: SourceContract) -> DataFrame:
     """The rows that the stream counts unless they are late, with :data:`EVENT_TIME`."""
-    rows = bronze.where(f"{COUNTED} AND event_ts IS NOT NULL AND event_date IS NOT NULL")
+    rows = inserts(bronze, contract).where("event_ts IS NOT NULL AND event_date IS NOT NULL")
     return rows.withColumn(EVENT_TIME, F.least("event_ts", "arrival_ts"))
 
 

@@ -63,7 +63,7 @@ def started(
 
 def numbers_of(bronze: DataFrame, metric: MetricContract, contract: SourceContract) -> DataFrame:
     """The numbers of a stream of Bronze: event_date, the grain, ``window_end``, the measures and row_count."""
-    rows = counted_rows.in_windows(counted_rows.counted(bronze), metric)
+    rows = counted_rows.in_windows(counted_rows.counted(bronze, contract), metric)
     ends = counted_rows.window_end(metric, contract)
     rows = late_rule.behind_watermark(rows, counted_rows.EVENT_TIME, ends, counted_rows.WINDOW_END, _terms(metric).watermark)
     # The state of a running stream holds these aggregates: sums of doubles are rounded here, and exact in the published number.

@@ -33,7 +33,7 @@ LIVE_EQUALS_BOOKS = "live_equals_books"
 
 def check_names(metric: MetricContract) -> dict[str, str]:
     """The check of a live metric's days, with its description; none for other metrics."""
-    text = "What the stream said of the day is within the threshold of the books, and each difference has its causes."
+    text = "The live numbers of the day are within the threshold of the published ones, and each difference has its causes."
     return {LIVE_EQUALS_BOOKS: text} if metric.live else {}
 
 

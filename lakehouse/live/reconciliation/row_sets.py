@@ -156,7 +156,7 @@ def _delivered(
     columns = list(dict.fromkeys([*counted_rows.columns_read(metric, contract), "record_key", "event_date", *_ROW_ID]))
     where = {"arrival_date": key_log.arrival_days_with_rows_on(settings, contract.dataset, days), "event_date": days}
     bronze = dataframes.scan(spark, settings, locations.bronze(settings, contract.dataset), columns, where)
-    rows = counted_rows.in_windows(bronze.where(counted_rows.COUNTED), metric)
+    rows = counted_rows.in_windows(counted_rows.inserts(bronze, contract), metric)
     read = F.broadcast(
         dataframes.local(spark, batches.select(["ingestion_id", "first_line", "last_line", "batch", "watermark_before"]))
     )

@@ -43,7 +43,7 @@ class AlertKind(str, Enum):
 
 
 _TITLES = {
-    AlertKind.LATE_SHARE: "too many rows beyond the watermark",
+    AlertKind.LATE_SHARE: "too many rows beyond the cutoff",
     AlertKind.TIER_SHARE: "more rows are later than a tier tolerates",
     AlertKind.LATE_DROPPED: "too many rows come too late for a metric",
     AlertKind.LAG: "rows take longer to arrive than usual",
@@ -51,7 +51,7 @@ _TITLES = {
     AlertKind.HELD: "a number is held",
     AlertKind.OVERDUE: "a number was not finalized",
     AlertKind.VALUE: "a {} value beyond its bound",
-    AlertKind.LIVE_DIFFERENCE: "live numbers were far from the books",
+    AlertKind.LIVE_DIFFERENCE: "live numbers differed too much from the published ones",
     AlertKind.LIVE_STOPPED: "the stream of live numbers does not run on",
     AlertKind.LIVE_STATE: "the state of live numbers is too large",
     AlertKind.WATERMARK_OFF: "the event-time watermark catches too few rows",

@@ -73,7 +73,7 @@ class CrossedLimit:
 
 
 def late_share(about: AlertSubject, arrivals: Iterable[ArrivalCount], terms: LateShare, bound: Decimal) -> Alert | None:
-    """Alert if too large a share of the rows has arrived beyond the watermark for long enough.
+    """Alert if too large a share of the rows has arrived beyond the cutoff for long enough.
 
     The share at a time of arrival covers the rows of the span ``lasting`` that ends with it, both ends included. The alert
     opens if the share was above the bound at every time of arrival in a span through the newest arrival that is at least as
@@ -101,7 +101,7 @@ def late_share(about: AlertSubject, arrivals: Iterable[ArrivalCount], terms: Lat
     since, through, share = run[-1].at, run[0].at, lateness_rules.late_share(late, rows)
     text = (
         f"{share:.2%} of the {rows:,} rows of {about.subject} that arrived from {format_moment(since)} through "
-        f"{format_moment(through)} came beyond the watermark; the contract tolerates {float(bound):.2%}. "
+        f"{format_moment(through)} came beyond the cutoff; the contract tolerates {float(bound):.2%}. "
         f"'lakehouse account {about.subject}' lists what became of them."
     )
     numbers = {"rows": rows, "late": late, "share": round(share, 6), "bound": float(bound), "through": through}
@@ -140,8 +140,8 @@ def late_dropped(
     until = "They count when their days are final" if at_close else "They never count"
     text = (
         f"{dropped:,} of the {rows:,} rows of {arrival} came too late to count in {about.subject}: {share:.2%}, and "
-        f"{float(terms.above):.2%} is tolerated. {until}: 'lakehouse late {about.contract} --dropped' lists them, and "
-        f"'lakehouse late admit {about.contract}' lets them count."
+        f"{float(terms.above):.2%} is tolerated. {until}: 'lakehouse lateness rows {about.contract} --dropped' lists them, and "
+        f"'lakehouse lateness admit {about.contract}' lets them count."
     )
     numbers = {"rows": rows, "dropped": dropped, "share": round(share, 6), "bound": float(terms.above)}
     at = datetime.combine(arrival, time(), timezone.utc)
@@ -154,9 +154,8 @@ def lag(about: AlertSubject, newest: LagPercentile, baseline: LagPercentile, thr
     :param newest: the percentile over the 24 hours of arrivals through ``through``.
     :param baseline: the percentile over the preceding days of arrivals.
     """
-    if min(newest.rows, baseline.rows) < terms.needs_rows or newest.lag is None or baseline.lag is None:
-        return None
-    if baseline.lag <= timedelta(0) or _microseconds(newest.lag) <= terms.factor * _microseconds(baseline.lag):
+    bound = lag_bound(newest, baseline, terms)
+    if bound is None or newest.lag is None or baseline.lag is None or _microseconds(newest.lag) <= bound:
         return None
     text = (
         f"The p99 lag of {about.subject} is {format_duration(newest.lag)} in the day of arrivals through "
@@ -168,13 +167,36 @@ def lag(about: AlertSubject, newest: LagPercentile, baseline: LagPercentile, thr
     return about.alert(AlertKind.LAG, through, text, numbers)
 
 
-def restatements(
-    about: AlertSubject, restated: Sequence[PeriodRestatement], first: datetime | None, now: datetime, terms: Restatements
-) -> Alert | None:
-    """Alert if the week before ``now`` has more restatements than mean and sample deviation of the earlier weeks suggest.
+def lag_bound(newest: LagPercentile, baseline: LagPercentile, terms: Lag) -> Decimal | None:
+    """The greatest tolerated p99 lag in microseconds; None where it is not judged: too few rows, or a baseline of zero."""
+    if min(newest.rows, baseline.rows) < terms.needs_rows or newest.lag is None or baseline.lag is None:
+        return None
+    return terms.factor * _microseconds(baseline.lag) if baseline.lag > timedelta(0) else None
+
+
+@dataclass(frozen=True)
+class WeeklyRestatements:
+    """The restatements of a series per week, the newest week first.
+
+    :param counts: of the newest week, and of the weeks before, from which mean and variance are taken.
+    """
+
+    counts: Sequence[int]
+    mean: Fraction
+    variance: Fraction
+
+    def bound(self, terms: Restatements) -> float:
+        """The greatest number of a week that is not too many."""
+        return float(self.mean) + float(terms.sigma) * sqrt(self.variance)
+
+
+def weekly(
+    restated: Iterable[PeriodRestatement], first: datetime | None, now: datetime, terms: Restatements
+) -> WeeklyRestatements | None:
+    """The restatements per week up to ``now``; None for a series that was not published in all of these weeks.
 
     :param restated: the restatements since the first of these weeks began, in any order.
-    :param first: the time of the first publication; a series that was not published in all of the weeks is not evaluated.
+    :param first: the time of the first publication.
     """
     if first is None or first > now - _WEEK * (terms.weeks + 1):
         return None
@@ -183,14 +205,29 @@ def restatements(
         week = (now - restatement.at) // _WEEK
         if 0 <= week < len(counts):
             counts[week] += 1
-    newest, before = counts[0], [Fraction(count) for count in counts[1:]]
-    usual, spread = mean(before), variance(before)
+    before = [Fraction(count) for count in counts[1:]]
+    return WeeklyRestatements(counts, mean(before), variance(before))
+
+
+def restatements(
+    about: AlertSubject, restated: Sequence[PeriodRestatement], first: datetime | None, now: datetime, terms: Restatements
+) -> Alert | None:
+    """Alert if the week before ``now`` has more restatements than mean and sample deviation of the earlier weeks suggest.
+
+    :param restated: the restatements since the first of these weeks began, in any order.
+    :param first: the time of the first publication; a series that was not published in all of the weeks is not evaluated.
+    """
+    by_week = weekly(restated, first, now, terms)
+    if by_week is None:
+        return None
+    counts, usual, spread = by_week.counts, by_week.mean, by_week.variance
+    newest = counts[0]
     above = newest - usual
     if newest < terms.needs or above <= 0 or above**2 <= Fraction(terms.sigma) ** 2 * spread:
         return None
     recent = [restatement for restatement in restated if timedelta(0) <= now - restatement.at < _WEEK]
     week_of = sorted(recent, key=lambda restatement: restatement.at)
-    bound = float(usual) + float(terms.sigma) * sqrt(spread)
+    bound = by_week.bound(terms)
     crossing = week_of[min(int(bound), newest - 1)].at
     text = (
         f"{about.subject} was restated {newest} times in the week before {format_moment(now)}: {_periods(week_of)}. "
@@ -296,8 +333,8 @@ def live_difference(about: AlertSubject, day: date, reconciled: Sequence[Reconci
     window = f" at {worst.window_start:%H:%M} UTC" if worst.window_start else ""
     why = join_limited([f"{cause} {value}" for cause, value in worst.causes.items()], _SHOWN)
     text = (
-        f"{len(beyond)} live numbers of {about.subject} {day} were further from the books than the contract tolerates. The "
-        f"largest difference is {worst.difference}, of {worst.measure}{window}: {why}. "
+        f"{len(beyond)} live numbers of {about.subject} {day} differ more from the published ones than the contract tolerates. "
+        f"The largest difference is {worst.difference}, of {worst.measure}{window}: {why}. "
         f"'lakehouse reconcile {about.contract} --date {day}' shows all."
     )
     numbers = {"beyond": len(beyond), "measure": worst.measure, "live": worst.live, "books": worst.books}

@@ -74,7 +74,7 @@ def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
     """The alerts about a source: its inputs, its event-time watermark, and its arrivals as of the newest one."""
     yield from input_signals.of_source(settings, contract)
     terms = contract.alerts
-    bound, tiers = _late_bound(contract), contract.lateness.judged_tiers
+    bound, tiers = late_bound(contract), contract.lateness.judged_tiers
     if terms.lag is None and bound is None and not tiers:
         return
     looked_back = [terms.lag.days if terms.lag else 1]
@@ -120,8 +120,8 @@ def _of_live(settings: Settings, metric: MetricContract, about: AlertSubject) ->
         yield from filter(None, [alert_rules.live_difference(about, day, reconciled)])
 
 
-def _late_bound(contract: SourceContract) -> Decimal | None:
-    """The tolerated share of rows beyond the watermark; None without such a bound, or without a watermark."""
+def late_bound(contract: SourceContract) -> Decimal | None:
+    """The tolerated share of rows beyond the cutoff; None without such a bound, or without a cutoff."""
     share, lateness = contract.alerts.late_share, contract.lateness
     if share is None or (lateness.watermark is None and lateness.by is None):
         return None
@@ -174,14 +174,19 @@ def _overdue(settings: Settings, source: SourceContract | None, series: Series, 
 def _of_days(settings: Settings, daily: Series, about: AlertSubject) -> Iterator[Alert]:
     """Restatements of days."""
     terms, now = daily.metric.alerts, settings.clock()
+    if terms.restatements:
+        restated, first = restatements_of_days(settings, daily, terms.restatements.weeks)
+        yield from filter(None, [alert_rules.restatements(about, restated, first, now, terms.restatements)])
+
+
+def restatements_of_days(settings: Settings, daily: Series, weeks: int) -> tuple[list[PeriodRestatement], datetime | None]:
+    """The restatements of days in the newest week and ``weeks`` weeks before, and the time of the first publication."""
     files = published_table.files_of(settings, locations.gold(settings, daily))
     if files is None or "max.published_at" not in files.column_names:
-        return
-    if terms.restatements:
-        begin = now - (terms.restatements.weeks + 1) * _WEEK
-        restated = _restated(settings, daily, _since(files, "restated_on", begin, daily), begin)
-        first = pc.min(files["min.published_at"]).as_py()
-        yield from filter(None, [alert_rules.restatements(about, restated, first, now, terms.restatements)])
+        return [], None
+    begin = settings.clock() - (weeks + 1) * _WEEK
+    restated = _restated(settings, daily, _since(files, "restated_on", begin, daily), begin)
+    return restated, pc.min(files["min.published_at"]).as_py()
 
 
 def _values(settings: Settings, series: Series, about: AlertSubject) -> Iterator[Alert]:

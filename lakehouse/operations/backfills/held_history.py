@@ -1,4 +1,4 @@
-"""The rows of files that the contract's watermark holds: quarantined or dropped rows without a decision.
+"""The rows of files that the contract's cutoff holds: quarantined or dropped rows without a decision.
 
 This module only reads. A backfill that admits history requests their reassessment.
 """

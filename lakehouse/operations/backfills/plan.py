@@ -59,7 +59,7 @@ class PlannedFile(_Plain):
     rows: int
     sha256: str
     known: bool = Field(description="Whether Bronze had its content when the plan was made, or an earlier planned file has it.")
-    beyond: int = Field(0, description="Its rows that the contract's watermark holds or drops.")
+    beyond: int = Field(0, description="Its rows that the contract's cutoff holds or drops.")
 
     @property
     def ingestion_id(self) -> str:
@@ -105,7 +105,7 @@ class BackfillPlan(_Plain):
     wave_size: int = Field(100, ge=1)
     where: str | None = Field(None, description="The condition on fields that limits the backfill to an entity.")
     rows_of_entity: int = Field(0, description="Its rows: of a source those that are judged again, of a metric those in silver.")
-    admit_history: bool = Field(False, description="Whether the runner admits the rows that the watermark holds.")
+    admit_history: bool = Field(False, description="Whether the runner admits the rows that the cutoff holds.")
     retries: int = Field(2, ge=0, description="How many times a wave that fails is run again.")
     code_version: str
     contracts: dict[str, str]
@@ -122,7 +122,7 @@ class BackfillPlan(_Plain):
 
     @property
     def beyond_watermark(self) -> int:
-        """The number of rows in the plan's files that the contract's watermark holds or drops."""
+        """The number of rows in the plan's files that the contract's cutoff holds or drops."""
         return sum(file.beyond for file in self.files)
 
     @property

@@ -63,7 +63,7 @@ def current_files(
     files of its day is left out. An arrival day is ingested as a whole, so all of its files belong to the plan.
 
     :param clock: whether the days are event days or arrival days.
-    :param admit_history: whether rows beyond the watermark are admitted.
+    :param admit_history: whether rows beyond the cutoff are admitted.
     :param progress: called with the number of files read so far and the number of all files.
     """
     listing = bronze_landing.listing(settings, contract)
@@ -139,7 +139,7 @@ def _unplaced(
 
 
 def _with_held(planned: Sequence[PlannedFile], held: pa.Table) -> list[PlannedFile]:
-    """The files; those in Bronze with the number of their rows that the watermark holds."""
+    """The files; those in Bronze with the number of their rows that the cutoff holds."""
     counted = held.group_by("ingestion_id").aggregate([([], "count_all")])
     counts = dict(zip(counted["ingestion_id"].to_pylist(), counted["count_all"].to_pylist()))
     return [file.model_copy(update={"beyond": counts.pop(file.ingestion_id, 0)}) if file.known else file for file in planned]

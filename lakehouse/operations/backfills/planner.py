@@ -48,7 +48,7 @@ class BackfillRequest:
     """A request to recompute a range of days.
 
     :param clock: whether the days of a source are event days, or the arrival days of files.
-    :param admit_history: whether rows that the watermark would hold are admitted, as a decision by ``runner_id``.
+    :param admit_history: whether rows that the cutoff would hold are admitted, as a decision by ``runner_id``.
     """
 
     target: str

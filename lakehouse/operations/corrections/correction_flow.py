@@ -221,5 +221,5 @@ def _check_row(source: str, key: str, operation: Operation, row: Mapping[str, An
     if operation is Operation.ENTER and row is not None:
         raise CorrectionError(f"silver/{source} has a row of {key} on {row['event_date']}: correct it with --set")
     if operation is not Operation.ENTER and row is None:
-        msg = f"silver/{source} has no row of {key}: 'lakehouse trace {source} {key}' tells of its records; --new enters one"
+        msg = f"silver/{source} has no row of {key}: 'lakehouse trace {source} {key}' shows its records; --new enters one"
         raise CorrectionError(msg)

@@ -137,7 +137,7 @@ def _source(contract: SourceContract, measured: LatenessMeasurement) -> dict[str
 
 def _type(contract: SourceContract, of_type: EventTypeLateness, day: date) -> dict[str, Any]:
     bounds = contract.lateness.as_of(of_type.event_type, day)
-    proposal = judging.propose(of_type.seconds, bounds.watermark, contract.lateness.tuning)
+    proposal = judging.propose(of_type.seconds, bounds.watermark, bounds.tuning)
     return {
         "event_type": of_type.event_type,
         "rows": of_type.rows,
@@ -145,7 +145,7 @@ def _type(contract: SourceContract, of_type: EventTypeLateness, day: date) -> di
         "on_time_share": round(of_type.on_time / of_type.rows, 6),
         "late_share": round(judging.late_share(of_type.late, of_type.rows), 6),
         "seconds": percentiles_as_json(of_type.seconds),
-        "recommendation": proposal_as_json(proposal, contract.lateness.tuning.catch),
+        "recommendation": proposal_as_json(proposal, bounds.tuning.catch),
     }
 
 

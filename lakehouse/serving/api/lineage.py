@@ -26,7 +26,17 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _SAID = ("inputs", "inputs_without", "known_through", "silver_version", "code_version", "contract_version", "run_id")
-_COMMIT = ("publication_id", "gold_version", "recorded_at", "job_name", "trigger", "input_versions", "validation", "keys")
+_COMMIT = (
+    "publication_id",
+    "gold_version",
+    "recorded_at",
+    "job_name",
+    "code_commit",
+    "trigger",
+    "input_versions",
+    "validation",
+    "keys",
+)
 PublicationId = Annotated[
     str,
     Path(description="As returned by GET /lineage.", pattern="^[0-9a-zA-Z_-]{1,64}$", examples=["8e1f6d2ab3904c57"]),
@@ -37,6 +47,7 @@ PUBLICATION_EXAMPLE: dict[str, Any] = {
     "gold_version": 730,
     "recorded_at": "2024-11-08T06:00:01Z",
     "job_name": "follow_silver",
+    "code_commit": "3f2a9c1b7d4e",
     "trigger": {"run": "5d0c8f6e", "reason": "late_data"},
     "input_versions": {"silver/sales": {"version": 412, "arrivals_from": "2023-11-08", "arrivals_through": "2024-11-08"}},
     "validation": {"checks": 4, "failed": 0, "held": 0},

@@ -80,7 +80,7 @@ class TierModel(Shape):
 class AdviceModel(Shape):
     """A recommendation about a bound of the contract, derived from the rows."""
 
-    about: Literal["lateness.watermark", "clocks.watermark.max_lateness", "lateness.tiers"]
+    about: Literal["lateness.cutoff", "clocks.watermark.max_lateness", "lateness.tiers"]
     severity: Literal["info", "warn", "error"]
     event_type: str | None = Field(description="The event type that the bound is for; null for that of the source.")
     tier: str | None = Field(description="What the tier serves; null for another bound.")
@@ -158,6 +158,7 @@ class PublicationModel(Shape):
     gold_version: int
     recorded_at: datetime
     job_name: str | None
+    code_commit: str | None = Field(description="The Git commit of the contracts; null if it was not known.")
     trigger: dict[str, Any]
     input_versions: dict[str, Any]
     validation: dict[str, Any]

@@ -109,7 +109,7 @@ class WatermarkModel(Shape):
 
     source: str
     strategy: str
-    watermark: datetime | None = Field(description="Everything before it is believed to have arrived; null if nothing is.")
+    watermark: datetime | None = Field(description="Everything before it is expected to have arrived; null if nothing is.")
     moved_by: str | None = Field(description="The delivery that moved it there.")
     newest_arrival: datetime | None
     skewed: int = Field(description="Rows whose event lies ahead of their arrival.")

@@ -96,7 +96,7 @@ VersionOrLive = Annotated[
     str,
     Field(
         description="latest, final, first, r3, v2, a version's name, or an ISO time: what readers saw then (a day: at its end); "
-        "or live: the numbers of the stream, which are not in the books.",
+        "or live: the numbers of the stream, which are not published.",
         pattern=VERSION_OR_LIVE,
         examples=["latest", "live", "r1", "2024-11-08T06:00:00Z"],
     ),

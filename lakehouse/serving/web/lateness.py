@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import Query, Request, Response
 from pydantic import Field
@@ -12,6 +12,8 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse.lateness import measurement
 from lakehouse.lateness import rules as judging
+from lakehouse.operations.alerts import figures
+from lakehouse.operations.alerts.alert import AlertKind
 from lakehouse.serving.http import parameters
 from lakehouse.serving.http.parameters import Day, Parameters
 from lakehouse.serving.web.charts import lateness as charts
@@ -19,13 +21,15 @@ from lakehouse.serving.web.page import PREFIX, respond
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     from fastapi import APIRouter
 
-    from lakehouse.contracts import SourceContract
+    from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.lateness.measurement import EventTypeLateness, LatenessMeasurement
+    from lakehouse.operations.alerts.figures import ArrivalFigure
     from lakehouse.serving.http.published_cache import PublishedCache
+    from lakehouse.settings import Settings
 
 _CHOICES = (7, 28, 92)
 _KEPT = 32
@@ -38,6 +42,7 @@ class LatenessPageParameters(Parameters):
     source: Annotated[str | None, Field(pattern=parameters.NAME)] = None
     through: Day | None = None
     days: Annotated[int, Field(ge=1, le=max(_CHOICES))] = 28
+    by: Literal["day", "hour"] = "day"
 
 
 def add(router: APIRouter, cache: PublishedCache) -> None:
@@ -54,18 +59,54 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
         newest = {name: measurement.newest_arrival(cache.settings, name) for name in sources}
         with_rows = [name for name in sources if newest[name] is not None]
         source = cache.source(wanted.source).dataset if wanted.source else next(iter(with_rows or sources), None)
-        about = {"sources": sources, "source": source, "days": wanted.days, "choices": _CHOICES}
+        about: dict[str, Any] = {"sources": sources, "source": source, "days": wanted.days, "choices": _CHOICES, "by": wanted.by}
         last = None if source is None else newest[source]
         if source is None or last is None:
             return about | {"found": None, "first": None, "last": None}
         _, through = parameters.span(wanted.through or last, wanted.through or last)
         first, last = measurement.window(through, wanted.days)
         version = measurement.version(cache.settings, source)
-        return about | {"found": measured(source, first, last, version), "first": first, "last": last}
+        about |= {"found": measured(source, first, last, version), "first": first, "last": last}
+        return about | _watched(cache.settings, cache.catalog, cache.source(source), last, wanted)
 
     @router.get(PREFIX + "/lateness")
     async def late(request: Request, wanted: Annotated[LatenessPageParameters, Query()]) -> Response:
         return respond(request, "lateness", "lateness", await run_in_threadpool(page_values, wanted))
+
+
+def _watched(
+    settings: Settings, catalog: Catalog, contract: SourceContract, through: date, wanted: LatenessPageParameters
+) -> dict[str, Any]:
+    """The figures that alerts compare with a bound, and these alerts if they are open."""
+    arrivals = figures.by_arrival(settings, contract, through, wanted.days, wanted.by)
+    names = tuple(one.name for one in arrivals)
+    shares = charts.against_bound(
+        names, tuple(one.share for one in arrivals), tuple(one.share_bound for one in arrivals), in_percent=True
+    )
+    hours = [tuple(None if one is None else one / 3600 for one in line) for line in _lags(arrivals)]
+    weekly = [each for metric in catalog.metrics_of(contract.dataset) if (each := figures.by_week(settings, catalog, metric))]
+    restated = [
+        {
+            "figure": each,
+            "chart": charts.against_bound(tuple(each.weeks), tuple(each.counts), (each.bound,) * len(each.weeks)),
+            "open": figures.open_alerts(settings, each.metric, [AlertKind.RESTATEMENTS]).get(AlertKind.RESTATEMENTS),
+        }
+        for each in weekly
+    ]
+    of_source = figures.open_alerts(settings, contract.dataset, [AlertKind.LATE_SHARE, AlertKind.LAG])
+    return {
+        "arrivals": arrivals,
+        "shares": shares,
+        "lags": charts.against_bound(names, *hours),
+        "share_alert": of_source.get(AlertKind.LATE_SHARE),
+        "lag_alert": of_source.get(AlertKind.LAG),
+        "lag_terms": contract.alerts.lag,
+        "restated": restated,
+    }
+
+
+def _lags(arrivals: Sequence[ArrivalFigure]) -> list[tuple[float | None, ...]]:
+    return [tuple(one.p99 for one in arrivals), tuple(one.p99_bound for one in arrivals)]
 
 
 def _by_type(contract: SourceContract, measured: LatenessMeasurement) -> dict[str, Any]:
@@ -99,7 +140,7 @@ def _source_bounds(contract: SourceContract, measured: LatenessMeasurement) -> d
     watermark, tiers = proposal.current, {tier.within: tier.serves for tier in contract.lateness.tiers}
     bounds = [charts.Bound("expected", f"on time: {format_duration(expected)}", _whole(expected))]
     if watermark is not None:
-        bounds.append(charts.Bound("watermark", f"watermark: {format_duration(watermark)}", _whole(watermark)))
+        bounds.append(charts.Bound("watermark", f"cutoff: {format_duration(watermark)}", _whole(watermark)))
     if proposal.moves and proposal.watermark is not None:
         bounds.append(charts.Bound("asked", f"proposed: {format_duration(proposal.watermark)}", _whole(proposal.watermark)))
     return {

@@ -90,7 +90,7 @@ def test_events_of_sql_server_follow_the_commit_the_change_and_its_part() -> Non
         ({"op": "x"}, "op: 'x' is none of c, r, u, d"),
         (
             {"op": "t"},
-            "op: 't' is a truncation of the whole table, which names no row; delete its rows, or have the table read anew",
+            "op: 't' is a truncation of the whole table, which names no row; delete its rows, or have the table sent again",
         ),
         ({"op": "m"}, "op: 'm' is a message of the database's log, which is about no row; leave it out of the topic"),
         ({"after": None}, "after: missing from the envelope"),

@@ -47,7 +47,7 @@ def test_an_alert_is_acknowledged_and_the_list_shows_by_whom(tmp_path: Path) -> 
     _, (late, held) = lake_with_two_alerts(tmp_path)
     done = lakehouse_command(tmp_path, "alerts", "ack", late[:6], held, "--by", "anna", "--reason", "asked the shop")
     assert done.stdout.splitlines() == [
-        f"{late} is acknowledged by anna: too many rows beyond the watermark: sales",
+        f"{late} is acknowledged by anna: too many rows beyond the cutoff: sales",
         f"{held} is acknowledged by anna: a number is held: revenue 2024-01-31",
     ]
     assert "acknowledged by anna: asked the shop" in " ".join(lakehouse_command(tmp_path, "alerts", COLUMNS="400").stdout.split())
@@ -61,7 +61,7 @@ def test_an_alert_is_snoozed_until_a_time_or_for_a_while(tmp_path: Path) -> None
     lake, (late, held) = lake_with_two_alerts(tmp_path)
     now = {"LAKEHOUSE_NOW": NOW.isoformat()}
     done = lakehouse_command(tmp_path, "alerts", "snooze", late, "--for", "90m", **now)
-    assert done.stdout == f"{late} is snoozed until 2024-02-01 13:30 UTC: too many rows beyond the watermark: sales\n"
+    assert done.stdout == f"{late} is snoozed until 2024-02-01 13:30 UTC: too many rows beyond the cutoff: sales\n"
     done = lakehouse_command(tmp_path, "alerts", "snooze", held, "--until", "2024-02-03T09:00:00Z", "--by", "ben", **now)
     assert "is snoozed until 2024-02-03 09:00 UTC" in done.stdout
     assert [record.snoozed_until for record in alert_log.all_of(lake)] == [
@@ -84,7 +84,7 @@ def test_what_cannot_be_done_says_why_and_what_there_is(tmp_path: Path) -> None:
     several = refused("ack", "", *who)
     assert "names several open alerts" in several
     unknown = refused("ack", "nonsense", *who)
-    assert f"{late} (too many rows beyond the watermark: sales)" in unknown
+    assert f"{late} (too many rows beyond the cutoff: sales)" in unknown
     assert "pass --until or --for: one of the two" in refused("snooze", late)
     assert "'2w' is no duration; write a number with m, h or d" in refused("snooze", late, "--for", "2w")
     assert "2024-01-01 00:00 UTC has passed" in refused("snooze", late, "--until", "2024-01-01T00:00:00Z")

@@ -76,13 +76,13 @@ def test_a_number_says_what_it_waits_for_until_somebody_closes_it(folder: Path) 
 def test_the_watermark_with_the_delivery_that_moved_it(folder: Path) -> None:
     shown = lakehouse_command(folder, "lateness", "watermark", "events").stdout
     assert shown.splitlines() == [
-        "events: everything before 2024-01-01 16:00:00 UTC is believed to have arrived (bounded)",
+        "events: everything before 2024-01-01 16:00:00 UTC is expected to have arrived (bounded)",
         "  moved there by monday.csv, which arrived 2024-01-01 23:00:00 UTC",
         "  newest arrival: monday.csv, 2024-01-01 23:00:00 UTC",
         "  2 rows had an event ahead of its arrival",
     ]
     before = lakehouse_command(folder, "lateness", "watermark", "events", "--at", "2024-01-01T22:00:00Z")
-    assert before.stdout.strip() == "events: nothing is believed complete (bounded)"
+    assert before.stdout.strip() == "events: nothing is expected to be complete (bounded)"
     as_json = json.loads(lakehouse_command(folder, "lateness", "watermark", "events", "--json").stdout)
     assert (as_json["watermark"], as_json["moved_by"]) == ("2024-01-01T16:00:00+00:00", "monday.csv")
     (folder / "contracts" / "events.yaml").write_text(SOURCE.replace(", watermark: {strategy: bounded, max_lateness: PT6H}", ""))

@@ -57,17 +57,17 @@ def test_what_is_applied_holds_from_its_day_on_and_is_recorded(folder: Path) -> 
     assert report.returncode == 0, report.stderr
     assert "insert: 100 rows, 24.0% on time; p50 2 d 2 h, p90 3 d 18 h, p95 3 d 23 h, p99 4 d 3 h" in report.stdout
     proposed = lakehouse_command(folder, "lateness", "propose", "events")
-    assert "events: watermark 7 d -> 4 d 3 h" in proposed.stdout
-    assert "a watermark of 2 d catches 48.00%" in proposed.stdout
+    assert "events: cutoff 7 d -> 4 d 3 h" in proposed.stdout
+    assert "a cutoff of 2 d catches 48.00%" in proposed.stdout
     as_json = json.loads(lakehouse_command(folder, "lateness", "propose", "events", "--json").stdout)
     assert (as_json["verdict"], as_json["current"], as_json["watermark"]) == ("lower", 7 * 86_400, 99 * 3600)
 
     code, output = apply(folder, "--since", "2024-02-06")
     assert code == 0, output
-    assert "the watermark is 4 d 3 h for rows that arrive from 2024-02-06 on" in output
+    assert "the cutoff is 4 d 3 h for rows that arrive from 2024-02-06 on" in output
     text = (folder / "contracts" / "events.yaml").read_text()
     assert text == CONTRACT.replace(
-        "  tuning: {rows: 100}\n", "  tuning: {rows: 100}\n  changes:\n    - {since: 2024-02-06, watermark: PT99H}\n"
+        "  tuning: {rows: 100}\n", "  tuning: {rows: 100}\n  changes:\n    - {since: 2024-02-06, cutoff: PT99H}\n"
     )
     bounds = load_catalog(folder / "contracts").sources["events"].lateness
     five_days = timedelta(days=5)
@@ -79,10 +79,10 @@ def test_what_is_applied_holds_from_its_day_on_and_is_recorded(folder: Path) -> 
     assert {"watermark": 3600, "share": 0.01} in json.loads(moved.evidence)
 
     again, output = apply(folder)
-    assert (again, "watermark 4 d 3 h stays; nothing was changed" in output) == (0, True), output
+    assert (again, "cutoff 4 d 3 h stays; nothing was changed" in output) == (0, True), output
     assert (folder / "contracts" / "events.yaml").read_text() == text
     told = lakehouse_command(folder, "lateness", "report", "events").stdout
-    assert "anna: watermark 7 d -> 4 d 3 h from 2024-02-06 on: p99 of February" in told
+    assert "anna: cutoff 7 d -> 4 d 3 h from 2024-02-06 on: p99 of February" in told
 
 
 @pytest.mark.merge
@@ -91,10 +91,10 @@ def test_what_was_applied_is_not_asked_for_again_while_the_source_is_silent(fold
     assert apply(folder)[0] == 0
     text = (folder / "contracts" / "events.yaml").read_text()
     again, said = apply(folder)
-    assert (again, "watermark 4 d 3 h stays; nothing was changed" in said) == (0, True), said
+    assert (again, "cutoff 4 d 3 h stays; nothing was changed" in said) == (0, True), said
     assert (folder / "contracts" / "events.yaml").read_text() == text
     assert len(watermark_log.of(Settings(root=str(folder / "lake")), "events")) == 1
-    assert "events: watermark 4 d 3 h stays" in lakehouse_command(folder, "lateness", "propose", "events").stdout
+    assert "events: cutoff 4 d 3 h stays" in lakehouse_command(folder, "lateness", "propose", "events").stdout
 
 
 @pytest.mark.merge
@@ -121,7 +121,7 @@ def test_rows_that_have_been_judged_stay_as_they_are(folder: Path) -> None:
 def test_another_watermark_than_is_proposed_and_only_printed(folder: Path) -> None:
     code, said = apply(folder, "--watermark", "P5D", "--since", "2024-03-01", "--print")
     assert code == 0
-    assert "    - {since: 2024-03-01, watermark: P5D}\n" in said
+    assert "    - {since: 2024-03-01, cutoff: P5D}\n" in said
     assert (folder / "contracts" / "events.yaml").read_text() == CONTRACT
     assert [one.seconds for one in watermark_log.of(Settings(root=str(folder / "lake")), "events")] == [5 * 86_400]
 

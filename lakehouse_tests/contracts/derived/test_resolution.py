@@ -174,7 +174,7 @@ def test_a_column_of_the_grain_cannot_have_the_name_of_an_input(tmp_path: Path) 
     store = REVENUE | {"metric": "store"}
     changed = CONVERSION | {"from": ["store"], "measures": [{"name": "c", "sql": "store.sales", "type": "long"}]}
     [mistake] = mistakes(tmp_path, store, changed)
-    assert mistake == "conversion.yaml:2: from: store is also a column of the grain; an expression could not tell them apart"
+    assert mistake == "conversion.yaml:2: from: store is also a column of the grain; an expression could not distinguish them"
 
 
 def test_a_measure_that_is_not_additive_is_not_read_of_an_input_with_adjustments(tmp_path: Path) -> None:

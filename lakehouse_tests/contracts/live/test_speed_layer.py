@@ -38,10 +38,10 @@ def test_live_true_has_all_defaults_and_false_is_none(tmp_path: Path) -> None:
     ("more", "mistake"),
     [
         ("live: {delay: PT1M}", "5: live.delay: unknown key"),
-        ("live: {watermark: PT0.0005S}", "5: live.watermark: Spark counts in milliseconds"),
+        ("live: {open_for: PT0.0005S}", "5: live.open_for: Spark counts in milliseconds"),
         ("live: true\nwindow: 7", "5: live: the stream has no windows of 7 days"),
         ("live: true\nwindow: {gap: PT30M, key: id}", "5: live: the stream has no sessions"),
-        ("reconcile: {threshold: 0.1}", "5: reconcile: compares live numbers with the books; add 'live: true'"),
+        ("reconcile: {threshold: 0.1}", "5: reconcile: compares live numbers with published ones; add 'live: true'"),
         ("live: true\nreconcile: {threshold: -1}", "6: reconcile.threshold: Input should be greater than or equal to 0"),
     ],
 )

@@ -94,7 +94,7 @@ def test_a_restated_input_restates_exactly_its_day_with_its_most_serious_reason(
     assert [(one.start, one.reason) for one in done.revisions] == [(day(2), RevisionReason.BUG_REPLAY)]
     assert lake.latest()[day(2)] == [("north", Decimal("1.250000"), 10)]
     newest = lake.published()[-1]
-    assert newest["restatement_reason"] == f"bug_replay: made from sessions {day(2)} r3 anew"
+    assert newest["restatement_reason"] == f"bug_replay: recomputed from sessions {day(2)} r3"
     assert json.loads(newest["made_from"])["sessions"] == {f"{day(2)}": "r3"}
 
 

@@ -132,7 +132,7 @@ def test_a_longer_period_is_restated_for_the_reason_of_its_changed_days(settings
         numbers.roll_up()
     known = numbers_history.history(settings, week, [day(1)])[day(1)]
     assert [one.reason.value for one in known] == ["initial", "manual", "initial"]
-    assert known[-1].restatement_reason == "manual: made from 2024-01-01 anew", "a day that is added restates no week"
+    assert known[-1].restatement_reason == "manual: recomputed from 2024-01-01", "a day that is added restates no week"
     assert [one.restates for one in known] == [False, True, False]
 
 

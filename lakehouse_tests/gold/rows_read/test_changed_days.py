@@ -26,6 +26,7 @@ SCHEMA = pa.schema(
         ("event_ts", pa.timestamp("us", "UTC")),
         ("arrival_ts", pa.timestamp("us", "UTC")),
         ("change_op", pa.string()),
+        ("source_file", pa.string()),
         ("amount", pa.int64()),
     ]
 )
@@ -36,7 +37,7 @@ SOURCE = contract(
 )
 
 
-def rows(*keys: tuple[str, int, str]) -> pa.Table:
+def rows(*keys: tuple[str, int, str], file: str = "sent.csv") -> pa.Table:
     """Rows of one event day: key, hours from event to arrival, event type."""
     values = [
         {
@@ -45,6 +46,7 @@ def rows(*keys: tuple[str, int, str]) -> pa.Table:
             "event_ts": NOON,
             "arrival_ts": NOON + timedelta(hours=hours),
             "change_op": kind,
+            "source_file": file,
             "amount": 1,
         }
         for key, hours, kind in keys
@@ -86,6 +88,16 @@ def test_a_day_that_is_written_again_brings_only_its_new_rows() -> None:
         again = rows(("a", 1, "insert"), ("b", 2, "insert"), ("c", 30, "insert"))
         write_deltalake(folder, again, mode="overwrite", predicate="event_date = '2024-11-07'")
         assert causes_after(folder, 1) == {NOON.date(): Counter({"on_time": 1, "inserted": 1})}
+
+
+@pytest.mark.parametrize("hours", [1, 300])
+def test_a_record_that_a_person_enters_is_a_correction_and_neither_late_nor_new(hours: int) -> None:
+    with TemporaryDirectory() as folder:
+        options = {"delta.enableChangeDataFeed": "true"}
+        write_deltalake(folder, rows(("a", 1, "insert")), partition_by=["event_date"], configuration=options)
+        entered = rows(("b", hours, "insert"), file="arrival_date=2024-11-20.correction-0123456789ab.csv")
+        write_deltalake(folder, entered, mode="append")
+        assert causes_after(folder, 1) == {NOON.date(): Counter({"corrected": 1})}
 
 
 @pytest.mark.parametrize(

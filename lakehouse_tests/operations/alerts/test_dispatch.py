@@ -96,8 +96,8 @@ def test_a_webhook_is_notified_when_an_alert_opens_and_when_it_is_resolved(setti
     daemon.cursor = None
     assert daemon.tick() == "0 opened, 0 resolved, 0 open"
     opened, resolved = receiver.taken
-    assert opened["subject"] == "Alert: too many rows beyond the watermark: events"
-    assert resolved["subject"] == "Resolved: too many rows beyond the watermark: events"
+    assert opened["subject"] == "Alert: too many rows beyond the cutoff: events"
+    assert resolved["subject"] == "Resolved: too many rows beyond the cutoff: events"
     assert opened["addressed_to"] == ["anna"]
     assert "100.00% of the 181 rows of events" in opened["text"]
     assert resolved["text"].startswith("Since 2024-01-06 01:00 UTC this no longer applies")

@@ -491,7 +491,7 @@ def test_rows_that_come_too_late_to_count_alert_by_their_share(settings: Setting
     [alert] = dropped()
     assert "2 of the 6 rows of 2024-10-31 came too late to count in hourly: 33.33%, and 20.00% is tolerated" in alert.text
     assert ("They count when their days are final" in alert.text) == (at_close == "include")
-    assert "lakehouse late admit hourly" in alert.text
+    assert "lakehouse lateness admit hourly" in alert.text
 
 
 # What a tick looks at first -----------------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ def _check_pages(lake: DerivedLake) -> None:
         assert 'Made of <a href="/page/metrics/revenue">revenue</a>' in texts["/page/metrics/conversion"]
         story = texts[f"/page/metrics/conversion/{MONDAY}"]
         assert f'<a href="/page/metrics/revenue/{MONDAY}">revenue {MONDAY}</a> r1 → r2' in story
-        assert f"made from revenue {MONDAY} r2 anew" in story
+        assert f"recomputed from revenue {MONDAY} r2" in story
         assert (
             '<a href="/page/metrics/revenue/2024-W02">revenue 2024-W02</a> r1 → r2' in texts["/page/metrics/conversion/2024-W02"]
         )
@@ -180,7 +180,7 @@ def _check_commands(lake: DerivedLake) -> None:
     assert "made from revenue r2" in shown.stdout, shown.stderr
     assert "waits for: revenue 2024-01-08 is preliminary" in shown.stdout
     history = lakehouse_command(folder, "gold", "history", "conversion", f"{MONDAY}", **environment)
-    assert f"made from revenue {MONDAY} r2 anew" in history.stdout, history.stderr
+    assert f"recomputed from revenue {MONDAY} r2" in history.stdout, history.stderr
     refused = lakehouse_command(
         folder, "gold", "revert", "conversion", "2024-W02", "--to", "r1", "--by", "anna", "--reason", "x", **environment
     )

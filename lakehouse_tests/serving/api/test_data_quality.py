@@ -280,9 +280,9 @@ def test_recommendations_name_the_bound_and_how_much_it_matters(tmp_path: Path) 
         (of_all,) = get_json(client, "/data-quality/lateness", start_date=on(1), end_date=on(9))["sources"]
         told = [(line["severity"], line["about"], line["event_type"], line["tier"]) for line in of_all["recommendations"]]
         assert told == [
-            ("error", "lateness.watermark", None, None),
+            ("error", "lateness.cutoff", None, None),
             ("warn", "lateness.tiers", None, "close"),
-            ("info", "lateness.watermark", "correct", None),
+            ("info", "lateness.cutoff", "correct", None),
             ("info", "clocks.watermark.max_lateness", None, None),
         ]
         raised, tier, too_few, few_again = of_all["recommendations"]

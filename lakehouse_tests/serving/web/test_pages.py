@@ -89,10 +89,32 @@ def test_what_was_restated_in_a_week(client: TestClient, numbers: ScriptedNumber
 
 def test_the_watermark_is_drawn_in(client: TestClient) -> None:
     shown = client.get("/page/lateness?source=events").text
-    assert "watermark: 1 d" in shown
-    assert ">watermark: 1 d</text>" in shown, "it is text in the drawing"
+    assert "cutoff: 1 d" in shown
+    assert ">cutoff: 1 d</text>" in shown, "it is text in the drawing"
     assert "waits for a steward" in shown
     assert "2 of 3 rows" in shown
+
+
+@pytest.mark.merge
+def test_the_figures_of_the_alerts_are_shown_with_their_bounds(tmp_path: Path) -> None:
+    """One of ten rows came beyond the cutoff, and a tenth is tolerated."""
+    source = contract(lateness={"expected": "PT1H", "cutoff": "P1D", "alert_above": 0.05})
+    settings = lake_settings_in(tmp_path / "lake")
+    write_source_rows(
+        settings, source, [(f"i{key}", at(3), at(3, 48 if key == 0 else 0.5), "insert", "admitted") for key in range(10)]
+    )
+    with api_client(settings, catalog(metric(), source=source)) as client:
+        shown = client.get("/page/lateness?source=events").text
+        by_hour = client.get("/page/lateness?source=events&by=hour").text
+    section = unescape(shown.partition('<section id="watched">')[2].partition("</section>")[0])
+    assert section.count("<svg") >= 2
+    words_shown = " ".join(re.sub(r"<svg.*?</svg>|<[^>]+>", " ", section, flags=re.DOTALL).split())
+    assert "Share of rows beyond the cutoff, by day of arrival; the dashed line is the tolerated share." in words_shown
+    assert "Alert late_share : not open." in words_shown
+    [newest] = [line for line in re.findall(r"<tr><th scope=.row.>.*?</tr>", section) if "100.00 %" in line]
+    assert "5.00 %" in newest
+    assert "2 d" in newest
+    assert "by hour of arrival; the dashed line" in unescape(by_hour)
 
 
 @pytest.mark.merge
@@ -108,14 +130,14 @@ def test_each_type_is_held_against_its_own_bounds(tmp_path: Path) -> None:
         with api_client(settings, catalog(metric(), source=source)) as client:
             shown = " ".join(re.sub(r"<[^>]+>", " ", unescape(client.get("/page/lateness?source=events").text)).split())
         assert "more than 1 h after" not in shown
-        assert "correct has separate bounds. The watermark stays." in shown
+        assert "correct has separate bounds. The cutoff stays." in shown
         if name == "slow":
             assert "0 of 10 rows (0.0 %) arrived late, that is later than expected for their type." in shown
-            assert "0.00 % arrived beyond the watermark of their type." in shown
-            assert "What a watermark catches" not in shown
+            assert "0.00 % arrived beyond the cutoff of their type." in shown
+            assert "What a cutoff catches" not in shown
             continue
         assert "1 of 20 rows (5.0 %) arrived late, that is later than expected for their type." in shown
-        assert "5.00 % arrived beyond the watermark of their type." in shown
+        assert "5.00 % arrived beyond the cutoff of their type." in shown
         assert "Without the types that have separate bounds: correct." in shown
         assert "1 d 90.00 % 10.00 % in force" in shown, "of the rows that this watermark is for"
         assert "correct 10 0 2 d 2 d 2 d 2 d 30 d 0" in shown

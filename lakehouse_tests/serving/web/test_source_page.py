@@ -68,7 +68,7 @@ def test_the_watermark_and_the_delivery_that_moved_it(lake: Settings) -> None:
     with api_client(lake, catalog(metric(), source=BOUNDED)) as client:
         text = shown(client)
         table = re.findall(r'<tr role="row"><th scope="row".*?</tr>', client.get(PATH).text, re.DOTALL)
-    assert "Everything before 2024-01-03 07:30 is believed to have arrived." in text
+    assert "Everything before 2024-01-03 07:30 is expected to have arrived." in text
     assert "The watermark is 4 h 30 min behind now. It stands there since 2024-01-03 09:00, when 9.csv arrived." in text
     assert "the greatest event time that has arrived, less 1 h" in text
     assert "2 rows in all were skewed" in text
@@ -141,7 +141,7 @@ def test_before_the_first_delivery(lake: Settings) -> None:
         text = shown(client)
         assert "<svg" not in client.get(PATH).text
         assert "events watermark not moved yet newest arrival none nothing known" in shown(client, "/")
-    assert "Nothing is believed to be complete yet: the watermark has not moved. Nothing has arrived." in text
+    assert "Nothing is expected to be complete yet: the watermark has not moved. Nothing has arrived." in text
     assert "Nothing has been delivered yet." in text
 
 
@@ -153,7 +153,7 @@ def test_one_that_follows_the_clock(lake: Settings) -> None:
             if delivered:
                 delivered_by_the_hour(lake)
             text = shown(client)
-            assert "Everything before 2024-01-02 00:00 is believed to have arrived." in text
+            assert "Everything before 2024-01-02 00:00 is expected to have arrived." in text
             assert "The watermark follows the clock, whatever arrives." in text
             assert "the present time, less 1 d 12 h" in text
             assert not re.search("[0-9] moved", text)

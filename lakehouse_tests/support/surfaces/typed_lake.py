@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lakehouse import locations
-from lakehouse.cli import app
+from lakehouse.cli import app, console
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
@@ -81,6 +81,8 @@ class TypedLake:
         with pytest.MonkeyPatch.context() as patched:
             for name, value in {**environment, **self.spark}.items():
                 patched.setenv(name, value)
+            # A console that was made while COLUMNS was set keeps that width.
+            patched.setattr(console.out, "_width", int(environment["COLUMNS"]))
             yield self
 
     def at(self, moment: str) -> TypedLake:

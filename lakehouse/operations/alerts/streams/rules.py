@@ -27,7 +27,7 @@ def live_stopped(about: AlertSubject, known: StreamStatus) -> Alert | None:
     why = f"has failed: {known.problem}" if known.state == "failed" else f"was killed (process {known.pid})"
     text = (
         f"The stream of {about.contract} {why}. Its live numbers stand since {format_moment(known.written_at)}. Start it with "
-        f"'lakehouse live start {about.contract}', which continues where it was, or says what to do. The books do not need it."
+        f"'lakehouse live start {about.contract}', which continues where it was, or says what to do. Published numbers go on."
     )
     numbers = {"state": known.state, "batch": known.batch, "problem": known.problem}
     return about.alert(AlertKind.LIVE_STOPPED, known.written_at, text, numbers)
@@ -68,7 +68,7 @@ def live_state(about: AlertSubject, known: StreamStatus, bounds: LiveState) -> A
         return None
     text = (
         f"The state of the open windows of {about.contract} has {' and '.join(beyond)}. 'lakehouse live status {about.contract}' "
-        "shows its windows and keys. A shorter 'live.watermark', larger windows or a smaller grain need less of it."
+        "shows its windows and keys. A shorter 'live.open_for', larger windows or a smaller grain need less of it."
     )
     numbers = {"rows": known.state_rows, "bytes": known.state_bytes, "watermark": known.watermark}
     return about.alert(AlertKind.LIVE_STATE, known.batch_at or known.written_at, text, numbers)

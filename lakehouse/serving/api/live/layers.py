@@ -122,7 +122,7 @@ class ReconciliationModel(Shape):
     day: date
     reconciled_at: datetime
     number: int = Field(description="How many reconciliations of the day have said something new.")
-    revision: int = Field(description="The revision of the books that it compares; 0 if nothing was published.")
+    revision: int = Field(description="The published revision that it compares; 0 if nothing was published.")
     differences: list[DifferenceModel] = Field(description="By window, grain and measure; 10,000 at most.")
     total_rows: int
 
@@ -131,7 +131,7 @@ def routes(cache: PublishedCache) -> APIRouter:
     """The routes of this resource."""
     router = APIRouter(prefix="/metrics", tags=["metrics"])
 
-    @router.get("/{name}/layers", response_model=LayersModel, summary="A day from the stream or from the books")
+    @router.get("/{name}/layers", response_model=LayersModel, summary="A day from the stream, or as published")
     async def by_layer(request: Request, name: MetricName, wanted: Annotated[LayerParameters, Query()]) -> Response:
         """The newest numbers of a day from one layer, and the name of that layer.
 

@@ -105,7 +105,7 @@ def check_live(metric: MetricContract) -> None:
     if metric.live is None:
         detail = (
             f"{metric.name} has no live numbers, because its contract does not have 'live: true'; "
-            f"GET /metrics/{metric.name} without 'version' returns the newest number of the books"
+            f"GET /metrics/{metric.name} without 'version' returns the newest published number"
         )
         raise Problem(404, "not-live", detail)
 
@@ -136,7 +136,7 @@ def number(settings: Settings, metric: MetricContract, period: Period, start: da
     if not rows:
         detail = (
             f"the stream of {metric.name} has no number of {period.name}: it has not read that day, or the day is closed and its "
-            f"live numbers have expired; GET /metrics/{metric.name}?window={period.name} returns the number of the books"
+            f"live numbers have expired; GET /metrics/{metric.name}?window={period.name} returns the published number"
         )
         raise Problem(404, "no-live-numbers", detail)
     rows = rows if start is None else window_history.rows_of(rows, start)

@@ -128,6 +128,26 @@ def trend(days: tuple[str, ...], p50: tuple[int | None, ...], p95: tuple[int | N
     return chart(draw, HEIGHT)
 
 
+@lru_cache(_KEPT)
+def against_bound(
+    names: tuple[str, ...], numbers: tuple[float | None, ...], bounds: tuple[float | None, ...], *, in_percent: bool = False
+) -> Chart:
+    """A figure by period, with the bound of its alert as a dashed line."""
+
+    def draw(figure: Figure, labels: int) -> None:
+        axes, factor = figure.subplots(), 100 if in_percent else 1
+        drawn, limits = ([None if one is None else one * factor for one in line] for line in (numbers, bounds))
+        axes.plot(range(len(names)), values(drawn), color=COLOURS["before"], linewidth=1.6, marker="o", markersize=4)
+        axes.plot(range(len(names)), values(limits), color=COLOURS["down"], linewidth=1.4, linestyle=(0, (4, 2)))
+        axes.set_ylim(bottom=0)
+        if in_percent:
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g} %")
+        frame(axes)
+        label(axes, names, labels)
+
+    return chart(draw, HEIGHT)
+
+
 def _place(seconds: int) -> float:
     """The position of a lateness among the bars."""
     edges = [0, *_EDGES]

@@ -1,0 +1,136 @@
+"""The figures about lateness that alerts compare with a bound, as series by day or hour of arrival and by week.
+
+The share, the percentile, their bounds and the weeks are those of ``signals`` and ``rules``; here they are only taken for more
+times than the newest one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+from typing import TYPE_CHECKING, Literal
+from zoneinfo import ZoneInfo
+
+from lakehouse.calendar.event_day import end_of_day, start_of_day
+from lakehouse.contracts.alerts import Lag
+from lakehouse.gold.numbers import served_version
+from lakehouse.lateness import recent_lags, rules
+from lakehouse.operations.alerts import log, signals
+from lakehouse.operations.alerts import rules as alert_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date
+    from decimal import Decimal
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.operations.alerts.alert import AlertKind
+    from lakehouse.operations.alerts.log import AlertRecord
+    from lakehouse.settings import Settings
+
+_HOUR = timedelta(hours=1)
+_INSTANT = timedelta(microseconds=1)
+_MICROSECONDS = 1_000_000
+#: Hours are shown for this many days at most.
+DAYS_BY_HOUR = 2
+
+
+@dataclass(frozen=True)
+class ArrivalFigure:
+    """The rows that arrived on a day, or in an hour, against the bounds of the alerts ``late_share`` and ``lag``.
+
+    :param share: the share of rows beyond the cutoff; None without rows. ``share_bound`` is the tolerated one; None without one.
+    :param p99: the lag of 99 of 100 rows in seconds; ``usual`` is that of the days before, ``p99_bound`` the greatest tolerated
+        one, None where it is not judged.
+    """
+
+    name: str
+    rows: int
+    late: int
+    share: float | None
+    share_bound: float | None
+    p99: float | None
+    usual: float | None
+    p99_bound: float | None
+
+
+@dataclass(frozen=True)
+class WeeklyFigure:
+    """The restatements of a metric's days per week, oldest week first, against the bound of the alert ``restatements``.
+
+    :param weeks: the last day of each week. ``bound`` judges the newest week; None if there are too few weeks.
+    """
+
+    metric: str
+    weeks: Sequence[str]
+    counts: Sequence[int]
+    mean: float | None
+    bound: float | None
+    sigma: Decimal
+
+
+def by_arrival(
+    settings: Settings, contract: SourceContract, through: date, days: int, by: Literal["day", "hour"]
+) -> list[ArrivalFigure]:
+    """The figures of each day, or each hour, of ``days`` days through ``through``; hours of the newest days only."""
+    zone, terms = ZoneInfo(contract.clocks.timezone), contract.alerts.lag or Lag()
+    as_of = settings.model_copy(update={"now": min(settings.clock(), end_of_day(through, zone) - _INSTANT)})
+    days = min(days, DAYS_BY_HOUR) if by == "hour" else days
+    arrivals = recent_lags.newest(as_of, contract, days + terms.days + 1)
+    if arrivals is None:
+        return []
+    share_bound = signals.late_bound(contract)
+    series = []
+    for name, begin, end in _periods(through, days, by, zone):
+        after, until = begin - _INSTANT, end - _INSTANT
+        rows, late = arrivals.late(after, until)
+        newest = arrivals.p99(after, until)
+        baseline = arrivals.p99(after - timedelta(days=terms.days), after)
+        bound = alert_rules.lag_bound(newest, baseline, terms) if contract.alerts.lag else None
+        series.append(
+            ArrivalFigure(
+                name,
+                rows,
+                late,
+                rules.late_share(late, rows) if rows else None,
+                None if share_bound is None else float(share_bound),
+                None if newest.lag is None else newest.lag.total_seconds(),
+                None if baseline.lag is None else baseline.lag.total_seconds(),
+                None if bound is None else float(bound) / _MICROSECONDS,
+            )
+        )
+    return series
+
+
+def by_week(settings: Settings, catalog: Catalog, metric: MetricContract) -> WeeklyFigure | None:
+    """The restatements of a metric's days per week; None if the contract watches none, or nothing was published."""
+    terms = metric.alerts.restatements
+    if terms is None:
+        return None
+    restated, first = signals.restatements_of_days(settings, served_version.daily(settings, catalog, metric), terms.weeks)
+    if first is None:
+        return None
+    now = settings.clock()
+    judged = alert_rules.weekly(restated, first, now, terms)
+    known = alert_rules.weekly(restated, datetime.min.replace(tzinfo=now.tzinfo), now, terms)
+    counts = list(reversed(known.counts)) if known else []
+    weeks = [f"{(now - timedelta(weeks=back)).date()}" for back in reversed(range(terms.weeks + 1))]
+    mean, bound = (float(judged.mean), judged.bound(terms)) if judged else (None, None)
+    return WeeklyFigure(metric.name, weeks, counts, mean, bound, terms.sigma)
+
+
+def open_alerts(settings: Settings, contract: str, kinds: Sequence[AlertKind]) -> dict[AlertKind, AlertRecord]:
+    """The open alerts of these kinds about a contract, as last recorded."""
+    entries = (entry for entry in log.all_of(settings) if entry.resolved_at is None and entry.alert.contract == contract)
+    return {entry.alert.kind: entry for entry in entries if entry.alert.kind in kinds}
+
+
+def _periods(through: date, days: int, by: Literal["day", "hour"], zone: ZoneInfo) -> list[tuple[str, datetime, datetime]]:
+    """The name, the begin and the end of each day or hour, oldest first."""
+    dates = [through - timedelta(days=back) for back in reversed(range(days))]
+    if by == "day":
+        return [(f"{day}", start_of_day(day, zone), end_of_day(day, zone)) for day in dates]
+    hours = [datetime.combine(day, time(hour), zone) for day in dates for hour in range(24)]
+    return [(f"{hour:%m-%d %H}h", hour, hour + _HOUR) for hour in hours]
