@@ -30,7 +30,7 @@ from lakehouse.contracts import load_catalog
 from lakehouse.contracts.loader import bundled_folder
 from lakehouse.dispositions import account_tables
 from lakehouse.dispositions import checks as dispositions_checks
-from lakehouse.ledger.row_ids import format_row_id, row_id_of
+from lakehouse.ledger.ids import format_row_id, row_id_of
 from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.settings import Settings
 from lakehouse.silver import audit

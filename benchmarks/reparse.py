@@ -21,7 +21,7 @@ from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.orchestration.execution.catch_up import catch_up
 from lakehouse.orchestration.execution.in_process import InProcess
 from lakehouse.reparse import apply as reading
-from lakehouse.reparse import folder
+from lakehouse.reparse import read_again as folder
 from lakehouse.reparse.read_again import read_again
 
 _FORGOTTEN = '    - {name: price, type: "decimal(9,4)"}\n'

@@ -37,7 +37,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.publication import revisions
-from lakehouse.gold.publication.drafts import Draft
+from lakehouse.gold.publication.candidates import Draft
 from lakehouse.gold.publication.write_audit_publish import Run, read, signature
 from lakehouse.ledger import key_log
 from lakehouse.settings import Settings

@@ -38,7 +38,7 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.publication import revisions
-from lakehouse.gold.publication.drafts import Draft
+from lakehouse.gold.publication.candidates import Draft
 from lakehouse.gold.publication.revisions import Signature
 from lakehouse.ledger import applied_inputs, decisions, ingestions, restatements
 from lakehouse.ledger.decisions import Decision

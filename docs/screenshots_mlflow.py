@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from lakehouse.models.promotion import promotion
+from lakehouse.models import promotion
 from lakehouse_tests.support import trained_lake
 from lakehouse_tests.support.browser import chromium, set_viewport
 from lakehouse_tests.support.mlflow_server import mlflow_server

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from lakehouse.calendar.periods import Kind
     from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.metric_sources import MetricSource
     from lakehouse.contracts.series import Series
-    from lakehouse.contracts.several_sources.metric_source import MetricSource
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 

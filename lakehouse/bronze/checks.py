@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.calendar.event_day import arrived_at
+from lakehouse.calendar.days import arrived_at
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.delta.table_cache import with_table_cache
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime, timedelta
 
-    from lakehouse.contracts.schedules import Freshness
+    from lakehouse.contracts.publication import Freshness
     from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.quality.source_checks import FilledCounts

@@ -18,16 +18,16 @@ from decimal import Decimal, InvalidOperation
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from lakehouse.bronze import foreign_bytes, json_arrays, limited_lines
-from lakehouse.bronze.envelopes.debezium import without_tombstones
-from lakehouse.bronze.limited_lines import CutLine
+from lakehouse.bronze import foreign_bytes, json_arrays, line_limits
+from lakehouse.bronze.envelopes import without_tombstones
+from lakehouse.bronze.line_limits import CutLine
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
-    from lakehouse.contracts.inputs.section import Source
+    from lakehouse.contracts.inputs import Source
 
 GZIP_MAGIC = b"\x1f\x8b"
 #: A quote must be closed within this many lines, and ``limited_lines.MAX_RECORD_BYTES``; otherwise its first line is malformed
@@ -40,7 +40,7 @@ MAX_DIGITS = 1_000
 #: Delimiters that senders use in place of the contract's.
 _DELIMITERS = ",;\t|"
 
-csv.field_size_limit(limited_lines.MAX_RECORD_BYTES)  # the default of 128 KiB would reject long texts that are valid
+csv.field_size_limit(line_limits.MAX_RECORD_BYTES)  # the default of 128 KiB would reject long texts that are valid
 
 
 class FileProblem(LakehouseError):  # noqa: N818 (it is reported to people by this name)
@@ -111,7 +111,7 @@ def numbered_lines(stream: BinaryIO, before: int = 0) -> Iterator[tuple[int, byt
     """
     number = before
     try:
-        for number, line in enumerate(limited_lines.limited_lines(stream), start=before + 1):
+        for number, line in enumerate(line_limits.limited_lines(stream), start=before + 1):
             has_mark = number == 1 and not isinstance(line, CutLine)
             yield number, line.removeprefix(b"\xef\xbb\xbf") if has_mark else line
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -189,7 +189,7 @@ class Feed:
         return self
 
     def __next__(self) -> str:
-        if len(self.taken) >= MAX_LINES_OF_A_RECORD or self._bytes > limited_lines.MAX_RECORD_BYTES:
+        if len(self.taken) >= MAX_LINES_OF_A_RECORD or self._bytes > line_limits.MAX_RECORD_BYTES:
             raise StopIteration
         if self.taken and isinstance(self.taken[0][1], CutLine):
             raise StopIteration

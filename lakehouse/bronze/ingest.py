@@ -3,26 +3,36 @@
 All files of a run are appended to Bronze by one commit. The order of commits makes stopping safe (R11): Bronze, then the key log,
 then the disposition tables, then the ledger, then the watermark's keys. Steps after Bronze that a stopped run left out are
 computed from Bronze when the run is repeated. Which files are pending is decided in ``pending_files``.
+
+The steps after the append of deliveries to Bronze, in this order: the key log, the disposition tables, the unread rows.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations, pieces
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import pending_files, run_deliveries
 from lakehouse.bronze import table as bronze_table
-from lakehouse.bronze.bookkeeping import judgement
 from lakehouse.bronze.landing import Fingerprint, LandingFile
+from lakehouse.delta.columns import bronze_columns
 from lakehouse.delta.table_cache import with_table_cache
+from lakehouse.dispositions import account_tables, claims, readings, row_rules
+from lakehouse.dispositions import readings as readings_table
 from lakehouse.dispositions.reprocess_policy import policy_of
-from lakehouse.lateness import keyed_watermark_state
-from lakehouse.ledger import contracts_in_use, ingestions, lost_rows
+from lakehouse.lateness import watermark_per_key
+from lakehouse.ledger import contracts_in_use, ingestions, key_log, lost_rows, unread_rows
+from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.ledger.ingestions import Ingestion
-from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.spark import commits as spark_commits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -36,6 +46,82 @@ if TYPE_CHECKING:
     from lakehouse.bronze.table import Deliveries
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
+
+
+def judge(
+    settings: Settings,
+    contract: SourceContract,
+    session: Callable[[], SparkSession],
+    files: Sequence[DeliveredFile],
+    redelivered: Mapping[DeliveredFile, date],
+) -> dict[str, dict[str, Any]]:
+    """Judge the rows of files, enter them into the key log and the disposition tables, and count them.
+
+    :param session: called only for row rules in SQL.
+    :param redelivered: files of known content that count again, with the arrival days of their rows.
+    :returns: by ingestion id, the fields of :class:`~lakehouse.ledger.ingestions.Ingestion` that are computed from the rows.
+    """
+    if not files and not redelivered:
+        return {}
+    ids, arrivals = [file.ingestion_id for file in files], {file.arrival_date for file in files}
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    newest: dict[str, dict[str, datetime]] = defaultdict(dict)
+
+    def claims_of() -> Iterator[pa.Table]:
+        counts.clear()
+        newest.clear()
+        where = {"arrival_date": arrivals, "ingestion_id": set(ids)}
+        rows_judged = row_rules.judged(settings, contract, session, where)
+        for rows in pieces.counted("rows judged", rows_judged):
+            _count(rows, counts, newest)
+            yield key_log.claims(rows)
+
+    if files:
+        key_log.append(settings, contract.dataset, ids, arrivals, claims_of)
+    malformed = sum(of_ingestion["malformed"] for of_ingestion in counts.values())
+    account_tables.after_ingestions(settings, contract, files, malformed, redelivered)
+    if malformed:
+        _record_unread(settings, contract, [file for file in files if counts[file.ingestion_id]["malformed"]])
+    # From the log: a stopped run may have judged the rows already, under another contract.
+    every = [*ids, *(file.ingestion_id for file in redelivered)]
+    touched = claims.touched_days(settings, contract, every, {*arrivals, *redelivered.values()})
+    touches = {name: {"touched_days": list(days), "touched_rows": list(days.values())} for name, days in touched.items()}
+    return {name: {**counts[name], **newest[name], **touches[name]} for name in every}
+
+
+def _record_unread(settings: Settings, contract: SourceContract, files: Sequence[DeliveredFile]) -> None:
+    """Record the malformed rows of files by event day: numbers wait for them."""
+    where = {"arrival_date": {file.arrival_date for file in files}, "ingestion_id": {file.ingestion_id for file in files}}
+    rows = readings.pieces(settings, contract.dataset, list(unread_rows.COLUMNS), where)
+    unread_rows.record(settings, unread_rows.count(contract.dataset, rows, settings.clock()))
+
+
+def schema_problem(settings: Settings, contract: SourceContract, session: Callable[[], SparkSession]) -> str | None:
+    """Why Bronze cannot take rows of the contract as it is now; columns that are new in it are added."""
+    source = contract.dataset
+    try:
+        spark_commits.add_missing_columns(session, settings, locations.bronze(settings, source), bronze_columns(contract))
+        spark_commits.add_missing_columns(
+            session, settings, locations.readings(settings, source), readings_table.columns(contract)
+        )
+    except spark_commits.SchemaChangeError as problem:
+        return str(problem)
+    return None
+
+
+def _count(rows: pa.Table, counts: dict[str, Counter[str]], newest: dict[str, dict[str, datetime]]) -> None:
+    """Count all, malformed and skewed rows, and take the newest times of the well-formed ones, per ingestion."""
+    is_sound = pc.is_null(rows["malformed_reason"])
+    arrived = pc.if_else(is_sound, rows["arrival_ts"], pa.scalar(None, rows["arrival_ts"].type))
+    marked = pc.if_else(rows["is_marker"], rows["happened_at"], pa.scalar(None, rows["happened_at"].type))
+    times = {"newest_arrival": arrived, "newest_event": rows["happened_at"], "newest_marker": marked}
+    table = pa.table({**{name: rows[name] for name in ("ingestion_id", "malformed_reason", "is_skewed")}, **times})
+    wanted = [([], "count_all"), ("malformed_reason", "count"), ("is_skewed", "sum"), *((name, "max") for name in times)]
+    for row in table.group_by("ingestion_id").aggregate(wanted).to_pylist():
+        name = row["ingestion_id"]
+        counts[name].update(rows=row["count_all"], malformed=row["malformed_reason_count"], skewed=row["is_skewed_sum"])
+        greatest = {time: row[f"{time}_max"] for time in times if row[f"{time}_max"] is not None}
+        newest[name] |= {time: max(at, newest[name].get(time, at)) for time, at in greatest.items()}
 
 
 #: The fields of a ledger entry that a file which counts again has as well.
@@ -88,7 +174,7 @@ class Ingest:
     @cached_property
     def _contract_problem(self) -> str | None:
         """The reason why Bronze accepts no row of the contract, or None; computed when there is a new file."""
-        return contracts_in_use.problem_of_source(self._settings, self._contract) or judgement.schema_problem(
+        return contracts_in_use.problem_of_source(self._settings, self._contract) or schema_problem(
             self._settings, self._contract, self._session
         )
 
@@ -129,7 +215,7 @@ class Ingest:
         for entry in self._ingested(new, files, redelivered, known):
             report = reports[entry.arrival_date]
             (report.ingested if entry.status == "ingested" else report.redelivered).append(entry)
-        keyed_watermark_state.advance(self._settings, self._contract)
+        watermark_per_key.advance(self._settings, self._contract)
         return reports
 
     def _restore_lost_rows(self) -> None:
@@ -155,7 +241,7 @@ class Ingest:
                 )
         if lost := lost_rows.lost_claims(settings, self._source):
             _LOG.warning("the key log of %s lacks %d ingested files: it is derived again from bronze", self._source, len(lost))
-            judgement.judged(settings, contract, self._session, [_delivered(entry, entry.recorded_at) for entry in lost], {})
+            judge(settings, contract, self._session, [_delivered(entry, entry.recorded_at) for entry in lost], {})
 
     def _ready(
         self, day: date, only: Mapping[str, str] | None, listing: Listing, entries: Collection[Ingestion], report: DayReport
@@ -219,7 +305,7 @@ class Ingest:
             content: Deliveries = [(file, files[file.ingestion_id]) for file in delivered]
             bronze_table.append(self._session, self._settings, self._contract, content, self._run_id)
         again = self._counting_again(redelivered, known)
-        judged = judgement.judged(
+        judged = judge(
             self._settings,
             self._contract,
             self._session,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, BinaryIO
 
-from lakehouse.bronze.limited_lines import MAX_RECORD_BYTES
+from lakehouse.bronze.line_limits import MAX_RECORD_BYTES
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from lakehouse.bronze.file_formats import (
     read_records,
     unzipped,
 )
-from lakehouse.ledger import input_ids
+from lakehouse.ledger import ids
 from lakehouse.object_store import S3
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Fingerprint:
     @property
     def ingestion_id(self) -> str:
         """The id of the content in the tables."""
-        return input_ids.of_content(self.content_hash)
+        return ids.of_content(self.content_hash)
 
 
 def landing_files(settings: Settings, contract: SourceContract) -> tuple[list[LandingFile], list[str]]:

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
-from lakehouse.bronze.delivery_reader import delivery_rows
+from lakehouse.bronze.reader import delivery_rows
 from lakehouse.delta import damaged_files, table_io
 from lakehouse.ledger import ingestions, lost_rows
-from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from lakehouse.bronze.envelopes.source_order import encoded, order_text
-from lakehouse.bronze.envelopes.unfolding import UNFOLD
+from lakehouse.bronze.envelopes import UNFOLD, encoded, order_text
 from lakehouse.bronze.type_conversion import (
     converter,
     is_date_only,
@@ -28,19 +27,18 @@ from lakehouse.bronze.type_conversion import (
     to_text,
     typed_text,
 )
-from lakehouse.calendar.event_day import business_day_of, start_of_day
-from lakehouse.contracts.inputs import written_values
+from lakehouse.calendar.days import business_day_of, start_of_day
+from lakehouse.contracts import inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lakehouse.bronze.envelopes.change import Change
-    from lakehouse.bronze.envelopes.source_order import Parts
+    from lakehouse.bronze.envelopes import Change, Parts
     from lakehouse.bronze.file_formats import Record
-    from lakehouse.contracts.changes.order import OrderColumn
+    from lakehouse.contracts.record_changes import OrderColumn
     from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.source_rules import SyntheticKey
-    from lakehouse.ledger.row_ids import DeliveredFile
+    from lakehouse.ledger.ids import DeliveredFile
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _NUMBERS = (int, float, Decimal)
@@ -65,7 +63,7 @@ class RowParser:
         self._fields = [(spec, converter(spec.type, *naive)) for spec in contract.model.fields]
         self._event_is_day = contract.event_is_day
         self._joined = contract.source.joined
-        self._written = {column: written_values.reader(form) for column, form in contract.source.formats.items()}
+        self._written = {column: inputs.reader(form) for column, form in contract.source.formats.items()}
         self._unfold = UNFOLD[contract.source.envelope] if contract.source.envelope else None
         self._columns = frozenset(contract.columns_read)
         changes = contract.changes
@@ -176,7 +174,7 @@ class RowParser:
             if column in present:
                 try:
                     present[column] = read(present[column])
-                except written_values.NotWrittenSoError as problem:
+                except inputs.NotWrittenSoError as problem:
                     if whole:
                         msg = f"{column}: {problem}"
                         raise Malformed(msg) from None

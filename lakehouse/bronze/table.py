@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.bronze.delivery_reader import delivery_parts, delivery_rows
 from lakehouse.bronze.landing import LandingFile, require_unchanged
+from lakehouse.bronze.reader import delivery_parts, delivery_rows
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl
-from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark.session import sized_for
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.bronze.columnar.file_parts import Part
+    from lakehouse.bronze.csv_columns import Part
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 

@@ -13,7 +13,7 @@ import re
 from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from lakehouse.calendar.event_day import end_of_day, start_of_day
+from lakehouse.calendar.days import end_of_day, start_of_day
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:

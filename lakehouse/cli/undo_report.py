@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse.cli import catch_up
 from lakehouse.cli.console import out
+from lakehouse.orchestration import commands
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts import Catalog
-    from lakehouse.gold.restatement.undo import UndoneSeries
+    from lakehouse.gold.restatement.revert import UndoneSeries
     from lakehouse.settings import Settings
 
 _SHOWN = 8
@@ -36,7 +36,7 @@ def print_undone(settings: Settings, catalog: Catalog, done: Sequence[UndoneSeri
             out.print(first, style="yellow", soft_wrap=True)
         ends = f"'lakehouse gold release {undone.daily.metric.name} PERIOD'"
         out.print(f"    They keep these numbers until {ends}.", soft_wrap=True)
-        catch_up.print_pending(settings, undone.daily, catalog, now=restate)
+        commands.print_pending(settings, undone.daily, catalog, now=restate)
 
 
 def _listed(days: Sequence[date]) -> str:

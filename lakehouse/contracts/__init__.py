@@ -6,10 +6,10 @@ the capability that uses it.
 
 from lakehouse.contracts.loader import Catalog, check_files, load_catalog, load_contract, sources_beside
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.model import ModelContract
 from lakehouse.contracts.source import SourceContract
-from lakehouse.contracts.training.model import ModelContract
-from lakehouse.contracts.training.training_set import TrainingSetContract
-from lakehouse.contracts.yaml_files.yaml_file import ContractError
+from lakehouse.contracts.training_set import TrainingSetContract
+from lakehouse.contracts.yaml_file import ContractError
 
 __all__ = [
     "Catalog",

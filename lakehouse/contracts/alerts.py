@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from lakehouse.contracts.base import Name, Strict
 from lakehouse.contracts.checks import Severity, Share  # noqa: TC001 (pydantic reads it)
-from lakehouse.contracts.windows.event_window import WINDOW_START
+from lakehouse.contracts.windows import WINDOW_START
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -13,21 +13,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from lakehouse.contracts import advice, effect, sql_fit
-from lakehouse.contracts.changes import partial_corrections
-from lakehouse.contracts.derived import resolution
-from lakehouse.contracts.joins import fit as of_joins
-from lakehouse.contracts.late_events import late_event_rules
+from lakehouse.contracts import derived, effect, fit, late_events, record_changes, yaml_file
+from lakehouse.contracts import effect as advice
+from lakehouse.contracts import fit as of_training
+from lakehouse.contracts import joins as of_joins
+from lakehouse.contracts import metric_sources as of_several_sources
+from lakehouse.contracts import windows as of_windows
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.model import ModelContract
 from lakehouse.contracts.series import days_reached
-from lakehouse.contracts.several_sources import fit as of_several_sources
 from lakehouse.contracts.source import SourceContract
-from lakehouse.contracts.training import fit as of_training
-from lakehouse.contracts.training.model import ModelContract
-from lakehouse.contracts.training.training_set import TrainingSetContract
-from lakehouse.contracts.windows import window as of_windows
-from lakehouse.contracts.yaml_files import yaml_file
-from lakehouse.contracts.yaml_files.yaml_file import ContractError
+from lakehouse.contracts.training_set import TrainingSetContract
+from lakehouse.contracts.yaml_file import ContractError
 from lakehouse.text import join_limited, suggestion
 
 if TYPE_CHECKING:
@@ -97,7 +94,7 @@ class Catalog:
 
     def derived_of(self, source: str) -> list[MetricContract]:
         """The metrics derived from the source's metrics, directly or indirectly; each after its inputs."""
-        return resolution.downstream(self.metrics, [metric.name for metric in self.metrics_of(source)])
+        return derived.downstream(self.metrics, [metric.name for metric in self.metrics_of(source)])
 
     def metrics_from(self, source: str) -> list[MetricContract]:
         """The metrics that read ``source``, and those derived from them."""
@@ -110,7 +107,7 @@ class Catalog:
     def metrics_following(self, source: str) -> list[MetricContract]:
         """The metrics whose numbers change with a source: the metrics that read or join it, and those derived from them."""
         read = [*self.metrics_of(source), *self.metrics_joining(source)]
-        return [*read, *resolution.downstream(self.metrics, [metric.name for metric in read])]
+        return [*read, *derived.downstream(self.metrics, [metric.name for metric in read])]
 
 
 def load_contract(path: Path, sources: Mapping[str, SourceContract] | None = None) -> Contract:
@@ -246,7 +243,7 @@ def load_catalog(folder: Path | None, *, bundled: bool = True, without: Collecti
             mistakes.append(_taken(path, contract, origin[name]))
         origin[name] = path
         catalog.add(name, contract)
-    resolved, unresolved = resolution.resolved(catalog.metrics)
+    resolved, unresolved = derived.resolved(catalog.metrics)
     unfit = [*_misfits_of_set(catalog, origin, paths, broken), *unresolved]
     mistakes += [_located(origin[name], where, text) for name, where, text in unfit]
     mistakes += [text for _, text in _expressions(catalog, origin, paths)]
@@ -279,7 +276,7 @@ def _misfits_of_set(
             yield name, ("rows",), f"{text}'reprocess_policy: append'"
     for name, metric in catalog.metrics.items():
         yield from ((name, where, text) for where, text in _misfits(metric, catalog.sources))
-    yield from of_training.misfits(catalog.training_sets, catalog.models, catalog.sources, catalog.metrics)
+    yield from of_training.training_misfits(catalog.training_sets, catalog.models, catalog.sources, catalog.metrics)
     for name, metric in catalog.metrics.items():
         if origin[name] not in bundled or origin.get(metric.source) in bundled:  # a deployment may replace a bundled source
             yield from ((name, where, text) for where, text in effect.of_tiers(metric, catalog.sources))
@@ -348,7 +345,7 @@ def check_files(files: Sequence[Path]) -> CheckedFiles:
         origin[name] = path
         catalog.add(name, contract)
     elsewhere = {_name_of(contract): _elsewhere(contract, catalog, broken) for contract in contracts.values()}
-    unfit = [*_misfits_of_set(catalog, origin, (), broken), *resolution.resolved(catalog.metrics)[1]]
+    unfit = [*_misfits_of_set(catalog, origin, (), broken), *derived.resolved(catalog.metrics)[1]]
     mistakes += [_located(origin[name], where, text) for name, where, text in unfit if elsewhere.get(name) == []]
     mistakes += [text for name, text in _expressions(catalog, origin, ()) if name in elsewhere]
     notes = [
@@ -410,8 +407,8 @@ def _misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> I
     if metric.source in sources:
         yield from of_joins.misfits(metric, sources)
         yield from of_windows.misfits(metric, sources)
-    yield from late_event_rules.misfits(metric, sources)
-    yield from partial_corrections.misfits(metric, sources)
+    yield from late_events.misfits(metric, sources)
+    yield from record_changes.misfits(metric, sources)
 
 
 def _sources_named(metric: MetricContract) -> list[str]:
@@ -431,7 +428,7 @@ def _is_append(source: SourceContract) -> bool:
 
 def _in_expressions(path: Path, contract: Contract, sources: Mapping[str, SourceContract]) -> Iterator[str]:
     """The mistakes in the SQL of a contract."""
-    for where, text in sql_fit.misfits(contract, sources):
+    for where, text in fit.sql_misfits(contract, sources):
         yield f"{path}:{_line_of(path, *where)}: {yaml_file.as_prefix(where)}{text}"
 
 

@@ -2,6 +2,8 @@
 Spark SQL.
 
 The rules of a derived metric that concern the contracts of its inputs belong to ``derived.resolution``.
+
+The keys of a metric's contract that a derived metric leaves out, because its inputs decide them.
 """
 
 from __future__ import annotations
@@ -13,30 +15,50 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AliasChoices, Field, PrivateAttr, model_validator
 
+from lakehouse.contracts import metric_sources, speed_layer, windows
 from lakehouse.contracts.alerts import MetricAlerts, misfits
 from lakehouse.contracts.base import Documented, Name, SparkType, Strict
 from lakehouse.contracts.checks import ChangeBounds, GoldChecks, problems
-from lakehouse.contracts.derived import left_out as no_derived
-from lakehouse.contracts.derived.inputs import DerivedInput  # noqa: TC001 (pydantic reads it)
-from lakehouse.contracts.division import null_if_zero
-from lakehouse.contracts.joins.join import Join, brought_by, clashes
-from lakehouse.contracts.late_events.late_event_rules import LateEvents  # noqa: TC001 (pydantic reads it)
-from lakehouse.contracts.live import speed_layer
-from lakehouse.contracts.live.speed_layer import ReconciliationTerms, SpeedLayer  # noqa: TC001 (pydantic reads them)
-from lakehouse.contracts.publication import PublicationRules
-from lakehouse.contracts.published_columns import RESERVED
-from lakehouse.contracts.several_sources import metric_source
-from lakehouse.contracts.several_sources.metric_source import MetricSource
-from lakehouse.contracts.sql_expressions import Aggregate, cast
-from lakehouse.contracts.windows import window as windows
-from lakehouse.contracts.windows.event_window import WINDOW_START
+from lakehouse.contracts.derived import DerivedInput  # noqa: TC001 (pydantic reads it)
+from lakehouse.contracts.joins import Join, brought_by, clashes
+from lakehouse.contracts.late_events import LateEvents  # noqa: TC001 (pydantic reads it)
+from lakehouse.contracts.metric_sources import MetricSource
+from lakehouse.contracts.publication import FinalNeeds, PublicationRules
+from lakehouse.contracts.series import RESERVED
+from lakehouse.contracts.speed_layer import ReconciliationTerms, SpeedLayer  # noqa: TC001 (pydantic reads them)
+from lakehouse.contracts.sql_expressions import Aggregate, cast, null_if_zero
+from lakehouse.contracts.windows import WINDOW_START
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.contracts.windows.event_window import EventWindow
-    from lakehouse.contracts.windows.session_window import SessionWindow
+    from lakehouse.contracts.windows import EventWindow, SessionWindow
+
+
+def not_derived(metric: MetricContract) -> list[str]:
+    """The keys that a derived metric cannot have, each as ``field: what to do``; empty for other metrics."""
+    if not metric.is_derived:
+        return []
+    names, terms = metric.derived_from, metric.publication
+    twice = sorted({name for name in names if names.count(name) > 1})
+    in_grain = sorted({*names}.intersection(metric.grain))
+    mistakes = {
+        f"from: name each metric once: {', '.join(twice)}": twice,
+        f"from: {', '.join(in_grain)} is also a column of the grain; an expression could not distinguish them": in_grain,
+        "window: a derived metric has none; give one to its inputs": metric.window != 1,
+        "rows: a derived metric reads no rows of a source; leave the key out": metric.rows,
+        "publication.after_close: a derived number changes with its inputs; let these 'adjust', and leave the key out here": (
+            terms.after_close == "adjust"
+        ),
+        "publication.final_needs: a derived number becomes final after its inputs; leave the key out": (
+            terms.final_needs != FinalNeeds()
+        ),
+        "publication.closes_with: a derived number becomes final after its inputs; leave the key out": terms.closes_with,
+        "publication.patch_up_to: a derived number is computed from published numbers; leave the key out": terms.patch_up_to,
+    }
+    return [text for text, is_wrong in mistakes.items() if is_wrong]
+
 
 _EXACT = ("int", "bigint", "decimal")
 #: A star that means rows, and a star that means columns; any other star multiplies.
@@ -311,7 +333,7 @@ class MetricContract(Documented):
     @model_validator(mode="before")
     @classmethod
     def _first_source(cls, content: Any) -> Any:
-        return speed_layer.with_defaults(windows.with_start_in_grain(metric_source.with_first_source(content)))
+        return speed_layer.with_defaults(windows.with_start_in_grain(metric_sources.with_first_source(content)))
 
     @model_validator(mode="after")
     def _consistent(self) -> MetricContract:
@@ -324,7 +346,7 @@ class MetricContract(Documented):
             msg = "source: is missing; name the source that it reads, or with 'from:' the metrics that it is made of"
             raise ValueError(msg)
         measured = [measure.name for measure in self.measures]
-        unread = metric_source.problems(self.sources, self.deduplicate_by, self.derived_from)
+        unread = metric_sources.problems(self.sources, self.deduplicate_by, self.derived_from)
         unread += clashes(self.joins, [*RESERVED, *measured])
         if unread:
             raise ValueError(unread[0])
@@ -334,7 +356,7 @@ class MetricContract(Documented):
             + misfits(self.alerts, types, self.grain, self.publication.rollups)
             + self._immaterial(types)
         )
-        unfit += [*no_derived.unfit(self), *windows.unfit(self), *speed_layer.problems(self)]
+        unfit += [*not_derived(self), *windows.unfit(self), *speed_layer.problems(self)]
         if unfit:
             raise ValueError(unfit[0])
         inexact = [measure.name for measure in self.measures if not measure.is_exact]

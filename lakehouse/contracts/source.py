@@ -15,16 +15,13 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from lakehouse.contracts import inputs, record_changes
+from lakehouse.contracts import record_changes as dimension
 from lakehouse.contracts.alerts import SourceAlerts
 from lakehouse.contracts.base import SYSTEM_COLUMNS, Documented, Name, SparkType, Strict
-from lakehouse.contracts.changes import dimension, envelope, partial_corrections
-from lakehouse.contracts.changes.dimension import Dimension, Kind
-from lakehouse.contracts.changes.envelope import ENVELOPE_COLUMNS
-from lakehouse.contracts.changes.marking import Changes
-from lakehouse.contracts.changes.order import Order
-from lakehouse.contracts.inputs import section
-from lakehouse.contracts.inputs.section import Source
-from lakehouse.contracts.schedules import Freshness, RollingBackfill  # noqa: TC001 (pydantic reads them)
+from lakehouse.contracts.inputs import Source
+from lakehouse.contracts.publication import Freshness, RollingBackfill  # noqa: TC001 (pydantic reads them)
+from lakehouse.contracts.record_changes import ENVELOPE_COLUMNS, Changes, Dimension, Kind, Order
 from lakehouse.contracts.source_rules import (
     POLICIES_WITH_CHANGES,
     TIER_CHECK,
@@ -253,7 +250,12 @@ class SourceContract(Documented):
                 raise ValueError(msg)
 
     def _check_sections(self) -> None:
-        of_sections = (dimension.mistakes, envelope.mistakes, partial_corrections.mistakes, section.mistakes)
+        of_sections = (
+            dimension.dimension_mistakes,
+            record_changes.envelope_mistakes,
+            record_changes.partial_correction_mistakes,
+            inputs.mistakes,
+        )
         mistake = next(chain.from_iterable(mistakes(self) for mistakes in of_sections), None)
         if mistake:
             raise ValueError(mistake)

@@ -12,7 +12,7 @@ from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from lakehouse.contracts.base import Name, Strict
 from lakehouse.contracts.checks import NullShares, RowCount, Severity, Share  # noqa: TC001 (pydantic reads them)
-from lakehouse.contracts.schedules import Tuning, WatermarkTuning
+from lakehouse.contracts.publication import Tuning, WatermarkTuning
 from lakehouse.contracts.sql_expressions import RowExpression  # noqa: TC001 (pydantic reads it)
 
 Beyond = Literal["restate", "quarantine", "drop"]

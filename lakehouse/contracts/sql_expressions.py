@@ -3,6 +3,10 @@
 A published number can be reproduced only if its expression depends on nothing but the rows: not on time, chance, row order, the
 user, other tables or files. So functions are allowed by name (see ``sql_functions``), and subqueries are refused. Columns and the
 form of an expression are checked in ``sql_fit``, where the columns are known.
+
+The Spark SQL functions that a contract's expressions may call, with their numbers of arguments.
+
+Division by zero in a contract's Spark SQL: the quotient is NULL, whatever the kind of metric.
 """
 
 from __future__ import annotations
@@ -12,9 +16,110 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from lakehouse.contracts.sql_functions import OF_A_ROW, OF_ROWS
-from lakehouse.contracts.sql_tokens import QUOTED_NAME, REMARK, TEXT
+from lakehouse.contracts.sql_syntax import (
+    CLOSED,
+    OPEN,
+    QUOTED_NAME,
+    REMARK,
+    TEXT,
+    end_of_group,
+    is_space,
+    opens_group,
+    skip,
+    tokens_of,
+)
 from lakehouse.text import suggestion
+
+#: Functions of one row, with the fewest and the most arguments; None for any number.
+_BY_ARGUMENTS: dict[tuple[int, int | None], str] = {
+    (0, 0): "pi",
+    (0, 2): "make_ym_interval unix_timestamp",
+    (0, 4): "make_dt_interval",
+    (0, 7): "make_interval",
+    (0, None): "array concat map named_struct struct",
+    (1, 1): """
+        abs acos acosh array_distinct array_max array_min array_size ascii asin asinh atan atanh base64 bigint bin
+        bit_count bit_length boolean cardinality cast cbrt char char_length character_length chr cos cosh cot crc32
+        date date_from_unix_date day dayname dayofmonth dayofweek dayofyear decimal degrees double exp expm1 factorial
+        float hex initcap int isnan isnotnull isnull json_array_length json_object_keys last_day lcase len length ln
+        log10 log1p log2 lower map_entries map_keys map_values md5 month monthname negative nullifzero octet_length
+        positive quarter radians reverse rint sha sha1 sign signum sin sinh size smallint soundex space sqrt string
+        tan tanh timestamp timestamp_micros timestamp_millis timestamp_seconds tinyint try_cast typeof ucase unbase64
+        unhex unix_date unix_micros unix_millis unix_seconds upper url_decode url_encode varchar weekday weekofyear
+        year zeroifnull
+    """,
+    (1, 2): """
+        array_sort bround btrim ceil ceiling floor from_unixtime log ltrim round rtrim sort_array to_binary to_date
+        to_json to_timestamp to_unix_timestamp trim try_to_date try_to_timestamp
+    """,
+    (1, 5): "mask",
+    (1, 7): "make_timestamp",
+    (1, None): "coalesce concat_ws format_string hash hour minute printf second xxhash64",
+    (2, 2): """
+        add_months array_contains array_except array_intersect array_position array_union atan2 contains date_format
+        date_part date_sub date_trunc datepart element_at encode endswith exists extract filter find_in_set forall
+        format_number from_utc_timestamp get get_json_object hypot ifnull instr left map_contains_key map_from_arrays
+        mod nanvl next_day nullif nvl pmod pow power regexp regexp_count regexp_like regexp_substr repeat right rlike
+        sha2 startswith to_char to_number to_utc_timestamp to_varchar transform trunc try_add try_divide
+        try_element_at try_mod try_multiply try_subtract try_to_number
+    """,
+    (2, 3): """
+        array_join date_add date_diff dateadd datediff from_json ilike levenshtein like locate lpad months_between
+        parse_url position regexp_extract regexp_extract_all regexp_instr replace rpad sequence split substr substring
+    """,
+    (2, None): "decode elt greatest least",
+    (3, 3): """
+        conv if make_date nvl2 slice split_part substring_index timestampadd timestampdiff translate zip_with
+    """,
+    (3, 4): "aggregate overlay regexp_replace",
+    (4, 4): "width_bucket",
+}
+#: Functions of sets of rows whose result does not depend on row order.
+_AGGREGATES_BY_ARGUMENTS: dict[tuple[int, int | None], str] = {
+    (1, 1): """
+        any avg bit_and bit_or bit_xor bool_and bool_or count_if every kurtosis max mean median min percentile_cont
+        percentile_disc skewness some std stddev stddev_pop stddev_samp sum try_avg try_sum var_pop var_samp variance
+    """,
+    (1, 2): "approx_count_distinct",
+    (1, None): "count",
+    (2, 2): """
+        corr covar_pop covar_samp regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy
+        regr_syy
+    """,
+    (2, 3): "percentile",
+}
+#: Functions of one row.
+OF_A_ROW = frozenset(name for names in _BY_ARGUMENTS.values() for name in names.split())
+#: Functions of sets of rows.
+OF_ROWS = frozenset(name for names in _AGGREGATES_BY_ARGUMENTS.values() for name in names.split())
+#: Functions that put a text together. Of constants only they could make ``now``, which Spark takes for a time.
+_TEXTS = """
+array_join btrim char chr concat concat_ws date_format decode elt format_string from_json from_unixtime get_json_object
+initcap json_object_keys lcase left lower lpad ltrim mask overlay printf regexp_extract regexp_extract_all regexp_replace
+regexp_substr repeat replace reverse right rpad rtrim split split_part string substr substring substring_index to_char
+to_json to_varchar translate trim ucase unbase64 unhex upper url_decode varchar
+"""
+OF_TEXTS = frozenset(_TEXTS.split())
+_ARGUMENTS = {
+    name: bounds
+    for table in (_BY_ARGUMENTS, _AGGREGATES_BY_ARGUMENTS)
+    for bounds, names in table.items()
+    for name in names.split()
+}
+
+
+def wrong_count(name: str, count: int) -> str | None:
+    """The mistake in the number of arguments of a call, as a sentence; None if ``name`` takes ``count`` arguments.
+
+    :param name: an allowed function, in lower case.
+    """
+    least, most = _ARGUMENTS.get(name, (0, None))
+    if count >= least and (most is None or count <= most):
+        return None
+    bounds = f"at least {least}" if most is None else f"{least}" if least == most else f"{least} to {most}"
+    noun = "argument" if bounds == "1" else "arguments"
+    return f"{name}() takes {bounds} {noun}, and there {'is' if count == 1 else 'are'} {count or 'none'}"
+
 
 _NO_CALLS = """
 all and as between by case distinct div else from group in interval is not on or order then when where
@@ -38,7 +143,7 @@ _NUMBER_FIRST = re.compile(r"[rR]?['\"]\s*[+-]?\d")
 #: A text that Spark takes for a time wherever it is compared with one or becomes one, with or without a zone.
 _TEXT_AS_TIME = re.compile(r"\s*(?:now|today|tomorrow|yesterday)(?:\s+\S+)?\s*", re.IGNORECASE)
 #: Spark joins texts that follow each other.
-_TEXTS = re.compile(rf"(?:{TEXT})(?:(?:\s|{REMARK})*(?:{TEXT}))*", re.DOTALL)
+_SQL_EXPRESSIONS_TEXTS = re.compile(rf"(?:{TEXT})(?:(?:\s|{REMARK})*(?:{TEXT}))*", re.DOTALL)
 _TEXT_OF_TEXTS = re.compile(rf"{REMARK}|(?P<text>{TEXT})", re.DOTALL)
 _ESCAPED = re.compile(r"\\(?:u([0-9a-f]{4})|U([0-9a-f]{8})|([0-3][0-7]{2})|(.))|(['\"])\5", re.DOTALL | re.IGNORECASE)
 #: A day or a time in words: Spark takes now, today, yesterday and tomorrow.
@@ -51,7 +156,7 @@ def refused(text: str, allowed: frozenset[str]) -> str | None:
     :param allowed: the functions that the expression may call, in lower case.
     """
     # Names and remarks leave, because quotation marks within them begin no text.
-    for texts in _TEXTS.finditer(_QUOTED.sub(lambda quoted: quoted[0] if quoted["text"] else " ", text)):
+    for texts in _SQL_EXPRESSIONS_TEXTS.finditer(_QUOTED.sub(lambda quoted: quoted[0] if quoted["text"] else " ", text)):
         if _TEXT_AS_TIME.fullmatch(_value(texts[0])):
             return texts[0]
     code = _QUANTIFIER.sub(r"\1", _QUOTED.sub(_stand_in, text))
@@ -118,3 +223,102 @@ Aggregate = Annotated[str, AfterValidator(_of_rows)]
 def cast(sql: str, kind: str) -> str:
     """The expression cast to ``kind``, as Spark computes it; the line break ends a trailing comment."""
     return f"cast(({sql}\n) as {kind})"
+
+
+_DIVIDES = frozenset({"/", "%", "div"})
+#: Functions whose second argument divides.
+_DIVISORS = frozenset({"mod", "pmod"})
+
+
+def null_if_zero(sql: str) -> str:
+    """Rewrite the divisions of an expression so that a zero divisor gives NULL: ``/``, ``%``, ``div``, ``mod`` and ``pmod``.
+
+    A divisor that is a literal number is not rewritten, so most expressions do not change.
+    """
+    tokens = tokens_of(sql)
+    return "".join(_rewritten(tokens))
+
+
+def _rewritten(tokens: list[str]) -> list[str]:
+    done: list[str] = []
+    place = 0
+    while place < len(tokens):
+        token = tokens[place]
+        if token.lower() in _DIVIDES and _is_operator(tokens, place):
+            begin = skip(tokens, place + 1)
+            end = _end_of_operand(tokens, begin)
+            done += [token, *tokens[place + 1 : begin], *_guarded(tokens[begin:end])]
+            place = end
+        elif token.lower() in _DIVISORS and opens_group(tokens, place + 1):
+            begin = skip(tokens, place + 1)
+            end = end_of_group(tokens, begin)
+            done += [*tokens[place : begin + 1], *_second_guarded(tokens[begin + 1 : end - 1]), *tokens[end - 1 : end]]
+            place = end
+        else:
+            done.append(token)
+            place += 1
+    return done
+
+
+def _is_operator(tokens: list[str], place: int) -> bool:
+    """Whether a token divides; ``div`` may also be the name of a column or a field."""
+    before = next((token for token in reversed(tokens[:place]) if not is_space(token)), "")
+    after = tokens[skip(tokens, place + 1) : skip(tokens, place + 1) + 1]
+    return bool(before) and bool(after) and (tokens[place] in "/%" or before not in {"(", ",", ".", "+", "-", "*", "/", "%"})
+
+
+def _guarded(operand: list[str]) -> list[str]:
+    if not operand or _is_number(operand):
+        return _rewritten(operand) if operand else operand
+    return ["nullif(", *_rewritten(operand), ", 0)"]
+
+
+def _is_number(operand: list[str]) -> bool:
+    """Whether a divisor is a literal number other than 0."""
+    digits = re.match(r"[\d.]+", "".join(operand))
+    return len(operand) == 1 and digits is not None and any(digit in "123456789" for digit in digits[0])
+
+
+def _second_guarded(arguments: list[str]) -> list[str]:
+    """The arguments of a function, the second one guarded against 0."""
+    depth = 0
+    for place, sign in enumerate(arguments):
+        depth += (sign in OPEN) - (sign in CLOSED)
+        if sign == "," and not depth:
+            return [*_rewritten(arguments[:place]), ", ", *_guarded(arguments[skip(arguments, place + 1) :])]
+    return _rewritten(arguments)
+
+
+def _end_of_operand(tokens: list[str], begin: int) -> int:
+    """The end of the operand that begins at token ``begin``: its signs, a value or a call, and accesses and casts."""
+    place = begin
+    while place < len(tokens) and tokens[place] in {"-", "+", "~"}:
+        place = skip(tokens, place + 1)
+    if place >= len(tokens):
+        return begin
+    if tokens[place].lower() == "case":
+        place = _end_of_case(tokens, place)
+    else:
+        place = end_of_group(tokens, place) if tokens[place] in OPEN else place + 1
+    while True:
+        following = skip(tokens, place)
+        after = tokens[following] if following < len(tokens) else " "
+        if after in OPEN:
+            place = end_of_group(tokens, following)
+        elif after in {".", "::"}:
+            place = skip(tokens, following + 1) + 1
+        elif after.lower() == "filter" and opens_group(tokens, following + 1):
+            place = end_of_group(tokens, skip(tokens, following + 1))
+        elif after[:1] in {"'", '"'} and tokens[place - 1].isidentifier():  # DATE'2024-11-03'
+            place = following + 1
+        else:
+            return place
+
+
+def _end_of_case(tokens: list[str], begin: int) -> int:
+    depth = 0
+    for place in range(begin, len(tokens)):
+        depth += (tokens[place].lower() == "case") - (tokens[place].lower() == "end")
+        if not depth:
+            return place + 1
+    return len(tokens)

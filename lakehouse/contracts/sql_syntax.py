@@ -3,10 +3,13 @@
 The text is parsed without Spark. The parser accepts slightly more than Spark and leaves undecidable cases to Spark: nothing that
 Spark can compute is refused. The allowed functions are in ``sql_functions``, the known columns in ``sql_fit``. The parser loads
 in a fifth of a second, so this module is imported where an expression is parsed.
+
+The tokens of an expression in Spark SQL, and where its parts end, for functions that rewrite its text.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,6 +24,57 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from sqlglot.expressions import Expr
+
+
+#: Literals, names in quotes and remarks as Spark reads them: in a raw text a backslash is nothing special.
+TEXT = r"""(?<!\w)[rR](?:'[^']*'|"[^"]*")|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\""""
+QUOTED_NAME = r"`(?:[^`]|``)*`"
+REMARK = r"--[^\n\r]*|/\*.*?\*/"
+_TOKEN = re.compile(
+    rf"""
+    (?P<space>\s+|{REMARK})
+    |(?P<text>{TEXT})
+    |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:BD|bd|[LSYDFlsydf])?(?![\w]))
+    |(?P<name>{QUOTED_NAME}|[^\W\d]\w*|\d\w*)
+    |(?P<sign>::|<=>|<>|!=|<=|>=|\|\||->|=>|.)
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+#: Signs that open and close a group.
+OPEN, CLOSED = "([", ")]"
+
+
+def tokens_of(sql: str) -> list[str]:
+    """The tokens of a text."""
+    return [match[0] for match in _TOKEN.finditer(sql)]
+
+
+def end_of_group(tokens: list[str], begin: int) -> int:
+    """The position after the group that begins at token ``begin``."""
+    depth = 0
+    for place in range(begin, len(tokens)):
+        depth += (tokens[place] in OPEN) - (tokens[place] in CLOSED)
+        if not depth:
+            return place + 1
+    return len(tokens)
+
+
+def skip(tokens: list[str], place: int) -> int:
+    """The position of the next token that is neither space nor comment."""
+    while place < len(tokens) and is_space(tokens[place]):
+        place += 1
+    return place
+
+
+def opens_group(tokens: list[str], place: int) -> bool:
+    """Whether the next token, spaces aside, opens a parenthesis."""
+    return tokens[skip(tokens, place) : skip(tokens, place) + 1] == ["("]
+
+
+def is_space(token: str) -> bool:
+    """Whether a token is space or a comment."""
+    return token.isspace() or token.startswith(("--", "/*"))
+
 
 #: Functions whose first argument of three is a unit such as DAY, and not a column.
 _UNIT_FIRST = "dateadd date_add datediff date_diff timestampadd timestampdiff"

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse.delta.columns import arrow_schema, ddl
 from lakehouse.dimensions import intervals as rule
 from lakehouse.dimensions import tables
-from lakehouse.dimensions.keys import TIME_LENGTH
+from lakehouse.dimensions.tables import TIME_LENGTH
 from lakehouse.ledger import key_log
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import dataframes

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import data_files, table_io
-from lakehouse.dimensions import changes_by_key, interval_table, keys
+from lakehouse.dimensions import buckets as changes_by_key
+from lakehouse.dimensions import interval_table, tables
 from lakehouse.dimensions.intervals import intervals
-from lakehouse.dispositions.row_groups import groups, numpy_of
+from lakehouse.dispositions.winners import groups, numpy_of
 from lakehouse.quality.check_result import CheckResult
 from lakehouse.quality.row_sums import RowSums
 
@@ -97,8 +98,8 @@ def _parts(settings: Settings, contract: SourceContract, silver: DeltaTable, day
         return
     if table_io.rows_at_most(silver, {"event_date": days}) <= _FEW_CHANGES:
         rows = table_io.read_version(silver, ["record_key"], {"event_date": days})
-        of_days = keys.dimension_keys(rows["record_key"]).drop_null().unique()
-        buckets = pc.unique(keys.buckets(of_days, contract.dimension.buckets)).to_pylist()
+        of_days = tables.dimension_keys(rows["record_key"]).drop_null().unique()
+        buckets = pc.unique(tables.key_buckets(of_days, contract.dimension.buckets)).to_pylist()
         changes = changes_by_key.read(contract, copy[0], buckets, of_days)
         yield _KeysInQuestion(changes, interval_table.read(contract, table, buckets, of_days), is_sampled=True)
         return

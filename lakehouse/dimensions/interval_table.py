@@ -14,10 +14,12 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import change_feed, data_files, partition_writer, row_writer, table_io
-from lakehouse.dimensions import changes_by_key, keys, tables
-from lakehouse.dimensions.bucket_tables import LIVES, BucketTable
+from lakehouse.dimensions import buckets as changes_by_key
+from lakehouse.dimensions import tables
+from lakehouse.dimensions import tables as keys
+from lakehouse.dimensions.buckets import LIVES, BucketTable
 from lakehouse.dimensions.intervals import intervals
-from lakehouse.dispositions.row_groups import groups
+from lakehouse.dispositions.winners import groups
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -117,7 +119,7 @@ def _changed_keys(settings: Settings, silver: DeltaTable, first: int, last: int)
 
 def _differing(contract: SourceContract, by_key: DeltaTable, table: DeltaTable, changed: pa.StringArray) -> pa.Table:
     """The :func:`differences` of the keys ``changed``."""
-    buckets = pc.unique(keys.buckets(changed, contract.dimension.buckets)).to_pylist()
+    buckets = pc.unique(keys.key_buckets(changed, contract.dimension.buckets)).to_pylist()
     wanted = intervals(contract, changes_by_key.read(contract, by_key, buckets, changed))
     return differences(read(contract, table, buckets, changed), wanted)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.dimensions import tables
-from lakehouse.dispositions.row_groups import groups, numpy_of
+from lakehouse.dispositions.winners import groups, numpy_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,6 +1,8 @@
 """The columns of a dimension's tables, and the mark that records what a table was computed from.
 
 ``ops/<dimension>_by_key`` holds the changes of silver by bucket, ``silver/<dimension>_intervals`` the intervals.
+
+The key of a dimension, its bucket, and the time of a change, from the record keys of changes.
 """
 
 from __future__ import annotations
@@ -9,18 +11,89 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakehouse.delta import lost_commits
 from lakehouse.delta.columns import arrow_schema
-from lakehouse.dimensions import keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import pyarrow as pa
     from deltalake import DeltaTable
+    from numpy.typing import NDArray
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.columns import Columns
+
+
+#: The end of a record key, and its number of characters.
+_TIME = r'","\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"\]$'
+TIME_LENGTH = len(',"2024-01-01T00:00:00.000000Z"]')
+#: The polynomial of CRC-32 as ``zlib`` and Spark compute it, with its bits reversed.
+_POLYNOMIAL = 0xEDB88320
+_ALL_BITS = np.uint32(0xFFFFFFFF)
+
+
+def dimension_keys(record_keys: pa.Array | pa.ChunkedArray) -> pa.StringArray:
+    """The primary key of each change as an event source writes it in its record key; NULL for a key of another form.
+
+    Record keys have another form where they were read before the source became a dimension.
+    """
+    texts = record_keys.combine_chunks() if isinstance(record_keys, pa.ChunkedArray) else record_keys
+    texts = texts.cast(pa.string())
+    texts = pc.if_else(pc.match_substring_regex(texts, _TIME), texts, None)
+    values = pc.utf8_slice_codeunits(texts, 1, -TIME_LENGTH)  # "17" or "web","17"
+    several = pc.match_substring_regex(values, r'^"(?:[^"\\]|\\.)*","')
+    single = pc.utf8_slice_codeunits(values, 1, -1)
+    escaped = pc.and_not(pc.match_substring(values, "\\"), several)
+    if pc.any(escaped, min_count=0).as_py():  # few keys have a quote or a backslash
+        plain = pa.array([json.loads(value) for value in values.filter(escaped).to_pylist()], pa.string())
+        single = pc.replace_with_mask(single, pc.fill_null(escaped, False), plain)
+    return pc.if_else(several, pc.binary_join_element_wise("[", values, "]", ""), single)
+
+
+def event_times(record_keys: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The event time of each change; the record keys are those for which :func:`dimension_keys` gives a key."""
+    texts = record_keys.combine_chunks() if isinstance(record_keys, pa.ChunkedArray) else record_keys
+    times = pc.utf8_slice_codeunits(texts.cast(pa.string()), len(',"') - TIME_LENGTH, -len('"]'))
+    return times.cast(pa.timestamp("us", "UTC"))
+
+
+def key_buckets(keys: pa.Array | pa.ChunkedArray, count: int) -> pa.Int32Array:
+    """The bucket of each key: the CRC-32 of its UTF-8 bytes modulo ``count``. No key is NULL."""
+    distinct = pc.dictionary_encode(keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys)
+    numbers = (_crc32(distinct.dictionary.cast(pa.string())) % np.uint32(count)).astype(np.int32)
+    return pa.array(numbers).take(distinct.indices)
+
+
+def _crc32(texts: pa.StringArray) -> NDArray[np.uint32]:
+    """The checksum of each text, byte by byte of all texts at once."""
+    lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(np.int64)
+    sums = np.full(len(texts), _ALL_BITS)
+    if not lengths.sum():
+        return np.zeros(len(texts), np.uint32)
+    begins = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts)].astype(np.int64)
+    data = np.frombuffer(texts.buffers()[2], np.uint8)
+    longer = np.arange(len(texts))
+    for place in range(int(lengths.max())):
+        longer = longer[lengths[longer] > place]
+        byte = data[begins[longer] + place]
+        sums[longer] = _TABLE[(sums[longer] ^ byte) & np.uint32(0xFF)] ^ (sums[longer] >> np.uint32(8))
+    checksums: NDArray[np.uint32] = sums ^ _ALL_BITS
+    return checksums
+
+
+def _table() -> NDArray[np.uint32]:
+    values = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        values = np.where(values & np.uint32(1), (values >> np.uint32(1)) ^ np.uint32(_POLYNOMIAL), values >> np.uint32(1))
+    return values.astype(np.uint32)
+
+
+_TABLE = _table()
+
 
 _KEY = (("bucket", "int"), ("dimension_key", "string"))
 #: Columns from the change that opens an interval.
@@ -54,9 +127,9 @@ def by_key(contract: SourceContract, changes: pa.Table) -> pa.Table:
 
     :param changes: with :func:`changes_of_silver`; other columns are kept.
     """
-    changes = changes.append_column("dimension_key", keys.dimension_keys(changes["record_key"]))
+    changes = changes.append_column("dimension_key", dimension_keys(changes["record_key"]))
     changes = changes.filter(changes["dimension_key"].is_valid())
-    return changes.append_column("bucket", keys.buckets(changes["dimension_key"], contract.dimension.buckets))
+    return changes.append_column("bucket", key_buckets(changes["dimension_key"], contract.dimension.buckets))
 
 
 def as_changes(contract: SourceContract, rows: pa.Table) -> pa.Table:

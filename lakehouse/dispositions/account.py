@@ -18,10 +18,9 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import content_columns
-from lakehouse.dispositions import claims, contests, deliveries
-from lakehouse.dispositions.readings import in_force
+from lakehouse.dispositions import claims, deliveries, readings, winners
 from lakehouse.dispositions.reprocess_policy import policy_of
-from lakehouse.dispositions.row_groups import cases, content_numbers, groups, numpy_of, positions
+from lakehouse.dispositions.winners import cases, content_numbers, groups, numpy_of, positions
 from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineReason, StewardVerdict
 
@@ -32,12 +31,12 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.table_io import Where
     from lakehouse.dispositions.reprocess_policy import Choice
-    from lakehouse.ledger.row_ids import DeliveredFile, RowId
+    from lakehouse.ledger.ids import DeliveredFile, RowId
     from lakehouse.settings import Settings
 
 _DECISION = ("verdict", "by", "decided_at", "reason")
 _OF_VERDICT = ("disposition", "because", "decided_by", "decision", "lives", "admission", "reason", "detail")
-_OF_CLAIM = [name for name in contests.CLAIM_COLUMNS if name != "steward"]
+_OF_CLAIM = [name for name in winners.CLAIM_COLUMNS if name != "steward"]
 _ROW_ID = ("ingestion_id", "line_number")
 _COLUMNS = [
     *("arrival_date", "source_file", "ingestion_id", "line_number"),
@@ -128,7 +127,7 @@ def table(
     """
     given = {"arrival_date": arrival_days, "record_key": keys}
     where: dict[str, Any] = {name: values for name, values in given.items() if values is not None}
-    in_bronze = in_force.read(settings, contract.dataset, _COLUMNS, where)
+    in_bronze = readings.read(settings, contract.dataset, _COLUMNS, where)
     if in_bronze is None:
         return SCHEMA.empty_table()
     in_bronze = _sorted(in_bronze)
@@ -167,7 +166,7 @@ def pieces(
 
 def malformed(settings: Settings, contract: SourceContract, where: Where) -> Iterator[pa.Table]:
     """The malformed rows that meet ``where``, in pieces; :data:`SCHEMA`. They make no claim."""
-    for piece in in_force.pieces(settings, contract.dataset, _COLUMNS, where):
+    for piece in readings.pieces(settings, contract.dataset, _COLUMNS, where):
         rows = piece.filter(pc.is_valid(piece["malformed_reason"])).rename_columns({"malformed_reason": "because"})
         rows = rows.append_column("disposition", pa.repeat(Disposition.MALFORMED.value, len(rows)))
         rows = rows.append_column("lives", pa.repeat(pa.scalar(False), len(rows)))
@@ -197,7 +196,7 @@ class _Judge:
         :param log: every claim about a set of keys: columns ``_OF_CLAIM``.
         """
         self._read_files(log)
-        judged = contests.dispositions(
+        judged = winners.dispositions(
             claims.with_decisions(deliveries.ordered(log, self._deliveries), self._decided),
             policy_of(self._contract),
             self._chosen(log),
@@ -289,7 +288,7 @@ def _contents(settings: Settings, contract: SourceContract, of_claims: pa.Table)
     """A number for the content of each claim's row, without its provenance; see ``row_groups.content_numbers``."""
     columns = [name for name, _ in content_columns(contract)] + ["change_op", "corrects_key"]
     where = {"arrival_date": pc.unique(of_claims["arrival_date"]), "record_key": pc.unique(of_claims["record_key"])}
-    bronze = in_force.read(settings, contract.dataset, ["ingestion_id", "line_number", *columns], where)
+    bronze = readings.read(settings, contract.dataset, ["ingestion_id", "line_number", *columns], where)
     if bronze is None:
         return pa.nulls(len(of_claims), pa.int64())
     numbers = content_numbers(bronze.select(columns))

@@ -18,10 +18,9 @@ from lakehouse import locations, pieces
 from lakehouse.delta import row_writer, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.delta.table_cache import with_table_cache
-from lakehouse.dispositions import account, claims
-from lakehouse.dispositions.readings import in_force
+from lakehouse.dispositions import account, claims, readings
 from lakehouse.dispositions.reprocess_policy import policy_of
-from lakehouse.dispositions.row_groups import positions
+from lakehouse.dispositions.winners import positions
 from lakehouse.ledger import decisions, key_log, redactions
 from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineStatus, StewardVerdict
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.table_io import Where
-    from lakehouse.ledger.row_ids import DeliveredFile
+    from lakehouse.ledger.ids import DeliveredFile
     from lakehouse.settings import Settings
 
 #: The approximate maximum of rows that one commit merges.
@@ -258,7 +257,7 @@ def _quarantine_entries(settings: Settings, contract: SourceContract, rows: pa.T
     """The quarantine's entries for rows that :func:`_are_reviewed`, with redacted fields set to NULL."""
     source, schema = contract.dataset, quarantine_schema(contract)
     where = {name: pc.unique(rows[name]) for name in ROW_KEYS}
-    content = in_force.read(settings, source, [name for name, _ in bronze_columns(contract)], where)
+    content = readings.read(settings, source, [name for name, _ in bronze_columns(contract)], where)
     if content is None:
         return schema.empty_table()
     place = positions(content, rows)

@@ -18,9 +18,9 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.dispositions import deliveries, judgement_history
 from lakehouse.dispositions.reprocess_policy import Share, policy_of
-from lakehouse.dispositions.row_groups import groups, numpy_of, positions, sortable
+from lakehouse.dispositions.winners import groups, numpy_of, positions, sortable
 from lakehouse.ledger import decisions, ingestions, key_log
-from lakehouse.ledger.row_ids import delivery_name
+from lakehouse.ledger.ids import delivery_name
 from lakehouse.ledger.row_states import AdmissionStatus, QuarantineReason, StewardVerdict
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.reprocess_policy import Choice
-    from lakehouse.dispositions.row_groups import Numbers
-    from lakehouse.ledger.row_ids import DeliveredFile
+    from lakehouse.dispositions.winners import Numbers
+    from lakehouse.ledger.ids import DeliveredFile
     from lakehouse.settings import Settings
 
 

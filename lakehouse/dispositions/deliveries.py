@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.calendar.event_day import arrived_at
+from lakehouse.calendar.days import arrived_at
 from lakehouse.ledger import ingestions
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.ids import DeliveredFile
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.ledger.row_ids import DeliveredFile
     from lakehouse.settings import Settings
 
 #: The place of each ingestion among all, by the newest delivery of its content. ``redelivered_at`` is when that delivery arrived,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.dispositions.admission import MARKER, judge
-from lakehouse.dispositions.row_groups import cases, groups, numpy_of
+from lakehouse.dispositions.winners import cases, groups, numpy_of
 from lakehouse.lateness import measurement
 from lakehouse.lateness.measurement import are_late, lags, microseconds
 from lakehouse.ledger import hand_corrections, key_log
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.source_rules import Lateness
-    from lakehouse.dispositions.row_groups import Numbers
+    from lakehouse.dispositions.winners import Numbers
 
 _SECOND = 1_000_000
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import row_writer, table_io
-from lakehouse.dispositions.row_groups import groups, positions
+from lakehouse.dispositions.winners import groups, positions
 from lakehouse.ledger import key_log, rebuild_requests
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from lakehouse.dispositions.readings import in_force
+from lakehouse.dispositions import readings
 from lakehouse.ledger import ingestions, redactions, unread_rows
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakehouse.ledger.row_ids import RowId
+    from lakehouse.ledger.ids import RowId
     from lakehouse.settings import Settings
 
 COLUMNS = (
@@ -57,7 +57,7 @@ def tables(
         where["ingestion_id"] = [entry.ingestion_id for entry in files if entry.arrival_date == day]
         where |= {} if event_days is None else {"event_date": event_days}
         where |= {} if key is None else {"record_key": [key]}
-        rows = in_force.read(settings, source, COLUMNS, where)
+        rows = readings.read(settings, source, COLUMNS, where)
         if rows is not None:
             malformed = redactions.applied(rows.filter(pc.is_valid(rows["malformed_reason"])), hidden)
             yield malformed.sort_by([("source_file", "ascending"), ("line_number", "ascending")])

@@ -14,10 +14,9 @@ from lakehouse import locations, pieces
 from lakehouse.contracts import sql_expressions
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import bronze_columns
-from lakehouse.dispositions import judged_rows
+from lakehouse.dispositions import judged_rows, reading_frames, readings
 from lakehouse.dispositions.judged_rows import failure_column
-from lakehouse.dispositions.readings import frames, in_force
-from lakehouse.dispositions.row_groups import positions
+from lakehouse.dispositions.winners import positions
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger import history_admissions
 from lakehouse.spark import dataframes
@@ -60,7 +59,7 @@ def judged(settings: Settings, contract: SourceContract, session: Callable[[], S
         return judged_rows.judged(contract, rows if failed is None else _with_failures(rows, failed), history)
 
     columns = judged_rows.columns_to_judge(contract)
-    yield from pieces.mapped(judge, in_force.pieces(settings, contract.dataset, columns, where))
+    yield from pieces.mapped(judge, readings.pieces(settings, contract.dataset, columns, where))
 
 
 def judged_reading(
@@ -105,7 +104,7 @@ def failing(settings: Settings, contract: SourceContract, spark: SparkSession, w
     """
     columns = [name for name, _ in bronze_columns(contract)]
     with without_ansi(spark), in_zone(spark, contract.clocks.timezone):
-        return _failing(contract, frames.rows(spark, settings, contract, columns, where), where)
+        return _failing(contract, reading_frames.rows(spark, settings, contract, columns, where), where)
 
 
 def _failing(contract: SourceContract, rows: DataFrame, where: Where) -> pa.Table:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.dispositions.readings import in_force
+from lakehouse.dispositions import readings
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.lateness.rules import exceeds
 from lakehouse.ledger import ingestions, key_log, unread_rows
@@ -226,7 +226,7 @@ def _without_keys_read_since(
     looked_up = [file for file in files if 0 < file.rows <= MOST_LOOKED_UP]
     since: dict[str, Counter[date | None]] = defaultdict(Counter)
     where = {"arrival_date": {file.arrival_date for file in looked_up}, "ingestion_id": {file.ingestion_id for file in looked_up}}
-    pieces = in_force.pieces(settings, contract.dataset, _COLUMNS, where) if looked_up else ()
+    pieces = readings.pieces(settings, contract.dataset, _COLUMNS, where) if looked_up else ()
     for piece in pieces:
         rows = piece.filter(pc.and_(pc.is_valid(piece["malformed_reason"]), pc.is_valid(piece["record_key"])))
         newest = _newest_places(settings, contract, place_of, pc.unique(rows["record_key"])) if len(rows) else {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from lakehouse import locations
-from lakehouse.calendar.event_day import end_of_day
+from lakehouse.calendar.days import end_of_day
 from lakehouse.delta import table_io
 from lakehouse.examples.simulation_report import (
     RowAfterWatermark,

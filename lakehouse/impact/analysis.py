@@ -3,42 +3,159 @@
 This module only reads. A file that is not in Bronze yet is parsed like a delivery but not stored; the predicted publications
 follow the rules of ``gold.restatement``. The affected training sets and models are determined in ``models.affected`` from
 ``ConcernedRecords``.
+
+The result of an impact analysis: the affected days, numbers and readers, and the records concerned.
+
+The event days of the facts affected by dimension changes, whether the changes have been applied or not.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
-from lakehouse.bronze import preview
+from lakehouse.bronze import reader
 from lakehouse.bronze.landing import LandingFile
 from lakehouse.calendar.days import span
 from lakehouse.contracts.series import source_read
 from lakehouse.delta import table_io
+from lakehouse.dimensions import changed_facts, changed_intervals, interval_reads, tables
 from lakehouse.dispositions import claims, malformed_rows
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import served_version
-from lakehouse.impact import affected_periods, joined_facts, key_history
+from lakehouse.impact import affected_periods, row_changes
 from lakehouse.impact.affected_periods import PublicationCause
-from lakehouse.impact.result import ConcernedRecords, Impact
 from lakehouse.ledger import applied_inputs, decisions, ingestions, key_log
 from lakehouse.text import format_moment, join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from lakehouse.contracts import Catalog, SourceContract
+    from lakehouse.contracts import Catalog
+    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.impact.affected_periods import Affected, PublishedRevision
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class ConcernedRecords:
+    """The records of a file, a key or a decision, as the key for a search elsewhere.
+
+    :param keys: the record keys; None if the keys of ``ingestions`` have not been read yet.
+    :param ingestions: the ids of an ingested file.
+    :param values: the values of a file that is not in Bronze yet, by column.
+    """
+
+    keys: pa.Array | None = None
+    ingestions: frozenset[str] = frozenset()
+    values: Mapping[str, pa.Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Impact:
+    """The effects of a file, a key, a range of days or a decision; ``applied`` is false if they have not happened yet.
+
+    ``rows`` counts the rows of a file by event day; ``out`` counts the rows that change nothing, by reason. ``waiting`` lists the
+    days on which silver does not contain the file yet, ``lives_on`` the days on which a key is now. ``readers`` lists the
+    consumers of each metric, ``models`` the metrics computed from these. ``records`` is None for a range of days, which concerns
+    all records of its days.
+    """
+
+    source: str
+    about: str
+    applied: bool
+    days: list[date]
+    rows: dict[date, int] = field(default_factory=dict)
+    out: dict[str, int] = field(default_factory=dict)
+    waiting: list[date] = field(default_factory=list)
+    lives_on: list[date] = field(default_factory=list)
+    periods: list[Affected] = field(default_factory=list)
+    moved: list[PublishedRevision] = field(default_factory=list)
+    readers: dict[str, list[str]] = field(default_factory=dict)
+    models: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    records: ConcernedRecords | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """A dictionary for JSON, without ``records``; days used as keys become text."""
+        values = asdict(replace(self, records=None))
+        del values["records"]
+        return values | {"rows": {f"{day}": count for day, count in sorted(self.rows.items())}}
+
+
+_ALWAYS = datetime(1, 1, 1, tzinfo=timezone.utc)
+_BEGINS = pa.schema([("dimension_key", pa.string()), ("valid_from", changed_intervals.TIME), ("is_change", pa.bool_())])
+
+
+def joined_days(settings: Settings, metric: MetricContract, contract: SourceContract, changes: pa.Array) -> set[date]:
+    """The event days of a metric's facts that ``changes`` of a dimension may affect.
+
+    :param contract: the dimension's contract; the metric joins the dimension.
+    :param changes: the record keys of the changes.
+    """
+    concerned: set[date] = set()
+    for join in metric.joins:
+        if join.dimension == contract.dataset:
+            is_untracked = any(column in contract.dimension.untracked for column, _ in join.attributes)
+            ranges = _ranges(settings, contract, changes, is_untracked=is_untracked)
+            concerned |= changed_facts.days_within(settings, metric, join, ranges)
+    return concerned
+
+
+def _ranges(settings: Settings, contract: SourceContract, changes: pa.Array, *, is_untracked: bool) -> pa.Table:
+    """The ranges from each change to the next change of its key: columns ``interval_changes.PLACE``, disjoint per key.
+
+    :param is_untracked: whether the newest value holds at all times.
+    """
+    of_key, times = _keys_and_times(changes)
+    if is_untracked:
+        times = pa.array([_ALWAYS] * len(of_key), changed_intervals.TIME)
+        parts = [pa.table([of_key, times, pa.repeat(True, len(of_key))], schema=_BEGINS)]
+    else:
+        changed = pa.table([of_key, times, pa.repeat(True, len(of_key))], schema=_BEGINS)
+        parts = [changed, _begins(settings, contract, of_key.unique())]
+    cuts = pa.concat_tables(parts).group_by(["dimension_key", "valid_from"]).aggregate([("is_change", "max")])
+    cuts = cuts.sort_by([("dimension_key", "ascending"), ("valid_from", "ascending")]).combine_chunks()
+    if not len(cuts):
+        return pa.table({"dimension_key": of_key, "valid_from": times, "valid_to": times})
+    key, begins = cuts["dimension_key"].combine_chunks(), cuts["valid_from"].combine_chunks()
+    ends = pc.if_else(pc.equal(key[:-1], key[1:]), begins[1:], pa.scalar(None, changed_intervals.TIME))
+    open_end = pa.nulls(1, changed_intervals.TIME)
+    ranges = pa.table([key, begins, pa.concat_arrays([ends, open_end])], names=list(changed_intervals.PLACE))
+    return ranges.filter(cuts["is_change_max"])
+
+
+def named_changes(contract: SourceContract, changes: pa.Array) -> set[tuple[str, str, str]]:
+    """The changes as publications record them: dimension, key, and start of validity."""
+    of_key, times = _keys_and_times(changes)
+    since = [moment.isoformat() for moment in times.to_pylist()]
+    return {(contract.dataset, key, moment) for key, moment in zip(of_key.to_pylist(), since)}
+
+
+def _keys_and_times(changes: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The key and the event time of each change whose record key has the form of a dimension change."""
+    of_key = tables.dimension_keys(changes)
+    return of_key.drop_null(), tables.event_times(changes.filter(of_key.is_valid()))
+
+
+def _begins(settings: Settings, contract: SourceContract, of_keys: pa.Array) -> pa.Table:
+    """The starts of the present intervals of the keys ``of_keys``."""
+    held = interval_reads.of_keys(settings, contract, _BEGINS.names[:2], of_keys)
+    if held is None:
+        return _BEGINS.empty_table()
+    return held.append_column("is_change", pa.repeat(False, len(held))).cast(_BEGINS)
 
 
 #: The number of decisions listed in the message about an unknown decision.
@@ -98,7 +215,7 @@ def of_key(settings: Settings, catalog: Catalog, source: str, key: str) -> Impac
     changes = {
         table.silver_table: [
             (change.version, change.event_date)
-            for change in key_history.silver_life(settings, table, catalog.metrics_of(source), key)[0]
+            for change in row_changes.silver_life(settings, table, catalog.metrics_of(source), key)[0]
         ]
         for table in contract.silver_tables
     }
@@ -165,7 +282,7 @@ def _of_content(
         notes = [f"the file would be held and change nothing: {fingerprint.problem}"]
         nothing = ConcernedRecords(pa.array([], pa.string()))
         return Impact(contract.dataset, about, applied=False, days=[], notes=notes, records=nothing)
-    content = preview.preview_file(where, contract, file, fingerprint, values_of)
+    content = reader.preview_file(where, contract, file, fingerprint, values_of)
     days = claims.affected_event_days(settings, contract, set(content.rows), content.keys)
     notes = [_unread(row) for row in content.malformed]
     if contract.quality.named_rules:
@@ -235,8 +352,8 @@ def _through_gold(
         if keys is None:
             result.notes.append(f"gold/{daily.name} joins {result.source}: pass --file or --key to list its days")
             continue
-        of_facts = sorted(joined_facts.days(settings, daily.metric, contract, keys))
-        named = joined_facts.named_changes(contract, keys) if result.applied else ()
+        of_facts = sorted(joined_days(settings, daily.metric, contract, keys))
+        named = named_changes(contract, keys) if result.applied else ()
         changed = PublicationCause(dimension_changes=frozenset(named))
         _follow(settings, catalog, result, daily, of_facts, changed, changing)
     for metric in catalog.metrics_of(result.source):

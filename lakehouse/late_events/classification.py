@@ -16,15 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.calendar import windows
-from lakehouse.calendar.event_day import end_of_day, start_of_day
-from lakehouse.contracts.windows.session_window import SessionWindow
-from lakehouse.dispositions.row_groups import cases, groups
+from lakehouse.calendar.days import end_of_day, start_of_day
+from lakehouse.contracts.windows import SessionWindow
+from lakehouse.dispositions.winners import cases, groups
 from lakehouse.lateness.measurement import microseconds
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-    from lakehouse.contracts.late_events.late_event_rules import LateEvents
+    from lakehouse.contracts.late_events import LateEvents
     from lakehouse.contracts.metric import MetricContract
 
 TIME = pa.timestamp("us", "UTC")

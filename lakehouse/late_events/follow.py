@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import commit_log, data_files, partition_writer, row_writer, table_io
-from lakehouse.dispositions.readings import in_force
+from lakehouse.dispositions import readings as in_force
 from lakehouse.late_events import late_rows, left_out
 from lakehouse.late_events.left_out import Deliveries
 from lakehouse.ledger import key_log, late_decisions

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.contracts.late_events.late_event_rules import LateAction
+from lakehouse.contracts.late_events import LateAction
 from lakehouse.delta import table_io
-from lakehouse.dispositions.readings import in_force
-from lakehouse.dispositions.row_groups import positions
+from lakehouse.dispositions import readings
+from lakehouse.dispositions.winners import positions
 from lakehouse.late_events import classification, left_out
 from lakehouse.late_events.classification import TIME, LateReason
 from lakehouse.lateness.measurement import lags
@@ -72,7 +72,7 @@ _SECOND = 1_000_000
 def of_deliveries(settings: Settings, metric: MetricContract, contract: SourceContract, known: Deliveries) -> Iterator[pa.Table]:
     """The late rows of some deliveries, in pieces with the columns :data:`SCHEMA`."""
     admitted = late_decisions.admitted(late_decisions.of_metric(settings, contract.dataset, metric.name))
-    for piece in in_force.pieces(settings, contract.dataset, [*_READ, "malformed_reason"], known.where):
+    for piece in readings.pieces(settings, contract.dataset, [*_READ, "malformed_reason"], known.where):
         yield classified(metric, contract, piece.filter(pc.is_null(piece["malformed_reason"])), known, admitted)
 
 

@@ -16,19 +16,19 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.dispositions.readings import in_force
-from lakehouse.dispositions.row_groups import positions
+from lakehouse.dispositions import readings
+from lakehouse.dispositions.winners import positions
 from lakehouse.late_events import classification
 from lakehouse.lateness import event_watermark
-from lakehouse.lateness.keyed_watermark import NEVER
 from lakehouse.lateness.measurement import microseconds
+from lakehouse.lateness.watermark_per_key import NEVER
 from lakehouse.ledger import hand_corrections, ingestions, key_log, late_decisions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import date, datetime
 
-    from lakehouse.contracts.late_events.late_event_rules import LateEvents
+    from lakehouse.contracts.late_events import LateEvents
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.ingestions import Ingestion
@@ -107,7 +107,7 @@ def may_be_late(
     zone = ZoneInfo(contract.clocks.timezone)
     tolerance = 0 if late_at_all else microseconds(terms_of(metric).tolerance)
     ends: dict[date, int] = {}
-    read_again = in_force.readings_of(settings, contract.dataset) is not None  # perhaps with other event days
+    read_again = readings.readings_of(settings, contract.dataset) is not None  # perhaps with other event days
     suspected = {}
     for name, met in known.met.items():
         entry = known.entries[name]
@@ -177,7 +177,7 @@ def _late_rows(
     own = claimed.filter(pc.not_equal(claimed["kind"], "retire"))
     if len(own) == len(claimed):  # a retirement is made by the row of another key
         where = {**where, "record_key": pc.unique(claimed["record_key"])}
-    rows = in_force.read(settings, contract.dataset, ["event_ts", "event_date", "malformed_reason", *_ROW], where, ids)
+    rows = readings.read(settings, contract.dataset, ["event_ts", "event_date", "malformed_reason", *_ROW], where, ids)
     rows = _NO_ROWS if rows is None or not len(claimed) else rows.filter(pc.is_null(rows["malformed_reason"]))
     ends = classification.window_ends(rows, metric, ZoneInfo(contract.clocks.timezone))
     late = rows.filter(classification.are_left_out(ends, known.watermarks(rows), terms_of(metric)))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.dispositions import claims, contests, deliveries
+from lakehouse.dispositions import claims, deliveries, winners
 from lakehouse.dispositions.reprocess_policy import policy_of
-from lakehouse.dispositions.row_groups import positions
+from lakehouse.dispositions.winners import positions
 from lakehouse.late_events import left_out
 from lakehouse.ledger import decisions, key_log
 
@@ -39,7 +39,7 @@ def count(
     more: Counter[date] = Counter()
     for ids, days in left_out.days_alike(named).items():
         late = left_out.on_days(settings, metric, contract, days, ids)
-        claimed = None if late is None else key_log.about(settings, contract.dataset, [*contests.RANKED, "standing"], late.keys)
+        claimed = None if late is None else key_log.about(settings, contract.dataset, [*winners.RANKED, "standing"], late.keys)
         if late is None or claimed is None:
             continue
         counting = claimed.filter(pc.is_in(claimed["ingestion_id"], pa.array(sorted(ids), pa.string())))
@@ -58,7 +58,7 @@ def _living(contract: SourceContract, admitted: pa.Table) -> Counter[date]:
     policy = policy_of(contract)
     won = admitted
     if policy.keys_contend:
-        won = contests.winners(admitted, by_sequence=policy.by_sequence, each_day=policy.contends_per_day)
-    living = won.filter(pc.is_in(won["kind"], value_set=pa.array(contests.LIVING_KINDS)))
+        won = winners.winners(admitted, by_sequence=policy.by_sequence, each_day=policy.contends_per_day)
+    living = won.filter(pc.is_in(won["kind"], value_set=pa.array(winners.LIVING_KINDS)))
     days = pc.value_counts(living["event_date"])
     return Counter(dict(zip(days.field("values").to_pylist(), days.field("counts").to_pylist())))

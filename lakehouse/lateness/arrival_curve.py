@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.calendar.event_day import end_of_day
+from lakehouse.calendar.days import end_of_day
 from lakehouse.delta import table_io
 from lakehouse.lateness import history
 from lakehouse.lateness.completeness import Ages, Arrivals

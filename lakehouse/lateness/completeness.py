@@ -15,7 +15,7 @@ from math import ceil, floor
 from statistics import median
 from typing import TYPE_CHECKING
 
-from lakehouse.calendar.event_day import end_of_day
+from lakehouse.calendar.days import end_of_day
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

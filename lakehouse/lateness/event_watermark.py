@@ -14,12 +14,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lakehouse.contracts.source_rules import BoundedWatermark, PerKeyWatermark, ProcessingTimeWatermark, TunableWatermark
-from lakehouse.lateness import keyed_watermark_state
-from lakehouse.lateness.keyed_watermark import NEVER
-from lakehouse.lateness.keyed_watermark_state import KeyedState
+from lakehouse.lateness import tuning_decisions, watermark_per_key
+from lakehouse.lateness.max_lateness import in_force
 from lakehouse.lateness.measurement import microseconds
-from lakehouse.lateness.tuning import decisions
-from lakehouse.lateness.tuning.history import in_force
+from lakehouse.lateness.watermark_per_key import NEVER, KeyedState
 from lakehouse.ledger import history_admissions, ingestions
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.source_rules import WatermarkStrategy
-    from lakehouse.lateness.tuning.history import MaxLatenessDecision
+    from lakehouse.lateness.max_lateness import MaxLatenessDecision
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
 
@@ -61,7 +59,7 @@ def steps(
     Deliveries without a well-formed row do not advance the watermark; neither do deliveries recorded by older releases, unless
     the strategy is ``processing_time``.
 
-    :param least_after: see :class:`~lakehouse.lateness.keyed_watermark_state.KeyedState`; it is needed for ``per_key`` only.
+    :param least_after: see :class:`~lakehouse.lateness.watermark_per_key.KeyedState`; it is needed for ``per_key`` only.
     """
     taken: list[WatermarkStep] = []
     watermark, strategy_at = BEGINNING, in_force(strategy, decided)
@@ -100,7 +98,7 @@ def _of_delivery(strategy: WatermarkStrategy, delivery: Ingestion, arrived: date
     if isinstance(strategy, BoundedWatermark):
         return BEGINNING if delivery.newest_event is None else delivery.newest_event - strategy.max_lateness
     if isinstance(strategy, PerKeyWatermark):
-        event = keyed_watermark_state.as_time(least)
+        event = watermark_per_key.as_time(least)
         return BEGINNING if event is None else event - strategy.max_lateness
     return delivery.newest_marker or BEGINNING
 
@@ -135,10 +133,10 @@ def of_deliveries(settings: Settings, contract: SourceContract, entries: Mapping
     strategy = contract.clocks.watermark
     if strategy is None:
         return []
-    decided = decisions.of(settings, contract.dataset) if isinstance(strategy, TunableWatermark) else ()
+    decided = tuning_decisions.of(settings, contract.dataset) if isinstance(strategy, TunableWatermark) else ()
     least: Mapping[str, int] = {}
     if isinstance(strategy, PerKeyWatermark):
-        least = keyed_watermark_state.least_after(settings, contract, strategy, entries)
+        least = watermark_per_key.least_after(settings, contract, strategy, entries)
     return steps(strategy, entries.values(), decided, least)
 
 
@@ -174,7 +172,7 @@ class SourceWatermark:
 def of_source(settings: Settings, contract: SourceContract, at: datetime | None = None) -> SourceWatermark | None:
     """The watermark at ``at`` (default: now), from the deliveries in Bronze; None if the contract has none."""
     strategy = contract.clocks.watermark
-    decided = decisions.of(settings, contract.dataset) if isinstance(strategy, TunableWatermark) else ()
+    decided = tuning_decisions.of(settings, contract.dataset) if isinstance(strategy, TunableWatermark) else ()
     return None if strategy is None else _of_source(settings, contract, strategy, decided, at or settings.clock())
 
 
@@ -208,9 +206,7 @@ def _of_source(
     decided: Sequence[MaxLatenessDecision],
     now: datetime,
 ) -> SourceWatermark:
-    state = (
-        keyed_watermark_state.of(settings, contract.dataset, strategy) if isinstance(strategy, PerKeyWatermark) else KeyedState()
-    )
+    state = watermark_per_key.of(settings, contract.dataset, strategy) if isinstance(strategy, PerKeyWatermark) else KeyedState()
 
     def compute() -> list[WatermarkStep]:
         entries = ingestions.ingested(ingestions.all_of(settings, contract.dataset)).values()

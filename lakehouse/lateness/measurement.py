@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lakehouse import locations
-from lakehouse.calendar.days import span
-from lakehouse.calendar.event_day import end_of_day
+from lakehouse.calendar.days import end_of_day, span
 from lakehouse.delta import data_files, table_io
 from lakehouse.json_texts import distinct_values
 from lakehouse.lateness import history

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime
 
-    from lakehouse.contracts.schedules import Tuning
+    from lakehouse.contracts.publication import Tuning
     from lakehouse.contracts.source_rules import Tier
 
 #: The percentiles that are reported: the share of rows of each, by name.

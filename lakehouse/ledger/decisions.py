@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.ledger.input_ids import InputKind
+from lakehouse.ledger.ids import InputKind
 from lakehouse.ledger.log_table import LogTable
 from lakehouse.ledger.row_states import StewardVerdict  # noqa: TC001 (LogTable reads the annotations)
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import date, datetime
 
-    from lakehouse.ledger.row_ids import RowId
+    from lakehouse.ledger.ids import RowId
     from lakehouse.settings import Settings
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse import locations
-from lakehouse.ledger import input_ids
+from lakehouse.ledger import ids
+from lakehouse.ledger.ids import delivery_name
 from lakehouse.ledger.log_table import LogTable
-from lakehouse.ledger.row_ids import delivery_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -60,7 +60,7 @@ class Ingestion:
         """The id under which silver and the numbers list the file among their inputs."""
         if self.status == "ingested":
             return self.ingestion_id
-        return input_ids.of_redelivery(f"{self.source}|{self.ingestion_id}|{self.delivered_with}")
+        return ids.of_redelivery(f"{self.source}|{self.ingestion_id}|{self.delivered_with}")
 
     @property
     def counts_again(self) -> bool:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.ledger.input_ids import InputKind
+from lakehouse.ledger.ids import InputKind
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from datetime import date, datetime
 
-    from lakehouse.ledger.row_ids import RowId
+    from lakehouse.ledger.ids import RowId
     from lakehouse.settings import Settings
 
 #: Among the inputs of a number: it counts every row, however late it came. No decision has this id.

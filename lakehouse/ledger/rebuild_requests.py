@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.ledger.input_ids import InputKind
+from lakehouse.ledger.ids import InputKind
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.ledger.input_ids import InputKind
+from lakehouse.ledger.ids import InputKind
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:

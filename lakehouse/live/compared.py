@@ -14,8 +14,8 @@ from lakehouse.gold.numbers import history, version_selector, window_history
 from lakehouse.gold.numbers.history import PublishedVersion
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 from lakehouse.gold.numbers.version_selector import SelectBy
-from lakehouse.live import layers
-from lakehouse.live.layers import NumberLayer
+from lakehouse.live import table
+from lakehouse.live.table import NumberLayer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,7 +114,7 @@ def _live(settings: Settings, series: Series, period: Period, window: datetime |
     if period.kind is not Kind.DAY:
         msg = f"live numbers are numbers of days and of their windows, and not of a {period.kind.value}"
         raise MissingLiveNumberError(msg)
-    rows = layers.live_rows(settings, metric, [period.start])
+    rows = table.live_rows(settings, metric, [period.start])
     if not rows:
         msg = (
             f"the stream of {metric.name} has no number of {period.name}: it has not read that day, or the day is closed and its "

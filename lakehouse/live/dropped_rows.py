@@ -16,19 +16,19 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.calendar import windows
-from lakehouse.calendar.event_day import end_of_day
-from lakehouse.contracts.windows.event_window import EventWindow
+from lakehouse.calendar.days import end_of_day
+from lakehouse.contracts.windows import EventWindow
 from lakehouse.delta import table_io
-from lakehouse.dispositions.row_groups import cases, groups
+from lakehouse.dispositions.winners import cases, groups
 from lakehouse.lateness.measurement import lags
-from lakehouse.live import batch_log
+from lakehouse.live import batches as batch_log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.dispositions.row_groups import Numbers
+    from lakehouse.dispositions.winners import Numbers
     from lakehouse.settings import Settings
 
 _TIME = pa.timestamp("us", "UTC")

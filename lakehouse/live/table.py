@@ -1,11 +1,14 @@
 """``live/<metric>``: the newest live number of each window and grain, written by one stream and read without Spark.
 
 Each commit carries the number of its batch, so that repeating a batch after a stop changes nothing.
+
+The numbers of a day by layer: those of the stream, the published ones, or both merged. No row mixes the two.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,16 +16,18 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import partition_writer, row_writer, table_io
-from lakehouse.dispositions.row_groups import first_rows, groups
+from lakehouse.dispositions.winners import first_rows, groups
+from lakehouse.gold.numbers.lifecycle import State
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from datetime import date, datetime
 
     from deltalake import DeltaTable
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.settings import Settings
+
 
 #: The columns apart from event day, grain, measures and row count: the end of the window, and the batch that wrote the number.
 OF_LIVE = pa.schema(
@@ -97,3 +102,37 @@ def expire(settings: Settings, metric: MetricContract, days: Collection[date], c
 
 def _app_id(query: str) -> str:
     return f"live:{query}"
+
+
+class NumberLayer(str, Enum):
+    """The layer from which a number comes."""
+
+    LIVE = "live"
+    BOOKS = "books"
+
+
+class LayerChoice(str, Enum):
+    """The requested layer; merged: the published numbers of closed days, and the stream for all others."""
+
+    LIVE = "live"
+    BOOKS = "books"
+    MERGED = "merged"
+
+
+def chosen(choice: LayerChoice, state: State | None, *, has_live: bool) -> NumberLayer:
+    """The layer that a day is taken from.
+
+    :param state: of its newest published number; None if there is none.
+    :param has_live: whether the stream has a number of the day.
+    """
+    if choice is LayerChoice.MERGED:
+        is_closed = state is not None and state is not State.LIVE
+        return NumberLayer.BOOKS if is_closed or not has_live else NumberLayer.LIVE
+    return NumberLayer(choice.value)
+
+
+def live_rows(settings: Settings, metric: MetricContract, days: Sequence[date]) -> list[dict[str, Any]]:
+    """The live numbers of ``days``, by day, window and grain; empty for a metric without a speed layer."""
+    numbers = read(settings, metric, days) if metric.live and days else None
+    rows = [] if numbers is None else numbers.to_pylist()
+    return sorted(rows, key=lambda row: tuple(f"{row[name]}" for name in ("event_date", *metric.grain)))

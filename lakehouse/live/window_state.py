@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.contracts.windows.event_window import WINDOW_START
+from lakehouse.contracts.windows import WINDOW_START
 from lakehouse.delta import table_io
 
 if TYPE_CHECKING:

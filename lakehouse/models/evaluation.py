@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from lakehouse.contracts.training.model import ModelContract
+    from lakehouse.contracts.model import ModelContract
 
 #: A score of at least this value counts as the prediction 1, for measures that need predictions.
 THRESHOLD = 0.5

@@ -11,8 +11,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from lakehouse.models import backtest_log, retraining_log, training
-from lakehouse.models.promotion import promotion_log
+from lakehouse.models import backtest_log, promotion_log, retraining_log, training
 from lakehouse.models.retraining_log import Retraining, RetrainingError, RetrainingStep
 from lakehouse.training_sets import build, changes, labels, releases
 from lakehouse.training_sets.releases import ReleaseKind
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog, ModelContract
-    from lakehouse.contracts.training.model import RetrainingPolicy
+    from lakehouse.contracts.model import RetrainingPolicy
     from lakehouse.models.backtest_log import Backtest
     from lakehouse.settings import Settings
     from lakehouse.training_sets.changes import SetChanges
@@ -240,7 +239,7 @@ def _require_ours(settings: Settings, entry: Retraining, kind: ReleaseKind, name
 def _backtest(
     session: Callable[[], SparkSession], settings: Settings, catalog: Catalog, contract: ModelContract, entry: Retraining
 ) -> Backtest:
-    from lakehouse.models.backtests import backtest  # noqa: PLC0415 (scikit-learn loads in seconds)
+    from lakehouse.models import backtest  # noqa: PLC0415 (scikit-learn loads in seconds)
 
     release = releases.find(settings, ReleaseKind.MODEL, contract.name, entry.new_version)
     entity = catalog.training_sets[contract.training_set].entity.source

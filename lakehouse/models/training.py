@@ -17,12 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.contracts.training.training_set import Features
+from lakehouse.contracts.training_set import Features
 from lakehouse.delta import provenance
 from lakehouse.delta.columns import is_number
 from lakehouse.errors import LakehouseError
-from lakehouse.models import tracking, trained, training_function
-from lakehouse.models.training_function import TrainingError, TrainingFunction
+from lakehouse.models import function as trained
+from lakehouse.models import tracking
+from lakehouse.models.function import TrainingError, TrainingFunction
 from lakehouse.training_sets import addresses, releases, set_table
 from lakehouse.training_sets.releases import Release, ReleaseEvent, ReleaseKind
 
@@ -88,7 +89,7 @@ def train(
         msg = f"{version!r} is no version: write v and two numbers, such as v3.0"
         raise TrainingError(msg)
     of_set = _usable_set(settings, catalog, contract, training_set_version)
-    function = training_function.find(settings, contract)
+    function = trained.find(settings, contract)
     task = _Task(contract, version, of_set, function, {**contract.parameters, **(parameters or {})})
     recorded = {entry.version: entry for entry in releases.all_of(settings, ReleaseKind.MODEL, contract.name)}.get(version)
     if recorded is not None:
@@ -172,7 +173,7 @@ def _trained(settings: Settings, task: _Task, by: str, notes: str) -> tracking.T
         part: _labelled(task, rows.filter(pc.equal(rows["split"], part)), features)
         for part in dict.fromkeys((fit_on, evaluate_on))
     }
-    model = training_function.call(contract, task.function, frames[fit_on].copy(), task.parameters)
+    model = trained.call(contract, task.function, frames[fit_on].copy(), task.parameters)
     metrics = {part: _quality(task, model, frame, features) for part, frame in frames.items()}
     about = {
         "identity": task.identity,
@@ -260,7 +261,7 @@ def _quality(task: _Task, model: Any, frame: pd.DataFrame, features: list[str]) 
     except LakehouseError:
         raise
     except Exception as problem:
-        described = training_function.described(problem)
+        described = trained.described(problem)
         msg = f"{task.contract.name}: the model of {task.function.name} cannot score {len(frame):,} rows: {described}"
         raise TrainingError(msg) from problem
     return evaluation.quality(task.contract, frame["label"].to_numpy(np.float64), scores)

@@ -17,9 +17,8 @@ from lakehouse.orchestration.automation import (
     landing_sensor,
     live_runs,
     maintenance_job,
+    model_sensors,
     notice_sensor,
-    release_sensor,
-    retraining_sensor,
     source_schedules,
     stream_sensor,
 )
@@ -69,10 +68,10 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
                 all_sensors.append(follow_sensors.rollup_sensor(settings, catalog, metric, rollup))
                 all_schedules.append(close_schedules.period_close(settings, catalog.sources[metric.source], rollup))
         all_sensors += [
-            retraining_sensor.sensor(settings, catalog, model) for model in catalog.models.values() if model.retrain_when
+            model_sensors.retraining_sensor(settings, catalog, model) for model in catalog.models.values() if model.retrain_when
         ]
         if catalog.training_sets:
-            all_sensors.append(release_sensor.sensor(settings, catalog))
+            all_sensors.append(model_sensors.release_sensor(settings, catalog))
         assets += [model_assets.set_asset(settings, catalog, contract) for contract in catalog.training_sets.values()]
         for model in catalog.models.values():
             scores = model_assets.scores_asset(settings, catalog, model)

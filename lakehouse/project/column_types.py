@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from lakehouse.bronze import type_conversion
-from lakehouse.contracts.inputs import written_values
+from lakehouse.contracts import inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,8 +107,8 @@ def period_form(values: Sequence[Any], *, called_a_time: bool) -> str | None:
     for form in _DIGITS_OF_PERIODS if digits else _PERIODS:
         if not digits or all(re.fullmatch(_DIGITS_OF_PERIODS[form], value) for value in texts):
             try:
-                deque(map(written_values.reader(form), texts), maxlen=0)
-            except written_values.NotWrittenSoError:
+                deque(map(inputs.reader(form), texts), maxlen=0)
+            except inputs.NotWrittenSoError:
                 continue
             return form
     return None
@@ -130,10 +130,10 @@ def written_forms(values: Sequence[Any], *, called_a_time: bool) -> dict[str, An
         forms += _TIMES  # 05.11.2024 has the marks of a number, too
     readings: dict[tuple[Any, ...], str] = {}
     for form in forms:
-        read = written_values.reader(form)
+        read = inputs.reader(form)
         try:
             readings.setdefault(tuple(map(read, texts)), form)
-        except written_values.NotWrittenSoError:
+        except inputs.NotWrittenSoError:
             continue
     return {form: reading[0] for reading, form in readings.items()}
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from lakehouse.contracts.metric import Measure
-from lakehouse.contracts.published_columns import RESERVED
+from lakehouse.contracts.series import RESERVED
 from lakehouse.project import measures as measures_of
 from lakehouse.project.inference import field_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakehouse.contracts.inputs.section import Source
+    from lakehouse.contracts.inputs import Source
     from lakehouse.project.inference import InferredSource
 
 _UNBOUNDED = 10_000

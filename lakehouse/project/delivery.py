@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakehouse.bronze import run_deliveries
-from lakehouse.contracts.landing import DAY
+from lakehouse.contracts.inputs import DAY
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from lakehouse.bronze import type_conversion
-from lakehouse.contracts.inputs.section import Source
+from lakehouse.contracts.inputs import Source
 from lakehouse.project.questions import InferenceError, Question
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakehouse.bronze import type_conversion
-from lakehouse.contracts.inputs import written_values
+from lakehouse.contracts import inputs
 from lakehouse.project import column_types
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def event_days(samples: Sequence[Sample], columns: Sequence[InferredColumn]) -> 
             form = next((form for form in forms if values and _reads(form, values)), None)
             if form is not None:
                 iso = ", its weeks as ISO has them" if form == "%G %V" else ""
-                first = written_values.reader(form)(values[0])
+                first = inputs.reader(form)(values[0])
                 doubt = f"columns {', '.join(parts)} make the event day{iso}: {values[0]!r} is read as {first} (source.joined)"
                 return PeriodColumn(name, form, doubt, parts)
     return _of_column(samples, *whole[0]) if len(whole) == 1 else None
@@ -133,17 +133,17 @@ def _form_of(samples: Sequence[Sample], column: InferredColumn) -> str | None:
 
 def _of_column(samples: Sequence[Sample], column: InferredColumn, form: str) -> PeriodColumn:
     value = _values(samples, column.column)[0]
-    first = written_values.reader(form)(value)
+    first = inputs.reader(form)(value)
     return PeriodColumn(
         column.column, form, f"column {column.column}: {value!r} is read as its first day, {first} (source.formats)"
     )
 
 
 def _reads(form: str, values: Sequence[str]) -> bool:
-    read = written_values.reader(form)
+    read = inputs.reader(form)
     try:
         for value in values:
             read(re.sub(r"\s+", " ", value))
-    except written_values.NotWrittenSoError:
+    except inputs.NotWrittenSoError:
         return False
     return True

@@ -15,15 +15,14 @@ import pyarrow as pa
 from lakehouse import locations, pieces
 from lakehouse.delta import commit_log, leases, partition_writer, provenance, table_io
 from lakehouse.delta.columns import arrow_schema
-from lakehouse.dispositions import account_tables, judgement_history
-from lakehouse.dispositions.readings import in_force
-from lakehouse.dispositions.readings import table as readings_table
-from lakehouse.dispositions.readings.table import NUMBER, READING_ID, ROW_ID
+from lakehouse.dispositions import account_tables, judgement_history, readings
+from lakehouse.dispositions import readings as readings_table
+from lakehouse.dispositions.readings import NUMBER, READING_ID, ROW_ID
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger import applied_inputs, contracts_in_use, key_log, rebuild_requests, unread_rows
 from lakehouse.ledger.rebuild_requests import RebuildRequest
 from lakehouse.ledger.unread_rows import UnreadRows
-from lakehouse.reparse import changed_claims, redacted_keys
+from lakehouse.reparse import changed_claims
 from lakehouse.silver.rebuild import PlannedRebuild
 from lakehouse.spark import commits as spark_commits
 
@@ -125,7 +124,7 @@ def _put_into_force(
 ) -> None:
     source, reading_id = contract.dataset, why[READING_ID]
     changes = changed_claims.changes(settings, from_, contract)
-    redacted_keys.follow(settings, contract, from_, set(changes.days))
+    changed_claims.follow(settings, contract, from_, set(changes.days))
     _copy_rows(settings, contract, session, from_, why)
     go_on()
     for _, before, after in changed_claims.pieces(settings, from_, source):
@@ -212,7 +211,7 @@ def _record_unread(settings: Settings, contract: SourceContract, rows: pa.Table 
         return
     files = rows.group_by(["ingestion_id", "arrival_date"]).aggregate([]).to_pylist()
     where = {name: {file[name] for file in files} for name in ("ingestion_id", "arrival_date")}
-    in_force_now = in_force.pieces(settings, contract.dataset, list(unread_rows.COLUMNS), where)
+    in_force_now = readings.pieces(settings, contract.dataset, list(unread_rows.COLUMNS), where)
     now = settings.clock()
     counted = {entry.ingestion_id: entry for entry in unread_rows.count(contract.dataset, in_force_now, now)}
     entries = [

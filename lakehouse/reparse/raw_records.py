@@ -3,6 +3,8 @@
 The records of a file are joined to one text, so that the readers of files can read them: by columns where the result is certain
 to be exact. A record that is not read as one record then is read alone. Where Bronze does not hold the record exactly, because
 its bytes were no text or its quotes were broken, its row stays as it is.
+
+The headers of CSV files whose raw records are read again: from the record of the ingestion, else from the file in landing.
 """
 
 from __future__ import annotations
@@ -17,21 +19,60 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.bronze.delivery_reader import rows_by_columns
+from lakehouse.bronze import landing
 from lakehouse.bronze.file_formats import CsvReader, Feed, FileProblem, Record, csv_header, json_records
+from lakehouse.bronze.reader import rows_by_columns
 from lakehouse.bronze.row_parser import RowParser
-from lakehouse.contracts.inputs.kafka import OF_A_MESSAGE
+from lakehouse.contracts.inputs import OF_A_MESSAGE
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
-from lakehouse.dispositions.readings.table import RECEIVED
-from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.dispositions.readings import RECEIVED
+from lakehouse.errors import LakehouseError
+from lakehouse.ledger.ids import DeliveredFile
+from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.settings import Settings
+
+
+_SHOWN = 5
+
+
+class MissingHeaderError(LakehouseError):
+    """The header of a CSV file is neither recorded nor in landing. The message names the files and the remedies."""
+
+
+def of_ingestions(settings: Settings, contract: SourceContract, entries: Collection[Ingestion]) -> dict[str, str | None]:
+    """The header of each ingestion's file, by ingestion id; None for a format without headers.
+
+    :raises MissingHeaderError: when the header of a file with rows is no longer known.
+    """
+    if contract.source.format != "csv":
+        return {entry.ingestion_id: None for entry in entries}
+    headers: dict[str, str | None] = {}
+    missing = []
+    for entry in entries:
+        header = entry.header or landing.header_in_landing(settings, contract, entry.source_file, entry.content_hash)
+        headers[entry.ingestion_id] = header
+        if header is None and entry.rows:
+            missing.append(entry)
+    if missing:
+        days = sorted({entry.arrival_date for entry in missing})
+        files = join_limited([entry.source_file for entry in missing], _SHOWN, " files")
+        msg = (
+            f"{files}: the header is not known, because an earlier release ingested the file and landing of {contract.dataset} "
+            f"no longer has it with this content: put it back, or leave its arrival day out with --start-date and --end-date "
+            f"({days[0]} to {days[-1]})"
+        )
+        raise MissingHeaderError(msg)
+    return headers
+
 
 #: The reasons why a record itself cannot be read, as ``bronze.file_formats`` gives them: of its bytes, and of its quotes.
 _NOT_TEXT = r"^(?:not valid UTF-8|holds a NUL|longer than)"

@@ -2,28 +2,33 @@
 
 Nothing in the lake changes: ``apply`` puts the rows into force. Few rows are read in this process, many by tasks of Spark, by the
 same rule (``raw_records``).
+
+A folder of the deployment that holds a reading until it is put into force or discarded.
 """
 
 from __future__ import annotations
 
 import json
+import uuid
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import fs
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse import locations, pieces
+from lakehouse import locations, object_store, pieces
 from lakehouse.delta import partition_writer, provenance, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl, silver_columns
-from lakehouse.dispositions import row_rules
-from lakehouse.dispositions.readings import frames, in_force
-from lakehouse.dispositions.readings import table as readings_table
-from lakehouse.dispositions.readings.table import NUMBER, READING_ID, RECEIVED
+from lakehouse.dispositions import reading_frames, readings, row_rules
+from lakehouse.dispositions import readings as readings_table
+from lakehouse.dispositions.readings import NUMBER, READING_ID, RECEIVED
 from lakehouse.ledger import ingestions, key_log
-from lakehouse.ledger.input_ids import InputKind
-from lakehouse.reparse import changed_claims, headers
+from lakehouse.ledger.ids import InputKind
+from lakehouse.object_store import S3
+from lakehouse.reparse import changed_claims, raw_records
 from lakehouse.reparse.raw_records import RawFile, rows_read_otherwise
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark.session import sized_for
@@ -37,6 +42,31 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
+
+
+@contextmanager
+def temporary(settings: Settings, source: str) -> Iterator[Settings]:
+    """Settings whose root is a new folder below that of the deployment; the folder is deleted when the block ends.
+
+    The folder of a process that was killed remains, without effect.
+    """
+    root = f"{settings.root}/staging/{source}-{uuid.uuid4().hex[:8]}"
+    try:
+        yield settings.model_copy(update={"root": root})
+    finally:
+        with suppress(FileNotFoundError):
+            _delete(settings, root)
+
+
+def _delete(settings: Settings, root: str) -> None:
+    if object_store.is_s3(root):
+        S3.of(settings).file_system().delete_dir(root.partition("://")[2])
+    elif "://" in root:
+        system, path = fs.FileSystem.from_uri(root)
+        system.delete_dir(path)
+    else:
+        fs.LocalFileSystem().delete_dir(root)
+
 
 _SAMPLED = 10
 
@@ -122,11 +152,11 @@ def _write(
     names = [*(name for name, _ in bronze_columns(contract)), RECEIVED]
     if sum(entry.rows for entry in entries) > settings.local_rows:
         with sized_for(session(), settings, many=True):
-            frame = _parsed_by_spark(contract, files, frames.rows(session(), settings, contract, names, where))
+            frame = _parsed_by_spark(contract, files, reading_frames.rows(session(), settings, contract, names, where))
             frame = frame.withColumns({READING_ID: F.lit(reading_id), NUMBER: F.lit(0).cast("bigint")})
             spark_commits.append_alone(frame, into, path, app_id, table.version(), why)
         return
-    read = in_force.pieces(settings, contract.dataset, names, where)
+    read = readings.pieces(settings, contract.dataset, names, where)
     differing = [rows_read_otherwise(contract, files, piece) for piece in pieces.counted("records read again", read)]
     rows = pa.concat_tables(differing)
     rows = rows.append_column(READING_ID, pa.repeat(reading_id, len(rows)))
@@ -145,7 +175,7 @@ def _parsed_by_spark(contract: SourceContract, files: dict[str, RawFile], frame:
 
 
 def _files(settings: Settings, contract: SourceContract, entries: Collection[Ingestion]) -> dict[str, RawFile]:
-    header_of = headers.of_ingestions(settings, contract, entries)
+    header_of = raw_records.of_ingestions(settings, contract, entries)
     received = {} if contract.clocks.arrival else _received(settings, contract, [entry for entry in entries if entry.malformed])
     return {
         entry.ingestion_id: RawFile(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import TYPE_CHECKING
 
-from lakehouse.reports.svg import COLOURS, DOTTED, HEIGHT, Chart, chart, cut, frame, label, short, values
+from lakehouse.reports.templates import COLOURS, DOTTED, HEIGHT, Chart, chart, cut_svg, frame, label, short, values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ def before_and_after(series: Sequence[PlottedSeries]) -> Chart:
             _lines(upper, plotted)
             _bars(lower, plotted)
             if len(series) > 1:
-                upper.set_title(cut(plotted.name, 60), loc="left", fontsize=9, color=COLOURS["ink"])
+                upper.set_title(cut_svg(plotted.name, 60), loc="left", fontsize=9, color=COLOURS["ink"])
         label(axes[-1], series[0].periods, labels)
 
     return chart(draw, height=HEIGHT * (1 + 0.75 * (len(series) - 1)))

@@ -17,7 +17,7 @@ from rich.text import Text
 from lakehouse.gold.numbers.comparison import Sides, added
 from lakehouse.reports import formatting
 from lakehouse.reports.charts import PlottedSeries, before_and_after
-from lakehouse.reports.markdown import escape, table
+from lakehouse.reports.formatting import escape, table
 from lakehouse.reports.templates import page
 from lakehouse.text import json_value
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.reports import formatting
 from lakehouse.reports.charts import PlottedSeries, before_and_after, convergence
-from lakehouse.reports.markdown import escape, table
+from lakehouse.reports.formatting import escape, table
 from lakehouse.reports.templates import page
 from lakehouse.text import format_duration
 

@@ -15,10 +15,15 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from lakehouse.calendar.periods import Kind
+from lakehouse.gold.numbers import comparison_routes
+from lakehouse.gold.numbers import routes as metrics
+from lakehouse.impact import routes as impact
+from lakehouse.late_events import routes as late_events
+from lakehouse.lateness import routes as data_quality
+from lakehouse.live import routes as layers
+from lakehouse.models import routes as model_versions
 from lakehouse.serving import web
-from lakehouse.serving.api import comparison, data_quality, health, lineage, metrics, quarantine, rows, watermarks
-from lakehouse.serving.api.late_events import resource as late_events
-from lakehouse.serving.api.live import layers, stream
+from lakehouse.serving.api import health
 from lakehouse.serving.api.openapi import (
     ERRORS,
     STEWARD_ERRORS,
@@ -27,13 +32,15 @@ from lakehouse.serving.api.openapi import (
     DocumentedAPI,
     problem_responses,
 )
-from lakehouse.serving.api.released import datasets, impact, model_versions, promotions
 from lakehouse.serving.http import problems
 from lakehouse.serving.http.authentication import Authenticator
 from lakehouse.serving.http.problems import Problem
 from lakehouse.serving.http.published_cache import PublishedCache
 from lakehouse.serving.http.request_guard import RequestGuard
 from lakehouse.serving.http.trusted_proxy import ForwardedRequests, TrustedProxies
+from lakehouse.snapshots import routes as rows
+from lakehouse.stewardship import routes as quarantine
+from lakehouse.training_sets import routes as datasets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
@@ -98,18 +105,18 @@ def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = N
     reading = [Depends(authenticator.reader)] if policy.reading_needs_token else []
     errors = problem_responses(ERRORS | (TOKEN_ERRORS if policy.reading_needs_token else {}))
     for routes in (
-        comparison.routes,
+        comparison_routes.comparison_routes,
         metrics.routes,
-        layers.routes,
-        stream.routes,
-        data_quality.routes,
-        watermarks.routes,
+        layers.layer_routes,
+        layers.stream_routes,
+        data_quality.data_quality_routes,
+        data_quality.watermark_routes,
         late_events.routes,
-        lineage.routes,
+        comparison_routes.lineage_routes,
         impact.routes,
         datasets.routes,
-        model_versions.routes,
-        promotions.routes,
+        model_versions.version_routes,
+        model_versions.promotion_routes,
     ):
         app.include_router(routes(cache), dependencies=reading, responses=errors)
     app.include_router(quarantine.reading(cache), dependencies=reading, responses=errors)

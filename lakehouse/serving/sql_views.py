@@ -15,7 +15,7 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import silver_columns
 from lakehouse.dimensions.tables import interval_columns
 from lakehouse.gold.numbers import served_version
-from lakehouse.silver.audit_overlay import notifications
+from lakehouse.silver import audit_notifications
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -141,7 +141,7 @@ def _of_audit(settings: Settings, dialect: Dialect) -> Iterator[str]:
     if table_io.open_table(locations.audit_notifications(settings), settings.storage_options) is None:
         rows = f"SELECT {kept}, notification_sent, nullif(audit_ts, audit_ts) AS notified_at FROM {audit}"  # noqa: S608 (no input)
     else:
-        same = ", ".join(notifications.AUDIT_ROW)
+        same = ", ".join(audit_notifications.AUDIT_ROW)
         rows = (
             f"SELECT {kept}, notification_sent OR notified_at IS NOT NULL AS notification_sent, notified_at FROM {audit} "  # noqa: S608
             f"LEFT JOIN (SELECT {same}, notified_at FROM {notified}) USING ({same})"

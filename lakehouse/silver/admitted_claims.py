@@ -17,7 +17,7 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER
 from lakehouse.dispositions import deliveries, judgement_history
-from lakehouse.dispositions.readings.table import ROW_ID
+from lakehouse.dispositions.readings import ROW_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.ledger.row_states import AdmissionStatus
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.reprocess_policy import Choice
     from lakehouse.ledger.decisions import Decision
-    from lakehouse.ledger.row_ids import RowId
+    from lakehouse.ledger.ids import RowId
     from lakehouse.settings import Settings
 
 _DECISIONS = pa.schema([("ingestion_id", pa.string()), ("line_number", pa.int64()), ("_admits", pa.bool_())])

@@ -16,8 +16,7 @@ from lakehouse.delta import change_feed, commit_log, lost_commits, table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.lateness import history as lateness_history
 from lakehouse.ledger import ingestions, redactions
-from lakehouse.silver import audit_log
-from lakehouse.silver.audit_overlay import erasure
+from lakehouse.silver import audit_erasure, audit_log
 from lakehouse.silver.audit_rows import AuditedCommit, audit_rows, needed_columns
 
 if TYPE_CHECKING:
@@ -72,7 +71,9 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
         _log.warning("%d versions of silver/%s are gone from its log or its files: they are not audited", lost, source)
     if newest - marked > _LOOKED_AT_AGAIN:
         audit_log.append(settings, source, silver_id, newest, audit_log.SCHEMA.empty_table())
-    erasure.erase(settings, source)  # redactions recorded during this run, or by a process that was stopped before it erased
+    audit_erasure.erase(
+        settings, source
+    )  # redactions recorded during this run, or by a process that was stopped before it erased
     return written
 
 

@@ -24,10 +24,9 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import partition_writer, row_writer, table_io
 from lakehouse.ledger import decisions, rebuild_requests, redactions
+from lakehouse.ledger.ids import InputKind, is_manual_input, is_redelivery, row_id_of
 from lakehouse.ledger.ingestions import all_of, inputs
-from lakehouse.ledger.input_ids import InputKind, is_manual_input, is_redelivery
-from lakehouse.ledger.row_ids import row_id_of
-from lakehouse.silver.audit_overlay import notifications
+from lakehouse.silver import audit_notifications
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -213,7 +212,7 @@ def read(
     if since is not None:
         rows = rows.filter(pc.greater_equal(rows["audit_ts"], pa.scalar(since, SCHEMA.field("audit_ts").type)))
     rows = shown(rows, redacted_fields(redactions.all_of(settings, source)))
-    is_notified = pc.or_(rows["notification_sent"], notifications.are_recorded(settings, source, rows))
+    is_notified = pc.or_(rows["notification_sent"], audit_notifications.are_recorded(settings, source, rows))
     rows = rows.set_column(SCHEMA.names.index("notification_sent"), SCHEMA.field("notification_sent"), is_notified)
     order = ("audit_ts", "silver_version", "event_id", "event_date")
     return rows.sort_by([(name, "ascending") for name in order])
@@ -224,12 +223,12 @@ def untold(settings: Settings, source: str, versions: Collection[int]) -> pa.Tab
 
     Earlier releases recorded notifications in ``notification_sent`` itself.
     """
-    columns = [*notifications.AUDIT_ROW, "silver_version", "impacted_kpis"]
+    columns = [*audit_notifications.AUDIT_ROW, "silver_version", "impacted_kpis"]
     where = {"source": [source], "silver_version": versions, "notification_sent": [False]}
     found = table_io.read(locations.audit_log(settings), columns, where, settings.storage_options) if versions else None
     schema = pa.schema([SCHEMA.field(name) for name in columns])
     rows = schema.empty_table() if found is None else found.cast(schema)
-    return rows.filter(pc.invert(notifications.are_recorded(settings, source, rows)))
+    return rows.filter(pc.invert(audit_notifications.are_recorded(settings, source, rows)))
 
 
 def parsed(row: dict[str, Any]) -> dict[str, Any]:

@@ -17,12 +17,11 @@ import pyarrow.compute as pc
 
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER
-from lakehouse.dispositions import deliveries
-from lakehouse.dispositions.readings import in_force
-from lakehouse.dispositions.readings.completed import named
-from lakehouse.dispositions.row_groups import sortable
+from lakehouse.dispositions import deliveries, readings
+from lakehouse.dispositions.readings import named
+from lakehouse.dispositions.winners import sortable
 from lakehouse.ledger import key_log, redactions
-from lakehouse.ledger.row_ids import row_id_of
+from lakehouse.ledger.ids import row_id_of
 from lakehouse.quality.check_result import CheckResult
 from lakehouse.text import join_limited
 
@@ -110,7 +109,7 @@ def _records(settings: Settings, contract: SourceContract, keys: Collection[str]
     source, wanted = contract.dataset, pa.array(sorted(keys), pa.string())
     where = {"arrival_date": sorted(key_log.arrival_days_of(settings, source, wanted)), "record_key": wanted}
     columns = ["record_key", "change_op", "is_correction", "corrected_field", "malformed_reason", *_PLACED_BY, *names]
-    rows = in_force.read(settings, source, columns, where)
+    rows = readings.read(settings, source, columns, where)
     if rows is None:
         return []
     rows = rows.filter(pc.and_(pc.is_null(rows["malformed_reason"]), pc.not_equal(rows["change_op"], "delete")))

@@ -14,11 +14,10 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import silver_columns
-from lakehouse.dispositions import claims, contests, deliveries
-from lakehouse.dispositions.readings import claimed_rows
-from lakehouse.dispositions.readings.table import ROW_ID
+from lakehouse.dispositions import claims, deliveries, living_rows, winners
+from lakehouse.dispositions.readings import ROW_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
-from lakehouse.dispositions.row_groups import positions
+from lakehouse.dispositions.winners import positions
 from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
@@ -82,12 +81,14 @@ def _merge_rows(
     claimed = claims_about(settings, source, keys, ingestions.completed(settings, source))
     claimed = deliveries.ordered(claimed, deliveries.of(settings, contract))
     counting = claims.with_decisions(claimed, decisions.in_force(settings, source))
-    return rows_to_merge(contract, days, counting, lambda won: claimed_rows.read(settings, contract, arrival_days, won))
+    return rows_to_merge(
+        contract, days, counting, lambda won: living_rows.read_claimed_rows(settings, contract, arrival_days, won)
+    )
 
 
 def claims_about(settings: Settings, source: str, keys: pa.Array, ingestion_ids: Collection[str]) -> pa.Table:
     """The claims of ``ingestion_ids`` about ``keys``, with the columns that a merge needs."""
-    log = key_log.about(settings, source, [*contests.RANKED, "standing"], keys)
+    log = key_log.about(settings, source, [*winners.RANKED, "standing"], keys)
     named = pa.array(sorted(ingestion_ids), pa.string())
     return key_log.SCHEMA.empty_table() if log is None else log.filter(pc.is_in(log["ingestion_id"], value_set=named))
 
@@ -107,7 +108,7 @@ def rows_to_merge(
     on_days = pc.is_in(counting["event_date"], value_set=pa.array(sorted(days), pa.date32()))
     places = counting.filter(on_days).group_by(["record_key", "event_date"]).aggregate([])
     admitted = counting.filter(claims.are_admitted(counting))
-    won = contests.winners(admitted, by_sequence=policy_of(contract).by_sequence)
+    won = winners.winners(admitted, by_sequence=policy_of(contract).by_sequence)
     winner = pc.index_in(places["record_key"], value_set=won["record_key"].combine_chunks())
     places, won = places.filter(pc.is_valid(winner)), won.take(winner.drop_null())
     rows = rows_of(won)
@@ -117,7 +118,7 @@ def rows_to_merge(
     merged = {name: rows[name].take(place) for name in rows.column_names} | {
         "record_key": places["record_key"],
         "_day": places["event_date"],
-        "_lives": pc.and_(pc.is_in(won["kind"], value_set=pa.array(contests.LIVING_KINDS)), is_on_the_day),
+        "_lives": pc.and_(pc.is_in(won["kind"], value_set=pa.array(winners.LIVING_KINDS)), is_on_the_day),
         "_present": pc.fill_null(of_its_key, False),
     }
     return pa.table(merged | {f"_{name}": won[name] for name in ROW_ID})

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.dispositions.readings.table import READING_ID
+from lakehouse.dispositions.readings import READING_ID
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger import applied_inputs, decisions, ingestions, rebuild_requests, redactions
-from lakehouse.ledger.input_ids import InputKind, is_manual_input, is_redelivery
+from lakehouse.ledger.ids import InputKind, is_manual_input, is_redelivery
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:

@@ -17,11 +17,10 @@ from lakehouse import locations
 from lakehouse.calendar import day_conditions
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import silver_columns
-from lakehouse.dispositions import claims, deliveries
-from lakehouse.dispositions.contests import LIVING_KINDS
-from lakehouse.dispositions.readings import frames, living_rows
-from lakehouse.dispositions.readings.table import ROW_ID
+from lakehouse.dispositions import claims, deliveries, living_rows, reading_frames
+from lakehouse.dispositions.readings import ROW_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
+from lakehouse.dispositions.winners import LIVING_KINDS
 from lakehouse.ledger import decisions, key_log
 from lakehouse.silver import admitted_claims
 from lakehouse.spark import commits as spark_commits
@@ -92,9 +91,9 @@ def state(
     if contract.has_partial_corrections:
         of_keys = counting.where("kind <> 'retire'").join(living.select("record_key"), "record_key", "left_semi")
     arrivals = {row[0] for row in of_keys.select("arrival_date").distinct().collect()}
-    rows = frames.sound_rows(spark, settings, contract, {"arrival_date": arrivals}, ids, staged)
+    rows = reading_frames.sound_rows(spark, settings, contract, {"arrival_date": arrivals}, ids, staged)
     if contract.has_partial_corrections:
-        rows = frames.completed(contract, of_keys, rows)
+        rows = reading_frames.completed(contract, of_keys, rows)
     # With the event day, in case a reading of the rows is just being applied: their claims may be others already.
     return rows.join(living.select(*_CLAIM_ROW), _CLAIM_ROW, "left_semi")
 
@@ -222,7 +221,7 @@ def _first_rows(
     source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
     contested = admitted_claims.contested_keys(settings, source, ingestion_ids, settings.local_rows)
     delivered = {"arrival_date": arrival_days, "ingestion_id": ingestion_ids}
-    rows = frames.sound_rows(spark, settings, contract, delivered).where(on_days(days)).select(*columns)
+    rows = reading_frames.sound_rows(spark, settings, contract, delivered).where(on_days(days)).select(*columns)
     if contested is None:
         weighed = admitted_claims.about_keys_of(spark, settings, source, ingestion_ids)
     elif len(contested):
@@ -251,7 +250,9 @@ def _merge_source(
     won = admitted_claims.winners(counting, by_sequence=contract.by_sequence).join(places, "record_key")
     won = won.withColumn("_lives", _lives(days) & (F.col("event_date") == F.col("_day")))
     rest = won.select("record_key", "_day", "_lives", *(F.col(name).alias(f"_{name}") for name in ROW_ID))
-    rows = frames.sound_rows(spark, settings, contract, {"arrival_date": arrival_days}).withColumn("_present", F.lit(True))
+    rows = reading_frames.sound_rows(spark, settings, contract, {"arrival_date": arrival_days}).withColumn(
+        "_present", F.lit(True)
+    )
     same_row = [
         rows.record_key == rest.record_key,
         rows.ingestion_id == rest["_ingestion_id"],

@@ -2,6 +2,8 @@
 
 The request is recorded here and the rows are judged; silver rebuilds the days in its next run (see ``update``), even if this
 process is stopped in between.
+
+Previews a rebuild before it is requested: the event days whose rows would differ, and by how much.
 """
 
 from __future__ import annotations
@@ -11,21 +13,25 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.delta import provenance, row_writer, table_io
-from lakehouse.delta.columns import bronze_columns
+from lakehouse.delta.columns import bronze_columns, content_columns
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions import account_tables, claims, judgement_history, row_rules
 from lakehouse.ledger import applied_inputs, key_log, rebuild_requests
 from lakehouse.ledger.rebuild_requests import RebuildRequest
+from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
+from lakehouse.spark import dataframes
+from lakehouse.spark.session import sized_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import date
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
@@ -168,3 +174,68 @@ def _days_of_silver(settings: Settings, source: str) -> set[date]:
     """The event days for which silver has files."""
     rows = table_io.read(locations.silver(settings, source), ["event_date"], None, settings.storage_options)
     return set() if rows is None else set(pc.unique(rows["event_date"]).to_pylist())
+
+
+@dataclass(frozen=True)
+class DayDifference:
+    """An event day that a rebuild would change.
+
+    :param rows: the number of rows in silver, before and after.
+    :param keys: the number of keys that would be added, removed or changed.
+    """
+
+    day: date
+    rows: tuple[int, int]
+    keys: int
+
+
+@dataclass(frozen=True)
+class RebuildPreview:
+    """The changes that a rebuild would make.
+
+    :param days: the number of event days that would be evaluated.
+    :param rows_judged_otherwise: the number of rows that the present contract judges differently.
+    :param differing: the days whose content would change, in order.
+    """
+
+    days: int
+    rows_judged_otherwise: int
+    differing: Sequence[DayDifference]
+
+
+def preview(
+    session: SparkSession, settings: Settings, contract: SourceContract, first: date | None = None, last: date | None = None
+) -> RebuildPreview:
+    """Compare silver with the result of a rebuild of the event days from ``first`` through ``last``.
+
+    A change of the provenance of a row alone is no difference, as in published numbers.
+
+    :param first: the first event day; by default the source's first one. ``last`` likewise.
+    """
+    settings = with_table_cache(settings)
+    days, otherwise, judged = days_to_rebuild(settings, contract, lambda: session, first, last)
+    if not days:
+        return RebuildPreview(0, judged, [])
+    with sized_for(session, settings, many=True):
+        wanted = silver_merge.state(session, settings, contract, days, instead=otherwise)
+        held = session.read.format("delta").load(locations.silver(settings, contract.dataset))
+        content = dict(content_columns(contract))
+        current = dataframes.select_known(held.where(silver_merge.on_days(days)), content, held.columns)
+        return RebuildPreview(len(days), judged, _differing(current, wanted.select(*content)))
+
+
+def _differing(before: DataFrame, after: DataFrame) -> list[DayDifference]:
+    """The days on which two sets of rows differ as multisets, compared by hashes of the rows of each key."""
+    columns = after.columns
+    signed = before.select("*", F.lit(-1).alias("_sign")).unionByName(after.select("*", F.lit(1).alias("_sign")))
+    hashed = silver_merge.row_hash(columns).alias("_hash")
+    per_row = signed.select("event_date", "record_key", "_sign", hashed).groupBy("event_date", "record_key", "_hash")
+    in_both = per_row.agg(
+        F.sum("_sign").alias("_sum"), *(F.count_if(F.col("_sign") == sign).alias(f"_{sign}") for sign in (-1, 1))
+    )
+    sides = [F.sum(f"_{sign}").alias(f"_{sign}") for sign in (-1, 1)]
+    per_key = in_both.groupBy("event_date", "record_key").agg(F.max(F.col("_sum") != 0).alias("_differs"), *sides)
+    per_day = per_key.groupBy("event_date").agg(F.count_if("_differs").alias("_keys"), *sides).where("_keys > 0")
+    return [
+        DayDifference(row["event_date"], (row["_-1"], row["_1"]), row["_keys"]) for row in per_day.orderBy("event_date").collect()
+    ]

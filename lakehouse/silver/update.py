@@ -17,13 +17,12 @@ from lakehouse import locations
 from lakehouse.delta import change_feed, lost_commits, partition_writer, provenance, table_io
 from lakehouse.delta.columns import bronze_columns, silver_columns
 from lakehouse.delta.table_cache import with_table_cache
-from lakehouse.dimensions import interval_table
-from lakehouse.dimensions.joins import fact_index
-from lakehouse.dispositions.readings import in_force
+from lakehouse.dimensions import fact_index, interval_table
+from lakehouse.dispositions import readings
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.late_events import follow as late_events
 from lakehouse.ledger import applied_inputs, ingestions, key_log, lost_rows, rebuild_requests
-from lakehouse.ledger.input_ids import is_manual_input
+from lakehouse.ledger.ids import is_manual_input
 from lakehouse.silver import audit, audit_log, local_merge, lost_records
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
@@ -291,7 +290,7 @@ def _check_key_log(settings: Settings, source: str) -> None:
     claims = 0 if log is None else table_io.rows_at_most(log, {})
     if table is None or (table_io.rows_at_most(table, {}) == read and claims >= read - malformed):
         return  # counted from Delta's logs, so that the rebuild of a day does not read all of Bronze
-    held = in_force.read(settings, source, ["ingestion_id", "arrival_date", "malformed_reason"])
+    held = readings.read(settings, source, ["ingestion_id", "arrival_date", "malformed_reason"])
     if held is None:
         return
     sound = held.filter(pc.is_null(held["malformed_reason"])).group_by(["ingestion_id", "arrival_date"]).aggregate([])

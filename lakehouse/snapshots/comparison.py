@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.delta.columns import content_columns
-from lakehouse.dispositions.row_groups import groups
+from lakehouse.dispositions.winners import groups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

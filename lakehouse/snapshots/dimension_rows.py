@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.delta.columns import arrow_schema
-from lakehouse.dimensions import tables, valid_at
+from lakehouse.dimensions import interval_reads, tables
 from lakehouse.dimensions.intervals import intervals
 from lakehouse.snapshots import local_rows
 
@@ -42,7 +42,7 @@ def valid_as_of(
     changes = local_rows.computed(settings, contract, days, as_of, settings.local_rows) if days else None
     if changes is not None:
         of_keys = tables.as_changes(contract, tables.by_key(contract, changes))
-        yield valid_at.valid(intervals(contract, of_keys), moment)
+        yield interval_reads.valid(intervals(contract, of_keys), moment)
     elif days:
         yield from _by_spark(settings, contract, moment, as_of, session())
     else:
@@ -59,6 +59,6 @@ def _by_spark(
     try:
         for bucket in range(contract.dimension.buckets):
             of_bucket = every.where(every.bucket == bucket).orderBy("dimension_key", "valid_from")
-            yield valid_at.valid(tables.as_intervals(contract, of_bucket.toArrow()), moment)
+            yield interval_reads.valid(tables.as_intervals(contract, of_bucket.toArrow()), moment)
     finally:
         every.unpersist()

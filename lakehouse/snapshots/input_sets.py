@@ -2,6 +2,8 @@
 
 A set is named by a digest of its members and stored as its additions to an older set, so that a revision only needs its name.
 Sets only grow, because Bronze, decisions and redactions are append-only.
+
+The inputs of a source that were known at a time: files, decisions and rebuild requests.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.errors import LakehouseError
+from lakehouse.ledger import decisions, ingestions, late_decisions, rebuild_requests
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
@@ -93,3 +96,15 @@ def _resolved(sets: dict[str, InputSet], name: str) -> set[str]:
         ids.update(sets[step].added)
         step = sets[step].adds_to
     return ids
+
+
+def known_at(settings: Settings, source: str, when: datetime) -> set[str]:
+    """The ids of all files, and of everything that had been decided and requested by ``when``.
+
+    Files are always included; their rows are filtered by arrival time (``until`` of ``silver.merge.state``), because a file may
+    have been ingested later than its rows arrived.
+    """
+    ids = set(ingestions.inputs(ingestions.all_of(settings, source)))
+    ids |= {one.decision_id for one in decisions.all_of(settings, source) if one.decided_at <= when}
+    ids |= late_decisions.ids(settings, source, when)
+    return ids | {one.operation_id for one in rebuild_requests.all_of(settings, source) if one.recorded_at <= when}

@@ -14,10 +14,10 @@ import pyarrow as pa
 from lakehouse import locations
 from lakehouse.delta import data_files, table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
-from lakehouse.dispositions.readings import living_rows
+from lakehouse.dispositions import living_rows
 from lakehouse.ledger import key_log, redactions
 from lakehouse.snapshots import input_sets
-from lakehouse.snapshots.known_inputs import known_at
+from lakehouse.snapshots.input_sets import known_at
 from lakehouse.snapshots.named import NamedSnapshot
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.ledger import ingestions
 from lakehouse.silver import merge as silver_merge
 from lakehouse.snapshots import comparison, input_sets, local_rows
-from lakehouse.snapshots.known_inputs import known_at
+from lakehouse.snapshots.input_sets import known_at
 from lakehouse.spark.session import sized_for
 
 if TYPE_CHECKING:

@@ -3,13 +3,18 @@
 Spark commits many rows; delta-rs commits few rows, in a tenth of the time and without a JVM. Gold is committed through delta-rs,
 in ``gold.publication.revisions``. The table properties keep every engine able to read: no deletion vectors, no column mapping,
 classic checkpoints.
+
+Lets one process at a time commit to Bronze and silver in S3.
 """
 
 from __future__ import annotations
 
 import json
+import threading
+import time
 import uuid
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -18,12 +23,13 @@ from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from lakehouse import object_store
 from lakehouse.calendar import day_conditions
-from lakehouse.delta import commit_log, partition_writer, table_io, wider_types
+from lakehouse.delta import commit_log, leases, partition_writer, table_io, wider_types
 from lakehouse.delta.columns import arrow_schema, ddl
 from lakehouse.delta.row_writer import COMPRESSED, in_one_commit
 from lakehouse.errors import LakehouseError
-from lakehouse.spark import commit_lease, stages
+from lakehouse.spark import stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -34,6 +40,51 @@ if TYPE_CHECKING:
 
     from lakehouse.delta.columns import Columns
     from lakehouse.settings import Settings
+
+
+WORK = leases.Work("_commit_lease", timedelta(minutes=2))
+#: Seconds between renewals, and between attempts to take the lease.
+_RENEWED, _WAITS = 30.0, 0.5
+
+
+@contextmanager
+def held(settings: Settings, path: str) -> Iterator[None]:
+    """Hold the lease of a table within the context; wait for it while another process holds it. No effect outside S3."""
+    if not object_store.is_s3(path):
+        yield
+        return
+    while (number := leases.take(path, WORK, settings.storage_options)) is None:
+        time.sleep(_WAITS)
+    renewal = _Renewal(path, number, settings.storage_options)
+    renewal.start()
+    try:
+        yield
+    finally:
+        renewal.end()
+
+
+class _Renewal(threading.Thread):
+    """Renews a lease until it is ended."""
+
+    def __init__(self, path: str, number: int, options: Mapping[str, str]) -> None:
+        super().__init__(daemon=True)
+        self._path, self._number, self._options = path, number, options
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Renew the lease repeatedly; a lease of another process is never changed."""
+        while not self._ended.wait(_RENEWED):
+            number = leases.renew(self._path, WORK, self._number, self._options)
+            if number is None:
+                return
+            self._number = number
+
+    def end(self) -> None:
+        """Stop renewing the lease and end it."""
+        self._ended.set()
+        self.join()
+        leases.end(self._path, WORK, self._number, self._options)
+
 
 #: The key of a commit's id in its metadata.
 _COMMIT_ID = "commit_id"
@@ -100,7 +151,7 @@ def table_of(settings: Settings, path: str, columns: Columns, partition_by: str,
         )
     lacking = properties.items() - table.metadata().configuration.items()
     if lacking:
-        with commit_lease.held(settings, path):
+        with held(settings, path):
             table.alter.set_table_properties(dict(lacking))
     return _widened(settings, path, columns, table)
 
@@ -109,7 +160,7 @@ def _widened(settings: Settings, path: str, columns: Columns, table: DeltaTable)
     """A table whose columns have the wider types of a contract."""
     if not _other_types(table, columns):
         return table
-    with commit_lease.held(settings, path):
+    with held(settings, path):
         newest = table_io.open_snapshot(path, settings.storage_options)
         if newest is not None and wider_types.widen(newest, arrow_schema(columns)):
             return newest
@@ -140,7 +191,7 @@ def add_missing_columns(spark: Callable[[], SparkSession], settings: Settings, p
     if table is not None:
         _widened(settings, path, columns, table)
     if new:
-        with commit_lease.held(settings, path):
+        with held(settings, path):
             spark().sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS ({ddl(new)})")
 
 
@@ -177,7 +228,7 @@ def append_alone(frame: DataFrame, settings: Settings, path: str, app_id: str, s
     commit_id = uuid.uuid4().hex
     named = json.dumps({**metadata, _COMMIT_ID: commit_id}, default=str)
     options = {"txnAppId": app_id, "txnVersion": f"{since + 1}", "userMetadata": named}
-    with commit_lease.held(settings, path), stages.watched(frame.sparkSession, f"append to {path}"):
+    with held(settings, path), stages.watched(frame.sparkSession, f"append to {path}"):
         frame.write.format("delta").mode("append").options(**options).save(path)
     table = table_io.open_table(path, settings.storage_options)
     commits = [] if table is None else commit_log.history(table, since)
@@ -200,7 +251,7 @@ def append_rows_alone(
     :param also: further Delta transactions that the commit records, as id to version.
     :raises CommitFailedError: if another writer has appended at the same moment.
     """
-    with commit_lease.held(settings, path):
+    with held(settings, path):
         table = table_io.open_snapshot(path, settings.storage_options)
         if table is None or (table.transaction_version(app_id) or -1) > since:
             msg = f"another writer has appended to {path} since version {since}"
@@ -221,7 +272,7 @@ def replace_days(frame: DataFrame, settings: Settings, path: str, days: Collecti
     replaced = day_conditions.among("event_date", days)
     options = {"replaceWhere": replaced, "userMetadata": json.dumps(metadata, default=str)}
     what = f"replacement of {len(days)} days of {path}"
-    with commit_lease.held(settings, path), stages.watched(frame.sparkSession, what):
+    with held(settings, path), stages.watched(frame.sparkSession, what):
         frame.write.format("delta").mode("overwrite").options(**options).save(path)
 
 
@@ -237,7 +288,7 @@ def merge(
     view = f"merge_source_{uuid.uuid4().hex}"
     source.createOrReplaceTempView(view)
     try:
-        with commit_lease.held(settings, path), _commit_metadata(spark, metadata), stages.watched(spark, f"MERGE into {path}"):
+        with held(settings, path), _commit_metadata(spark, metadata), stages.watched(spark, f"MERGE into {path}"):
             spark.sql(f"""
                 MERGE INTO delta.`{path}` t USING {view} s ON {clauses.on}
                 WHEN MATCHED AND {clauses.delete} THEN DELETE
@@ -274,7 +325,7 @@ def merge_rows(
     )
     merging = merging.when_matched_delete(clauses.delete)
     merging = merging.when_matched_update(values | dict.fromkeys(clauses.emptied, "NULL"), predicate=clauses.update)
-    with commit_lease.held(settings, path):
+    with held(settings, path):
         merging.when_not_matched_insert(values, predicate=clauses.insert).execute()
 
 

@@ -16,7 +16,7 @@ from pyspark.logger import PySparkLogger
 
 from lakehouse import object_store
 from lakehouse.object_store import S3
-from lakehouse.spark import class_archive, connect_server, private_options
+from lakehouse.spark import class_archive, connect, private_options
 from lakehouse.spark.jars import delta_jars, java, s3_jars
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def spark_options(settings: Settings) -> dict[str, str]:
     """
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "pyspark.sql.connect.logging"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # they print the stack trace of an error that is raised anyway
-    remote = connect_server.remote_address(settings)
+    remote = connect.remote_address(settings)
     if remote is None:
         return private_options.hidden(local_options(settings))
     return {"spark.remote": remote, **_of_any_session(settings), **settings.spark_conf}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.delta import provenance, table_io
 from lakehouse.gold.numbers import served_version
-from lakehouse.gold.restatement import undo as restatement_undo
+from lakehouse.gold.restatement import revert as restatement_undo
 from lakehouse.stages import stage_log, staging
 from lakehouse.stages.stage_log import Stage, StageError, StageEventKind
 from lakehouse.text import join_limited
@@ -18,7 +18,7 @@ from lakehouse.text import join_limited
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.gold.publication.write_audit_publish import Run
-    from lakehouse.gold.restatement.undo import UndoneSeries
+    from lakehouse.gold.restatement.revert import UndoneSeries
     from lakehouse.settings import Settings
 
 _SHOWN = 10

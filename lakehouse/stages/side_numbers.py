@@ -18,11 +18,11 @@ from lakehouse.gold import isolation
 from lakehouse.gold.numbers import history, lifecycle, published_table
 from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.gold.promotion import version_numbers
+from lakehouse.gold.promotion import plan
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.publication import reverted_periods, write_audit_publish
 from lakehouse.gold.restatement import metric_query
-from lakehouse.gold.rows_read import now, union
+from lakehouse.gold.rows_read import rows as now
 from lakehouse.ledger.failed_numbers import COMPUTED
 from lakehouse.stages import stage_report
 from lakehouse.stages.stage_report import ChangedDay, ChangedSeries
@@ -103,7 +103,7 @@ def _computed(
     if not days:
         return {}
     entry = next(entry for entry in metric.read if entry.silver == silver)
-    rows = staged_rows.select(*union.columns_of(metric, entry, staged_rows.columns))
+    rows = staged_rows.select(*now.columns_of(metric, entry, staged_rows.columns))
     if set(source_days(metric, days)) - set(changed_days):
         live = now.rows_held(spark, settings, metric, entry, days)
         rows = rows.unionByName(live.where(~live.event_date.isin(sorted(changed_days))), allowMissingColumns=True)
@@ -124,7 +124,7 @@ def _changed(
     kept: list[date],
     thresholds: Thresholds,
 ) -> ChangedSeries:
-    current = version_numbers.current_numbers(before.existing, daily)
+    current = plan.current_numbers(before.existing, daily)
     sides = {day: _sides(daily, current[day].rows if day in current else None, rows) for day, rows in changing.items()}
     totals = stage_report.totals_of(sides.values(), [name for name in daily.metric.additive if changing])
     states = {day: before.published_states[day].state for day in changing if day in before.published_states}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SHOWN = 5
 
 
-def copy(stage: Settings, contract: SourceContract, paths: Sequence[Path], today: date) -> None:
+def copy_files(stage: Settings, contract: SourceContract, paths: Sequence[Path], today: date) -> None:
     """Copy files to the landing folder of a stage.
 
     A file in a folder keeps its name below that folder, including its arrival day, where that is a name in the contract's landing

@@ -96,7 +96,7 @@ def create(
     object_store.remove_folder(settings, staged.lake.root)  # what a stopped creation has left
     try:
         if request.kind is StageKind.FILES:
-            staged_files.copy(staged.lake, staged.source, request.files, settings.clock().date())
+            staged_files.copy_files(staged.lake, staged.source, request.files, settings.clock().date())
         report = validation.validated(settings, staged, session, run_id)
     except Exception:
         object_store.remove_folder(settings, staged.lake.root)

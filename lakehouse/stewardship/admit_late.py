@@ -14,16 +14,16 @@ import pyarrow.compute as pc
 
 from lakehouse.late_events import follow, late_rows
 from lakehouse.ledger import key_log, late_decisions
+from lakehouse.ledger.ids import format_row_id, row_id_of
 from lakehouse.ledger.late_decisions import LateDecision
-from lakehouse.ledger.row_ids import format_row_id, row_id_of
-from lakehouse.stewardship.decide import StewardError, require_signature
+from lakehouse.stewardship.quarantine import StewardError, require_signature
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.ledger.row_ids import RowId
+    from lakehouse.ledger.ids import RowId
     from lakehouse.settings import Settings
 
 

@@ -1,27 +1,38 @@
 """The quarantined rows, filtered for commands, API and pages.
 
 The table itself is written by ``dispositions.account_tables``; decisions are made in ``decide``.
+
+A steward's decisions about rows of Bronze: accept, reject, or mark as a duplicate.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.delta.table_cache import with_table_cache
+from lakehouse.dispositions import account_tables
 from lakehouse.dispositions.account_tables import is_overdue
-from lakehouse.ledger.row_ids import row_id_of
-from lakehouse.ledger.row_states import QuarantineStatus, Word
+from lakehouse.dispositions.reprocess_policy import policy_of
+from lakehouse.errors import LakehouseError
+from lakehouse.ledger import decisions, key_log
+from lakehouse.ledger.decisions import Decision
+from lakehouse.ledger.ids import format_row_id, row_id_of
+from lakehouse.ledger.row_states import QuarantineReason, QuarantineStatus, Word
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.ledger.row_ids import RowId
-    from lakehouse.ledger.row_states import QuarantineReason
+    from lakehouse.ledger.ids import RowId
+    from lakehouse.ledger.row_states import StewardVerdict
     from lakehouse.settings import Settings
+
 
 #: The columns by which entries are identified, filtered and sorted.
 KEY_COLUMNS = (
@@ -95,3 +106,114 @@ def entries(
         now = settings.clock()
         rows = [entry for entry in rows if is_overdue(entry, now)]
     return sorted(rows, key=lambda entry: (entry["arrival_date"], entry["source_file"], entry["line_number"]))
+
+
+class StewardError(LakehouseError):
+    """A decision that cannot be made. The message gives the reason and what to do."""
+
+
+@dataclass(frozen=True)
+class DecisionResult:
+    """The number of rows that the decision is new for, the number that already had it, and the event days that silver has to
+    rebuild.
+    """
+
+    rows: int
+    repeated: int
+    days: list[date]
+
+
+def decide(
+    settings: Settings, contract: SourceContract, rows: Collection[RowId], verdict: StewardVerdict, *, by: str, reason: str
+) -> DecisionResult:
+    """Decide about rows of Bronze; the newest decision about a row applies.
+
+    :raises StewardError: if Bronze does not contain a row, or the decision lacks a name or a reason.
+    """
+    settings = with_table_cache(settings)
+    require_signature(by, reason)
+    source = contract.dataset
+    claims = _claims_of_rows(settings, contract, rows)
+    missing = sorted(set(rows) - claims.keys())
+    if missing:
+        row = format_row_id(missing[0])
+        msg = f"{row} is not a well-formed row of bronze/{source}; 'lakehouse quarantine list {source}' lists the rows"
+        raise StewardError(msg)
+    existing = decisions.newest(settings, source)
+    repeated = {
+        row
+        for row in rows
+        if row in existing and (existing[row].verdict, existing[row].by, existing[row].reason) == (verdict, by, reason)
+    }
+    held = QuarantineFilter(cause=QuarantineReason.SHRUNKEN_PARTITION, rows=rows)
+    of_held_files = {row_id_of(entry) for entry in entries(settings, contract, held, KEY_COLUMNS)}
+    days = _touched_days(settings, contract, claims)
+    decided = [
+        Decision(
+            ingestion_id=row[0],
+            line_number=row[1],
+            record_key=claims[row][0]["record_key"],
+            verdict=verdict,
+            by=by,
+            reason=reason,
+            decided_at=settings.clock(),
+            number=existing[row].number + 1 if row in existing else 1,
+            about_file=row in of_held_files,
+            touched_days=sorted(days[row]),
+        )
+        for row in sorted(rows)
+        if row not in repeated
+    ]
+    if decided:
+        decisions.record(settings, source, decided)
+    keys = {claim["record_key"] for of_row in claims.values() for claim in of_row}
+    account_tables.after_decision(settings, contract, keys, set().union(*days.values()))
+    waiting = {day for decision in decided for day in decision.touched_days}
+    return DecisionResult(len(decided), len(repeated), sorted(waiting))
+
+
+def require_signature(by: str, reason: str) -> None:
+    """:raises StewardError: if a decision or a redaction lacks a name or a reason."""
+    if not by.strip() or not reason.strip():
+        msg = "a decision needs a name (--by) and a reason (--reason)"
+        raise StewardError(msg)
+
+
+def _claims_of_rows(settings: Settings, contract: SourceContract, rows: Collection[RowId]) -> dict[RowId, list[dict[str, Any]]]:
+    """The claims that each row makes (key and event day), with the claim about its own key first."""
+    path, options = locations.key_log(settings, contract.dataset), settings.storage_options
+    where: dict[str, Collection[Any]] = {"ingestion_id": {row[0] for row in rows}, "line_number": {row[1] for row in rows}}
+    log = table_io.read(path, ["ingestion_id", "line_number", "record_key", "event_date", "kind"], where, options)
+    selected = set(rows)
+    claims: dict[RowId, list[dict[str, Any]]] = defaultdict(list)
+    for claim in sorted([] if log is None else log.to_pylist(), key=lambda claim: claim["kind"] == "retire"):
+        if row_id_of(claim) in selected:
+            claims[row_id_of(claim)].append(claim)
+    return dict(claims)
+
+
+def _touched_days(
+    settings: Settings, contract: SourceContract, claims: dict[RowId, list[dict[str, Any]]]
+) -> dict[RowId, set[date]]:
+    """The event days of each row whose content a decision may change under the source's policy."""
+    keys = {claim["record_key"] for of_row in claims.values() for claim in of_row}
+
+    @cache
+    def days_by_key() -> dict[str, set[date]]:
+        return key_log.days_by_key(settings, contract.dataset, keys)
+
+    @cache
+    def all_days() -> set[date]:
+        return key_log.days(settings, contract.dataset)
+
+    policy = policy_of(contract)
+    touched = {}
+    for row, of_row in claims.items():
+        row_days = {claim["event_date"] for claim in of_row if claim["event_date"]}
+        row_keys = [claim["record_key"] for claim in of_row]
+        touched[row] = policy.affected_days(row_days, partial(_days_of_keys, days_by_key, row_keys), all_days)
+    return touched
+
+
+def _days_of_keys(days_by_key: Callable[[], dict[str, set[date]]], keys: Collection[str]) -> set[date]:
+    return set().union(*(days_by_key()[key] for key in keys))

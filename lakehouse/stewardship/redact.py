@@ -2,29 +2,175 @@
 
 Bronze keeps the files as delivered; a redaction is one append to its own log. Masking stored rows of published numbers belongs to
 ``mask_published``, decisions about rows belong to ``decide``.
+
+Masking of redacted values in published numbers: grain columns that show a redacted value become NULL in every revision.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from lakehouse import locations
+from lakehouse.contracts.series import Series, days_reached, source_days
+from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.table_cache import with_table_cache
-from lakehouse.dispositions import account_tables, judgement_history
-from lakehouse.dispositions.readings import in_force
+from lakehouse.dispositions import account_tables, judgement_history, readings
+from lakehouse.gold.derived import inputs
+from lakehouse.gold.numbers import published_table
+from lakehouse.gold.publication import restatement_reports, write_audit_publish
 from lakehouse.ledger import key_log, redactions
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.silver.audit_overlay import erasure
-from lakehouse.stewardship import mask_published
-from lakehouse.stewardship.decide import StewardError, require_signature
+from lakehouse.silver import audit_erasure
+from lakehouse.stewardship.quarantine import StewardError, require_signature
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from datetime import date
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
+
+
+_Values = dict[str, set[Any]]
+
+
+def mask(
+    settings: Settings,
+    contract: SourceContract,
+    metrics: Collection[MetricContract],
+    key: str,
+    fields: Collection[str],
+    days: Collection[date],
+) -> int:
+    """Set grain columns that show a redacted value of ``key`` to NULL. Idempotent.
+
+    :param metrics: the metrics of the source, followed by the metrics derived from them.
+    :param days: the event days on which the key may exist.
+    :returns: the number of masked rows and reports.
+    """
+    masked = 0
+    fields_of: dict[str, dict[str, str]] = {}
+    for metric in metrics:
+        fields_of[metric.name] = hidden = _hidden(metric, contract, fields, fields_of)
+        found = _values_of(settings, contract, key, list(hidden.values())) if hidden else {}
+        values = {name: found[field] for name, field in hidden.items()}
+        if any(values.values()):
+            daily = Series(metric)
+            affected = days_reached(metric, days)
+            for series in (daily, *daily.rollups):
+                masked += _mask_series(settings, contract, series, key, values, affected)
+    return masked
+
+
+def _hidden(
+    metric: MetricContract, contract: SourceContract, fields: Collection[str], of_inputs: Mapping[str, Mapping[str, str]]
+) -> dict[str, str]:
+    """The grain columns of ``metric`` that show a redacted field of a source, each with its field.
+
+    :param of_inputs: the same mapping for the inputs of a derived metric, by metric name.
+    """
+    shown = {name: field for one in metric.derived_from for name, field in of_inputs.get(one, {}).items()}
+    for entry in metric.read:
+        if entry.source == contract.dataset:
+            shown |= {name: field for field in fields for name in entry.names(field)}
+    return {name: shown[name] for name in metric.grain if name in shown}
+
+
+@write_audit_publish.again_on_conflict
+def _mask_series(
+    settings: Settings, contract: SourceContract, series: Series, key: str, values: Mapping[str, set[Any]], days: Collection[date]
+) -> int:
+    periods = {period.start: period for period in map(series.period, days)}
+
+    @cache
+    def gone(start: date) -> _Values:
+        """The values that no other key has in the period that begins on ``start``."""
+        if series.metric.is_derived:  # its inputs were masked before
+            others = _values_of_inputs(settings, series, start, list(values))
+        else:
+            days_read = source_days(series.metric, periods[start].days)
+            others = _values_of_others(settings, series.metric, contract.dataset, key, list(values), days_read)
+        return {name: shown - others[name] for name, shown in values.items()}
+
+    masked = 0
+    for path in (locations.gold(settings, series), locations.candidates(settings, series)):
+        table = table_io.open_snapshot(path, settings.storage_options)
+        rows = None if table is None else table_io.read_version(table, None, {series.by: list(periods)})
+        if table is None or rows is None or not len(rows):
+            continue
+        changed = {}
+        for start, of_period in table_io.split(rows, series.by).items():
+            after, count = _masked(series, of_period, gone(start))
+            if count:
+                changed[start] = after
+                masked += count
+        if changed:
+            partition_writer.replace(table, pa.concat_tables(changed.values()), list(changed), why={"method": "redaction"})
+    # After the numbers: a report written in the meantime is made from masked numbers.
+    return masked + restatement_reports.mask(settings, series, periods, gone)
+
+
+def _masked(series: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tuple[pa.Table, int]:
+    """Mask the values in ``gone`` and renew the digests, so that no hash of the original is kept."""
+    content_of_rows = rows.to_pylist()
+    hit = set()
+    for position, row in enumerate(content_of_rows):
+        for name, values in gone.items():
+            if row[name] in values:
+                row[name] = None
+                hit.add(position)
+    if not hit:
+        return rows, 0
+    versions: dict[tuple[Any, ...], list[int]] = {}
+    for position, row in enumerate(content_of_rows):
+        versions.setdefault((row["revision"], row.get("adjustment")), []).append(position)
+    for positions in versions.values():
+        if hit & set(positions) and content_of_rows[positions[0]].get("adjustment") is None:
+            content = pa.Table.from_pylist([content_of_rows[position] for position in positions], schema=rows.schema).select(
+                series.content
+            )
+            for position in positions:
+                content_of_rows[position]["content"] = published_table.digest(content)
+    return pa.Table.from_pylist(content_of_rows, schema=rows.schema), len(hit)
+
+
+def _values_of(settings: Settings, contract: SourceContract, key: str, names: list[str]) -> _Values:
+    """All values of the fields ``names`` of a key, in Bronze and in its readings."""
+    source = contract.dataset
+    arrivals = key_log.arrival_days_of(settings, source, [key]) | judgement_history.arrival_days_of(settings, source, key)
+    found = readings.every_reading(settings, source, names, {"arrival_date": arrivals, "record_key": [key]})
+    return {name: set() if found is None else set(found[name].to_pylist()) - {None} for name in names}
+
+
+def _values_of_others(
+    settings: Settings, metric: MetricContract, source: str, key: str, names: list[str], days: list[date]
+) -> _Values:
+    """The values of other keys on ``days`` in a metric's silver tables; the same key in another source is another key."""
+    where = {"event_date": days}
+    values: _Values = {name: set() for name in names}
+    for entry, path in zip(metric.read, locations.every_silver_read(settings, metric).values()):
+        columns = list(dict.fromkeys(["record_key", *(entry.column(name) for name in names)]))
+        found = table_io.read(path, columns, where, settings.storage_options)
+        for row in [] if found is None else found.to_pylist():
+            if row["record_key"] != key or entry.source != source:
+                for name in names:
+                    values[name].add(row.get(entry.column(name)))
+    return values
+
+
+def _values_of_inputs(settings: Settings, derived: Series, start: date, names: list[str]) -> _Values:
+    """The values that the published numbers of the inputs have in the derived period that begins on ``start``."""
+    values: _Values = {name: set() for name in names}
+    for path in inputs.paths(settings, derived).values():
+        rows = table_io.read(path, names, {derived.by: [start]}, settings.storage_options)
+        for name, column in {} if rows is None else dict(zip(rows.column_names, rows.columns)).items():
+            values[name].update(column.to_pylist())
+    return values
 
 
 def redact_fields(
@@ -57,14 +203,14 @@ def redact_fields(
         raise StewardError(msg)
     entry = Redaction(key, sorted(fields), by, reason, settings.clock(), touched_days=sorted(days))
     redactions.record(settings, source, entry)
-    erasure.erase(settings, source)
+    audit_erasure.erase(settings, source)
     account_tables.after_decision(settings, contract, {key}, days)
-    mask_published.mask(settings, contract, metrics, key, fields, days)
-    for former in sorted(in_force.former_keys(settings, source, key)):
+    mask(settings, contract, metrics, key, fields, days)
+    for former in sorted(readings.former_keys(settings, source, key)):
         former_days = judgement_history.event_days_of(settings, source, former)
         redactions.record(settings, source, replace(entry, record_key=former))
-        erasure.erase(settings, source)
-        mask_published.mask(settings, contract, metrics, former, fields, former_days)
+        audit_erasure.erase(settings, source)
+        mask(settings, contract, metrics, former, fields, former_days)
     return sorted(days)
 
 

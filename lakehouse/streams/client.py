@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
     from typing_extensions import Self
 
-    from lakehouse.contracts.inputs.kafka import KafkaTopic
+    from lakehouse.contracts.inputs import KafkaTopic
     from lakehouse.settings import Settings
 
 #: The timeout, in seconds, of requests to a broker about the topic.

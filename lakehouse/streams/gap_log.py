@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from lakehouse import locations
-from lakehouse.calendar.event_day import business_day_of
+from lakehouse.calendar.days import business_day_of
 from lakehouse.lateness import missing_inputs
 from lakehouse.ledger.log_table import LogTable
 from lakehouse.streams.message_ranges import PartitionLog

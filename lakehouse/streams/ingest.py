@@ -16,17 +16,16 @@ import pyarrow as pa
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse import locations
-from lakehouse.bronze.bookkeeping import judgement
+from lakehouse.bronze import ingest
 from lakehouse.delta import partition_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.errors import LakehouseError
-from lakehouse.lateness import keyed_watermark_state
+from lakehouse.lateness import watermark_per_key
 from lakehouse.ledger import contracts_in_use, ingestions
-from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
-from lakehouse.streams import gap_log, lost_messages, message_ranges, message_rows, positions, reading_plan
+from lakehouse.streams import avro, gap_log, lost_messages, message_ranges, message_rows, positions, reading_plan
 from lakehouse.streams.client import OffsetGoneError, StreamProblem
-from lakehouse.streams.wire_format import avro
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -127,7 +126,7 @@ class StreamIngest:
         """
         limits = StreamLimits() if limits is None else limits
         was_settled, self._is_settled = self._is_settled, False  # another run's commit is the cause of a second attempt
-        if problem := self._contract_problem or judgement.schema_problem(self._settings, self._contract, self._session):
+        if problem := self._contract_problem or ingest.schema_problem(self._settings, self._contract, self._session):
             msg = f"bronze/{self._source} cannot take the messages: {problem}"
             raise StreamSchemaError(msg)
         state, remarks = self._reader.state(), list[str]()
@@ -204,10 +203,10 @@ class StreamIngest:
             return []
         now = self._settings.clock()
         files = [DeliveredFile(entry.source_file, entry.ingestion_id, entry.arrival_date, now) for entry in entries]
-        judged = judgement.judged(self._settings, self._contract, self._session, files, {})
+        judged = ingest.judge(self._settings, self._contract, self._session, files, {})
         recorded = [replace(entry, **judged[entry.ingestion_id]) for entry in entries]
         ingestions.record(self._settings, *recorded)
-        keyed_watermark_state.advance(self._settings, self._contract)
+        watermark_per_key.advance(self._settings, self._contract)
         return recorded
 
     def _entry(self, delivery: positions.DeliveryInBronze) -> Ingestion:

@@ -13,7 +13,7 @@ from lakehouse.streams import status
 from lakehouse.streams.client import OffsetGoneError, TopicReader
 
 if TYPE_CHECKING:
-    from lakehouse.contracts.inputs.kafka import KafkaTopic
+    from lakehouse.contracts.inputs import KafkaTopic
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
     from lakehouse.streams.status import PartitionStatus

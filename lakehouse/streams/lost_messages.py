@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.bronze.bookkeeping import judgement
+from lakehouse.bronze import ingest
 from lakehouse.delta import partition_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.ledger import lost_rows
-from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
 from lakehouse.streams import message_ranges, message_rows
 
@@ -65,7 +65,7 @@ def restore(
             raise lost_rows.refused(f"bronze/{source}", gone, way_out)
     if unclaimed := lost_rows.lost_claims(settings, source):
         _LOG.warning("the key log of %s lacks %d deliveries: it is derived again from bronze", source, len(unclaimed))
-        judgement.judged(settings, contract, session, [_delivered(entry) for entry in unclaimed], {})
+        ingest.judge(settings, contract, session, [_delivered(entry) for entry in unclaimed], {})
 
 
 def _is_held(state: TopicState, place: MessageRange) -> bool:

@@ -18,15 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.bronze.columnar.json_blocks import block_of_lines
-from lakehouse.bronze.columnar.merge import rows_of_blocks
-from lakehouse.bronze.columnar.text_lines import Lines
-from lakehouse.bronze.delivery_reader import can_read_by_columns
+from lakehouse.bronze.column_rows import rows_of_blocks
+from lakehouse.bronze.csv_columns import Lines
 from lakehouse.bronze.file_formats import Record, json_records, readable_text
+from lakehouse.bronze.json_columns import block_of_lines
+from lakehouse.bronze.reader import can_read_by_columns
 from lakehouse.bronze.row_parser import RowParser
-from lakehouse.delta.columns import arrow_schema, bronze_columns
-from lakehouse.delta.day_columns import MOMENT, business_days
-from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.delta.columns import MOMENT, arrow_schema, bronze_columns, business_days
+from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.streams.message_ranges import MessageRange, PartitionLog
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.contracts.inputs.kafka import KafkaTopic
+    from lakehouse.contracts.inputs import KafkaTopic
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 

@@ -14,7 +14,7 @@ from lakehouse.streams.client import TopicReader
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lakehouse.contracts.inputs.kafka import KafkaTopic
+    from lakehouse.contracts.inputs import KafkaTopic
     from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings

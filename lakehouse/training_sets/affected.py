@@ -3,6 +3,8 @@
 A row of a set is affected if a record is about its event, labels it, or is about a dimension key with which the row was joined.
 The number of rows that would differ now is computed in ``changes``; the models trained on a set are determined in
 ``models.affected``.
+
+Finds the rows of a training set from the records of its sources, without Spark.
 """
 
 from __future__ import annotations
@@ -16,17 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.calendar import event_day
+from lakehouse.calendar import days as event_day
 from lakehouse.calendar.days import span
-from lakehouse.contracts.training.training_set import KEY_PREFIX
+from lakehouse.contracts.training_set import KEY_PREFIX
 from lakehouse.delta import table_io
-from lakehouse.dimensions import keys as dimension_keys
-from lakehouse.dimensions.joins import join_keys
+from lakehouse.dimensions import join_keys
+from lakehouse.dimensions import tables as dimension_keys
 from lakehouse.ledger import key_log
 from lakehouse.snapshots import input_sets
 from lakehouse.training_sets import releases, set_table
 from lakehouse.training_sets.releases import ReleaseKind
-from lakehouse.training_sets.rows.row_keys import label_values
 from lakehouse.training_sets.set_table import MissingSetError
 
 if TYPE_CHECKING:
@@ -34,9 +35,16 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts import SourceContract
-    from lakehouse.contracts.training.training_set import TrainingSetContract
+    from lakehouse.contracts.training_set import TrainingSetContract
     from lakehouse.settings import Settings
     from lakehouse.training_sets.releases import Release
+
+
+def label_values(settings: Settings, contract: TrainingSetContract, keys: pa.Array) -> pa.Array:
+    """The values of ``label.on`` in current and past records with one of ``keys``: a deleted record no longer names its event."""
+    path = locations.bronze(settings, contract.label.source)
+    rows = table_io.read(path, [contract.label.on], {"record_key": keys}, settings.storage_options)
+    return pa.array([], pa.string()) if rows is None else pc.unique(rows[contract.label.on]).drop_null()
 
 
 @dataclass(frozen=True)

@@ -2,32 +2,86 @@
 
 The table is written first, in one commit; the version exists once its manifest is recorded. A build that was stopped in between
 is repeated by the same command. Reproducing a version belongs to ``reproduce``.
+
+Statistics of a training set's rows: a hash of the content, and the distribution of each column.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.contracts.training.training_set import KEY_PREFIX
+from lakehouse.contracts.training_set import KEY_PREFIX
 from lakehouse.delta import provenance, table_io
+from lakehouse.delta.columns import is_number
 from lakehouse.spark.session import sized_for
-from lakehouse.training_sets import addresses, content, event_rows, labels, releases
-from lakehouse.training_sets import known as knowledge
-from lakehouse.training_sets.event_rows import Span
+from lakehouse.training_sets import addresses, labels, releases
+from lakehouse.training_sets import events as event_rows
+from lakehouse.training_sets import records as knowledge
+from lakehouse.training_sets.events import Span
 from lakehouse.training_sets.releases import Release, ReleaseError, ReleaseEvent, ReleaseKind
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakehouse.contracts import Catalog
-    from lakehouse.contracts.training.training_set import TrainingSetContract
+    from lakehouse.contracts.training_set import TrainingSetContract
     from lakehouse.settings import Settings
-    from lakehouse.training_sets.known import Knowledge
+    from lakehouse.training_sets.records import Knowledge
+
+
+#: The number of parts into which quantiles divide a numeric column: 0 %, 2.5 %, ... 100 %.
+_PARTS = 40
+#: The number of most frequent values listed for a text column.
+MOST_FREQUENT = 20
+#: The sums of a 64-bit hash may be equal by chance; the sums of a second hash with another seed are then different.
+_SEEDS = ("first", "second")
+
+
+def content_hash(rows: DataFrame) -> Column:
+    """The content hash of rows, as an aggregate: their number and the sums of two hashes of each row."""
+    columns = [*rows.columns, *(F.col(name).isNull() for name in rows.columns)]  # Spark's hash skips NULL
+    sums = [F.sum(F.xxhash64(F.lit(seed), *columns).cast("decimal(38,0)")) for seed in _SEEDS]
+    return F.concat_ws("-", F.count(F.lit(1)), *(F.coalesce(total, F.lit(0)).cast("string") for total in sums))
+
+
+def distribution(values: pa.ChunkedArray) -> dict[str, Any]:
+    """The share of NULLs, and the distribution of the other values.
+
+    :returns: for numbers ``min``, ``max``, ``mean``, ``deviation`` and 41 evenly spaced ``quantiles``, which are occurring
+        values; None for each without a number. For other values the number of ``distinct`` values, and the most ``frequent`` with
+        their counts.
+    """
+    present = values.drop_null()
+    nulls = {"nulls": values.null_count / len(values) if len(values) else 0.0}
+    if is_number(values.type):
+        numbers = present.cast(pa.float64(), safe=False)
+        return nulls | _of_numbers(numbers.filter(pc.invert(pc.is_nan(numbers))))
+    return nulls | _of_others(present.cast(pa.string()))
+
+
+def _of_numbers(values: pa.ChunkedArray) -> dict[str, Any]:
+    measures = {"min": pc.min, "max": pc.max, "mean": pc.mean, "deviation": pc.stddev}
+    described: dict[str, Any] = {name: measure(values).as_py() for name, measure in measures.items()}
+    if not len(values):
+        return {**described, "quantiles": None}
+    # The smallest value up to which that share of the values lies. Arrow's quantiles may lie between two values, or outside them.
+    places = [max(-(-len(values) * number // _PARTS) - 1, 0) for number in range(_PARTS + 1)]
+    return {**described, "quantiles": np.sort(values.to_numpy())[places].tolist()}
+
+
+def _of_others(values: pa.ChunkedArray) -> dict[str, Any]:
+    counted = pc.value_counts(values)
+    counts = pa.table({"value": counted.field("values"), "count": counted.field("counts")})
+    first = counts.sort_by([("count", "descending"), ("value", "ascending")]).slice(0, MOST_FREQUENT).to_pylist()
+    return {"distinct": len(counts), "frequent": {row["value"]: row["count"] for row in first}}
 
 
 def build(
@@ -66,7 +120,7 @@ def build(
             "labels": {"source": of_labels.name, "version": of_labels.version},
             **known.recorded(settings),
             "mature_by": mature_by.isoformat(),
-            "content_hash": written.agg(content.hash_of(written)).collect()[0][0],
+            "content_hash": written.agg(content_hash(written)).collect()[0][0],
             **_counted(settings, contract, path),
             "features": _definitions(catalog, contract),
             "code_version": provenance.code(),
@@ -174,7 +228,7 @@ def _counted(settings: Settings, contract: TrainingSetContract, path: str) -> di
     return {
         "rows": len(times),
         "time": {name: spans[name] for name in contract.split if name in spans},
-        "columns": {name: content.distribution(table_io.read_version(table, [name])[name]) for name in described},
+        "columns": {name: distribution(table_io.read_version(table, [name])[name]) for name in described},
     }
 
 

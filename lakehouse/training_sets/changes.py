@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.contracts.training.training_set import KEY_PREFIX
+from lakehouse.contracts.training_set import KEY_PREFIX
 from lakehouse.delta import table_io
 from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.training_sets import addresses, set_table
-from lakehouse.training_sets import known as knowledge
-from lakehouse.training_sets.rows.row_keys import label_values
+from lakehouse.training_sets import records as knowledge
+from lakehouse.training_sets.affected import label_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts import Catalog
-    from lakehouse.contracts.training.training_set import TrainingSetContract
+    from lakehouse.contracts.training_set import TrainingSetContract
     from lakehouse.settings import Settings
-    from lakehouse.training_sets.known import Knowledge, SourceInputs
+    from lakehouse.training_sets.records import Knowledge, SourceInputs
     from lakehouse.training_sets.releases import Release
 
 #: The number of differing rows that are listed.

@@ -12,17 +12,17 @@ from lakehouse.contracts import sql_expressions
 from lakehouse.delta import provenance
 from lakehouse.delta.columns import arrow_schema
 from lakehouse.ledger import key_log
-from lakehouse.snapshots import input_sets, known_inputs, named
+from lakehouse.snapshots import input_sets, named
 from lakehouse.snapshots.named import SnapshotError
 from lakehouse.training_sets import releases
-from lakehouse.training_sets.known import SourceInputs
+from lakehouse.training_sets.records import SourceInputs
 from lakehouse.training_sets.releases import Release, ReleaseError, ReleaseEvent, ReleaseKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.contracts.training.training_set import Label
+    from lakehouse.contracts.training_set import Label
     from lakehouse.settings import Settings
 
 
@@ -97,7 +97,7 @@ def _snapshot(
     if known_at is None:
         ids, described = named.everything(settings, source), "all inputs"
     else:
-        ids, described = known_inputs.known_at(settings, source, known_at), f"known at {known_at:%Y-%m-%d %H:%M}"
+        ids, described = input_sets.known_at(settings, source, known_at), f"known at {known_at:%Y-%m-%d %H:%M}"
     return named.create(settings, contract, version, ids, described, by=by, reason=notes, until=known_at)
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from lakehouse.delta import provenance, table_io
 from lakehouse.spark.session import sized_for
-from lakehouse.training_sets import addresses, build, content, event_rows, set_table
-from lakehouse.training_sets import known as knowledge
+from lakehouse.training_sets import addresses, build, events, set_table
+from lakehouse.training_sets import records as knowledge
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,12 +45,12 @@ def reproduce(spark: SparkSession, settings: Settings, catalog: Catalog, release
     path = addresses.training_set(settings, release.name, release.version)
     known, mature_by = knowledge.stored(settings, about), datetime.fromisoformat(about["mature_by"])
     is_gone = table_io.open_table(path, settings.storage_options) is None
-    with sized_for(spark, settings, many=event_rows.is_large(settings, contract)):
+    with sized_for(spark, settings, many=events.is_large(settings, contract)):
         rows = build.rows_of(spark, settings, catalog, contract, known, mature_by)
         if is_gone:
             build.write(rows, path)
             rows = spark.read.format("delta").load(path)
-        made = rows.agg(content.hash_of(rows)).collect()[0][0]
+        made = rows.agg(build.content_hash(rows)).collect()[0][0]
     return SetReproduction(release, about["content_hash"], made, is_gone, _notes(catalog, release))
 
 

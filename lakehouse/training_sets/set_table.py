@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse.contracts.training.training_set import TrainingSetContract
+from lakehouse.contracts.training_set import TrainingSetContract
 from lakehouse.delta import table_io
 from lakehouse.errors import LakehouseError
 from lakehouse.training_sets import addresses

@@ -23,8 +23,8 @@ from lakehouse.gold.reproduction import contract_history
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs
-from lakehouse.live.query import run as live_run
-from lakehouse.live.reconciliation.reconcile import reconcile
+from lakehouse.live import run as live_run
+from lakehouse.live.reconcile import reconcile
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support.earthquakes.history import (
     BATCHES,

@@ -17,9 +17,9 @@ from lakehouse.contracts.source_rules import Lateness
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse.ledger.row_ids import row_id_of
+from lakehouse.ledger.ids import row_id_of
 from lakehouse.settings import Settings
-from lakehouse.stewardship import decide, quarantine
+from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.quarantine import QuarantineFilter
 from lakehouse_tests.support.earthquakes.history import BATCHES, needs_earthquakes, silver_digest, true_digests
 from lakehouse_tests.support.lake import Lake
@@ -87,7 +87,7 @@ def accept_all(lake: Lake, chance: random.Random, portions: int) -> None:
     chance.shuffle(rows)
     size = -(-len(rows) // portions)
     for start in range(0, len(rows), size):
-        decide.decide(lake.settings, lake.contract, rows[start : start + size], "accept", by="test", reason="all of it")
+        quarantine.decide(lake.settings, lake.contract, rows[start : start + size], "accept", by="test", reason="all of it")
         if chance.random() < 0.5:
             lake.update()
     if lake.pending():

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from lakehouse.bronze.ingest import Ingest
-from lakehouse.live import batch_log
+from lakehouse.live import batches
 from lakehouse.live import status as live_status
 from lakehouse_tests.support import tried
 from lakehouse_tests.support.cli import lakehouse_command
@@ -74,7 +74,7 @@ def test_a_stream_that_is_killed_goes_on_without_loss_or_double_count(tmp_path: 
     wait_for(lambda: bool(lake.live_numbers()), process)
     for number in range(5, 30, 5):  # it is in the midst of these
         deliver(lake, *events[number : number + 5])
-    wait_for(lambda: len(batch_log.log(lake.settings).read()) > 2, process)
+    wait_for(lambda: len(batches.log(lake.settings).read()) > 2, process)
     process.kill()
     tried.count("kills")
     process.wait()
@@ -90,7 +90,7 @@ def test_a_stream_that_is_killed_goes_on_without_loss_or_double_count(tmp_path: 
         total, count = expected.get(start, (0, 0))
         expected[start] = (total + event.amount, count + 1)
     assert lake.live_numbers() == expected
-    read = [entry.ingestion_id for entry in batch_log.log(lake.settings).read()]
+    read = [entry.ingestion_id for entry in batches.log(lake.settings).read()]
     assert len(read) == len(set(read)) == 12
     known = live_status.of(lake.settings, "hourly")
     assert known is not None

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mlflow import MlflowClient
 
-from lakehouse.models import mlflow_connection, tracking, trained
-from lakehouse.models.promotion import promotion, promotion_log
+from lakehouse.models import function, promotion, promotion_log, tracking
 from lakehouse.training_sets import releases, set_table
 from lakehouse.training_sets.releases import ReleaseKind
 from lakehouse_tests.support import trained_lake
@@ -34,13 +33,13 @@ def promote(settings: Settings, version: str) -> str:
 
 def everything(settings: Settings) -> dict[str, Any]:
     """What MLflow holds, without names that it makes up, and how the models score."""
-    uri = mlflow_connection.address(settings)
+    uri = tracking.address(settings)
     client = MlflowClient(uri, uri)
     experiment = client.get_experiment_by_name("fraud")
     runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
     versions = {entry.tags["lakehouse.version"]: entry for entry in client.search_model_versions("name = 'fraud'")}
     rows = set_table.read(settings, releases.find(settings, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
-    frame = trained.features_frame(SET, rows)
+    frame = function.features_frame(SET, rows)
     own_tags = ("lakehouse.", "mlflow.note", "mlflow.user", "mlflow.source")
     return {
         "runs": {
@@ -55,7 +54,7 @@ def everything(settings: Settings) -> dict[str, Any]:
         },
         "versions": {version: (f"{entry.version}", entry.description) for version, entry in versions.items()},
         "aliases": {alias: f"{number}" for alias, number in client.get_registered_model("fraud").aliases.items()},
-        "scores": {version: trained.load(settings, MODEL, version).predict_proba(frame).tolist() for version in versions},
+        "scores": {version: function.load(settings, MODEL, version).predict_proba(frame).tolist() for version in versions},
     }
 
 
@@ -80,7 +79,7 @@ def test_a_server_and_the_embedded_store_give_the_same_and_nothing_is_half_done_
             steps = promotion_log.log(remote).read()
         begun = time.monotonic()
         for step in (lambda: promote(remote, "v2.4"), lambda: trained_lake.train(remote, "v2.5")):
-            with pytest.raises(mlflow_connection.MlflowUnavailableError, match="does not answer"):
+            with pytest.raises(tracking.MlflowUnavailableError, match="does not answer"):
                 step()
         assert time.monotonic() - begun < 10
         assert len(promotion_log.log(remote).read()) == len(steps)

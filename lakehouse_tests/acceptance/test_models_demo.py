@@ -15,8 +15,7 @@ from lakehouse.contracts import load_catalog
 from lakehouse.delta import table_io
 from lakehouse.examples.card_payments import chargebacks, deliveries
 from lakehouse.examples.card_payments.payments import payments
-from lakehouse.models import backtest_log, retraining_log, tracking
-from lakehouse.models.promotion import promotion_log
+from lakehouse.models import backtest_log, promotion_log, retraining_log, tracking
 from lakehouse.models.retraining_log import RetrainingStep
 from lakehouse.settings import Settings
 from lakehouse.training_sets import releases, set_table

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lakehouse.bronze.file_formats import MAX_DEPTH, MAX_LINES_OF_A_RECORD, FileProblem, Record, check_readable, read_records
-from lakehouse.contracts.inputs.section import Source
+from lakehouse.contracts.inputs import Source
 
 TWO_COLUMNS = ["a", "b"]
 GZIPPED = gzip.compress(b"a,b\n" + b"".join(b"%d,%d\n" % (number, number**3) for number in range(50)), mtime=0)

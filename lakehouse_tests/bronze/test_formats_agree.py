@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakehouse.bronze.delivery_reader import exact_rows, rows_by_columns
+from lakehouse.bronze.reader import exact_rows, rows_by_columns
 from lakehouse.contracts.source import SourceContract
 from lakehouse_tests.support.both_readers import outcome
 from lakehouse_tests.support.laws import law

@@ -8,8 +8,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.calendar.days import rolling
-from lakehouse.calendar.event_day import arrived_at
+from lakehouse.calendar.days import arrived_at, rolling
 
 UTC = ZoneInfo("UTC")
 NOON = datetime(2024, 3, 5, 12, tzinfo=timezone.utc)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.bronze import delivery_reader
 from lakehouse.bronze import landing as bronze_landing
+from lakehouse.bronze import reader
 from lakehouse.ledger import ingestions
-from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.ledger.ids import DeliveredFile
 from lakehouse_tests.support.lake import Lake, content_id, contract, row_of
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.laws import some
@@ -73,7 +73,7 @@ def read(settings: Settings, malformation: Malformation) -> tuple[str | None, li
     if fingerprint.problem:
         return fingerprint.problem, []
     delivery = DeliveredFile(file.name, fingerprint.ingestion_id, DAY, RECEIVED)
-    rows = [row for batch in delivery_reader.delivery_rows(settings, contract_, delivery, file.path) for row in batch.to_pylist()]
+    rows = [row for batch in reader.delivery_rows(settings, contract_, delivery, file.path) for row in batch.to_pylist()]
     origin = (DAY, file.name, content_id(malformation.content), "events")
     assert all(
         tuple(row[name] for name in ("arrival_date", "source_file", "ingestion_id", "source_system")) == origin for row in rows

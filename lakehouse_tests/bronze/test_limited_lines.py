@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakehouse.bronze import limited_lines
-from lakehouse.bronze.columnar import file_parts
-from lakehouse.bronze.delivery_reader import exact_rows, parts_of, rows_by_columns
+from lakehouse.bronze import csv_columns, line_limits
 from lakehouse.bronze.file_formats import MAX_LINES_OF_A_RECORD, FileProblem, check_readable, read_records
-from lakehouse.contracts.inputs.section import Source
-from lakehouse.dispositions.readings.table import RECEIVED
-from lakehouse.project import samples
+from lakehouse.bronze.reader import exact_rows, parts_of, rows_by_columns
+from lakehouse.contracts.inputs import Source
+from lakehouse.dispositions.readings import RECEIVED
+from lakehouse.project import inference
 from lakehouse.project.inference import InferenceError
 from lakehouse.reparse.raw_records import RawFile, rows_read_otherwise
 from lakehouse_tests.support.both_readers import DELIVERY, assert_same, outcome
@@ -48,7 +47,7 @@ GOOD = b"k%d,1,2024-01-30T10:00:00Z,2024-02-01T10:00:00Z,insert,,0"
 
 @pytest.fixture(autouse=True)
 def _low_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limited_lines, "MAX_RECORD_BYTES", LIMIT)
+    monkeypatch.setattr(line_limits, "MAX_RECORD_BYTES", LIMIT)
 
 
 def source(file_format: str) -> SourceContract:
@@ -95,7 +94,7 @@ def test_the_row_says_how_long_the_line_is_and_the_others_are_read(file_format: 
 
 
 def test_what_is_kept_of_a_line_is_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limited_lines, "KEPT_BYTES", 10)
+    monkeypatch.setattr(line_limits, "KEPT_BYTES", 10)
     (record,) = read_records(io.BytesIO(LONG), Source(format="json"), [])
     assert record.raw == "x" * 10
     assert "(500): the raw text is its first 10 bytes" in f"{record.problem}"
@@ -108,7 +107,7 @@ def test_a_header_that_is_too_long_holds_the_file() -> None:
 
 @pytest.mark.parametrize(("file_format", "size"), [("csv", 1), ("csv", 5_000), ("json", 1), ("json", 900)])
 def test_the_parts_of_a_file_give_all_rows(file_format: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_parts, "_CHUNK", 64)
+    monkeypatch.setattr(csv_columns, "_CHUNK", 64)
     many: list[bytes] = [b"GOOD"] * (MAX_LINES_OF_A_RECORD + 2 if file_format == "csv" else 6)
     lines = [*many, LONG, *many, b'"' + LONG, b'stray",1,,,,,', *many]
     content = csv_text(lines) if file_format == "csv" else json_text(*lines)
@@ -122,7 +121,7 @@ def test_the_parts_of_a_file_give_all_rows(file_format: str, size: int, monkeypa
 
 @pytest.mark.parametrize("file_format", ["csv", "json"])
 def test_a_line_that_was_cut_stays_malformed_when_it_is_read_again(file_format: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limited_lines, "KEPT_BYTES", len(GOOD % 1))
+    monkeypatch.setattr(line_limits, "KEPT_BYTES", len(GOOD % 1))
     content = csv_text([(GOOD % 1) + LONG]) if file_format == "csv" else json_text(LONG)
     rows = outcome(exact_rows, source(file_format), content)
     assert isinstance(rows, pa.Table)
@@ -135,13 +134,13 @@ def test_infer_says_it_of_a_sample(tmp_path: Path) -> None:
     sample = tmp_path / "sample.csv.gz"
     sample.write_bytes(gzip.compress(b"a,b\n1," + LONG + b"\n"))
     with pytest.raises(InferenceError, match=r"sample.csv.gz, line 2: longer than 200 bytes"):
-        samples.read(sample, samples.source_of(sample))
+        inference.read(sample, inference.source_of(sample))
     sample.write_bytes(gzip.compress(LONG))
     with pytest.raises(InferenceError, match=r"line 1: the header is longer than 200 bytes"):
-        samples.read(sample, samples.source_of(sample))
+        inference.read(sample, inference.source_of(sample))
     sample.write_bytes(gzip.compress(LONG)[:-9])
     with pytest.raises(InferenceError, match="the gzip stream breaks off"):
-        samples.source_of(sample)
+        inference.source_of(sample)
 
 
 @pytest.fixture(name="long_line", scope="module")
@@ -158,13 +157,13 @@ def _long_line() -> bytes:
 def test_memory_stays_small_however_long_a_line_becomes(
     long_line: bytes, reader: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(limited_lines, "MAX_RECORD_BYTES", 2**20)
+    monkeypatch.setattr(line_limits, "MAX_RECORD_BYTES", 2**20)
     file = tmp_path / "long.gz"
     file.write_bytes(long_line)
     tracemalloc.start()
     try:
         if reader == "infer":
-            assert samples.source_of(file).format == "csv"
+            assert inference.source_of(file).format == "csv"
         elif reader == "check":
             check_readable(io.BytesIO(long_line))
         elif reader == "json":

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakehouse.bronze import delivery_reader
 from lakehouse.bronze import landing as bronze_landing
+from lakehouse.bronze import reader
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts.loader import Catalog
-from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.orchestration.assets.source_assets import bronze_asset
 from lakehouse_tests.support.lake import HEADER, Lake, contract, csv_file
 
@@ -169,5 +169,5 @@ def test_rows_are_counted_as_bronze_counts_them(settings, kind: str) -> None:
     path = put(lake, "a.data", content)
     (file,) = bronze_landing.listing(settings, source).files
     delivery = DeliveredFile(file.name, "id", DAY, settings.clock())
-    in_bronze = sum(len(batch) for batch in delivery_reader.delivery_rows(settings, source, delivery, str(path)))
+    in_bronze = sum(len(batch) for batch in reader.delivery_rows(settings, source, delivery, str(path)))
     assert bronze_landing.count_records(settings, source, file) == in_bronze == 3

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lakehouse.bronze.file_formats import Record
 from lakehouse.bronze.row_parser import RowParser, record_key
 from lakehouse.contracts.source import SourceContract
-from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.ledger.ids import DeliveredFile
 
 RECEIVED = datetime(2024, 5, 10, 6, tzinfo=timezone.utc)
 DELIVERY = DeliveredFile("landing/sales.csv", "0123456789abcdef", date(2024, 5, 10), RECEIVED)

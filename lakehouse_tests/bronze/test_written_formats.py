@@ -13,7 +13,7 @@ from lakehouse import locations
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
-from lakehouse.dispositions.readings.table import RECEIVED
+from lakehouse.dispositions.readings import RECEIVED
 from lakehouse.ledger import ingestions
 from lakehouse.reparse.raw_records import RawFile, rows_read_otherwise
 from lakehouse.settings import SimulatedClock

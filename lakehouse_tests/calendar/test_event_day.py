@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.calendar.event_day import business_day_of, end_of_day, lateness, replay_clock, same_time_before, start_of_day
+from lakehouse.calendar.days import business_day_of, end_of_day, lateness, replay_clock, same_time_before, start_of_day
 from lakehouse.lateness.measurement import lags
 from lakehouse_tests.support.lake import contract
 

@@ -12,21 +12,21 @@ import pytest
 from rich.console import Console
 
 from lakehouse.cli import console
-from lakehouse.cli.backfill_report import plans_table
-from lakehouse.cli.commands import account
-from lakehouse.cli.commands.alerts import alerts_table
-from lakehouse.cli.commands.demo import long_table, short_table
-from lakehouse.cli.commands.maintain import work_table
-from lakehouse.cli.commands.model_backtest import parts_table
 from lakehouse.contracts import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.dispositions.verdicts import Disposition
+from lakehouse.examples.demo_commands import long_table, short_table
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.history import PublishedVersion, Standing
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
+from lakehouse.impact import commands
+from lakehouse.models.trial_commands import parts_table
 from lakehouse.operations.alerts.alert import Alert, AlertKind
+from lakehouse.operations.alerts.commands import alerts_table
 from lakehouse.operations.alerts.log import AlertRecord
+from lakehouse.operations.backfills.commands import plans_table
 from lakehouse.operations.backfills.plan import BackfillPlan
+from lakehouse.operations.maintenance.commands import work_table
 from lakehouse.operations.maintenance.maintain import Upkeep
 from lakehouse.reports import comparison_report
 
@@ -54,15 +54,15 @@ def counts(rows: int) -> dict[date, Counter[Disposition]]:
 
 
 def test_the_account() -> None:
-    text = printed(account.rows_by_disposition("sales", counts(35_714)))
+    text = printed(commands.rows_by_disposition("sales", counts(35_714)))
     assert text.count("249,998") == 3
     assert "749,994" in text
     assert text.count(" 35,714") == 3 * len(Disposition)
 
 
 def test_the_account_of_rows_too_many_for_a_table_is_printed_as_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not fits(account.rows_by_disposition("sales", counts(1_234_567_890)), monkeypatch)
-    assert fits(account.rows_by_disposition("sales", counts(35_714)), monkeypatch)
+    assert not fits(commands.rows_by_disposition("sales", counts(1_234_567_890)), monkeypatch)
+    assert fits(commands.rows_by_disposition("sales", counts(35_714)), monkeypatch)
 
 
 def fits(table: Table, monkeypatch: pytest.MonkeyPatch) -> bool:

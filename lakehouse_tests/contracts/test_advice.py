@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakehouse.contracts import advice
+from lakehouse.contracts import effect
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.source import SourceContract
 
@@ -20,7 +20,7 @@ def given(watermark: bool, kind: str, **publication: Any) -> list[str]:
     )
     measure = {"name": "total", "sql": "count(*) + sum( Amount)", "type": "double" if kind == "double" else "decimal(38,2)"}
     metric = MetricContract.model_validate({"metric": "m", "source": "shop", "measures": [measure], "publication": publication})
-    return [text.split(":")[0] + ": " + text.split("; ")[-1] for text in advice.on_metric(metric, {"shop": shop})]
+    return [text.split(":")[0] + ": " + text.split("; ")[-1] for text in effect.on_metric(metric, {"shop": shop})]
 
 
 def test_a_metric_that_promises_what_final_means_needs_no_advice() -> None:
@@ -56,4 +56,4 @@ def test_a_sequence_that_may_hold_times_is_told_to_have_no_bound(sequence: Any, 
     fields = [{"name": "id", "type": "string"}]
     terms = {"dataset": "shop", "primary_key": ["id"], "clocks": {"event": "at"}, "model": {"fields": fields}}
     source = SourceContract.model_validate({**terms, "order": {"sequence": sequence}})
-    assert [text.split(":")[0] for text in advice.on_source(source)] == ["order.sequence"] * told
+    assert [text.split(":")[0] for text in effect.on_source(source)] == ["order.sequence"] * told

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.contracts.division import null_if_zero
+from lakehouse.contracts.sql_expressions import null_if_zero
 from lakehouse_tests.support.laws import law
 
 REWRITTEN = {

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from lakehouse.contracts import MetricContract, SourceContract, effect
 from lakehouse.contracts.loader import check_files, load_catalog, load_contract
 from lakehouse.contracts.source_rules import INTERVAL_CHECKS, ReprocessPolicyName
-from lakehouse.contracts.yaml_files.yaml_file import ContractError
+from lakehouse.contracts.yaml_file import ContractError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from lakehouse.contracts.inputs.section import Source
+from lakehouse.contracts.inputs import Source
 
 FLAT, FOLDERS = "arrival_date={arrival_date}*", "{arrival_date}/*.csv"
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from lakehouse.cli import app
 from lakehouse.contracts.loader import load_contract
 from lakehouse.contracts.source_rules import Lateness
-from lakehouse.contracts.yaml_files.yaml_file import ContractError
+from lakehouse.contracts.yaml_file import ContractError
 from lakehouse.delta import provenance
 from lakehouse.lateness import measurement
 from lakehouse.lateness.measurement import EventTypeLateness, LatenessMeasurement

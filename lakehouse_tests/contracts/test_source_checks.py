@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.contracts import ContractError, SourceContract, load_contract
-from lakehouse.contracts.schedules import Cron
+from lakehouse.contracts.publication import Cron
 from lakehouse.contracts.source_rules import CHECKS
 from lakehouse.silver import checks as silver_checks
 from lakehouse_tests.support.contract_texts import SHOP_SOURCE

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from lakehouse.contracts.sql_expressions import Aggregate, RowExpression
-from lakehouse.contracts.sql_functions import OF_A_ROW, OF_ROWS
+from lakehouse.contracts.sql_expressions import OF_A_ROW, OF_ROWS, Aggregate, RowExpression
 
 ROW, ROWS = TypeAdapter(RowExpression), TypeAdapter(Aggregate)
 

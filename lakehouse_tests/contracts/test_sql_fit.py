@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.contracts import ContractError, load_catalog, load_contract, sources_beside, sql_fit
+from lakehouse.contracts import ContractError, fit, load_catalog, load_contract, sources_beside
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta.columns import bronze_columns, silver_columns
@@ -81,25 +81,25 @@ def _mistakes(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("text", OF_ROW)
 def test_a_rule_that_spark_can_compute_is_taken(text: str) -> None:
-    assert not [*sql_fit.misfits(_source(quality={"row_rules": [{"sql": text}]}), {})]
+    assert not [*fit.sql_misfits(_source(quality={"row_rules": [{"sql": text}]}), {})]
 
 
 @pytest.mark.parametrize("text", UNFIT_OF_ROW)
 def test_a_rule_that_spark_cannot_compute_is_refused(text: str) -> None:
-    [(where, message)] = sql_fit.misfits(_source(quality={"row_rules": [{"sql": "n > 1"}, {"sql": text}]}), {})
+    [(where, message)] = fit.sql_misfits(_source(quality={"row_rules": [{"sql": "n > 1"}, {"sql": text}]}), {})
     assert where == ("quality", "row_rules", 1, "sql")
     assert message.startswith(f"{text!r}: ")
 
 
 @pytest.mark.parametrize("text", MEASURES)
 def test_a_measure_that_spark_can_compute_is_taken(text: str) -> None:
-    assert not [*sql_fit.misfits(_metric(text), {"sales": _source()})]
-    assert not [*sql_fit.misfits(_metric(text), {})]
+    assert not [*fit.sql_misfits(_metric(text), {"sales": _source()})]
+    assert not [*fit.sql_misfits(_metric(text), {})]
 
 
 @pytest.mark.parametrize("text", UNFIT_MEASURES)
 def test_a_measure_that_spark_cannot_compute_is_refused(text: str) -> None:
-    mistakes = [*sql_fit.misfits(_metric(text), {"sales": _source()})]
+    mistakes = [*fit.sql_misfits(_metric(text), {"sales": _source()})]
     assert mistakes
     assert {where for where, _ in mistakes} == {("measures", 0, "sql")}
 
@@ -116,9 +116,9 @@ def test_the_columns_are_those_of_the_tables() -> None:
         _source(source=kafka),
         _source(kind="dimension", primary_key=["id"], materialization={"reprocess_policy": "merge"}),
     ):
-        filled = {*sql_fit._fields(contract), *sql_fit._filled(contract)}
+        filled = {*fit._sql_fit_fields(contract), *fit._filled(contract)}
         assert filled == {name for name, _ in silver_columns(contract)}
-        assert {*filled, *sql_fit._filled(contract, "raw_payload", "malformed_reason")} == {
+        assert {*filled, *fit._filled(contract, "raw_payload", "malformed_reason")} == {
             name for name, _ in bronze_columns(contract)
         }
 
@@ -231,7 +231,7 @@ def test_a_row_rule_of_a_file_by_itself_is_checked(tmp_path: Path) -> None:
 )
 def test_a_time_of_now_is_not_put_together_from_texts(text: str, what: str) -> None:
     rule = {"name": "now", "sql": text, "category": "validity"}
-    mistakes = [mistake for _, mistake in sql_fit.misfits(_source(quality={"row_rules": [rule]}), {})]
+    mistakes = [mistake for _, mistake in fit.sql_misfits(_source(quality={"row_rules": [rule]}), {})]
     assert any(what in mistake for mistake in mistakes), mistakes
 
 
@@ -240,4 +240,4 @@ def test_a_time_of_now_is_not_put_together_from_texts(text: str, what: str) -> N
 )
 def test_texts_of_columns_are_put_together(text: str) -> None:
     rule = {"name": "rule", "sql": text, "category": "validity"}
-    assert [*sql_fit.misfits(_source(quality={"row_rules": [rule]}), {})] == []
+    assert [*fit.sql_misfits(_source(quality={"row_rules": [rule]}), {})] == []

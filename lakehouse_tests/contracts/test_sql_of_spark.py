@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.contracts import sql_expressions
-from lakehouse.contracts.sql_functions import OF_A_ROW, OF_ROWS, wrong_count
+from lakehouse.contracts.sql_expressions import OF_A_ROW, OF_ROWS, wrong_count
 from lakehouse_tests.support.expressions import COLUMNS, MEASURES, NO_SQL, OF_ROW, UNFIT_MEASURES, UNFIT_OF_ROW
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.contracts.sql_functions import OF_A_ROW, OF_ROWS, wrong_count
+from lakehouse.contracts.sql_expressions import OF_A_ROW, OF_ROWS, wrong_count
 from lakehouse.contracts.sql_syntax import SqlSyntaxError, parse
 from lakehouse_tests.support.expressions import MEASURES, NAMES, NO_SQL, OF_ROW
 

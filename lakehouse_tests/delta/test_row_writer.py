@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse.delta import row_writer, table_io
-from lakehouse.delta.storage import Storage
+from lakehouse.delta.data_files import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.transaction import AddAction
 
 from lakehouse.delta import partition_writer, table_io
-from lakehouse.delta.storage import Storage
+from lakehouse.delta.data_files import Storage
 from lakehouse.operations.maintenance import maintain
 from lakehouse_tests.support.maintained_lake import maintain_table
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lakehouse import locations
 from lakehouse.delta import change_feed, commit_log, table_io
-from lakehouse.dimensions import bucket_tables, interval_table, keys
+from lakehouse.dimensions import buckets, interval_table, tables
 from lakehouse_tests.support import dimension_model as model
 from lakehouse_tests.support.dimension_lake import CORNERS, csv_file, deliver, dimension, dimension_files, held_intervals, in_file
 from lakehouse_tests.support.dimension_model import DimensionRecord, day
@@ -112,7 +112,7 @@ def test_a_stop_after_any_commit_changes_nothing(
 def test_one_key_costs_the_files_of_its_bucket(settings: Settings, spark: SparkSession) -> None:
     lake = Lake(settings, dimension(), spark)
     known = deliver(lake, ARRIVAL, [record(f"{key}", at, "gold") for key in range(20) for at in (0, 4)], "a")
-    bucket = keys.buckets(pa.array(["7"]), 3)[0].as_py()
+    bucket = tables.key_buckets(pa.array(["7"]), 3)[0].as_py()
     away = []
     for path in (locations.intervals(settings, "customers"), locations.changes_by_key(settings, "customers")):
         away += [file for file in Path(path).glob("bucket=*/*.parquet") if file.parent.name != f"bucket={bucket}"]
@@ -152,7 +152,7 @@ def test_another_contract_has_all_intervals_computed_again(settings: Settings, s
     lake.update([date(2024, 1, 1)])
     assert len(held_intervals(settings)) == 3
     rows = every_row(settings)
-    assert [row["bucket"] for row in rows] == keys.buckets(pa.array([row["dimension_key"] for row in rows]), 5).to_pylist()
+    assert [row["bucket"] for row in rows] == tables.key_buckets(pa.array([row["dimension_key"] for row in rows]), 5).to_pylist()
     named = [{"name": name, "type": "string"} for name in ("customer_id", "tier", "region", "email", "note")]
     lake.contract = dimension(model={"fields": named})
     lake.deliver(ARRIVAL, b"customer_id,tier,region,email,changed_at,until,arrived_at,op,note\n3,,,,2024-01-02,,2024-01-02,,x\n")
@@ -186,7 +186,7 @@ def test_buckets_with_many_rows_are_written_one_after_the_other(
 ) -> None:
     lake = Lake(settings, dimension(), spark)
     known = deliver(lake, ARRIVAL, [record(f"{key}", 0, "gold") for key in range(20)], "a")
-    monkeypatch.setattr(bucket_tables, "_HELD_ROWS", 1)
+    monkeypatch.setattr(buckets, "_HELD_ROWS", 1)
     before = version(settings)
     known += deliver(lake, ARRIVAL, [record(f"{key}", 2, "silver") for key in range(20)], "b")
     assert version(settings) == before + 3

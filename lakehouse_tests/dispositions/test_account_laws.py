@@ -20,10 +20,10 @@ from lakehouse.dispositions.claims import Membership
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import decisions, ingestions, key_log, rebuild_requests, redactions
 from lakehouse.ledger.decisions import Decision
+from lakehouse.ledger.ids import row_id_of
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.rebuild_requests import RebuildRequest
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.ledger.row_states import Disposition, StewardVerdict
 from lakehouse_tests.support import row_by_row
 from lakehouse_tests.support.claim_histories import DAYS, FILES, KEYS, NOON, ClaimHistory, claim_histories
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.ledger.row_ids import RowId
+    from lakehouse.ledger.ids import RowId
     from lakehouse.settings import Settings
     from lakehouse_tests.support.row_by_row import Rows
 

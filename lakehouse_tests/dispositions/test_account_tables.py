@@ -12,7 +12,7 @@ from lakehouse.delta import row_writer, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account_tables
 from lakehouse.ledger import key_log
-from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.ledger.ids import DeliveredFile
 from lakehouse_tests.support.arrivals import append_claims
 from lakehouse_tests.support.claim_histories import DAYS, NOON
 from lakehouse_tests.support.lake import contract

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.dispositions import contests
+from lakehouse.dispositions import winners
 from lakehouse.dispositions.reprocess_policy import MergePolicy
 from lakehouse.ledger.row_states import Disposition
 from lakehouse_tests.support.disposed_claims import claims_table, dispose
@@ -17,7 +17,7 @@ from lakehouse_tests.support.reference_model import Record, live_rows
 from lakehouse_tests.support.row_by_row import Claim, Outcome, winner
 
 if TYPE_CHECKING:
-    from lakehouse.ledger.row_ids import RowId
+    from lakehouse.ledger.ids import RowId
 
 NOON = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
 APPLIED, SUPERSEDED, DUPLICATE = Disposition.APPLIED, Disposition.SUPERSEDED, Disposition.DUPLICATE
@@ -85,7 +85,7 @@ def test_one_claim_wins_each_key(drawn: dict[str, list[tuple[str, int, int]]], b
         key: [claim(next(lines), kind, hour, number if by_sequence else 0) for kind, hour, number in of_key]
         for key, of_key in drawn.items()
     }
-    won = contests.winners(claims_table(claims), by_sequence=by_sequence).to_pylist()
+    won = winners.winners(claims_table(claims), by_sequence=by_sequence).to_pylist()
     assert {row["record_key"]: (row["ingestion_id"], row["line_number"], row["retired"]) for row in won} == {
         key: (*winner(of_key, by_sequence=by_sequence).row, any(one.kind == "retire" for one in of_key))
         for key, of_key in claims.items()

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.dispositions import account, claims
-from lakehouse.dispositions.readings import living_rows
+from lakehouse.dispositions import account, claims, living_rows
 from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support.ingested_files import deliver_files

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.dispositions import checks, claims, contests, judged_rows, judgement_history, row_groups
+from lakehouse.dispositions import checks, claims, judged_rows, judgement_history, winners
 from lakehouse.ledger import key_log
-from lakehouse.ledger.row_ids import row_id_of
+from lakehouse.ledger.ids import row_id_of
 from lakehouse.text import format_duration
 from lakehouse_tests.support import row_by_row
 from lakehouse_tests.support.claim_histories import DAYS, FILES, KEYS, NOON, ClaimHistory, claim_histories
@@ -23,7 +23,7 @@ from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
     from lakehouse.ledger.decisions import Decision
-    from lakehouse.ledger.row_ids import RowId
+    from lakehouse.ledger.ids import RowId
 
 DECIDED = pa.schema(
     [("ingestion_id", pa.string()), ("line_number", pa.int64()), ("verdict", pa.string()), ("about_file", pa.bool_())]
@@ -127,7 +127,7 @@ def contents(content: dict[RowId, Any]) -> Any:
     values = list(content.values())
     kinds = (pa.string(), pa.float64(), pa.string())
     table = pa.table({f"{place}": pa.array([says[place] for says in values], kind) for place, kind in enumerate(kinds)})
-    numbers = dict(zip(content, row_groups.content_numbers(table).to_pylist()))
+    numbers = dict(zip(content, winners.content_numbers(table).to_pylist()))
 
     def of_claims(rows: pa.Table) -> pa.Array:
         ids = zip(rows["ingestion_id"].to_pylist(), rows["line_number"].to_pylist())
@@ -149,12 +149,12 @@ def test_a_set_of_claims_is_disposed_of_like_its_rows_one_by_one(history: ClaimH
     }
     chosen = policy.choose(shares, DAYS)
     assert chosen == policy.choose(expected_shares, DAYS)
-    found = contests.dispositions(table, policy, chosen, contents(content))
-    assert found.schema == contests.SCHEMA
+    found = winners.dispositions(table, policy, chosen, contents(content))
+    assert found.schema == winners.SCHEMA
     expected = row_by_row.outcomes(policy, log, decided, chosen, content, history.again)
     assert outcomes_of(found) == expected
     parts = [table.filter(pc.equal(table["record_key"], key)) for key in KEYS]
-    by_key = pa.concat_tables([contests.dispositions(part, policy, chosen, contents(content)) for part in parts])
+    by_key = pa.concat_tables([winners.dispositions(part, policy, chosen, contents(content)) for part in parts])
     assert outcomes_of(by_key) == expected, "any part that is complete for its keys gives the same"
 
 

@@ -17,11 +17,11 @@ from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.gold.restatement import lineage
-from lakehouse.ledger.row_ids import row_id_of
+from lakehouse.ledger.ids import row_id_of
 from lakehouse.ledger.row_states import Disposition
 from lakehouse.serving.sql_views import PREAMBLE, Dialect, newest_rows, statements
 from lakehouse.silver import merge as silver_merge
-from lakehouse.stewardship import decide, quarantine
+from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.quarantine import QuarantineFilter
 from lakehouse_tests.support.contract_texts import LAKELOGIC
 from lakehouse_tests.support.lake import Lake, contract, csv_file
@@ -142,7 +142,7 @@ def test_an_arrival_that_would_shrink_the_day_is_held_until_a_steward_accepts_it
     assert content(lake) == [("a", 1, 1), ("b", 1, 2), ("c", 2, 3), ("d", 1, 4)]
     (entry,) = quarantine.entries(settings, lake.contract, QuarantineFilter(cause="shrunken_partition"))
     assert entry["quarantine_detail"] == "its delivery would shrink 2024-01-01 by more than 50%"
-    taken = decide.decide(settings, lake.contract, [row_id_of(entry)], "accept", by="anna", reason="the shop was closed")
+    taken = quarantine.decide(settings, lake.contract, [row_id_of(entry)], "accept", by="anna", reason="the shop was closed")
     assert taken.days == [FIRST]
     lake.update()
     assert content(lake) == [("a", 1, 9), ("c", 2, 3)]
@@ -158,11 +158,11 @@ def test_accepting_one_late_row_does_not_erase_the_rows_that_were_in_time(settin
     entry = quarantine.entries(settings, lake.contract, QuarantineFilter(key="a"))[0]
     assert entry["quarantine_reason"] == "beyond_watermark"
     row = [row_id_of(entry)]
-    decide.decide(settings, lake.contract, row, "accept", by="anna", reason="it is true")
+    quarantine.decide(settings, lake.contract, row, "accept", by="anna", reason="it is true")
     lake.update()
     assert content(lake) == [("a", 1, 1), ("b", 1, 2), ("d", 1, 4)], "one row of three: now its file would shrink the day"
     assert quarantine.entries(settings, lake.contract, QuarantineFilter(key="a"))[0]["quarantine_reason"] == "shrunken_partition"
-    decide.decide(settings, lake.contract, row, "accept", by="anna", reason="the others were never sold")
+    quarantine.decide(settings, lake.contract, row, "accept", by="anna", reason="the others were never sold")
     lake.update()
     assert content(lake) == [("a", 1, 7)]
 
@@ -174,7 +174,7 @@ def test_rejecting_rows_of_a_file_does_not_bring_an_older_file_back(settings, sp
     deliver_and_update(lake, 1, "a,7,2024-01-01T12:00:00Z", "b,8,2024-01-01T12:00:00Z", "d,9,2024-01-01T12:00:00Z")
     newest = dispositions_account.rows(settings, lake.contract, arrival_days=[ARRIVED[1]])
     bad = [(row.ingestion_id, row.line_number) for row in newest if row.record_key in {"a", "b"}]
-    decide.decide(settings, lake.contract, bad, "reject", by="anna", reason="test sales")
+    quarantine.decide(settings, lake.contract, bad, "reject", by="anna", reason="test sales")
     lake.update()
     assert content(lake) == [("d", 1, 9)]
 

@@ -15,7 +15,7 @@ from lakehouse.bronze.row_parser import RowParser
 from lakehouse.contracts import load_catalog
 from lakehouse.examples import late_events
 from lakehouse.examples.late_events import FIRST_DAY, Event, Options
-from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.ledger.ids import DeliveredFile
 
 HOUR = timedelta(hours=1)
 

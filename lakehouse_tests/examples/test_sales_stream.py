@@ -13,7 +13,7 @@ from lakehouse.bronze.file_formats import read_records
 from lakehouse.bronze.row_parser import RowParser
 from lakehouse.contracts import load_catalog
 from lakehouse.examples import sales_stream
-from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.ledger.ids import DeliveredFile
 
 SEEDS = range(30)
 Row = dict[str, str]

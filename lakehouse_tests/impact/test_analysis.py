@@ -22,7 +22,7 @@ from lakehouse.impact.analysis import UnknownSubjectError
 from lakehouse_tests.support.lake import Lake, contract, csv_file
 
 if TYPE_CHECKING:
-    from lakehouse.impact.result import Impact
+    from lakehouse.impact.analysis import Impact
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse import locations
-from lakehouse.contracts.late_events.late_event_rules import AtClose
+from lakehouse.contracts.late_events import AtClose
 from lakehouse.contracts.series import Series
 from lakehouse.delta import provenance, table_io
 from lakehouse.gold.publication import late_at_close

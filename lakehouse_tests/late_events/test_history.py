@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.late_events import follow, late_rows
-from lakehouse.ledger import history_admissions, input_ids
+from lakehouse.ledger import history_admissions
+from lakehouse.ledger import ids as input_ids
 from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.numbers_without_spark import without_spark
 from lakehouse_tests.support.windowed_lake import ARRIVES, TUMBLING, Event

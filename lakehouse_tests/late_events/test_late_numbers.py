@@ -16,7 +16,7 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation
 from lakehouse.ledger.row_states import StewardVerdict
-from lakehouse.stewardship import decide
+from lakehouse.stewardship import quarantine
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.late_lake import CORNERS, LateLake, histories, late, source
 from lakehouse_tests.support.laws import law
@@ -134,7 +134,7 @@ def test_a_row_that_a_steward_admits_is_late_by_the_delivery_that_brought_it(set
     for key in ("admitted", "left out"):
         [waiting] = table_io.read(locations.quarantine(settings, "orders"), None, {"record_key": [key]}).to_pylist()
         row = (waiting["ingestion_id"], waiting["line_number"])
-        decide.decide(settings, quarantining, [row], StewardVerdict.ACCEPT, by="anna", reason="it is real")
+        quarantine.decide(settings, quarantining, [row], StewardVerdict.ACCEPT, by="anna", reason="it is real")
         lake.update("orders")
         lake.publish()
     assert lake.left_out(lake.metrics[0]) == [("left out", "late_dropped")]

@@ -9,7 +9,7 @@ from hypothesis import example, given
 
 from lakehouse.contracts.series import Series
 from lakehouse.gold.publication import write_audit_publish
-from lakehouse.gold.restatement.from_changes import patched_days
+from lakehouse.gold.restatement import patched_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.late_lake import CORNERS, LateLake, histories, late

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.calendar.event_day import end_of_day
+from lakehouse.calendar.days import end_of_day
 from lakehouse.lateness.completeness import FEWEST, Ages, Arrivals, Estimate, Unknown, estimate
 
 UTC = ZoneInfo("UTC")

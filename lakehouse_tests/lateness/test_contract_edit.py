@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from lakehouse.contracts.source import SourceContract
-from lakehouse.lateness.contract_edit import PatchError, duration, file_of, replacing, with_watermark
+from lakehouse.lateness.cutoff import PatchError, duration, file_of, replacing, with_watermark
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.dispositions import checks
-from lakehouse.lateness import arrival_curve, history, measurement
+from lakehouse.lateness import arrival_curve, history, measurement, tuning
+from lakehouse.lateness.recommendation import recommend
 from lakehouse.lateness.rules import is_late
-from lakehouse.lateness.tuning import tune
-from lakehouse.lateness.tuning.recommendation import recommend
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.operations.alerts import signals
@@ -125,7 +124,7 @@ def test_five_years_that_come_first_move_no_percentile_no_proposal_and_no_alert(
     advice = recommend(settings, source, HOUR)
     assert advice is not None
     assert advice.proposal.watermark == timedelta(minutes=30), "the least that the contract allows"
-    assert tune.apply_daily(settings, source).startswith("events: 1 h -> 45 min"), "not longer: that would delay every close"
+    assert tuning.apply_daily(settings, source).startswith("events: 1 h -> 45 min"), "not longer: that would delay every close"
     assert sum(map(len, measurement.by_day(settings, source, *FEBRUARY[:: len(FEBRUARY) - 1]).values())) == measured.rows
     [tolerated] = [
         one

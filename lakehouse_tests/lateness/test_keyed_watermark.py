@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.lateness import keyed_watermark
-from lakehouse.lateness.keyed_watermark import NEVER, NOTHING, TOUCHES, KeyedTimes
+from lakehouse.lateness import watermark_per_key
+from lakehouse.lateness.watermark_per_key import NEVER, NOTHING, TOUCHES, KeyedTimes
 from lakehouse_tests.support.keyed_watermark_model import least_newest_event
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ def table(rows: Sequence[Row]) -> pa.Table:
     arrived, happened, keys = (
         pa.chunked_array([pa.array(column, kind)]) for column, kind in zip(columns, ("int64", "int64", "string"))
     )
-    return keyed_watermark.touches(keys, arrived, happened)
+    return watermark_per_key.touches(keys, arrived, happened)
 
 
 def followed(times: KeyedTimes, rows: Sequence[Row], ends: Sequence[int] = ()) -> tuple[KeyedTimes, list[int]]:
-    return keyed_watermark.followed_by(times, keyed_watermark.together([table(rows)]), IDLE, ends)
+    return watermark_per_key.followed_by(times, watermark_per_key.together([table(rows)]), IDLE, ends)
 
 
 def modelled(rows: Sequence[Row]) -> int:
@@ -70,7 +70,7 @@ def test_those_that_hold_it_are_active_and_the_least_first(rows: list[Row]) -> N
 
 def test_rows_without_a_key_are_of_one_key_and_those_without_a_time_are_left_out() -> None:
     arrived, happened = pa.chunked_array([[3, 3, 4]]), pa.chunked_array([[1, 2, None]])
-    rows = keyed_watermark.touches(pa.chunked_array([pa.array([None, "a", None], pa.string())]), arrived, happened)
+    rows = watermark_per_key.touches(pa.chunked_array([pa.array([None, "a", None], pa.string())]), arrived, happened)
     assert rows.to_pylist() == [{"key": "", "arrived": 3, "happened": 1}, {"key": "a", "arrived": 3, "happened": 2}]
     assert rows.schema == TOUCHES
 
@@ -80,10 +80,12 @@ def test_a_silent_key_among_ten_thousand_holds_the_watermark_until_it_is_idle() 
     times, silent, idle_timeout = NOTHING, names[1234], 100
     for moment in range(0, 200, 10):
         speaking = [(moment, moment, name) for name in names if moment < 50 or name != silent]
-        times, [least] = keyed_watermark.followed_by(times, keyed_watermark.together([table(speaking)]), idle_timeout, [moment])
+        times, [least] = watermark_per_key.followed_by(
+            times, watermark_per_key.together([table(speaking)]), idle_timeout, [moment]
+        )
         expected = moment if moment < 50 or moment > 140 else 40
         assert least == times.least == expected
         assert (silent in times.holding(idle_timeout, 1)) == (50 <= moment <= 140)
-    times, _ = keyed_watermark.followed_by(times, keyed_watermark.together([table([(200, 41, silent)])]), idle_timeout, [])
+    times, _ = watermark_per_key.followed_by(times, watermark_per_key.together([table([(200, 41, silent)])]), idle_timeout, [])
     assert times.least == 190
     assert times.holding(idle_timeout, 1) == [silent]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lakehouse import locations
 from lakehouse.contracts.source_rules import PerKeyWatermark
-from lakehouse.lateness import event_watermark, keyed_watermark_state
+from lakehouse.lateness import event_watermark, watermark_per_key
 from lakehouse.lateness.event_watermark import BEGINNING
 from lakehouse_tests.support.ingested_files import at, deliver, ingest, line, source_with
 from lakehouse_tests.support.keyed_watermark_model import least_newest_event
@@ -69,11 +69,11 @@ def test_files_in_any_order_also_of_equal_content_give_the_watermark_of_their_ro
     assert state.watermark == modelled(rows)
     for step in state.steps:
         assert step.watermark == modelled([row for row in rows if hours(row[0]) <= step.arrived])
-    stored = keyed_watermark_state.of(settings, "events", STRATEGY)
-    assert not keyed_watermark_state.advance(settings, SOURCE)
+    stored = watermark_per_key.of(settings, "events", STRATEGY)
+    assert not watermark_per_key.advance(settings, SOURCE)
     shutil.rmtree(locations.watermark_keys(settings))
-    assert keyed_watermark_state.advance(settings, SOURCE)
-    again = keyed_watermark_state.of(settings, "events", STRATEGY)
+    assert watermark_per_key.advance(settings, SOURCE)
+    again = watermark_per_key.of(settings, "events", STRATEGY)
     assert (again.least_after, again.times.least) == (stored.least_after, stored.times.least)
     assert watermark(settings).held_by == state.held_by
 
@@ -107,5 +107,5 @@ def test_the_keys_that_a_backfill_plan_brings_hold_no_watermark(settings: Settin
     ingest(settings, SOURCE, date(2024, 1, 4), line("a", "2024-01-03T10:00:00Z", at(10, 3)))
     assert (watermark(settings).watermark, watermark(settings).held_by) == (at(9, 3), ["a"])
     shutil.rmtree(locations.watermark_keys(settings))
-    assert keyed_watermark_state.advance(settings, SOURCE)
+    assert watermark_per_key.advance(settings, SOURCE)
     assert (watermark(settings).watermark, watermark(settings).held_by) == (at(9, 3), ["a"])

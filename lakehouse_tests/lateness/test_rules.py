@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.contracts.schedules import Tuning
+from lakehouse.contracts.publication import Tuning
 from lakehouse.lateness.rules import WatermarkVerdict, exceeds, is_late, late_share, percentile, propose, rounded_up, share_within
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

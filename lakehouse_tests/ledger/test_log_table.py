@@ -18,8 +18,8 @@ from deltalake import DeltaTable, write_deltalake
 from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.publication import rejected_candidates, restatement_reports, reverted_periods
-from lakehouse.lateness import missing_inputs, watermark_log
-from lakehouse.lateness.tuning import decisions as max_lateness_decisions
+from lakehouse.lateness import cutoff, missing_inputs
+from lakehouse.lateness import tuning_decisions as max_lateness_decisions
 from lakehouse.ledger import (
     applied_inputs,
     contract_archive,
@@ -36,14 +36,13 @@ from lakehouse.ledger import (
     unread_rows,
 )
 from lakehouse.ledger.log_table import Int32, LogTable
-from lakehouse.live import batch_log as live_batches
-from lakehouse.live.reconciliation import log as reconciliations
-from lakehouse.models import backtest_log, retraining_log
-from lakehouse.models.promotion import promotion_log as model_promotions
-from lakehouse.models.scoring import canary_log
+from lakehouse.live import batches as live_batches
+from lakehouse.live import reconciliation_log as reconciliations
+from lakehouse.models import backtest_log, canary_log, retraining_log
+from lakehouse.models import promotion_log as model_promotions
 from lakehouse.operations.alerts import log as alerts
 from lakehouse.operations.backfills import log as backfills
-from lakehouse.operations.corrections import correction_log
+from lakehouse.operations.corrections import correction_record
 from lakehouse.operations.notices import log as notices
 from lakehouse.serving.http import tokens
 from lakehouse.snapshots import input_sets, named
@@ -64,7 +63,7 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
         module.log(settings)
         for module in (
             *(applied_inputs, contract_archive, failed_checks, failed_numbers, ingestions, input_sets, publications),
-            *(rebuild_requests, restatements, tokens, watermark_log, missing_inputs, unread_rows, gap_log),
+            *(rebuild_requests, restatements, tokens, cutoff, missing_inputs, unread_rows, gap_log),
             *(
                 alerts,
                 notices,
@@ -74,7 +73,7 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
                 reverted_periods,
                 max_lateness_decisions,
                 named,
-                correction_log,
+                correction_record,
                 live_batches,
                 reconciliations,
                 backtest_log,

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from lakehouse.dispositions.account_tables import is_overdue
-from lakehouse.ledger.input_ids import InputKind, is_manual_input
-from lakehouse.ledger.row_ids import format_row_id, parse_row_id
+from lakehouse.ledger.ids import InputKind, format_row_id, is_manual_input, parse_row_id
 from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineStatus, StewardVerdict
 from lakehouse.stewardship.quarantine import StatusFilter
 

@@ -11,8 +11,8 @@ import yaml
 from typer.testing import CliRunner
 
 from lakehouse.cli import app
-from lakehouse.live import batch_log, dropped_rows
-from lakehouse.live.batch_log import LiveBatch
+from lakehouse.live import batches, dropped_rows
+from lakehouse.live.batches import LiveBatch
 from lakehouse_tests.support.arrivals import append_to_bronze, bronze_row
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import metric
@@ -47,7 +47,7 @@ def _lake(settings: Settings) -> Settings:
     for name in ("hourly", "sliding", "daily"):
         entries = [batch(name, 0, (2, 3), None), batch(name, 1, (4, 9), NOON - 60 * MINUTE), batch(name, 2, (11, 11), NOON)]
         for entry in entries:
-            batch_log.record(settings, [entry])
+            batches.record(settings, [entry])
     return settings
 
 
@@ -78,7 +78,7 @@ def test_what_was_read_is_counted_and_a_day_is_selected(lake: Settings) -> None:
 
 
 def test_the_batches_of_an_earlier_checkpoint_do_not_count(lake: Settings) -> None:
-    batch_log.record(lake, [batch("hourly", 9, (2, 11), None, "another")])
+    batches.record(lake, [batch("hourly", 9, (2, 11), None, "another")])
     assert dropped(lake, "hourly") == {}
 
 

@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 
 from lakehouse.contracts import Catalog
 from lakehouse.impact import analysis
-from lakehouse.impact.analysis import UnknownSubjectError
-from lakehouse.impact.result import ConcernedRecords, Impact
+from lakehouse.impact.analysis import ConcernedRecords, Impact, UnknownSubjectError
 from lakehouse.ledger import decisions
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.row_states import StewardVerdict
-from lakehouse.models import affected
+from lakehouse.models import lineage
 from lakehouse.settings import Settings
 from lakehouse.training_sets import addresses
 from lakehouse.training_sets.affected import columns_searched
@@ -67,17 +66,15 @@ def test_impact_agrees_with_a_scan_over_all_sets_and_models(history: ReleasedHis
             values = {"payment_id": pa.array(sorted(subject.new), pa.string())}
             records = ConcernedRecords(pa.array(sorted(subject.keys)), values=values)
             by_keys = Impact(name, "", applied=True, days=[], records=records)
-            assert affected.of_impact(settings, source(name), by_keys).as_json() == history.search(
-                name, subject.keys, subject.new
-            )
+            assert lineage.of_impact(settings, source(name), by_keys).as_json() == history.search(name, subject.keys, subject.new)
 
             by_days = Impact(name, "", applied=False, days=subject.days)
-            assert affected.of_impact(settings, source(name), by_days).as_json() == history.search(name, days=subject.days)
+            assert lineage.of_impact(settings, source(name), by_days).as_json() == history.search(name, days=subject.days)
 
             brought = {record.key for record in history.records if record.file == subject.file}
             in_file = ConcernedRecords(ingestions=frozenset({subject.file}))
             by_file = Impact(name, "", applied=True, days=[], records=in_file)
-            assert affected.of_impact(settings, source(name), by_file).as_json() == history.search(name, brought)
+            assert lineage.of_impact(settings, source(name), by_file).as_json() == history.search(name, brought)
 
 
 def test_a_new_chargeback_in_a_file_and_a_decision_reach_the_model(tmp_path: Path) -> None:
@@ -98,7 +95,7 @@ def test_a_new_chargeback_in_a_file_and_a_decision_reach_the_model(tmp_path: Pat
     assert columns == ["payment_id"]
     of_file = analysis.of_file(settings, catalog, "chargebacks", f"{file}", columns)
     assert "records" not in of_file.as_json()
-    released = affected.of_impact(settings, chargebacks, of_file).as_json()
+    released = lineage.of_impact(settings, chargebacks, of_file).as_json()
     assert (released["labels"], [entry["rows"] for entry in released["training_sets"]]) == ([], [1])
     assert [entry["version"] for entry in released["models"]] == ["v1.0"]
 
@@ -106,7 +103,7 @@ def test_a_new_chargeback_in_a_file_and_a_decision_reach_the_model(tmp_path: Pat
     decision_id = decisions.record(settings, "chargebacks", [decided])
     of_decision = analysis.of_decision(settings, catalog, "chargebacks", decision_id)
     assert (of_decision.days, of_decision.waiting) == ([DAYS[3]], [DAYS[3]])
-    released = affected.of_impact(settings, chargebacks, of_decision).as_json()
+    released = lineage.of_impact(settings, chargebacks, of_decision).as_json()
     assert (released["labels"], [entry["rows"] for entry in released["training_sets"]]) == (["chargebacks_v1.0"], [1])
     with pytest.raises(UnknownSubjectError, match=f"its newest are {decision_id}"):
         analysis.of_decision(settings, catalog, "chargebacks", "decision:0")
@@ -118,7 +115,7 @@ def test_a_set_whose_rows_are_gone_is_listed_with_its_models(tmp_path: Path) -> 
     history.write(settings)
     shutil.rmtree(addresses.training_set(settings, "large", "v1.0"))
     impact = Impact("payments", "", applied=True, days=[], records=ConcernedRecords(pa.array(["p5"])))
-    found_releases = affected.of_impact(settings, source("payments"), impact).as_json()
+    found_releases = lineage.of_impact(settings, source("payments"), impact).as_json()
     assert found_releases["training_sets"] == [{"name": "large", "version": "v1.0", "rows": None, "total": 1, "share": None}]
     assert [model["version"] for model in found_releases["models"]] == ["v1.0"]
     assert json.dumps(found_releases)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.models import backtest_log, lineage
+from lakehouse.models import backtest_log, lineage, promotion
 from lakehouse.models.backtest_log import Backtest
-from lakehouse.models.promotion import promotion
 from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import ReleaseKind
 from lakehouse_tests.support import trained_lake

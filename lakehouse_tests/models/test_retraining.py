@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.contracts import Catalog, ModelContract
-from lakehouse.contracts.training.model import RetrainingPolicy
-from lakehouse.models import retraining, retraining_log
-from lakehouse.models.promotion import promotion_log
-from lakehouse.models.promotion.promotion_log import ModelPromotion, PromotionKind, PromotionStep
+from lakehouse.contracts.model import RetrainingPolicy
+from lakehouse.models import promotion_log, retraining, retraining_log
+from lakehouse.models.promotion_log import ModelPromotion, PromotionKind, PromotionStep
 from lakehouse.models.retraining_log import Retraining, RetrainingError, RetrainingStep
 from lakehouse.training_sets import releases
 from lakehouse.training_sets.changes import SetChanges

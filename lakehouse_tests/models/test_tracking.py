@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakehouse.models import mlflow_connection, tracking, trained, training
+from lakehouse.models import function, tracking, training
 from lakehouse.training_sets import releases, set_table
 from lakehouse.training_sets.releases import ReleaseKind
 from lakehouse_tests.support import trained_lake
@@ -44,8 +44,8 @@ def test_a_model_loads_as_the_object_that_it_was_and_one_version_is_the_champion
         "v1.1": training.train(lake, CATALOG, of_own_class, "v1.1", "v5.0", by="ana", notes="by a rule"),
     }
     rows = set_table.read(lake, releases.find(lake, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
-    frame = trained.features_frame(SET, rows)
-    pipeline, rule = (trained.load(lake, MODEL, version) for version in by_version)
+    frame = function.features_frame(SET, rows)
+    pipeline, rule = (function.load(lake, MODEL, version) for version in by_version)
     assert type(pipeline).__name__ == "Pipeline"
     assert type(rule) is sys.modules["threshold"].Threshold
     assert rule.predict_proba(frame).tolist() == (frame["amount"] > rule.amount).astype(float).tolist()
@@ -69,15 +69,13 @@ def test_a_model_whose_code_is_gone_is_reported(lake: Settings) -> None:
     (lake.contracts / "threshold.py").unlink()
     del sys.modules["threshold"]
     with pytest.raises(tracking.TrackingError, match=r"fraud v1.1 could not be loaded: .*the code of 'threshold:train'"):
-        trained.load(lake, MODEL, "v1.1")
+        function.load(lake, MODEL, "v1.1")
 
 
 def test_a_server_that_is_down_is_reported_within_seconds(settings: Settings) -> None:
     away = settings.model_copy(update={"mlflow_uri": f"http://ana:secret@127.0.0.1:{free_port()}"})
     begun = time.monotonic()
-    with pytest.raises(
-        mlflow_connection.MlflowUnavailableError, match=r"does not answer; start it, or correct LAKEHOUSE"
-    ) as refused:
+    with pytest.raises(tracking.MlflowUnavailableError, match=r"does not answer; start it, or correct LAKEHOUSE") as refused:
         tracking.champion(away, MODEL)
     assert time.monotonic() - begun < 5
     assert "secret" not in str(refused.value)
@@ -91,7 +89,7 @@ def test_a_root_in_an_object_store_needs_a_server(settings: Settings) -> None:
 def test_a_column_has_the_same_type_in_every_frame() -> None:
     full = pa.table({"count": pa.array([1, 2]), "sure": [True, False], "text": ["a", "b"]})
     sparse = pa.table({"count": pa.array([None, 2]), "sure": [None, False], "text": [None, "b"]})
-    frames = [trained.frame_of(rows, ["text", "count", "sure"]) for rows in (full, sparse)]
+    frames = [function.frame_of(rows, ["text", "count", "sure"]) for rows in (full, sparse)]
     assert list(frames[0].columns) == ["text", "count", "sure"]
     assert (
         [str(kind) for kind in frames[0].dtypes] == [str(kind) for kind in frames[1].dtypes] == ["object", "float64", "float64"]

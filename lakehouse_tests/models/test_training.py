@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mlflow import MlflowClient
 
-from lakehouse.models import mlflow_connection, trained, training, training_function
+from lakehouse.models import function, tracking, training
 from lakehouse.models.evaluation import ScoringError
-from lakehouse.models.training_function import TrainingError
+from lakehouse.models.function import TrainingError
 from lakehouse.training_sets import releases, set_table
 from lakehouse.training_sets.releases import ReleaseError, ReleaseKind
 from lakehouse_tests.support import trained_lake
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def mlflow_of(settings: Settings) -> MlflowClient:
-    uri = mlflow_connection.address(settings)
+    uri = tracking.address(settings)
     return MlflowClient(uri, uri)
 
 
@@ -70,8 +70,8 @@ def test_a_version_is_recorded_with_all_that_it_was_made_from(lake: Settings) ->
     assert run.data.tags["lakehouse.training_code"] == about["code"]["training"]
 
     rows = set_table.read(lake, releases.find(lake, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
-    frame = trained.features_frame(SET, rows)
-    assert len(trained.load(lake, MODEL, "v2.4").predict_proba(frame)) == trained_lake.ROWS
+    frame = function.features_frame(SET, rows)
+    assert len(function.load(lake, MODEL, "v2.4").predict_proba(frame)) == trained_lake.ROWS
 
 
 def test_the_same_command_again_gives_the_same_version_and_another_one_is_refused(lake: Settings) -> None:
@@ -111,15 +111,15 @@ def test_a_training_that_is_stopped_anywhere_is_completed_by_the_same_command(tm
 
 
 def test_of_two_trainings_at_once_the_first_counts(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    call = training_function.call
+    call = function.call
 
     def slow(*arguments: Any) -> Any:
         """While this one trains, another process trains the same version with another parameter."""
-        monkeypatch.setattr(training_function, "call", call)
+        monkeypatch.setattr(function, "call", call)
         train(lake, "v2.4", parameters={"strength": 5.0})
         return call(*arguments)
 
-    monkeypatch.setattr(training_function, "call", slow)
+    monkeypatch.setattr(function, "call", slow)
     with pytest.raises(TrainingError, match=r"was registered in MLflow by a training from training_data_v5.0"):
         train(lake, "v2.4")
     assert len(versions_of(lake)) == 1

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.contracts.yaml_files.yaml_file import ContractError
-from lakehouse.operations.addresses import directory
+from lakehouse.contracts.yaml_file import ContractError
+from lakehouse.operations.delivery import directory
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakehouse.operations.addresses import Directory
+    from lakehouse.operations.delivery import Directory
     from lakehouse.settings import Settings
 
 

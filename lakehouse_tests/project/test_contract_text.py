@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from lakehouse.contracts import ContractError, MetricContract, SourceContract, load_catalog, load_contract
 from lakehouse.contracts.base import SYSTEM_COLUMNS
-from lakehouse.contracts.published_columns import RESERVED
-from lakehouse.project import contract_text, inference, samples
+from lakehouse.contracts.series import RESERVED
+from lakehouse.project import contract_text, inference
 from lakehouse.project.questions import InferenceError, Sample
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ SEMICOLONS = "Order ID;soldAt;amount;n\n1;2024-11-05 10:00;1,50;3\n2;2024-11-06 
 
 def contracts(file: Path) -> tuple[SourceContract, MetricContract, str]:
     """The contracts inferred from one file, loaded, and the text of the source's."""
-    read_as = samples.source_of(file)
-    inferred = inference.infer([samples.read(file, read_as)])
+    read_as = inference.source_of(file)
+    inferred = inference.infer([inference.read(file, read_as)])
     name = contract_text.dataset_of(file.name)
     source, metric = file.with_name(f"{name}.yaml"), file.with_name(f"{name}_daily.yaml")
     source.write_text(contract_text.source_text(name, [file.name], inferred, read_as))
@@ -93,7 +93,7 @@ def test_a_source_without_a_key_or_a_time_of_event(tmp_path: Path) -> None:
     source, _, _ = contracts(file)
     assert source.synthetic_key is not None
     assert source.synthetic_key.fields == ["at", "word"]
-    read_as = samples.source_of(file)
+    read_as = inference.source_of(file)
     timeless = inference.infer([Sample("log.csv", ["word"], [{"word": "a"}])])
     assert "# event: the column of the event time" in contract_text.source_text("log", ["log.csv"], timeless, read_as)
 
@@ -122,7 +122,7 @@ def test_the_contract_of_any_columns_is_sound(names: list[str], repeated: bool, 
     record = {name: f"{number}" for number, name in enumerate(names)} | {"at": "2024-11-05T10:00:00Z"}
     inferred = inference.infer([Sample("a.csv", list(record), [record, record] if repeated else [record])])
     folder = tmp_path_factory.mktemp("contracts")
-    (folder / "a.yaml").write_text(contract_text.source_text("a", ["a.csv"], inferred, samples.Source()), encoding="utf-8")
+    (folder / "a.yaml").write_text(contract_text.source_text("a", ["a.csv"], inferred, inference.Source()), encoding="utf-8")
     (folder / "a_daily.yaml").write_text(contract_text.metric_text("a", inferred), encoding="utf-8")
     catalog = load_catalog(folder, bundled=False)
     assert [field.in_file for field in catalog.sources["a"].model.fields] == [name for name in record if name != inferred.op]
@@ -141,7 +141,7 @@ def test_files_that_say_nothing_are_refused_in_a_sentence(tmp_path: Path, conten
     file = tmp_path / "log.csv"
     file.write_text(content)
     with pytest.raises(InferenceError, match=message):
-        samples.read(file, samples.source_of(file))
+        inference.read(file, inference.source_of(file))
 
 
 @pytest.mark.parametrize(

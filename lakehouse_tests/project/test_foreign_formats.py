@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.project import samples
+from lakehouse.project import inference
 from lakehouse.project.questions import InferenceError
 
 if TYPE_CHECKING:
@@ -45,20 +45,20 @@ def test_a_format_that_is_not_read_is_named_with_a_way_out(content: bytes, words
     file = tmp_path / "a.dat"
     file.write_bytes(content)
     with pytest.raises(InferenceError, match=words):
-        samples.source_of(file)
+        inference.source_of(file)
 
 
 def test_a_record_with_lists_among_other_records_is_read(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text('{"id": 1, "a": {"b": [{"c": 1}]}}\n{"id": 2, "a": {"b": []}}\n')
-    assert samples.source_of(file).format == "json"
+    assert inference.source_of(file).format == "json"
     file.write_text('{"id": 1, "at": "2024-11-04T09:00:00Z", "items": [{"sku": "a"}, {"sku": "b"}]}\n')
-    assert samples.source_of(file).format == "json", "an order with its items"
+    assert inference.source_of(file).format == "json", "an order with its items"
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_a_mark_in_front_and_each_delimiter_are_read(delimiter: str, tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_bytes(b"\xef\xbb\xbf" + f"id{delimiter}at\n1{delimiter}2024-11-04\n".encode())
-    source = samples.source_of(file)
-    assert (source.delimiter, samples.read(file, source).columns) == (delimiter, ["id", "at"])
+    source = inference.source_of(file)
+    assert (source.delimiter, inference.read(file, source).columns) == (delimiter, ["id", "at"])

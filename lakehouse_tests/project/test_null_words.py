@@ -9,10 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakehouse.project import contract_text, samples
-from lakehouse.project.inference import InferredSource, infer
+from lakehouse.project import contract_text, inference
+from lakehouse.project.inference import InferredSource, Source, infer
 from lakehouse.project.questions import InferenceError
-from lakehouse.project.samples import Source
 from lakehouse_tests.support.sample_files import lines
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def test_what_is_no_number_in_a_typed_format_means_no_value(tmp_path: Path) -> N
     file = tmp_path / "a.parquet"
     at = [datetime(2024, 11, 4, hour, tzinfo=timezone.utc) for hour in range(4)]
     pq.write_table(pa.table({"id": [1, 2, 3, 4], "at": at, "mm": [1.5, float("nan"), 2.25, None]}), file)
-    found = infer([samples.read(file, samples.source_of(file))])
+    found = infer([inference.read(file, inference.source_of(file))])
     assert (list(found.null_words), found.questions) == (["nan"], [])
     assert (found.columns[-1].type, found.columns[-1].empty) == ("decimal(20,4)", 2)
 

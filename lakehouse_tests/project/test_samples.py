@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.project import samples
+from lakehouse.project import inference
 from lakehouse.project.inference import infer
 from lakehouse.project.questions import InferenceError
 
@@ -39,16 +39,16 @@ def test_the_delimiter_and_the_header_are_those_of_most_lines(
 ) -> None:
     file = tmp_path / "a.csv"
     file.write_text(content)
-    source = samples.source_of(file)
+    source = inference.source_of(file)
     assert (source.delimiter, source.skip_lines) == (delimiter, skipped)
     if columns != ["a", "b", "c"]:  # whose records are all broken
-        assert samples.read(file, source).columns == columns
+        assert inference.read(file, source).columns == columns
 
 
 def test_a_column_without_a_name_is_left_out_and_told(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text(",id,at,amount\n0,7,2024-11-04,2.5\n1,8,2024-11-05,3.5\n")
-    found = infer([samples.read(file, samples.source_of(file))])
+    found = infer([inference.read(file, inference.source_of(file))])
     assert [column.name for column in found.columns] == ["id", "at", "amount"]
     assert "a column has no name: it is left out" in found.doubts
 
@@ -56,7 +56,7 @@ def test_a_column_without_a_name_is_left_out_and_told(tmp_path: Path) -> None:
 def test_a_broken_line_among_others_is_left_out_and_told(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_bytes(b"id,at\n1,2024-11-04\n2\n3,2024-11-05\n4,2024-\xff\n5,2024-11-06\n")
-    sample = samples.read(file, samples.source_of(file))
+    sample = inference.read(file, inference.source_of(file))
     assert [record["id"] for record in sample.records] == ["1", "3", "5"]
     fields, text = infer([sample]).doubts[:2]
     assert fields == f"{file}, line 3 has 1 fields where the header has 2: it will be malformed"
@@ -67,7 +67,7 @@ def test_text_in_another_encoding_is_refused_with_the_way_to_convert_it(tmp_path
     file = tmp_path / "a.csv"
     file.write_bytes("id,Größe\n1,ä\n2,ö\n".encode("cp1252"))
     with pytest.raises(InferenceError, match=r"not valid UTF-8 .* iconv -f WINDOWS-1252"):
-        samples.read(file, samples.source_of(file))
+        inference.read(file, inference.source_of(file))
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,6 @@ def test_a_line_of_units_behind_the_header_is_named(header: str, second: str, wo
     with pytest.raises(
         InferenceError, match=rf"has no record in line 3, but units or formats \(({words})\).*: sed 3d FILE > NEW"
     ):
-        samples.read(file, samples.source_of(file))
+        inference.read(file, inference.source_of(file))
     file.write_text(f"# made by us\n{header}\nA\t2024-11-01\tn/a\n{records}")
-    assert len(samples.read(file, samples.source_of(file)).records) == 8
+    assert len(inference.read(file, inference.source_of(file)).records) == 8

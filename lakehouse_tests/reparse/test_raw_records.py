@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.bronze.delivery_reader import exact_rows
 from lakehouse.bronze.file_formats import FileProblem, numbered_lines, unzipped
+from lakehouse.bronze.reader import exact_rows
 from lakehouse.bronze.type_conversion import null_numbers
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta.columns import arrow_schema, bronze_columns
-from lakehouse.dispositions.readings.table import RECEIVED
+from lakehouse.dispositions.readings import RECEIVED
 from lakehouse.reparse.raw_records import RawFile, rows_read_otherwise
 from lakehouse_tests.support.both_readers import DELIVERY, outcome
 from lakehouse_tests.support.lake import HEADER, contract, csv_file

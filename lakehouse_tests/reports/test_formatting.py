@@ -8,7 +8,7 @@ import pytest
 
 from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.reports import formatting
-from lakehouse.reports.markdown import escape
+from lakehouse.reports.formatting import escape
 
 D = Decimal
 

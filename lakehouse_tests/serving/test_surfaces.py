@@ -136,7 +136,7 @@ class TestMutants:
             return RevisionReason.LATE_DATA if reason is RevisionReason.NEW_DATA else reason
 
         assert spark
-        monkeypatch.setattr("lakehouse.gold.publication.drafts.lifecycle.reason_for", mutant)
+        monkeypatch.setattr("lakehouse.gold.publication.candidates.lifecycle.reason_for", mutant)
         lines = contradicting(lakes.a_day_that_grew(tmp_path, spark_remote))
         assert "the table says of revenue 2024-11-04, reason: 'late_data'; what happened: 'new_data'" in lines
         assert "the page of the number says of revenue 2024-11-04, restated: 1; what happened: 0" in lines

@@ -17,11 +17,10 @@ from lakehouse.delta.columns import content_columns
 from lakehouse.ledger import decisions, redactions
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.silver import audit
+from lakehouse.silver import audit, audit_erasure
 from lakehouse.silver import audit_log as log
 from lakehouse.silver import merge as silver_merge
 from lakehouse.silver import update as silver_update
-from lakehouse.silver.audit_overlay import erasure
 from lakehouse.spark import commits as spark_commits
 from lakehouse_tests.support.audit_reader import audit_columns, replayed_audit
 from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line
@@ -202,8 +201,8 @@ def test_redacted_values_are_in_no_row_whenever_it_was_written(settings, spark, 
         arrive(lake, SECOND, row("a", 4712, "02-01T10:00", "02-02T12:00", "correct"))
     entry = Redaction("a", ["amount"], "dana", "asked for it", settings.clock(), touched_days=[FIRST])
     redactions.record(settings, "events", entry)
-    assert erasure.erase(settings, "events") == 1
-    assert erasure.erase(settings, "events") == 0
+    assert audit_erasure.erase(settings, "events") == 1
+    assert audit_erasure.erase(settings, "events") == 0
     lake.update()
     hidden = {"amount": "[redacted]"}
     rows = audit_columns(lake, *VALUES, "actor", "reason")

@@ -15,9 +15,8 @@ from lakehouse.delta import change_feed, row_writer, table_io
 from lakehouse.ledger import decisions, key_log, redactions
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.silver import audit
+from lakehouse.silver import audit, audit_erasure
 from lakehouse.silver import audit_log as log
-from lakehouse.silver.audit_overlay import erasure
 from lakehouse_tests.support.audit_reader import audit_rows, follow_audit
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.silver_log import append_to_silver
@@ -173,7 +172,7 @@ def test_values_redacted_while_the_audit_is_written_are_masked_afterwards(settin
     def redacted_meanwhile(*arguments: Any) -> int:
         entry = Redaction("a", ["amount"], "dana", "asked for it", NOW, touched_days=[date(2024, 2, 1)])
         redactions.record(settings, "events", entry)
-        assert erasure.erase(settings, "events") == 0, "there is no row yet"
+        assert audit_erasure.erase(settings, "events") == 0, "there is no row yet"
         return append(*arguments)
 
     monkeypatch.setattr(log, "append", redacted_meanwhile)
@@ -182,5 +181,5 @@ def test_values_redacted_while_the_audit_is_written_are_masked_afterwards(settin
     stored = {row["event_id"]: row["new_value"] for row in table_io.read(locations.audit_log(settings)).to_pylist()}
     assert ("4711" in stored["a"], "4711" in stored["b"]) == (False, True)
     version = DeltaTable(locations.audit_log(settings)).version()
-    assert erasure.erase(settings, "events") == 0
+    assert audit_erasure.erase(settings, "events") == 0
     assert DeltaTable(locations.audit_log(settings)).version() == version

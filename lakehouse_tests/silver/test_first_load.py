@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.lateness import history
-from lakehouse.silver import first_load
+from lakehouse.silver import audit_rows
 
 SCHEMA = pa.schema(
     [
@@ -81,14 +81,14 @@ def test_a_load_is_counted_by_file_and_day(rows: list[dict[str, Any]]) -> None:
     counts: dict[tuple[date, str], Counter[str]] = defaultdict(Counter)
     for one in rows:
         counts[one["event_date"], one["ingestion_id"]].update({"rows": 1, "late": int(one["late"])})
-    found = first_load.loaded(table(rows))
+    found = audit_rows.first_loads(table(rows))
     assert [(one["event_date"], one["ingestion_id"]) for one in found.to_pylist()] == sorted(counts)
     assert [Counter(rows=one["rows"], late=one["late"]) for one in found.to_pylist()] == [counts[key] for key in sorted(counts)]
     assert (pc.sum(found["rows"]).as_py() or 0) == len(rows)
 
 
 def test_a_load_is_described_without_values_of_rows() -> None:
-    assert first_load.value_of("a.csv", 1200, 1000) == '{"source_file": "a.csv", "rows": 1200, "late": 1000}'
-    assert first_load.reason_of("a.csv", 1200) == "first load of the day: 1,200 rows of a.csv"
-    ids = {first_load.id_of("events", 1, file, day) for file in "ab" for day in JANUARY[:2]}
+    assert audit_rows.first_load_value("a.csv", 1200, 1000) == '{"source_file": "a.csv", "rows": 1200, "late": 1000}'
+    assert audit_rows.first_load_reason("a.csv", 1200) == "first load of the day: 1,200 rows of a.csv"
+    ids = {audit_rows.first_load_id("events", 1, file, day) for file in "ab" for day in JANUARY[:2]}
     assert len(ids) == 4

@@ -16,7 +16,7 @@ from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.ledger import applied_inputs
 from lakehouse.silver import rebuild as silver_rebuild
-from lakehouse.stewardship import decide
+from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.earlier_append import earlier_release
 from lakehouse_tests.support.lake import Lake, appended, content_id, contract, csv_file, csv_line, row_of
@@ -134,7 +134,7 @@ def test_decisions_redactions_and_rebuilds_reach_the_newest_rows(settings: Setti
     deliver_and_update(lake, 0, A, B)
     deliver_and_update(lake, 1, MOVED, C)
     moved = [row.row_id for row in dispositions_account.rows(settings, lake.contract, keys=["a"]) if row.event_date == SECOND]
-    decide.decide(settings, lake.contract, moved, "reject", by="anna", reason="a test sale")
+    quarantine.decide(settings, lake.contract, moved, "reject", by="anna", reason="a test sale")
     lake.update()
     assert rows(lake.newest()) == [("a", 1, 1), ("b", 1, 2), ("c", 2, 3)], "the older row is the newest again"
     redact_fields(settings, lake.contract, "b", ["amount"], by="anna", reason="asked")

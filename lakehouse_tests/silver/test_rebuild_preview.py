@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakehouse.silver import rebuild, rebuild_preview
-from lakehouse.silver.rebuild_preview import DayDifference
+from lakehouse.silver import rebuild
+from lakehouse.silver.rebuild import DayDifference
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.quarantine_lake import (
     DAY,
@@ -23,15 +23,15 @@ pytestmark = pytest.mark.spark
 
 def test_the_days_of_a_preview_are_those_that_the_rebuild_changes(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
-    before = rebuild_preview.preview(spark, settings, lake.contract)
+    before = rebuild.preview(spark, settings, lake.contract)
     assert (before.days, before.rows_judged_otherwise, before.differing) == (2, 0, [])
     lake.contract = contract(lateness={"watermark": "P30D", "beyond": "quarantine"})
     version, amounts = lake.silver_version(), silver_amounts(lake)
-    seen = rebuild_preview.preview(spark, settings, lake.contract, DAY, DAY)
+    seen = rebuild.preview(spark, settings, lake.contract, DAY, DAY)
     assert seen.rows_judged_otherwise == 2
     assert seen.differing == [DayDifference(DAY, rows=(1, 2), keys=3)]  # a goes, b and c come; d lives on another day
     assert (lake.silver_version(), silver_amounts(lake), lake.pending()) == (version, amounts, [])
-    assert rebuild_preview.preview(spark, settings, lake.contract, LATE, LATE).differing == []
+    assert rebuild.preview(spark, settings, lake.contract, LATE, LATE).differing == []
     rebuild.plan_rebuild(settings, lake.contract, lambda: spark, DAY, DAY, reason="another rule", runner_id="anna")
     assert set(lake.update().changes) == {DAY}
-    assert rebuild_preview.preview(spark, settings, lake.contract).differing == []
+    assert rebuild.preview(spark, settings, lake.contract).differing == []

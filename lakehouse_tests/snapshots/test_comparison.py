@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakehouse.cli import snapshot_report
 from lakehouse.delta.columns import content_columns, ddl
+from lakehouse.snapshots import commands
 from lakehouse.snapshots.comparison import RowsComparison, compare, compare_here
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.laws import law
@@ -82,13 +82,13 @@ def test_it_counts_what_a_plain_model_counts(spark: SparkSession, before: list[A
 def test_it_is_told_as_a_table_and_as_json(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = [("a", 1, Decimal("0.10"), 0.5)], [("a", 2, Decimal("0.10"), None), ("b", 3, None, None)]
     compared: RowsComparison = compare(table(spark, first), table(spark, second), SALES)
-    snapshot_report.print_comparison(compared, "first", "second")
+    commands.print_comparison(compared, "first", "second")
     text = " ".join(capsys.readouterr().out.split())
     assert "rows 1 2 +1" in text
     assert "amount, total 1 5 +4" in text
     assert "size, rows with a value 1 0 -1" in text
     assert "0 keys only in first, 1 only in second, 1 with other content." in text
-    told = json.loads(snapshot_report.as_json_text(compared))
+    told = json.loads(commands.as_json_text(compared))
     assert (told["changed"], told["fields"]["price"]) == (1, {"filled": [1, 1], "total": ["0.10", "0.10"]})
-    snapshot_report.print_comparison(compare(table(spark, first), table(spark, first), SALES), "first", "again")
+    commands.print_comparison(compare(table(spark, first), table(spark, first), SALES), "first", "again")
     assert "Both have the same content." in capsys.readouterr().out

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from lakehouse.cli import app
-from lakehouse.dimensions import valid_at
+from lakehouse.dimensions import interval_reads
 from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.snapshots.dimension_rows import valid_as_of
 from lakehouse_tests.support import dimension_model as model
@@ -56,7 +56,7 @@ def test_what_was_known_is_the_model_of_what_had_arrived(
     for number, records in enumerate(files):
         known += deliver(lake, date(2024, 2, 1 + number), records, f"{number}")
     at = day(moment)
-    assert in_one(valid_at.current(lake.settings, lake.contract, at)) == model.valid_at(known, at)
+    assert in_one(interval_reads.current(lake.settings, lake.contract, at)) == model.valid_at(known, at)
     lake.settings.local_rows = local_rows
     for when in sorted({record.arrival for record in known}):
         by_then = [record for record in known if record.arrival <= when]

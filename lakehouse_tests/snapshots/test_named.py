@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.gold.reproduction import reproduce
-from lakehouse.snapshots import input_sets, known_inputs, local_rows, named, rows
+from lakehouse.snapshots import input_sets, local_rows, named, rows
 from lakehouse.snapshots.named import NamedSnapshot, SnapshotError
 from lakehouse_tests.support.ingested_files import at, deliver, line
 from lakehouse_tests.support.lake import ROW, Row, contract, rows_once
@@ -84,7 +84,7 @@ def test_its_rows_stay_those_of_its_inputs_whatever_comes_later(settings, spark)
     lake.publish()
     evening = datetime(2024, 2, 1, 23, 30, tzinfo=timezone.utc)
     name("through", named.through(settings, "events", date(2024, 2, 12)))
-    name("evening", known_inputs.known_at(settings, "events", evening), evening)
+    name("evening", input_sets.known_at(settings, "events", evening), evening)
     last = [row["source_file"] for row in lake.lake.bronze() if row["arrival_date"] == date(2024, 2, 12)]
     name("alone", named.of_files(settings, "events", last))
     assert (rows_of(lake, "first"), rows_of(lake, "second")) == (first, second)

@@ -13,7 +13,7 @@ import pytest
 from lakehouse import object_store
 from lakehouse.delta import leases
 from lakehouse.settings import Settings
-from lakehouse.spark import commit_lease
+from lakehouse.spark import commits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture(name="table")
 def _table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(object_store, "is_s3", lambda _: True)
-    monkeypatch.setattr(commit_lease, "_WAITS", 0.01)
+    monkeypatch.setattr(commits, "_WAITS", 0.01)
     return str(tmp_path / "table")
 
 
@@ -31,7 +31,7 @@ def test_one_driver_at_a_time_holds_the_lease(table: str) -> None:
 
     def commit(number: int) -> None:
         for _ in range(3):
-            with commit_lease.held(Settings(), table):
+            with commits.held(Settings(), table):
                 inside.append(number)
                 most.append(len(inside))
                 time.sleep(0.01)
@@ -48,37 +48,37 @@ def test_one_driver_at_a_time_holds_the_lease(table: str) -> None:
 
 
 def ends_after(seconds: float) -> leases.Work:
-    return replace(commit_lease.WORK, expires=timedelta(seconds=seconds))
+    return replace(commits.WORK, expires=timedelta(seconds=seconds))
 
 
 def taken_and_left(table: str) -> None:
     """As a driver does that is killed while it commits."""
-    assert leases.take(table, commit_lease.WORK) is not None
+    assert leases.take(table, commits.WORK) is not None
 
 
 def test_the_lease_of_a_killed_driver_ends(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_lease, "WORK", ends_after(0.6))
+    monkeypatch.setattr(commits, "WORK", ends_after(0.6))
     taken_and_left(table)
     start = time.monotonic()
-    with commit_lease.held(Settings(), table):
+    with commits.held(Settings(), table):
         assert 0.3 < time.monotonic() - start < 30
 
 
 def test_a_lease_is_renewed_while_its_driver_commits(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_lease, "WORK", ends_after(1.0))
-    monkeypatch.setattr(commit_lease, "_RENEWED", 0.1)
-    with commit_lease.held(Settings(), table):
+    monkeypatch.setattr(commits, "WORK", ends_after(1.0))
+    monkeypatch.setattr(commits, "_RENEWED", 0.1)
+    with commits.held(Settings(), table):
         time.sleep(1.5)
-        assert leases.take(table, commit_lease.WORK) is None
-    assert leases.take(table, commit_lease.WORK) is not None
+        assert leases.take(table, commits.WORK) is None
+    assert leases.take(table, commits.WORK) is not None
 
 
 def test_a_commit_that_fails_gives_the_lease_back(table: str) -> None:
-    with pytest.raises(OSError, match="disk full"), commit_lease.held(Settings(), table):
+    with pytest.raises(OSError, match="disk full"), commits.held(Settings(), table):
         raise OSError("disk full")
-    assert leases.take(table, commit_lease.WORK) is not None
+    assert leases.take(table, commits.WORK) is not None
 
 
 def test_no_other_file_system_needs_a_lease(tmp_path: Path) -> None:
-    with commit_lease.held(Settings(), str(tmp_path / "table")):
+    with commits.held(Settings(), str(tmp_path / "table")):
         assert list(tmp_path.iterdir()) == []

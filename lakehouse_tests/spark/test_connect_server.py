@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from lakehouse.cli import app
 from lakehouse.settings import Settings
-from lakehouse.spark import connect_client, connect_server
-from lakehouse.spark.connect_server import ConnectServer
+from lakehouse.spark import connect
+from lakehouse.spark.connect import ConnectServer
 from lakehouse.spark.jars import SetupProblem
 from lakehouse.spark.session import spark_options
 
@@ -30,7 +30,7 @@ PORT = 1  # nobody listens there
 def _folder(tmp_path: Path, monkeypatch) -> Path:
     """The folder that commands, settings and the functions here all take for the user's."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    folder = connect_server.state_folder()
+    folder = connect.state_folder()
     assert folder.is_relative_to(tmp_path)
     return folder
 
@@ -54,7 +54,7 @@ def waiting(code: str = "") -> subprocess.Popen[bytes]:
 
 def remembered(folder: Path, pid: int, word: str = "lakehouse-word") -> ConnectServer:
     one = ConnectServer(pid, PORT, word, str(folder / "spark.log"), "2026-01-01 00:00:00")
-    connect_server._record(folder, one)
+    connect._record(folder, one)
     return one
 
 
@@ -64,9 +64,9 @@ def spark_command(*command: str) -> tuple[int, str]:
 
 
 def test_a_server_is_the_process_with_its_token_and_no_other_with_the_same_pid(folder: Path, process) -> None:
-    assert connect_server.recorded_server(folder) is None
+    assert connect.recorded_server(folder) is None
     one = remembered(folder, process.pid)
-    assert connect_server.recorded_server(folder) == one
+    assert connect.recorded_server(folder) == one
     assert one.is_running()
     assert one.address == f"sc://127.0.0.1:{PORT}"
     assert not remembered(folder, os.getpid()).is_running()
@@ -83,23 +83,23 @@ def test_a_process_that_has_ended_and_was_not_buried_lives_no_more(folder: Path,
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pid": 1}'])
 def test_an_invalid_state_file_names_no_server(folder: Path, text: str) -> None:
     (folder / "spark.json").write_text(text)
-    assert connect_server.recorded_server(folder) is None
+    assert connect.recorded_server(folder) is None
     assert spark_command("status") == (1, "No server was started here: 'lakehouse spark start' starts one.")
 
 
 def test_stop_ends_the_process_and_forgets_it(folder: Path, process) -> None:
     one = remembered(folder, process.pid)
-    assert connect_server.stop(folder) == one
+    assert connect.stop(folder) == one
     assert not one.is_running()
     assert not (folder / "spark.json").exists()
     assert spark_command("stop") == (0, "No server that was started here is running.")
 
 
 def test_a_process_that_does_not_want_to_end_is_made_to(folder: Path, monkeypatch) -> None:
-    monkeypatch.setattr(connect_server, "_SECONDS_TO_END", 0.5)
+    monkeypatch.setattr(connect, "_SECONDS_TO_END", 0.5)
     with waiting("signal.signal(signal.SIGTERM, signal.SIG_IGN)") as process:
         remembered(folder, process.pid)
-        assert connect_server.stop(folder) is not None
+        assert connect.stop(folder) is not None
         assert process.wait(20) == -signal.SIGKILL
 
 
@@ -107,15 +107,15 @@ def test_after_a_restart_of_the_machine_the_file_names_another_process(folder: P
     remembered(folder, process.pid, "lakehouse-another-word")
     assert "is gone; its log is" in spark_command("status")[1]
     assert Settings(spark_remote="auto").spark_remote == "auto"
-    assert connect_server.remote_address(Settings(spark_remote="auto")) is None
-    assert connect_server.stop(folder) is None
+    assert connect.remote_address(Settings(spark_remote="auto")) is None
+    assert connect.stop(folder) is None
     assert process.poll() is None, "what is not ours is left alone"
     assert not (folder / "spark.json").exists()
 
 
 def test_a_process_that_does_not_answer_is_not_used_and_is_reported(folder: Path, process) -> None:
     remembered(folder, process.pid)
-    assert connect_server.remote_address(Settings(spark_remote="auto")) is None
+    assert connect.remote_address(Settings(spark_remote="auto")) is None
     code, words = spark_command("status")
     assert code == 1
     assert f"sc://127.0.0.1:{PORT} does not answer (process {process.pid}, since 2026-01-01 00:00:00" in words
@@ -134,8 +134,8 @@ def test_a_port_that_is_taken_is_reported(folder: Path, monkeypatch) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(SetupProblem, match=rf"port {port} is taken by another program .*: name another one with --port"):
-            connect_server.start(folder, {}, port, 1)
-    assert connect_server.recorded_server(folder) is None
+            connect.start(folder, {}, port, 1)
+    assert connect.recorded_server(folder) is None
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:15002", "sc://", "spark://host:7077", "automatic", "sc://host:port"])
@@ -154,20 +154,20 @@ def test_a_server_that_cannot_be_reached_is_reported_with_the_way_out() -> None:
 def test_without_the_extra_each_way_in_says_what_to_install(folder: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
     with pytest.raises(SetupProblem, match=r"pip install 'lakehouse\[connect\]'"):
-        connect_client.check_installed()
+        connect.check_installed()
     assert spark_command("start") == (1, "Spark Connect needs grpc, which is not installed: pip install 'lakehouse[connect]'")
     with pytest.raises(SetupProblem, match=r"lakehouse\[connect\]"):
         spark_options(Settings(spark_remote="sc://127.0.0.1:15002"))
-    assert connect_server.remote_address(Settings(spark_remote="auto")) is None
+    assert connect.remote_address(Settings(spark_remote="auto")) is None
 
 
 def test_no_server_is_contacted_where_none_is_named(folder: Path) -> None:
-    assert connect_server.remote_address(Settings()) is None
-    assert connect_server.remote_address(Settings(spark_remote="auto")) is None
+    assert connect.remote_address(Settings()) is None
+    assert connect.remote_address(Settings(spark_remote="auto")) is None
 
 
 def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     with pytest.raises(SetupProblem, match=r"cannot be created .*; set XDG_STATE_HOME"):
-        connect_server.state_folder()
+        connect.state_folder()

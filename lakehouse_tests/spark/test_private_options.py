@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse.settings import Settings
-from lakehouse.spark import connect_server, private_options
+from lakehouse.spark import connect, private_options
 from lakehouse.spark.session import spark_options
 
 SECRET = "s3cr=t: \\ é\u20ac end"
@@ -50,6 +50,6 @@ def test_java_reads_what_was_written(tmp_path: Path) -> None:
 
 
 def test_a_server_is_started_without_them_among_its_arguments() -> None:
-    command = connect_server._command(CONF, 15002, "word")
+    command = connect._command(CONF, 15002, "word")
     assert not any(SECRET in argument or "AKIA" in argument for argument in command)
     assert "--properties-file" in command

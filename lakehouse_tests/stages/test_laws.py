@@ -80,7 +80,7 @@ class StagedLake:
         """Stage files."""
         for arrival, rows in files:
             self.file(folder, arrival, rows)
-        staged_files.copy(self.stage, self.lake.contract, [folder], ARRIVALS[0])
+        staged_files.copy_files(self.stage, self.lake.contract, [folder], ARRIVALS[0])
         staged_files.ingest(self.stage, self.lake.contract, lambda: self.lake.spark, "stage")
 
     def side(self) -> tuple[set[date], set[Row]]:

@@ -14,9 +14,9 @@ from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.late_events import counters, late_rows, left_out
 from lakehouse.ledger import ingestions, late_decisions
-from lakehouse.ledger.row_ids import row_id_of
+from lakehouse.ledger.ids import row_id_of
 from lakehouse.stewardship import admit_late
-from lakehouse.stewardship.decide import StewardError
+from lakehouse.stewardship.quarantine import StewardError
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.late_lake import CORNERS, LateLake, histories, late
 from lakehouse_tests.support.laws import law

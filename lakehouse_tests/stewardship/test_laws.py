@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse.stewardship import decide as stewardship_decide
+from lakehouse.stewardship import quarantine as stewardship_decide
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.audit_reader import replayed_audit
 from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line, row_of

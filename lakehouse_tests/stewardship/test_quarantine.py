@@ -12,10 +12,9 @@ from lakehouse.dispositions.row_rules import RuleError
 from lakehouse.ledger import decisions
 from lakehouse.ledger.row_states import Disposition
 from lakehouse.silver import audit_log
-from lakehouse.stewardship import decide as stewardship_decide
 from lakehouse.stewardship import quarantine
-from lakehouse.stewardship.decide import StewardError
-from lakehouse.stewardship.quarantine import QuarantineFilter
+from lakehouse.stewardship import quarantine as stewardship_decide
+from lakehouse.stewardship.quarantine import QuarantineFilter, StewardError
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.lake import Lake, contract, csv_file
 from lakehouse_tests.support.quarantine_lake import (

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse.streams import avro
 from lakehouse_tests.support.kafka_broker import KafkaBroker
+from lakehouse_tests.support.schema_registry import RegistryServer, schema_registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 _NUMBERS = count(1)
 
@@ -30,3 +33,12 @@ def topic(broker: KafkaBroker) -> str:
     name = f"events-{next(_NUMBERS)}"
     broker.create_topic(name)
     return name
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
+    """A registry, of which this process knows nothing: its port may be that of an earlier one."""
+    monkeypatch.setattr(avro, "_READERS", {})
+    monkeypatch.setattr(avro, "_UNKNOWN", {})
+    with schema_registry() as running:
+        yield running

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakehouse.contracts.inputs.kafka import KafkaTopic
+from lakehouse.contracts.inputs import KafkaTopic
 from lakehouse.settings import Settings
 from lakehouse.streams import client
 from lakehouse.streams.client import StreamProblem, TopicReader

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.contracts import Catalog
-from lakehouse.operations.alerts.streams import signals
+from lakehouse.operations.alerts import streams
 from lakehouse.streams import lag
 from lakehouse.streams.lag import TopicLag
 from lakehouse_tests.support.kafka_lake import KafkaLake, at, contract, event
@@ -26,20 +26,20 @@ def test_the_lag_is_that_of_what_bronze_has_not_taken(settings: Settings, broker
     assert kafka is not None
     settings.now = datetime(2024, 1, 5, 12, 30, tzinfo=timezone.utc)
     assert lag.of_topic(settings, source, kafka, with_age=True) == TopicLag(0, None)
-    idle = signals.conditions(settings, Catalog({"events": source}, {}))
+    idle = streams.conditions(settings, Catalog({"events": source}, {}))
     broker.produce(
         topic, [{"value": event(f"{number}", 2), "timestamp": at(3 + number), "partition": number % 2} for number in range(3)]
     )
     oldest = datetime(2024, 1, 3, 12, tzinfo=timezone.utc)
     assert lag.of_topic(settings, source, kafka, with_age=True) == TopicLag(3, oldest)
     assert lag.of_topic(settings, source, kafka, with_age=False) == TopicLag(3, None)
-    [alert] = signals.of_topic(settings, source)
+    [alert] = streams.of_topic(settings, source)
     assert alert.numbers == {"messages": 3, "age_seconds": timedelta(days=2, minutes=30).total_seconds()}
-    assert signals.conditions(settings, Catalog({"events": source}, {})) != idle
+    assert streams.conditions(settings, Catalog({"events": source}, {})) != idle
     KafkaLake(settings, source).ingest()
     broker.produce(topic, [{"value": event("new", 2), "timestamp": at(5), "partition": 0}])
-    [alert] = signals.of_topic(settings, source)
+    [alert] = streams.of_topic(settings, source)
     assert alert.numbers == {"messages": 1, "age_seconds": timedelta(minutes=30).total_seconds()}, "that of what waits"
     KafkaLake(settings, source).ingest()
-    assert list(signals.of_topic(settings, source)) == []
-    assert signals.conditions(settings, Catalog({"events": source}, {})) == idle
+    assert list(streams.of_topic(settings, source)) == []
+    assert streams.conditions(settings, Catalog({"events": source}, {})) == idle

@@ -31,9 +31,9 @@ from lakehouse.gold.reproduction import contract_history
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions
-from lakehouse.live import batch_log
-from lakehouse.live.query import run
-from lakehouse.live.reconciliation.reconcile import reconcile
+from lakehouse.live import batches as batch_log
+from lakehouse.live import run
+from lakehouse.live.reconcile import reconcile
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support import kafka_producer, tried
 from lakehouse_tests.support.kafka_lake import contract, write_contract

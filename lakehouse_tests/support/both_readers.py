@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakehouse.bronze.delivery_reader import exact_rows, rows_by_columns
 from lakehouse.bronze.file_formats import FileProblem
+from lakehouse.bronze.reader import exact_rows, rows_by_columns
 from lakehouse.delta.columns import arrow_schema, bronze_columns
-from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.ledger.ids import DeliveredFile
 
 if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract

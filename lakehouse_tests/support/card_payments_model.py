@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from lakehouse.calendar.event_day import replay_clock
+from lakehouse.calendar.days import replay_clock
 from lakehouse.examples.card_payments import cardholders, chargebacks, deliveries
 from lakehouse.examples.card_payments.payments import payments
 

@@ -16,7 +16,7 @@ from lakehouse.ledger.row_states import StewardVerdict
 
 if TYPE_CHECKING:
     from lakehouse.dispositions.reprocess_policy import ReprocessPolicy
-    from lakehouse.ledger.row_ids import RowId
+    from lakehouse.ledger.ids import RowId
 
 NOON = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
 DAYS = [date(2024, 1, day) for day in (1, 2, 3)]

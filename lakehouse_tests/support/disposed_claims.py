@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakehouse.dispositions import contests, deliveries
+from lakehouse.dispositions import deliveries, winners
 from lakehouse.ledger import key_log
-from lakehouse.ledger.row_ids import row_id_of
+from lakehouse.ledger.ids import row_id_of
 from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineReason
 from lakehouse_tests.support.row_by_row import Outcome
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from lakehouse.dispositions.reprocess_policy import Choice, ReprocessPolicy
-    from lakehouse.ledger.row_ids import RowId
+    from lakehouse.ledger.ids import RowId
     from lakehouse_tests.support.row_by_row import Claim
 
 
@@ -69,7 +69,7 @@ def dispose(
     def contents(of_claims: pa.Table) -> pa.Array:
         return pa.array([numbers.get(row_id_of(row)) for row in of_claims.to_pylist()], pa.int64())
 
-    return outcomes_of(contests.dispositions(table, policy, chosen or {}, contents))
+    return outcomes_of(winners.dispositions(table, policy, chosen or {}, contents))
 
 
 def outcomes_of(disposed: pa.Table) -> dict[RowId, Outcome]:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import strategies as st
 
 from lakehouse.bronze.ingest import Ingest
-from lakehouse.contracts.windows.session_window import SessionWindow
+from lakehouse.contracts.windows import SessionWindow
 from lakehouse.late_events import follow, late_rows
 from lakehouse_tests.support import windowed_lake
 from lakehouse_tests.support.united_lake import metric

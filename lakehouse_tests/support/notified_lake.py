@@ -22,8 +22,8 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import metric_query, rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
-from lakehouse.operations.addresses import Directory
 from lakehouse.operations.channels import DeliveryError
+from lakehouse.operations.delivery import Directory
 from lakehouse.operations.notices.dispatch import dispatch_notices
 from lakehouse.silver import audit
 from lakehouse.silver import audit_log as log

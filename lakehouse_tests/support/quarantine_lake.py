@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse.ledger.row_ids import row_id_of
-from lakehouse.stewardship import decide as stewardship_decide
+from lakehouse.ledger.ids import row_id_of
 from lakehouse.stewardship import quarantine
+from lakehouse.stewardship import quarantine as stewardship_decide
 from lakehouse.stewardship.quarantine import QuarantineFilter
 from lakehouse_tests.support.lake import Lake, contract, csv_file
 

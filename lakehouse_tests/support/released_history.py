@@ -19,10 +19,9 @@ from lakehouse import locations
 from lakehouse.contracts import TrainingSetContract
 from lakehouse.contracts.source import SourceContract
 from lakehouse.gold.promotion.promotion_log import PromotionKind
-from lakehouse.models.promotion import promotion_log
-from lakehouse.models.promotion.promotion_log import ModelPromotion, PromotionStep
-from lakehouse.models.scoring import canary_log
-from lakehouse.models.scoring.canary_log import CanaryEntry, CanaryEvent
+from lakehouse.models import canary_log, promotion_log
+from lakehouse.models.canary_log import CanaryEntry, CanaryEvent
+from lakehouse.models.promotion_log import ModelPromotion, PromotionStep
 from lakehouse.snapshots import input_sets
 from lakehouse.training_sets import addresses, releases
 from lakehouse.training_sets.releases import Release, ReleaseEvent, ReleaseKind

@@ -15,17 +15,14 @@ from deltalake import write_deltalake
 
 from lakehouse.contracts import Catalog, ModelContract, TrainingSetContract
 from lakehouse.gold.promotion.promotion_log import PromotionKind
-from lakehouse.models import backtest_log
+from lakehouse.models import backtest_log, canary_log, comparison, promotion_log
 from lakehouse.models.backtest_log import Backtest
-from lakehouse.models.backtests import comparison
-from lakehouse.models.backtests.result import BacktestResult, reading_result
-from lakehouse.models.promotion import promotion_log
-from lakehouse.models.promotion.promotion_log import ModelPromotion, PromotionStep
-from lakehouse.models.scoring import canary_log
-from lakehouse.models.scoring.canary_log import CanaryEntry, CanaryEvent, CanaryOutcome
+from lakehouse.models.canary_log import CanaryEntry, CanaryEvent, CanaryOutcome
+from lakehouse.models.promotion_log import ModelPromotion, PromotionStep
+from lakehouse.models.result import BacktestResult, reading_result
 from lakehouse.settings import Settings
 from lakehouse.snapshots import input_sets
-from lakehouse.training_sets import addresses, content, releases
+from lakehouse.training_sets import addresses, build, releases
 from lakehouse.training_sets.releases import Release, ReleaseEvent, ReleaseKind
 
 if TYPE_CHECKING:
@@ -143,7 +140,7 @@ def _release_set(settings: Settings, version: str, labels: str, notes: str, seed
 
 
 def _numbers(values: Any) -> dict[str, Any]:
-    return content.distribution(pa.chunked_array([pa.array(values)]))
+    return build.distribution(pa.chunked_array([pa.array(values)]))
 
 
 def _release_model(settings: Settings, version: str, set_version: str, notes: str, quality: float) -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from lakehouse.calendar.event_day import lateness
+from lakehouse.calendar.days import lateness
 from lakehouse.dispositions.admission import ADMITTED, judge
 from lakehouse.dispositions.reprocess_policy import NO_DELIVERY, Share
 from lakehouse.ledger import key_log
-from lakehouse.ledger.row_ids import row_id_of
+from lakehouse.ledger.ids import row_id_of
 from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineReason
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.reprocess_policy import Choice, ReprocessPolicy
     from lakehouse.ledger.decisions import Decision
-    from lakehouse.ledger.row_ids import RowId
+    from lakehouse.ledger.ids import RowId
 
 Rows = list[dict[str, Any]]
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from lakehouse.contracts.changes.envelope import COMMIT_TIME
+from lakehouse.contracts.record_changes import COMMIT_TIME
 from lakehouse.contracts.source import SourceContract
 
 if TYPE_CHECKING:

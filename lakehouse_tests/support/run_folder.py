@@ -54,7 +54,7 @@ def _remove_what_was_left() -> None:
 
 def _remove(folder: Path) -> None:
     if (folder / "spark.json").exists():
-        from lakehouse.spark import connect_server  # noqa: PLC0415 (a run without Spark does not import it)
+        from lakehouse.spark import connect  # noqa: PLC0415 (a run without Spark does not import it)
 
-        connect_server.stop(folder)
+        connect.stop(folder)
     shutil.rmtree(folder, ignore_errors=True)

@@ -11,9 +11,9 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
 from lakehouse.contracts import Catalog
+from lakehouse.contracts.model import ModelContract
 from lakehouse.contracts.source import SourceContract
-from lakehouse.contracts.training.model import ModelContract
-from lakehouse.contracts.training.training_set import TrainingSetContract
+from lakehouse.contracts.training_set import TrainingSetContract
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -50,25 +50,25 @@ def address(folder: Path) -> str:
     given = os.environ.get(ADDRESS)
     if given:
         return given
-    from lakehouse.spark import connect_server  # noqa: PLC0415
+    from lakehouse.spark import connect  # noqa: PLC0415
 
     with FileLock(folder / "start.lock"):
-        running = connect_server.recorded_server(folder)
+        running = connect.recorded_server(folder)
         if running is None:
             # Functions that tests pass to Spark are looked up in the modules of the tests.
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
-            running, _ = connect_server.start(folder, driver_options("4g"), free_port(), _SECONDS_TO_START)
+            running, _ = connect.start(folder, driver_options("4g"), free_port(), _SECONDS_TO_START)
         return running.address
 
 
 @contextmanager
 def started(folder: Path | None = None) -> Iterator[str]:
     """A server for several runs; :data:`ADDRESS` in their environment makes them use it."""
-    from lakehouse.spark import connect_server  # noqa: PLC0415
+    from lakehouse.spark import connect  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as own:
         place = folder or Path(own)
         try:
             yield address(place)
         finally:
-            connect_server.stop(place)
+            connect.stop(place)

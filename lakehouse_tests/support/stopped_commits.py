@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lakehouse.delta import partition_writer, row_writer
-from lakehouse.dimensions.bucket_tables import BucketTable
+from lakehouse.dimensions.buckets import BucketTable
 from lakehouse.spark import commits as spark_commits
 from lakehouse_tests.support import tried
 

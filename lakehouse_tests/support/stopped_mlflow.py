@@ -12,7 +12,7 @@ import psutil
 import pytest
 from mlflow import MlflowClient
 
-from lakehouse.models.promotion import promotion_log
+from lakehouse.models import promotion_log
 from lakehouse_tests.support import stopped_commits
 
 if TYPE_CHECKING:

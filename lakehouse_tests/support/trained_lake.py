@@ -19,7 +19,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from lakehouse.contracts import Catalog, ModelContract, TrainingSetContract
-from lakehouse.models import mlflow_connection, training
+from lakehouse.models import tracking, training
 from lakehouse.settings import Settings
 from lakehouse.training_sets import addresses, releases
 from lakehouse.training_sets.releases import Release, ReleaseEvent, ReleaseKind
@@ -180,6 +180,6 @@ def own_modules() -> Iterator[None]:
 def _prepared_mlflow() -> Path:
     """The files of an MLflow without content: creating its tables takes ten seconds."""
     folder = Path(tempfile.mkdtemp(prefix="mlflow-"))
-    with mlflow_connection.connected(Settings(root=str(folder)), "the store of the tests could not be made"):
+    with tracking.connected(Settings(root=str(folder)), "the store of the tests could not be made"):
         pass
     return folder / "mlflow"

@@ -16,7 +16,7 @@ from lakehouse.delta import table_io
 from lakehouse.gold.promotion import promotion
 from lakehouse.gold.promotion.promotion import PromotionRefusedError
 from lakehouse.gold.publication import write_audit_publish
-from lakehouse.gold.publication.drafts import NumberLineage, draft_period
+from lakehouse.gold.publication.candidates import NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse_tests.support.lake import contract
 

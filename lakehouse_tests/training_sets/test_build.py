@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.training_sets import build, event_rows, labels, releases, set_table
+from lakehouse.training_sets import build, labels, releases, set_table
+from lakehouse.training_sets import events as event_rows
 from lakehouse.training_sets.releases import ReleaseError, ReleaseKind
-from lakehouse.training_sets.rows import as_of
 from lakehouse_tests.support import stopped_commits
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.laws import law
@@ -76,7 +76,7 @@ def test_a_set_from_files_to_its_manifest(lake: TrainingLake) -> None:
 
 
 def test_a_mutant_that_leaks_by_an_hour_is_caught(lake: TrainingLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_leak = as_of.with_last
+    without_leak = event_rows.with_last
 
     def leaking(events: DataFrame, history: DataFrame, on: dict[str, str], at: str, begins: str) -> DataFrame:
         return without_leak(events, history.withColumn(begins, F.col(begins) - F.expr("interval 1 hour")), on, at, begins)

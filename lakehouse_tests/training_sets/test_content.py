@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.models.scoring import drift
-from lakehouse.training_sets import content
+from lakehouse.models import score_checks
+from lakehouse.training_sets import build
 
 NUMBERS = st.none() | st.integers(-9, 9).map(float) | st.floats(-1e9, 1e9) | st.just(math.nan)
 TEXTS = st.none() | st.sampled_from(["", "a", "b", "c", "ä"]) | st.text("abc", max_size=3)
@@ -23,7 +23,7 @@ TEXTS = st.none() | st.sampled_from(["", "a", "b", "c", "ä"]) | st.text("abc", 
 @given(values=st.lists(NUMBERS, max_size=60), cut=st.integers(0, 60))
 def test_numbers(values: list[float | None], cut: int) -> None:
     column = pa.chunked_array([pa.array(values[:cut], pa.float64()), pa.array(values[cut:], pa.float64())])
-    described = content.distribution(column)
+    described = build.distribution(column)
     assert described["nulls"] == (values.count(None) / len(values) if values else 0)
     present = sorted(value for value in values if value is not None and not math.isnan(value))
     if not present:
@@ -35,14 +35,14 @@ def test_numbers(values: list[float | None], cut: int) -> None:
     for number, quantile in enumerate(described["quantiles"]):
         assert sum(value <= quantile for value in present) >= len(present) * number / 40
         assert quantile == present[0] or sum(value < quantile for value in present) < len(present) * number / 40
-    assert drift.from_summary(column, described, len(values)) == pytest.approx(0, abs=1e-9)
+    assert score_checks.drift_from_summary(column, described, len(values)) == pytest.approx(0, abs=1e-9)
 
 
 @given(values=st.lists(TEXTS, max_size=60))
 def test_other_values(values: list[str | None]) -> None:
-    described = content.distribution(pa.chunked_array([pa.array(values, pa.string())]))
+    described = build.distribution(pa.chunked_array([pa.array(values, pa.string())]))
     counts = Counter(value for value in values if value is not None)
-    most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0].encode()))[: content.MOST_FREQUENT]
+    most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0].encode()))[: build.MOST_FREQUENT]
     assert list(described["frequent"].items()) == most
     assert described["distinct"] == len(counts)
     assert described["nulls"] == (values.count(None) / len(values) if values else 0)
@@ -58,11 +58,11 @@ def test_other_values(values: list[str | None]) -> None:
 )
 def test_values_of_other_types_are_named_by_their_text_as_drift_names_them(values: pa.Array, frequent: dict[str, int]) -> None:
     column = pa.chunked_array([values])
-    described = content.distribution(column)
+    described = build.distribution(column)
     assert described["frequent"] == frequent
-    assert drift.from_summary(column, described, len(values)) == 0
+    assert score_checks.drift_from_summary(column, described, len(values)) == 0
 
 
 def test_decimals_are_numbers() -> None:
-    described = content.distribution(pa.chunked_array([pa.array([Decimal("1.50"), Decimal("2.50")])]))
+    described = build.distribution(pa.chunked_array([pa.array([Decimal("1.50"), Decimal("2.50")])]))
     assert (described["min"], described["max"], described["mean"]) == (1.5, 2.5, 2.0)

@@ -1,23 +1,49 @@
 """The steps of the demo: actions on labels, training sets and versions of the model, and their times.
 
 A recorded step is not repeated, so a repeated demo changes nothing. Printing belongs to ``report``.
+
+The lake of the demo: its files and contracts, its clock, and the ingestion of files.
 """
 
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakehouse.calendar.days import span
+import dagster as dg
+
+from lakehouse.bronze.landing import landing_files
+from lakehouse.bronze.pending_files import unseen_files
+from lakehouse.calendar.days import replay_clock, span
+from lakehouse.contracts import load_catalog
 from lakehouse.errors import LakehouseError
 from lakehouse.examples.card_payments import chargebacks, deliveries
+from lakehouse.examples.demo_commands import write_files
 from lakehouse.impact import analysis
-from lakehouse.models import affected, backtest_log, retraining, retraining_log, training
-from lakehouse.models.affected import AffectedReleases
-from lakehouse.models.backtests.backtest import backtest
-from lakehouse.models.promotion import promotion, promotion_log
-from lakehouse.models.promotion.promotion_log import PromotionKind
-from lakehouse.models.scoring import canary, canary_log, score, score_table
+from lakehouse.ledger import ingestions
+from lakehouse.models import (
+    backtest_log,
+    canary,
+    canary_log,
+    lineage,
+    promotion,
+    promotion_log,
+    retraining,
+    retraining_log,
+    score,
+    scores,
+    training,
+)
+from lakehouse.models.backtest import backtest
+from lakehouse.models.lineage import AffectedReleases
+from lakehouse.models.promotion_log import PromotionKind
+from lakehouse.orchestration.commands import with_progress
+from lakehouse.orchestration.common.resources import LakeSpark
+from lakehouse.orchestration.execution.catch_up import catch_up
+from lakehouse.orchestration.execution.in_process import InProcess
+from lakehouse.orchestration.execution.replay import Replay
+from lakehouse.settings import Settings, SimulatedClock
 from lakehouse.training_sets import affected as affected_sets
 from lakehouse.training_sets import build, labels, releases
 from lakehouse.training_sets.releases import ReleaseKind
@@ -26,12 +52,80 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from lakehouse.cli.models_demo.demo_lake import DemoLake
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts import ModelContract
     from lakehouse.models.backtest_log import Backtest
-    from lakehouse.models.promotion.promotion_log import ModelPromotion
+    from lakehouse.models.canary_log import CanaryEntry
+    from lakehouse.models.promotion_log import ModelPromotion
     from lakehouse.models.retraining_log import Retraining
-    from lakehouse.models.scoring.canary_log import CanaryEntry
     from lakehouse.training_sets.releases import Release
+
+
+#: The folder in the root for the contracts of the demo.
+_CONTRACTS = "demo_models_contracts"
+
+
+class DemoLake:
+    """A lake with card payments, whose clock shows the time of the current step.
+
+    :param instance: the Dagster instance that stores the runs.
+    """
+
+    def __init__(self, root: str, instance: dg.DagsterInstance) -> None:
+        contracts = Path(root, _CONTRACTS)
+        write_files(contracts, deliveries.contracts())
+        self._clock = SimulatedClock(replay_clock(deliveries.HISTORY_BEGINS))
+        own = Settings(root=root, landing=None, contracts=contracts, bundled_contracts=False)
+        self.settings = own.model_copy(update={"spark_long_lived": True}).with_clock(self._clock)
+        self.catalog = load_catalog(contracts, bundled=False)
+        self._instance = instance
+        self._spark = LakeSpark(long_lived=True)
+
+    @property
+    def contract(self) -> ModelContract:
+        """The contract of the model."""
+        return self.catalog.models[deliveries.MODEL]
+
+    def session(self) -> SparkSession:
+        """The Spark session, started on first use."""
+        return self._spark.session()
+
+    def at(self, moment: datetime) -> None:
+        """Set the clock."""
+        self._clock.set(moment)
+
+    def deliver(self, files: Mapping[str, Mapping[str, str]]) -> int:
+        """Copy files to the landing folder.
+
+        :param files: by source, file name to text.
+        :returns: the number of new files.
+        """
+        return sum(write_files(Path(self.settings.landing_of(source)), texts) for source, texts in files.items())
+
+    def take_in(self, through: date) -> None:
+        """Process the arrivals up to the end of day ``through``.
+
+        Payments are processed delivery by delivery, each as if it were today, because a number is a feature from its publication
+        on. The other sources have no numbers, and every row has its own arrival time: their files are read at once.
+        """
+        self.at(replay_clock(through))
+        layers = InProcess(self.settings, self.catalog, self._instance)
+        for source in (deliveries.CARDHOLDERS, deliveries.CHARGEBACKS):
+            self._take_in_at_once(layers, source, through)
+        run = Replay(self.settings, self.catalog, deliveries.PAYMENTS, self._instance)
+        days, _ = run.arrival_days(last=through)
+        if days:
+            with_progress(run, days)
+
+    def _take_in_at_once(self, layers: InProcess, source: str, through: date) -> None:
+        files, _ = landing_files(self.settings, self.catalog.sources[source])
+        new = unseen_files(files, ingestions.all_of(self.settings, source))
+        days = sorted({file.arrival_date for file in new if file.arrival_date <= through})
+        if days:
+            layers.run(dg.AssetKey(["bronze", source]), days)
+        catch_up(self.settings, self.catalog, source, layers)
+
 
 LABELS, TRAINING_SET, FIRST, CHALLENGER = "v3.0", "v5.0", "v2.3", "v2.4"
 #: The inputs of the first version: without the cardholder and the number of payments of a country.
@@ -105,7 +199,7 @@ def start_canary(lake: DemoLake, version: str) -> CanaryEntry:
         if known
         else canary.start(lake.settings, lake.contract, version, by=BY, reason="the backtest is passed")
     )
-    if not len(score_table.read(lake.settings, deliveries.MODEL, columns=["record_key"])):
+    if not len(scores.read(lake.settings, deliveries.MODEL, columns=["record_key"])):
         days = [day for day in span(CANARY_FROM, CANARY_UNTIL) if day < CANARY_UNTIL]
         score.score(lake.session(), lake.settings, lake.catalog, lake.contract, days, run_id="demo", by=BY)
     return entry
@@ -126,7 +220,7 @@ def concerned(lake: DemoLake, file: str) -> AffectedReleases:
     """The earlier releases of the demo that a file of chargebacks affects."""
     source = lake.catalog.sources[deliveries.CHARGEBACKS]
     columns = affected_sets.columns_searched(lake.settings, source)
-    of_file = affected.of_impact(
+    of_file = lineage.of_impact(
         lake.settings, source, analysis.of_file(lake.settings, lake.catalog, source.dataset, file, columns)
     )
     return AffectedReleases(

@@ -14,17 +14,17 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
-from lakehouse.contracts.derived.inputs import ROW_COUNT
+from lakehouse.contracts.derived import ROW_COUNT
 from lakehouse.delta import table_io
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.gold.numbers.rollup_inputs import RollupInputs
+from lakehouse.gold.numbers.published_table import RollupInputs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import date
 
-    from lakehouse.contracts.derived.inputs import DerivedInput
+    from lakehouse.contracts.derived import DerivedInput
     from lakehouse.contracts.series import Series
     from lakehouse.settings import Settings
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.contracts.derived.inputs import PERIOD_START, ROW_COUNT
+from lakehouse.contracts.derived import PERIOD_START, ROW_COUNT
 from lakehouse.delta import table_io
 from lakehouse.gold import isolation
 from lakehouse.gold.derived.inputs import InputError, PeriodOfInput

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
-from lakehouse.gold.derived import closing, inputs, numbers
+from lakehouse.gold.derived import following, inputs, numbers
 from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
-from lakehouse.gold.numbers.rollup_inputs import RollupInputs
+from lakehouse.gold.numbers.published_table import RollupInputs
 from lakehouse.gold.publication import restatement_reports, reverted_periods, write_audit_publish
-from lakehouse.gold.publication.drafts import NumberLineage, draft_period
-from lakehouse.gold.publication.refused_numbers import find_refused
+from lakehouse.gold.publication.candidates import NumberLineage, draft_period
+from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, again_on_conflict
 from lakehouse.gold.restatement.pending import record_restatement
 from lakehouse.text import join_limited
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.series import Series
     from lakehouse.gold.derived.inputs import PeriodOfInput
-    from lakehouse.gold.publication.drafts import Draft
+    from lakehouse.gold.publication.candidates import Draft
     from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
     from lakehouse.gold.restatement.pending import PendingRestatement
     from lakehouse.settings import Settings
@@ -111,7 +111,7 @@ def _drafts(
             # A person refused the new number, or reverted the period: the published one stays, and only its state changes.
             rows, content, lineage = before.latest[start], published.content, _of_latest(before, start)  # noqa: PLW2901
         changed = [number for number in of_period if number.named != earlier.of_metrics.get(number.input.metric)]
-        limit = closing.limit(series, start, {number.input.metric: number.state for number in of_period})
+        limit = following.limit(series, start, {number.input.metric: number.state for number in of_period})
         draft = draft_period(
             series,
             published,

@@ -1,20 +1,26 @@
 """The history of published numbers: all versions of a period, one selected version, two versions compared.
 
 This module only reads. Names of versions are parsed in ``version_selector``; comparisons are rendered in ``reports``.
+
+Adjustments: the exact differences between a closed period's number and the number computed now (rule R9).
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from decimal import Context, Inexact, localcontext
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import lifecycle, published_table, window_history
 from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Number, Sides, added
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
-from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA
-from lakehouse.gold.numbers.rollup_inputs import RollupInputs
+from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, RollupInputs
 from lakehouse.gold.numbers.version_selector import (
     MissingVersionError,
     SelectBy,
@@ -29,8 +35,6 @@ from lakehouse.ledger import failed_numbers
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import date, datetime
-
-    import pyarrow as pa
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.series import Series
@@ -396,3 +400,45 @@ def _version(series: Series, start: date, rows: list[dict[str, Any]]) -> Publish
         rows=content,
         row=row,
     )
+
+
+#: Python's default context rounds numbers with more than 28 digits.
+EXACT = Context(prec=100, traps=[Inexact])
+
+
+def between(series: Series, published: pa.Table | None, restated: pa.Table) -> pa.Table:
+    """The rows that, added to a closed period and its adjustments, give ``restated``.
+
+    :param published: all rows of the period: its newest revision and its adjustments.
+    :returns: rows with the columns of ``restated`` for the grain values that differ; a single row of zeros if none differs.
+    """
+    names = series.numbers
+    with localcontext(EXACT):
+        before = booked(series, published)
+        after = _sums(series, restated)
+        differences = {
+            grain: [new - old for new, old in zip(after[grain], before[grain])]
+            for grain in [*after, *(grain for grain in before if grain not in after)]
+        }
+    changed = {grain: values for grain, values in differences.items() if any(values)}
+    changed = changed or {tuple(None for _ in series.grain): [0 for _ in names]}
+    rows = [dict(zip([*series.grain, *names], [*grain, *values])) for grain, values in changed.items()]
+    return pa.Table.from_pylist(rows, schema=pa.schema([pa.field(item.name, item.type) for item in restated.schema]))
+
+
+def booked(series: Series, published: pa.Table | None) -> dict[tuple[Any, ...], list[Any]]:
+    """The newest number with its adjustments, per row of the grain, in the order of measures and row_count."""
+    if published is None:
+        return defaultdict(lambda: [0 for _ in series.numbers])
+    newest = pc.max(published["revision"])  # a later number contains the adjustments of earlier revisions
+    return _sums(series, published.filter(pc.equal(published["revision"], newest)))
+
+
+def _sums(series: Series, rows: pa.Table) -> dict[tuple[Any, ...], list[Any]]:
+    names, grain = series.numbers, series.grain
+    sums: dict[tuple[Any, ...], list[Any]] = defaultdict(lambda: [0 for _ in names])
+    for row in rows.select([*grain, *names]).to_pylist():
+        values = sums[tuple(row[name] for name in grain)]
+        for position, name in enumerate(names):
+            values[position] += row[name] or 0
+    return sums

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from lakehouse.calendar.event_day import business_day_of
+from lakehouse.calendar.days import business_day_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -3,13 +3,17 @@
 Any engine reads the newest numbers with ``WHERE is_latest``, and what readers saw at a time with ``published_at <= t AND
 (superseded_at IS NULL OR superseded_at > t) AND adjustment IS NULL``. This module only reads; ``publication.revisions`` writes
 the table, and ``history`` selects and compares its versions.
+
+The inputs of a number that is made of published numbers: the column ``made_from``, written and read only here.
+
+The inputs of a number other than those of its (first) source: the column ``dimension_inputs``, written and read only here.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -17,19 +21,81 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.contracts.published_columns import PUBLISHED, ColumnType
-from lakehouse.contracts.series import days_reached
+from lakehouse.contracts.series import PUBLISHED, ColumnType, days_reached
 from lakehouse.delta import table_io
 from lakehouse.delta.delta_rs_internals import listed_files
 from lakehouse.gold.numbers.lifecycle import PublishedState, State
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
-    from lakehouse.contracts.published_columns import Column
-    from lakehouse.contracts.series import Series
+    from lakehouse.contracts.series import Column, Series
     from lakehouse.settings import Settings
+
+
+#: The key of the booked adjustments; all other keys are days, or the names of metrics.
+_ADJUSTMENTS = "adjustments"
+
+
+@dataclass(frozen=True)
+class RollupInputs:
+    """The published numbers that a number was computed from; empty for a day that is computed from Silver.
+
+    :param revisions: per first day of a period the label of its revision, such as ``r3``.
+    :param adjustments: the version names of the adjustments that are booked in the period.
+    :param of_metrics: for a derived number: the inputs from each metric, by its name.
+    """
+
+    revisions: Mapping[date, str] = field(default_factory=dict)
+    adjustments: Sequence[str] = ()
+    of_metrics: Mapping[str, RollupInputs] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str | None) -> RollupInputs:
+        """Read a stored value."""
+        return cls._of(json.loads(text or "{}"))
+
+    @classmethod
+    def _of(cls, stored: Mapping[str, Any]) -> RollupInputs:
+        metrics = {name: cls._of(value) for name, value in stored.items() if isinstance(value, dict)}
+        revisions = {date.fromisoformat(day): label for day, label in stored.items() if isinstance(label, str)}
+        adjustments = stored.get(_ADJUSTMENTS)  # a metric may have that name
+        return cls(revisions, tuple(adjustments) if isinstance(adjustments, list) else (), metrics)
+
+    def as_json(self) -> dict[str, Any]:
+        """The value in stored and served form: labels by day, the labels of each metric, and adjustments if there are any."""
+        stored: dict[str, Any] = {f"{day}": label for day, label in self.revisions.items()}
+        stored |= {name: inputs.as_json() for name, inputs in self.of_metrics.items()}
+        return stored | ({_ADJUSTMENTS: list(self.adjustments)} if self.adjustments else {})
+
+    def __str__(self) -> str:
+        return json.dumps(self.as_json(), sort_keys=True)
+
+    def changed_since(self, earlier: RollupInputs) -> dict[date, tuple[str | None, str]]:
+        """The days whose revision differs from ``earlier``: the label there (None for a new day), and the label here."""
+        before = earlier.revisions
+        return {day: (before.get(day), label) for day, label in sorted(self.revisions.items()) if before.get(day) != label}
+
+    def named_changes(self, earlier: RollupInputs) -> Iterator[tuple[str, str | None, str]]:
+        """The differences from ``earlier``, for people: the day (for a derived number after its metric), and both labels."""
+        yield from ((f"{day}", *labels) for day, labels in self.changed_since(earlier).items())
+        for name, inputs in self.of_metrics.items():
+            changes = inputs.named_changes(earlier.of_metrics.get(name, RollupInputs()))
+            yield from ((f"{name} {day}", before, after) for day, before, after in changes)
+
+
+def text(by_name: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The value as it is stored; None without any."""
+    return json.dumps(by_name, sort_keys=True) if by_name else None
+
+
+def parse(stored: str | None) -> dict[str, dict[str, Any]]:
+    """The ``inputs``, ``without`` and ``contract`` that a revision names, by further source and dimension; empty if there are
+    none.
+    """
+    return dict(json.loads(stored or "{}"))
+
 
 TIME = pa.timestamp("us", "UTC")
 _ARROW_TYPES = {

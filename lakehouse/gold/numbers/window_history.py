@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.calendar import windows
-from lakehouse.contracts.windows.event_window import WINDOW_START
+from lakehouse.contracts.windows import WINDOW_START
 from lakehouse.gold.numbers.lifecycle import RevisionReason
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
-    from lakehouse.gold.promotion.version_numbers import PublishedNumber
-    from lakehouse.gold.publication.drafts import Draft
+    from lakehouse.gold.promotion.plan import PublishedNumber
+    from lakehouse.gold.publication.candidates import Draft
     from lakehouse.gold.restatement.pending import PendingRestatement
     from lakehouse.settings import Settings
 

@@ -1,6 +1,8 @@
 """The plan of a promotion or rollback: what it would publish, without doing it.
 
 ``compatibility`` checks the conditions that forbid a promotion; ``promotion`` carries it out.
+
+The last number that a dataset version published for a period, including its adjustments if the period is closed.
 """
 
 from __future__ import annotations
@@ -8,17 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakehouse import locations
 from lakehouse.contracts.series import Series
 from lakehouse.delta import provenance, table_io
 from lakehouse.errors import LakehouseError
+from lakehouse.gold.numbers import history, lifecycle, published_table, served_version
 from lakehouse.gold.numbers import history as numbers_history
-from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
-from lakehouse.gold.promotion import compatibility, version_numbers
+from lakehouse.gold.promotion import compatibility
 from lakehouse.gold.promotion.promotion_log import PromotionKind
 from lakehouse.gold.publication import late_at_close, write_audit_publish
-from lakehouse.gold.publication.drafts import NumberLineage, draft_period
+from lakehouse.gold.publication.candidates import NumberLineage, draft_period
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import find_pending
 
@@ -33,11 +38,79 @@ if TYPE_CHECKING:
     from lakehouse.contracts.publication import PublicationRules
     from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Threshold
     from lakehouse.gold.numbers.history import PublishedVersion
-    from lakehouse.gold.promotion.version_numbers import PublishedNumber
-    from lakehouse.gold.publication.drafts import Draft
+    from lakehouse.gold.publication.candidates import Draft
     from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
     from lakehouse.gold.restatement.pending import PendingRestatement
     from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class PublishedNumber:
+    """The last number that was published for a period.
+
+    :param rows: its content, with the adjustments of a closed period added up.
+    :param row: the published columns of its newest revision or adjustment.
+    :param intact: whether the stored rows still have the digest with which they were published.
+    """
+
+    rows: pa.Table
+    row: Mapping[str, Any]
+    intact: bool = True
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the period has no rows of Silver."""
+        return not any(self.rows["row_count"].to_pylist())
+
+
+def current_numbers(existing: pa.Table | None, series: Series) -> dict[date, PublishedNumber]:
+    """The number of each period that readers see, whichever dataset version published it."""
+    return _last(existing, existing, series)
+
+
+def numbers_of_version(existing: pa.Table | None, series: Series, number: int) -> dict[date, PublishedNumber]:
+    """The last number that a dataset version published for each period.
+
+    A number equal to that of an earlier version is not published again: the number of the nearest earlier version is used.
+    """
+    if existing is None:
+        return {}
+    known = existing.filter(pc.less_equal(existing["dataset_version"], number))
+    nearest = known.group_by(series.by).aggregate([("dataset_version", "max")]).to_pylist()
+    nearest_versions = {(row[series.by], row["dataset_version_max"]) for row in nearest}
+    labels = zip(known[series.by].to_pylist(), known["dataset_version"].to_pylist())
+    return _last(known.filter(pa.array([label in nearest_versions for label in labels], pa.bool_())), existing, series)
+
+
+def _last(rows_of_version: pa.Table | None, existing: pa.Table | None, series: Series) -> dict[date, PublishedNumber]:
+    """The last number of each period among ``rows_of_version``."""
+    if rows_of_version is None or existing is None or not len(rows_of_version):
+        return {}
+    every = table_io.split(existing, series.by)
+    by_start = table_io.split(rows_of_version, series.by)
+    return {start: _with_adjustments(rows, every[start], series) for start, rows in by_start.items()}
+
+
+def _with_adjustments(rows_of_version: pa.Table, every: pa.Table, series: Series) -> PublishedNumber:
+    """The last number among rows of a period; adjustments are added to the closed number, whichever version published them."""
+    published = table_io.with_columns(rows_of_version, published_table.PUBLISHED_SCHEMA.names).to_pylist()
+    newest = max(published, key=lambda row: (row["revision"], row["adjustment"] or 0))
+    closed = every.filter(pc.equal(every["revision"], newest["revision"]))
+    columns = [name for name in series.content if name in every.column_names]
+    number = closed.filter(pc.is_null(closed["adjustment"])).select(columns)
+    if newest["adjustment"] is None:
+        return PublishedNumber(number, newest, intact=published_table.is_content(number, newest["content"]))
+    counts = pc.fill_null(pc.less_equal(closed["adjustment"], newest["adjustment"]), fill_value=True)
+    return PublishedNumber(_added(closed.filter(counts), number.schema, series), newest)
+
+
+def _added(closed: pa.Table, schema: pa.Schema, series: Series) -> pa.Table:
+    """A closed number with its adjustments, without rows of the grain that the adjustments reduce to zero."""
+    grain = series.grain
+    counted = closed.set_column(closed.column_names.index("is_latest"), "is_latest", pa.array([True] * len(closed)))
+    rows = [dict(zip(series.content, [*key, *values])) for key, values in history.booked(series, counted).items()]
+    left = pa.Table.from_pylist([row for row in rows if row["row_count"]] or rows[:1], schema=schema)
+    return left.sort_by([(name, "ascending") for name in grain]) if grain else left
 
 
 class PromotionRefusedError(LakehouseError):
@@ -164,7 +237,7 @@ def plan_rollback(settings: Settings, catalog: Catalog, metric: MetricContract, 
     number = shown_version(settings, metric)
     to = served_version.version(catalog, metric, to_version)
     before = write_audit_publish.read(settings, to)
-    known = version_numbers.numbers_of_version(before.existing, to, to_version)
+    known = numbers_of_version(before.existing, to, to_version)
     if not known or to_version > number:
         msg = f"gold/{to.name} shows v{number}, and cannot be rolled back to v{to_version}: promote v{to_version}"
         raise PromotionRefusedError(msg)
@@ -200,8 +273,8 @@ def _both(settings: Settings, catalog: Catalog, metric: MetricContract, to_versi
     shown = served_version.version(catalog, metric, shown_version(settings, metric))
     later, before = Series(to.metric), write_audit_publish.read(settings, to)
     table = table_io.open_snapshot(locations.gold(settings, later), settings.storage_options)
-    later_numbers = version_numbers.current_numbers(None if table is None else table_io.read_version(table), later)
-    return _Both(shown, to, later, before, table, version_numbers.current_numbers(before.existing, shown), later_numbers)
+    later_numbers = current_numbers(None if table is None else table_io.read_version(table), later)
+    return _Both(shown, to, later, before, table, current_numbers(before.existing, shown), later_numbers)
 
 
 def _drafts(

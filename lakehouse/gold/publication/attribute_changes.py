@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import days_reached, source_days
-from lakehouse.dimensions.keys import dimension_keys
+from lakehouse.dimensions.tables import dimension_keys
 from lakehouse.ledger import publications, redactions
 from lakehouse.text import format_moment
 

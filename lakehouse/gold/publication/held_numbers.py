@@ -1,7 +1,12 @@
-"""A person's decision about a held number: sign it off, so that it is published, or drop it (rule R8)."""
+"""A person's decision about a held number: sign it off, so that it is published, or drop it (rule R8).
+
+The numbers of a period that are not published: those that a person refused since, and all numbers while the period is
+reverted.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,20 +14,26 @@ from lakehouse import locations
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import lifecycle
-from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 from lakehouse.gold.publication import (
     candidates,
     late_at_close,
     rejected_candidates,
     restatement_reports,
+    reverted_periods,
     revisions,
     write_audit_publish,
 )
-from lakehouse.gold.publication.drafts import draft_period
+from lakehouse.gold.publication.candidates import draft_period
 from lakehouse.gold.publication.rejected_candidates import RejectedCandidate
 from lakehouse.gold.publication.write_audit_publish import Run, again_on_conflict
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Container
+    from datetime import date, datetime
+
+    import pyarrow as pa
+
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.series import Series
     from lakehouse.gold.publication.candidates import HeldCandidate
@@ -96,3 +107,33 @@ def _held(settings: Settings, series: Series, period: Period, revision: int) -> 
         msg = f"the held number of {series.name} for {period.name} is r{held[0].revision}, not r{revision}"
         raise HoldError(msg)
     return held[0]
+
+
+class _EveryNumber:
+    """A container of every digest: a reverted period refuses all numbers."""
+
+    def __contains__(self, content: object) -> bool:
+        return True
+
+
+def find_refused(
+    settings: Settings, series: Series, existing: pa.Table | None, starts: Collection[date]
+) -> dict[date, Container[str]]:
+    """The digests of the numbers of each period that were refused since its content was last published; all for a reverted
+    period.
+
+    :param existing: all rows of these periods.
+    """
+    published: dict[date, datetime] = {}
+    names = [series.by, "revision", "is_latest", "adjustment", "published_at", "restated_on", "reason"]
+    for row in [] if existing is None else existing.select(names).to_pylist():
+        start, content_since = row[series.by], row["restated_on"]
+        if RevisionReason(row["reason"]).is_growth or row["adjustment"]:
+            content_since = row["published_at"]
+        if content_since is not None and (start not in published or content_since > published[start]):
+            published[start] = content_since
+    refused: dict[date, set[str]] = defaultdict(set)
+    for entry in rejected_candidates.of(settings, series.name, starts):
+        if entry.period_start not in published or entry.dropped_at >= published[entry.period_start]:
+            refused[entry.period_start].add(entry.content)
+    return {**refused, **dict.fromkeys(reverted_periods.kept(settings, series.name, starts), _EveryNumber())}

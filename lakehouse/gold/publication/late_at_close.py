@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
-from lakehouse.contracts.late_events.late_event_rules import AtClose
+from lakehouse.contracts.late_events import AtClose
 from lakehouse.delta import provenance, table_io
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.ledger import contract_archive

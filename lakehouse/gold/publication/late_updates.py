@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from lakehouse.contracts.windows.event_window import WINDOW_START
+from lakehouse.contracts.windows import WINDOW_START
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.late_events import classification, left_out
 from lakehouse.snapshots import input_sets
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
-    from lakehouse.gold.publication.drafts import Draft
+    from lakehouse.gold.publication.candidates import Draft
     from lakehouse.settings import Settings
 
 #: The rows of each window of a day, by its first moment; None for the day of a metric without windows, and rows without a time.

@@ -3,11 +3,17 @@
 All writes to published tables happen here, except for masking. The modules that make drafts decide what is published; the schema
 belongs to ``numbers.published_table``. Commits are made by delta-rs within milliseconds; of two commits that concern the same
 period, the later one fails instead of overwriting the first.
+
+The record of each version in a commit of published numbers, apart from its content: enough to compute the version again.
 """
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
 from dataclasses import dataclass, field, replace
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,22 +21,46 @@ import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
-from lakehouse.contracts.published_columns import PUBLISHED, Origin, named
+from lakehouse.contracts.series import PUBLISHED, Origin, named
 from lakehouse.delta import partition_writer, table_io
-from lakehouse.gold.numbers import adjustments, served_version
+from lakehouse.gold.numbers import history, served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, PublishedState, RevisionReason, State, VersionName, grows, next_change
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, TIME, published_states
-from lakehouse.gold.publication import recorded_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import date, datetime
+    from collections.abc import Iterable, Mapping, Sequence
 
     from deltalake import DeltaTable
 
     from lakehouse.contracts.series import Series
-    from lakehouse.gold.publication.drafts import Draft
+    from lakehouse.gold.publication.candidates import Draft
     from lakehouse.settings import Settings
+
+
+_READ = {pa.date32(): date.fromisoformat, pa.timestamp("us", "UTC"): datetime.fromisoformat}
+
+
+def packed(versions: Iterable[Mapping[str, Any]]) -> str:
+    """The record of ``versions``."""
+    by_name = {values["version_name"]: {name: values[name] for name in PUBLISHED_SCHEMA.names} for values in versions}
+    return base64.b64encode(zlib.compress(json.dumps(by_name, default=str).encode())).decode()
+
+
+def unpacked(record: str | None) -> dict[str, dict[str, Any]]:
+    """The versions of a record, by name; empty for a commit of an earlier release."""
+    if not record:
+        return {}
+    by_name: dict[str, dict[str, Any]] = json.loads(zlib.decompress(base64.b64decode(record)))
+    return {version: _typed(values) for version, values in by_name.items()}
+
+
+def _typed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with their types; a column that a later release has added is empty."""
+    typed = {}
+    for item in PUBLISHED_SCHEMA:
+        value, read = values.get(item.name), _READ.get(item.type)
+        typed[item.name] = read(value) if read and value is not None else value
+    return typed
 
 
 @dataclass(frozen=True)
@@ -92,7 +122,7 @@ def publish(
         own = rows_by_period.get(draft.start)
         values, revision = _values(series, draft, before.get(draft.start), own, signed)
         adjusts = draft.action is PublishAction.ADJUSTMENT
-        content = adjustments.between(series, own, draft.rows) if adjusts else draft.rows
+        content = history.between(series, own, draft.rows) if adjusts else draft.rows
         rows.append(published_rows(series, draft.start, content, values))
         revisions.append(revision)
         recorded.append(values)
@@ -101,7 +131,7 @@ def publish(
         "as_of": signed.now.isoformat(),
         "publication_id": signed.publication_id,
         "published": {f"{revision.start}": f"{revision.name}" for revision in revisions},
-        "versions": recorded_versions.packed(recorded),
+        "versions": packed(recorded),
         "booked_on": sorted({f"{draft.booked_on}" for draft in drafts if draft.booked_on}),
         **signed.why,
     }

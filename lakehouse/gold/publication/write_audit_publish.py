@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.lifecycle import PublishedState
-    from lakehouse.gold.publication.drafts import Draft
+    from lakehouse.gold.publication.candidates import Draft
     from lakehouse.quality.check_result import CheckResult
     from lakehouse.settings import Settings
 

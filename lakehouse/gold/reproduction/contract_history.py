@@ -16,7 +16,7 @@ from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import provenance
 from lakehouse.errors import LakehouseError
-from lakehouse.gold.numbers import further_inputs
+from lakehouse.gold.numbers import published_table
 from lakehouse.ledger import contract_archive
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _others_of_then(
 ) -> dict[str, SourceContract]:
     """The contracts of the further sources and dimensions that a revision names, as far as they were different and are stored."""
     earlier = {}
-    for name, entry in further_inputs.parse(revision.get("dimension_inputs")).items():
+    for name, entry in published_table.parse(revision.get("dimension_inputs")).items():
         if name not in sources or provenance.of_contract(sources[name]) != entry["contract"]:
             stored = contract_archive.find(settings, "source", name, entry["contract"])
             if stored is not None:

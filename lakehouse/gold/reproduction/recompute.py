@@ -21,9 +21,9 @@ from lakehouse.delta import table_io
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.derived import inputs as derived_inputs
 from lakehouse.gold.derived import numbers as derived_numbers
-from lakehouse.gold.numbers.rollup_inputs import RollupInputs
+from lakehouse.gold.numbers.published_table import RollupInputs
 from lakehouse.gold.restatement import lineage, metric_query, rollup_totals
-from lakehouse.gold.rows_read import of_then
+from lakehouse.gold.rows_read import rows as of_then
 from lakehouse.ledger import ingestions
 from lakehouse.spark.session import sized_for
 

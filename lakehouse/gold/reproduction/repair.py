@@ -17,10 +17,10 @@ from lakehouse.contracts.series import Series, source_read
 from lakehouse.delta import damaged_files, data_files, partition_writer, table_io
 from lakehouse.delta.delta_rs_internals import file_system
 from lakehouse.errors import LakehouseError
-from lakehouse.gold.numbers import adjustments
+from lakehouse.gold.numbers import history
 from lakehouse.gold.numbers.lifecycle import parse_version_name
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, is_content
-from lakehouse.gold.publication import recorded_versions, revisions
+from lakehouse.gold.publication import revisions
 from lakehouse.gold.reproduction import contract_history, recompute
 from lakehouse.gold.reproduction.contract_history import HistoricalContracts
 from lakehouse.ledger import publications
@@ -91,7 +91,7 @@ def _recorded(settings: Settings, series: Series, starts: set[date]) -> Mapping[
     starts_by_text = {f"{start}": start for start in starts}
     for entry in publications.of(settings, series.name):
         concerned = {text: name for text, name in entry.published.items() if text in starts_by_text}
-        versions = recorded_versions.unpacked(entry.versions) if concerned else {}
+        versions = revisions.unpacked(entry.versions) if concerned else {}
         for text, name in concerned.items():
             recorded[starts_by_text[text]][name] = versions.get(name, {})
     return recorded
@@ -141,7 +141,7 @@ def _recomputed(
         return None
     content = made.rows
     if values["adjustment"] is not None:
-        content = adjustments.between(series_then, pa.concat_tables(before, promote_options="default"), content)
+        content = history.between(series_then, pa.concat_tables(before, promote_options="default"), content)
     return revisions.published_rows(series_then, start, content, values)
 
 

@@ -21,8 +21,8 @@ from lakehouse.gold.reproduction.contract_history import HistoricalContracts
 from lakehouse.gold.reproduction.differences import Difference
 from lakehouse.gold.reproduction.recompute import ReproduceError
 from lakehouse.gold.restatement import metric_query
-from lakehouse.gold.rows_read import of_then
-from lakehouse.snapshots import known_inputs
+from lakehouse.gold.rows_read import rows as of_then
+from lakehouse.snapshots import input_sets
 from lakehouse.spark.session import sized_for
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def known_at(
     """
     settings = with_table_cache(settings)
     _require_silver(metric)
-    ids = known_inputs.known_at(settings, metric.source, when)
+    ids = input_sets.known_at(settings, metric.source, when)
     return from_inputs(settings, catalog, metric, days, ids, session, when, others_at=when)
 
 

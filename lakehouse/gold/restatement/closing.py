@@ -14,12 +14,12 @@ from zoneinfo import ZoneInfo
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.calendar.event_day import end_of_day
+from lakehouse.calendar.days import end_of_day
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
 from lakehouse.dispositions import unread
-from lakehouse.gold.derived import closing as closing_of_inputs
+from lakehouse.gold.derived import following as closing_of_inputs
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement.lineage import undecided

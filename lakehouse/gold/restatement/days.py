@@ -15,24 +15,21 @@ from typing import TYPE_CHECKING, Any
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
-from lakehouse.contracts.published_columns import LINEAGE
-from lakehouse.contracts.series import source_days, source_read
+from lakehouse.contracts.series import LINEAGE, source_days, source_read
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
-from lakehouse.dimensions import interval_table
-from lakehouse.dimensions.joins import fact_index
-from lakehouse.dimensions.joins.changed_facts import ChangedFacts
+from lakehouse.dimensions import fact_index, interval_table
+from lakehouse.dimensions.changed_facts import ChangedFacts
 from lakehouse.gold import isolation
 from lakehouse.gold.isolation import Isolated
 from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
 from lakehouse.gold.publication import late_updates, restatement_reports, reverted_periods, write_audit_publish
-from lakehouse.gold.publication.drafts import NumberLineage, draft_period
-from lakehouse.gold.publication.refused_numbers import find_refused
+from lakehouse.gold.publication.candidates import NumberLineage, draft_period
+from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, SeriesSnapshot, again_on_conflict
-from lakehouse.gold.restatement import closing, late_causes, metric_query
+from lakehouse.gold.restatement import closing, late_causes, metric_query, patched_days, touched_windows
 from lakehouse.gold.restatement import lineage as restatement_lineage
-from lakehouse.gold.restatement.from_changes import patched_days, touched_windows
 from lakehouse.gold.restatement.pending import record_restatement
 from lakehouse.gold.rows_read import tables
 
@@ -46,7 +43,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.gold.publication.drafts import Draft
+    from lakehouse.gold.publication.candidates import Draft
     from lakehouse.gold.restatement.closing import Limit
     from lakehouse.gold.restatement.late_causes import LateCauses
     from lakehouse.gold.restatement.lineage import SilverInputs, Trigger

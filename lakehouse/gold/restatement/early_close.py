@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
-from lakehouse.contracts.published_columns import LINEAGE
-from lakehouse.contracts.series import source_read
+from lakehouse.contracts.series import LINEAGE, source_read
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.errors import LakehouseError
@@ -21,7 +20,7 @@ from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.published_table import content_of
 from lakehouse.gold.publication import candidates, revisions, write_audit_publish
-from lakehouse.gold.publication.drafts import Draft, NumberLineage
+from lakehouse.gold.publication.candidates import Draft, NumberLineage
 from lakehouse.gold.publication.write_audit_publish import again_on_conflict
 from lakehouse.gold.restatement import closing, late_causes, lineage, metric_query
 from lakehouse.gold.restatement.days import explain, lineages

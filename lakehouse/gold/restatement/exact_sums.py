@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.contracts.sql_tokens import end_of_group, is_space, opens_group, skip, tokens_of
+from lakehouse.contracts.sql_syntax import end_of_group, is_space, opens_group, skip, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import commit_log, data_files, provenance, table_io
-from lakehouse.gold.numbers import further_inputs
+from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason
-from lakehouse.gold.rows_read import duplicates, tables
+from lakehouse.gold.rows_read import tables
 from lakehouse.late_events import row_difference
 from lakehouse.ledger import applied_inputs, decisions, ingestions, late_decisions, rebuild_requests, redactions
-from lakehouse.ledger.input_ids import is_manual_input
+from lakehouse.ledger.ids import is_manual_input
 from lakehouse.ledger.row_states import QuarantineStatus
 from lakehouse.snapshots import input_sets
 
@@ -186,7 +186,7 @@ def record_others(settings: Settings, metric: MetricContract, basis: SilverInput
         }
         for name, inputs in basis.others.items()
     }
-    return further_inputs.text(stored)
+    return published_table.text(stored)
 
 
 def trigger(settings: Settings, contract: SourceContract, first: int, last: int) -> Trigger:
@@ -231,7 +231,7 @@ def count_silver_rows(
     counts: Counter[date] = Counter()
     for table in held:
         counts.update(data_files.rows_by_partition(table))
-    counts.subtract(duplicates.count(settings, metric, source_days(metric, days)))
+    counts.subtract(tables.count(settings, metric, source_days(metric, days)))
     left_out, limited = Counter[date](), set(days).difference(with_every_row)
     if metric.late_source is not None and limited:
         left_out.update(row_difference.count(settings, metric, metric.late_source, named_now(settings, metric, limited)))

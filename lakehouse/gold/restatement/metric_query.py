@@ -14,7 +14,8 @@ from lakehouse.calendar import day_conditions
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
 from lakehouse.gold.restatement import exact_sums, lineage
-from lakehouse.gold.rows_read import now, tables, windows
+from lakehouse.gold.rows_read import rows as now
+from lakehouse.gold.rows_read import tables, windows
 from lakehouse.spark import dataframes, stages
 from lakehouse.spark.session import in_zone, sized_for
 
@@ -42,7 +43,7 @@ def compute(
     :param starts: only the windows with these first moments; None stands for the rows without an event time.
     """
     if metric.event_window:
-        rows = windows.assigned(rows, metric.event_window)
+        rows = windows.with_windows(rows, metric.event_window)
     if starts is not None:
         rows = rows.where(windows.is_among(starts))
     if metric.trailing_days > 1:
@@ -114,7 +115,7 @@ def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Peri
 def nothing(spark: SparkSession, settings: Settings, metric: MetricContract) -> pa.Table:
     """The number of a day without rows: one row without a grain, which distinguishes an emptied day from a missing one."""
     rows = now.silver_rows(spark, settings, metric, []).where("false")
-    rows = windows.assigned(rows, metric.event_window) if metric.event_window else rows
+    rows = windows.with_windows(rows, metric.event_window) if metric.event_window else rows
     with in_zone(spark, metric.zone):
         empty = dataframes.in_utc(measured(rows, metric, []).toArrow())
     grain = dataframes.in_utc(rows.select(*metric.grain).toArrow()).schema if metric.grain else pa.schema([])

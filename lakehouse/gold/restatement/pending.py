@@ -16,15 +16,15 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import days_reached
 from lakehouse.delta import change_feed, commit_log, lost_commits, provenance, table_io
 from lakehouse.delta.table_cache import with_table_cache
-from lakehouse.dimensions.joins import changed_facts
-from lakehouse.dimensions.joins.changed_facts import ChangedFacts
+from lakehouse.dimensions import changed_facts
+from lakehouse.dimensions.changed_facts import ChangedFacts
 from lakehouse.gold.derived import following
 from lakehouse.gold.numbers import lifecycle, published_table, served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import rejected_candidates, reverted_periods
 from lakehouse.gold.restatement import closing
-from lakehouse.gold.rows_read import changed_days
-from lakehouse.gold.rows_read.changed_days import ChangedDays
+from lakehouse.gold.rows_read import tables as changed_days
+from lakehouse.gold.rows_read.tables import ChangedDays
 from lakehouse.late_events import follow as late_events
 from lakehouse.ledger import failed_numbers, restatements
 from lakehouse.ledger.restatements import Restatement

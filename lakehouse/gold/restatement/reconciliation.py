@@ -10,14 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakehouse.delta.table_cache import with_table_cache
-from lakehouse.dimensions.joins import matches
+from lakehouse.dimensions import matches
 from lakehouse.gold import isolation
 from lakehouse.gold.derived import inputs as derived_inputs
 from lakehouse.gold.derived import numbers as derived_numbers
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.publication import candidates, late_at_close, late_updates, reverted_periods, write_audit_publish
 from lakehouse.gold.publication import checks as publication_checks
-from lakehouse.gold.publication.refused_numbers import find_refused
+from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.restatement import lineage as restatement_lineage
 from lakehouse.gold.restatement import metric_query, rollup_totals
 from lakehouse.gold.restatement.pending import find_pending

@@ -3,11 +3,14 @@
 Nothing is overwritten: the earlier content becomes a new revision (for a closed period under ``adjust`` an adjustment) with the
 reason ``rollback`` and the inputs of the earlier revision, so that it can be reproduced. Longer periods are sums of their days,
 and are reverted through the days that the revision names. Which periods are kept is recorded by ``publication.reverted_periods``.
+
+Undoes named runs: the days that the runs of a backfill or a stage restated return to their previous numbers, as new revisions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,14 +21,15 @@ from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import history, lifecycle
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.publication import late_at_close, restatement_reports, reverted_periods, revisions, write_audit_publish
-from lakehouse.gold.publication.drafts import NumberLineage, draft_period
+from lakehouse.gold.publication.candidates import NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import again_on_conflict
 from lakehouse.gold.restatement import closing
+from lakehouse.ledger import publications
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import date, datetime
+    from datetime import datetime
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.series import Series
@@ -36,7 +40,8 @@ if TYPE_CHECKING:
     from lakehouse.gold.publication.write_audit_publish import Run, SeriesSnapshot
     from lakehouse.settings import Settings
 
-_SHOWN = 5
+
+_SHOWN_PERIODS = 5
 
 
 class RevertError(LakehouseError):
@@ -120,7 +125,7 @@ def release(settings: Settings, series: Series, period: Period, by: str, reason:
     released = released or sorted(reverted_periods.released(settings, series.daily.name, period.days))
     if not released:
         known = [f"{day}" for day in reverted_periods.kept(settings, series.daily.name)]
-        msg = f"no day of {series.name} {period.name} was reverted; kept are {join_limited(known, _SHOWN) or 'none'}"
+        msg = f"no day of {series.name} {period.name} was reverted; kept are {join_limited(known, _SHOWN_PERIODS) or 'none'}"
         raise RevertError(msg)
     return released
 
@@ -189,10 +194,99 @@ def _days_of(settings: Settings, series: Series, version: PublishedVersion) -> d
     daily = write_audit_publish.read(settings, series.daily, days, to_publish=False)
     later = sorted(daily.published_states.keys() - targets.keys())
     if later:
-        named = join_limited([f"{day}" for day in later], _SHOWN)
+        named = join_limited([f"{day}" for day in later], _SHOWN_PERIODS)
         msg = (
             f"{version.label} of {series.name} {version.period} has no number of {named}, published since, and no number is "
             "taken away: revert its days one by one, or go back to a later revision"
         )
         raise RevertError(msg)
     return targets
+
+
+#: The key of the runs' name in a publication's trigger.
+NAMED = "backfill"
+_SHOWN = 10
+
+
+class UndoError(LakehouseError):
+    """Runs that cannot be undone; nothing has changed. The message lists the days, and says what to do."""
+
+
+@dataclass(frozen=True)
+class UndoneSeries:
+    """The result of the undo for the days of a metric.
+
+    :param first: the days that were first published by these runs: there is no earlier number, and they stay.
+    """
+
+    daily: Series
+    result: RevertResult
+    first: Sequence[date]
+
+
+@dataclass(frozen=True)
+class _Earlier:
+    """The earlier state of the days of a metric: the label of each, the days without any, and those that changed since."""
+
+    targets: Mapping[date, str]
+    first: Sequence[date]
+    later: Sequence[str]
+
+
+def undo(
+    settings: Settings, contract: SourceContract, dailies: Sequence[Series], name: str, run: Run, reason: str
+) -> list[UndoneSeries]:
+    """Revert the days that named runs restated to their previous numbers; calling it again changes nothing.
+
+    :param dailies: the days of the metrics that the runs may have published.
+    :param name: the name of the runs in the triggers of their publications.
+    :param run: names the person.
+    :raises UndoError: if one of the numbers has changed since, or the runs have restated none.
+    """
+    earlier = [(daily, _before(settings, daily, name)) for daily in dailies]
+    later = [sentence for _, before in earlier for sentence in before.later]
+    if later:
+        listed = join_limited(later, _SHOWN, " numbers")
+        msg = f"{name} cannot be undone, numbers have changed since: {listed}; revert days with 'lakehouse gold revert'"
+        raise UndoError(msg)
+    if not any(before.targets for _, before in earlier):
+        msg = f"{name} has restated no number: there is nothing to undo"
+        raise UndoError(msg)
+    why = f"undo of {name}: {reason}"
+    return [
+        UndoneSeries(daily, put_back(settings, contract, daily, before.targets, run, why), before.first)
+        for daily, before in earlier
+        if before.targets
+    ]
+
+
+def published_by(settings: Settings, series: Series, name: str) -> dict[date, set[str]]:
+    """The names of the versions that named runs published, by the first day of their period."""
+    names: dict[date, set[str]] = {}
+    for entry in publications.of(settings, series.name):
+        for start, version in entry.published.items() if entry.trigger.get(NAMED) == name else ():
+            names.setdefault(date.fromisoformat(start), set()).add(version)
+    return names
+
+
+def _before(settings: Settings, daily: Series, name: str) -> _Earlier:
+    names = published_by(settings, daily, name)
+    known = history.history(settings, daily, sorted(names)) if names else {}
+    kept = reverted_periods.kept(settings, daily.name, known)
+    targets: dict[date, str] = {}
+    first, later = [], []
+    for start, versions in sorted(known.items()):
+        positions = [
+            number for number, version in enumerate(versions) if version.name in names[start] and version.has_new_content
+        ]
+        if not positions:
+            continue  # the runs only closed it
+        if positions[0] == 0:
+            first.append(start)
+            continue
+        label = versions[positions[0] - 1].label
+        newer = [version for version in versions[positions[-1] + 1 :] if version.has_new_content]
+        if newer and not (start in kept and kept[start].version == label):
+            later.append(f"{newer[-1].name} ({newer[-1].reason.value})")
+        targets[start] = label
+    return _Earlier(targets, first, later)

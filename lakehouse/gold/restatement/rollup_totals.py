@@ -16,10 +16,11 @@ from lakehouse import locations
 from lakehouse.contracts.series import source_read
 from lakehouse.delta import table_io
 from lakehouse.gold.publication import candidates, late_at_close
-from lakehouse.gold.publication.refused_numbers import find_refused
+from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.restatement import exact_sums, lineage, metric_query
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.gold.rows_read import now, of_then, tables
+from lakehouse.gold.rows_read import rows as now
+from lakehouse.gold.rows_read import tables
 from lakehouse.ledger import failed_numbers
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _as_published(
     for row in {row[daily.by]: row for row in named.to_pylist() if row[daily.by] in days}.values():
         day = row[daily.by]
         ids = lineage.ids_by_day(settings, contract.dataset, row["inputs"], row["inputs_without"], [day])[day]
-        of_day, _ = of_then.rows_of_inputs(spark, settings, daily.metric, read, {day: ids}, row["dimension_inputs"])
+        of_day, _ = now.rows_of_inputs(spark, settings, daily.metric, read, {day: ids}, row["dimension_inputs"])
         frames.append(of_day)
     return frames
 

@@ -17,9 +17,9 @@ from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold import isolation
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
-from lakehouse.gold.numbers.rollup_inputs import RollupInputs
+from lakehouse.gold.numbers.published_table import RollupInputs
 from lakehouse.gold.publication import restatement_reports, write_audit_publish
-from lakehouse.gold.publication.drafts import NumberLineage, draft_period
+from lakehouse.gold.publication.candidates import NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, again_on_conflict
 from lakehouse.gold.restatement import closing, rollup_totals
 from lakehouse.gold.restatement.pending import record_restatement

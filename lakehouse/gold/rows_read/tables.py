@@ -1,24 +1,39 @@
 """The silver tables that the numbers of a metric are computed from: whether they are built, their versions, and their row counts.
 
 Only logs are read, and no Spark is needed. The rows belong to ``now`` and ``of_then``.
+
+The number of rows of each event day that do not count, because an earlier source has them too; without Spark.
+
+The event days on which the silver tables of a metric changed since given versions, from their change feeds.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.delta import change_feed, table_io
+from lakehouse.delta.change_feed import LateRows
+from lakehouse.dimensions import join_keys
+from lakehouse.dimensions import tables as keys
 from lakehouse.errors import LakehouseError
-from lakehouse.ledger import applied_inputs
+from lakehouse.lateness.measurement import judged
+from lakehouse.ledger import applied_inputs, hand_corrections
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+    from datetime import date
 
     from deltalake import DeltaTable
 
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.contracts.several_sources.metric_source import MetricSource
+    from lakehouse.contracts.metric_sources import MetricSource
+    from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
 
@@ -69,3 +84,101 @@ def tables_read(settings: Settings, metric: MetricContract) -> list[tuple[Metric
 def rows_at_most(settings: Settings, metric: MetricContract, where: table_io.Where) -> int:
     """An upper bound of the rows that the silver tables of a metric hold together."""
     return sum(table_io.rows_at_most(table, where) for _, table in tables_read(settings, metric) if table is not None)
+
+
+#: The approximate number of keys that are in memory at a time.
+_TOGETHER = 2**20
+
+
+def count(settings: Settings, metric: MetricContract, days: Collection[date]) -> Counter[date]:
+    """The number of silver rows of a metric's sources that an earlier source has too, by event day."""
+    duplicates: Counter[date] = Counter()
+    for day in days if metric.deduplicate_by else ():
+        rows = rows_at_most(settings, metric, {"event_date": [day]})
+        parts = -(-rows // _TOGETHER)
+        for part in range(parts):
+            duplicates[day] += _in_part(settings, metric, day, part, parts)
+    return duplicates
+
+
+def _in_part(settings: Settings, metric: MetricContract, day: date, part: int, parts: int) -> int:
+    """The duplicates of one day among the keys of one part."""
+    known, duplicates = pa.array([], pa.string()), 0
+    for entry, path in zip(metric.sources, locations.every_silver_read(settings, metric).values()):
+        keys_known = [known]
+        columns = [entry.column(name) for name in metric.deduplicate_by]
+        for piece in table_io.pieces(path, list(dict.fromkeys(columns)), {"event_date": [day]}, settings.storage_options):
+            texts = join_keys.texts([table_io.with_columns(piece, columns)[name] for name in columns]).drop_null()
+            texts = texts.filter(pc.equal(keys.key_buckets(texts, parts), part)) if parts > 1 else texts
+            duplicates += pc.sum(pc.is_in(texts, known)).as_py() or 0
+            keys_known.append(texts)
+        known = pc.unique(pa.concat_arrays(keys_known))
+    return duplicates
+
+
+#: The number of changed keys of a day that are shown.
+SAMPLE = 5
+
+
+@dataclass(frozen=True)
+class ChangedDays:
+    """The changes on event days.
+
+    :param causes: per day the number of keys inserted, corrected, moved and deleted.
+    :param keys: per day a sample of the changed keys.
+    """
+
+    causes: Mapping[date, Counter[str]] = field(default_factory=dict)
+    keys: Mapping[date, list[str]] = field(default_factory=dict)
+
+    def __add__(self, other: ChangedDays) -> ChangedDays:
+        """The changes of both tables."""
+        causes = {
+            day: self.causes.get(day, Counter()) + other.causes.get(day, Counter()) for day in {**self.causes, **other.causes}
+        }
+        keys = {day: [*self.keys.get(day, ()), *other.keys.get(day, ())][:SAMPLE] for day in {**self.keys, **other.keys}}
+        return ChangedDays(dict(sorted(causes.items())), keys)
+
+
+def silver_tables(settings: Settings, metric: MetricContract) -> dict[str, DeltaTable | None]:
+    """The silver tables that a metric reads, by name, in the order of its sources; None for a table that has yet to be built."""
+    read = tables_read(settings, metric)
+    return {entry.silver: None if is_unbuilt(settings, entry) else table for entry, table in read}
+
+
+def first_unfollowed(table: DeltaTable, followed: int) -> int:
+    """The first version whose changes count; a table that was created again is followed from its beginning."""
+    return followed + 1 if followed <= table.version() else 0
+
+
+def since(table: DeltaTable, first: int, contract: SourceContract | None = None) -> ChangedDays:
+    """The changes of a silver table by the versions from ``first`` on.
+
+    :param contract: of the table's source: its bounds separate rows on time from late rows.
+    :raises ForgottenFeedError: if its change feed no longer reaches back.
+    """
+    causes: dict[date, Counter[str]] = {}
+    keys: dict[date, list[str]] = {}
+    for changes in change_feed.key_changes(table, first, table.version(), _late_rows(contract) if contract else None):
+        causes |= change_feed.counts(changes)
+        keys |= _sampled(changes)
+    return ChangedDays(dict(sorted(causes.items())), keys)
+
+
+def _late_rows(contract: SourceContract) -> LateRows:
+    columns = ("event_ts", "event_date", "arrival_ts", "source_file", contract.event_type_column)
+    return LateRows(
+        columns, lambda rows: judged(rows, contract)[1], lambda rows: hand_corrections.are_by_hand(rows["source_file"])
+    )
+
+
+def _sampled(changes: pa.Table) -> dict[date, list[str]]:
+    """The first changed keys of each day, by kind and key.
+
+    :param changes: columns ``change_feed.KEY_CHANGES``.
+    """
+    by = [("what", "ascending"), ("record_key", "ascending")]
+    return {
+        day: of_day["record_key"].take(pc.select_k_unstable(of_day, min(SAMPLE, len(of_day)), by)).to_pylist()
+        for day, of_day in table_io.split(changes, "event_date").items()
+    }

@@ -11,7 +11,7 @@ from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, Literal
 from zoneinfo import ZoneInfo
 
-from lakehouse.calendar.event_day import end_of_day, start_of_day
+from lakehouse.calendar.days import end_of_day, start_of_day
 from lakehouse.contracts.alerts import Lag
 from lakehouse.gold.numbers import served_version
 from lakehouse.lateness import recent_lags, rules

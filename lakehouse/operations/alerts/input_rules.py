@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from lakehouse.calendar.event_day import business_day_of
+from lakehouse.calendar.days import business_day_of
 from lakehouse.lateness.rules import RecommendationSeverity
-from lakehouse.operations.alerts import rhythm
+from lakehouse.operations.alerts import rules
 from lakehouse.operations.alerts.alert import AlertKind
 from lakehouse.text import format_duration, format_moment, join_limited
 
@@ -111,7 +111,7 @@ def silent_source(
 
     :param arrivals: the arrival time of each delivery, by the data's own clock.
     """
-    pause = rhythm.too_long(arrivals, now, zone, terms)
+    pause = rules.too_long(arrivals, now, zone, terms)
     if pause is None:
         return None
     text = (
@@ -170,7 +170,7 @@ def watermark_stalled(
     newest, stands = moved[-1]
     moves = [step for step, before in zip(moved, [None, *moved]) if before is None or step[1] != before[1]]
     unmoved = sum(watermark == stands for _, watermark in moved) - 1
-    pause = rhythm.too_long([arrived for arrived, _ in moves], newest, zone, terms)
+    pause = rules.too_long([arrived for arrived, _ in moves], newest, zone, terms)
     usual = _further_back(moved, zone, terms)
     if pause is not None:
         since = pause.since
@@ -216,8 +216,8 @@ def _further_back(watermarks: Sequence[tuple[datetime, datetime]], zone: ZoneInf
             by_day[day] = max(by_day.get(day, timedelta(0)), arrived - watermark)
     if len(by_day) < terms.needs:
         return None
-    usual = rhythm.usually(by_day.values())
-    return usual if rhythm.exceeds(newest - stands, usual, terms) else None
+    usual = rules.usually(by_day.values())
+    return usual if rules.exceeds(newest - stands, usual, terms) else None
 
 
 def watermark_off(

@@ -16,14 +16,13 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.bronze import checks as bronze_checks
-from lakehouse.calendar.event_day import arrived_at, end_of_day
+from lakehouse.calendar.days import arrived_at, end_of_day
 from lakehouse.contracts.alerts import Rhythm
 from lakehouse.contracts.source_rules import PerKeyWatermark, ProcessingTimeWatermark
 from lakehouse.delta import table_io
 from lakehouse.dispositions.unread import of_source as unread_rows_of_source
-from lakehouse.lateness import event_watermark, missing_inputs
+from lakehouse.lateness import event_watermark, missing_inputs, recommendation
 from lakehouse.lateness.event_watermark import BEGINNING
-from lakehouse.lateness.tuning import recommendation
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.row_states import QuarantineStatus
 from lakehouse.operations.alerts import input_rules

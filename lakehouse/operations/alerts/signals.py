@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.calendar.event_day import start_of_day
+from lakehouse.calendar.days import start_of_day
 from lakehouse.contracts.series import Series
 from lakehouse.delta import commit_log, provenance, table_io
 from lakehouse.gold.numbers import lifecycle, published_table, served_version, window_history
@@ -28,12 +28,12 @@ from lakehouse.late_events import counters
 from lakehouse.lateness import recent_lags
 from lakehouse.lateness.rules import tiers_of
 from lakehouse.ledger import failed_numbers
-from lakehouse.live.reconciliation import log as reconciliations
+from lakehouse.live import reconciliation_log as reconciliations
 from lakehouse.operations.alerts import input_signals
 from lakehouse.operations.alerts import rules as alert_rules
+from lakehouse.operations.alerts import streams as stream_signals
 from lakehouse.operations.alerts.alert import AlertSubject, addressees
 from lakehouse.operations.alerts.rules import PeriodRestatement, PublishedValues
-from lakehouse.operations.alerts.streams import signals as stream_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,6 +2,8 @@
 
 This module contains the data and its rules. ``planner`` creates plans from tables, ``log`` stores them, and
 ``orchestration.execution.backfill_runner`` runs them.
+
+Waves: the division of a backfill's partitions into runs.
 """
 
 from __future__ import annotations
@@ -12,12 +14,16 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lakehouse.ledger import input_ids
+from lakehouse.dispositions.reprocess_policy import policy_of
+from lakehouse.ledger import ids
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from lakehouse.bronze.manifests import ManifestEntry
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+
 
 Order = Literal["ascending", "descending"]
 WriteMode = Literal["merge", "overwrite"]
@@ -64,7 +70,7 @@ class PlannedFile(_Plain):
     @property
     def ingestion_id(self) -> str:
         """The id of the file's content in the tables."""
-        return input_ids.of_content(self.sha256)
+        return ids.of_content(self.sha256)
 
 
 class Wave(_Plain):
@@ -163,3 +169,28 @@ def spikes(rows: int, waiting: int, rows_before: int, waiting_before: int) -> bo
         return False
     before = waiting_before / rows_before if rows_before else 0.0
     return waiting / rows > _SPIKE * before
+
+
+def cut_into_waves(partitions: Collection[date], order: Order, size: int) -> Iterator[list[date]]:
+    """Divide partitions into waves of at most ``size``, in the order of the plan."""
+    ordered = sorted(partitions, reverse=order == "descending")
+    for start in range(0, len(ordered), size):
+        yield ordered[start : start + size]
+
+
+def are_independent_arrivals(contract: SourceContract, files: Collection[PlannedFile]) -> bool:
+    """Whether Bronze may ingest arrival days in any order, with the same result as in the plan's order.
+
+    The order matters in three cases: content delivered on two days is recorded on the first day ingested, a policy that chooses
+    between deliveries compares them, and without an arrival time in the files, the time of ingestion decides which row of a key
+    is newer.
+    """
+    if policy_of(contract).chooses_deliveries or contract.clocks.arrival is None:
+        return False
+    days_of_content = {(file.sha256, file.arrival_date) for file in files}
+    return len(days_of_content) == len({content for content, _ in days_of_content})
+
+
+def are_independent_numbers(metric: MetricContract) -> bool:
+    """Whether days of a metric may be published in any order: no check compares a day with days published before it."""
+    return not metric.checks.trailing_days

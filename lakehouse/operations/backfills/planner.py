@@ -2,6 +2,11 @@
 
 This module only reads. The plan itself is defined in ``plan``; ``planned_files`` lists its files, and ``impact.affected_periods``
 determines the numbers that a changed day affects.
+
+The files of a backfill's plan: the files in landing for a range of arrival days or event days, with a preview of each new
+file.
+
+The numbers of a backfill's plan: the days of a metric, and the waves of days and roll-ups with their outcomes.
 """
 
 from __future__ import annotations
@@ -9,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,27 +22,221 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
+from lakehouse.bronze import pending_files, reader
 from lakehouse.contracts.series import days_reached, source_days
 from lakehouse.delta import data_files, provenance, table_io
 from lakehouse.dispositions import claims
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import published_table, served_version
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.impact import affected_periods
 from lakehouse.ledger import applied_inputs, ingestions, key_log
-from lakehouse.operations.backfills import entity_scope, held_history, planned_files, planned_numbers
+from lakehouse.operations.backfills import entity_scope, held_history
 from lakehouse.operations.backfills import plan as backfill_plan
-from lakehouse.operations.backfills.plan import BackfillPlan, Layer, PlannedFile, Wave
-from lakehouse.operations.backfills.waves import are_independent_arrivals, cut_into_waves
+from lakehouse.operations.backfills.plan import (
+    BackfillPlan,
+    Layer,
+    PlannedFile,
+    Wave,
+    are_independent_arrivals,
+    are_independent_numbers,
+    cut_into_waves,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import date, datetime
 
+    from lakehouse.bronze.landing import LandingFile
     from lakehouse.bronze.manifests import ManifestEntry
+    from lakehouse.bronze.reader import Preview
     from lakehouse.contracts import Catalog, SourceContract
+    from lakehouse.contracts.series import Series
+    from lakehouse.impact.affected_periods import Affected
     from lakehouse.operations.backfills.plan import Clock, Order, WriteMode
-    from lakehouse.operations.backfills.planned_files import CurrentFiles
     from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class CurrentFiles:
+    """The files of a plan.
+
+    :param previews: the previews of new files, by name.
+    :param problems: the reasons for leaving out other files, as sentences.
+    """
+
+    planned: Sequence[PlannedFile]
+    previews: Mapping[str, Preview]
+    problems: Sequence[str]
+
+    @property
+    def in_bronze(self) -> set[str]:
+        """The ids of the files that Bronze has."""
+        return {file.ingestion_id for file in self.planned if file.known}
+
+
+def current_files(
+    settings: Settings,
+    contract: SourceContract,
+    first: date,
+    last: date,
+    clock: Clock = "arrival",
+    *,
+    admit_history: bool = False,
+    progress: Callable[[int, int], None] = lambda _done, _of: None,
+) -> CurrentFiles:
+    """The files in landing of the arrival days in the range, or of the arrival days that bring rows of its event days.
+
+    A file that Bronze has ingested in its present state (name, size and time) is not read again. A file that waits for other
+    files of its day is left out. An arrival day is ingested as a whole, so all of its files belong to the plan.
+
+    :param clock: whether the days are event days or arrival days.
+    :param admit_history: whether rows beyond the cutoff are admitted.
+    :param progress: called with the number of files read so far and the number of all files.
+    """
+    listing = bronze_landing.listing(settings, contract)
+    log = ingestions.all_of(settings, contract.dataset)
+    by_identity = {entry.identity: entry for entry in log if entry.status != "held"}
+    recorded = ingestions.ingested(log)
+    rows_of = {ingestion_id: entry.rows for ingestion_id, entry in recorded.items()}
+    ready_files: list[LandingFile] = []
+    problems = list(listing.complaints)
+    for day, of_day in groupby(listing.files, lambda file: file.arrival_date):
+        files = list(of_day)
+        new = [file for file in files if file.identity not in by_identity]
+        if first <= day <= last if clock == "arrival" else new:
+            ready = pending_files.check_readiness(settings, contract, day, new, listing.completion_markers.get(day, []), log)
+            waiting = set(new).difference(ready.files)
+            ready_files += [file for file in files if file not in waiting]
+            problems += ready.waiting
+        elif clock == "event":
+            ready_files += files
+    planned: list[PlannedFile] = []
+    previews: dict[str, Preview] = {}
+    days_of: dict[str, Collection[date]] = {
+        ingestion_id: [day for day, rows in entry.rows_by_day.items() if rows] for ingestion_id, entry in recorded.items()
+    }
+    for number, file in enumerate(ready_files, start=1):
+        entry = by_identity.get(file.identity)
+        if entry is not None:
+            planned.append(_planned(file, rows_of.get(entry.ingestion_id, entry.rows), entry.content_hash, known=True))
+        else:
+            fingerprint = bronze_landing.fingerprint(settings, contract, file)
+            if fingerprint.problem:
+                problems.append(f"{file.name}: {fingerprint.problem}; it would be held")
+            elif fingerprint.ingestion_id in rows_of:
+                planned.append(_planned(file, rows_of[fingerprint.ingestion_id], fingerprint.content_hash, known=True))
+            else:
+                content = reader.preview_file(settings, contract, file, fingerprint, admit_history=admit_history)
+                previews[file.name], days_of[fingerprint.ingestion_id] = content, content.event_days
+                rows = rows_of[fingerprint.ingestion_id] = sum(content.rows.values()) + sum(content.out.values())
+                planned.append(_planned(file, rows, fingerprint.content_hash, known=False, beyond=content.beyond))
+        progress(number, len(ready_files))
+    held = held_history.of_files(settings, contract.dataset, {file.ingestion_id for file in planned if file.known})
+    if clock == "event":
+        for row in held.group_by(["ingestion_id", "event_date"]).aggregate([]).to_pylist():
+            days_of[row["ingestion_id"]] = {*days_of.get(row["ingestion_id"], ()), row["event_date"]}
+        problems += _unplaced(previews, planned, days_of, first, last)
+        chosen = {file.arrival_date for file in planned if _within(days_of.get(file.ingestion_id, ()), first, last)}
+        planned = [file for file in planned if file.arrival_date in chosen]
+        previews = {file.file: previews[file.file] for file in planned if file.file in previews}
+    return CurrentFiles(_with_held(planned, held), previews, problems)
+
+
+def _within(days: Iterable[date], first: date, last: date) -> bool:
+    return any(first <= day <= last for day in days)
+
+
+def _unplaced(
+    previews: Mapping[str, Preview],
+    files: Sequence[PlannedFile],
+    days_of: Mapping[str, Collection[date]],
+    first: date,
+    last: date,
+) -> Iterator[str]:
+    """The sentences about new files that a plan of event days leaves out."""
+    for name, content in previews.items():
+        if not content.event_days:
+            yield f"{name}: no row has an event day; plan it by its arrival day, with --arrival-from and --arrival-through"
+    arrived = [file for file in files if not file.known and _within([file.arrival_date], first, last)]
+    if arrived and not any(_within(days_of.get(file.ingestion_id, ()), first, last) for file in files):
+        yield (
+            f"no file has rows of these event days; {len(arrived):,} new files arrived on these days: --arrival-from and "
+            "--arrival-through select them"
+        )
+
+
+def _with_held(planned: Sequence[PlannedFile], held: pa.Table) -> list[PlannedFile]:
+    """The files; those in Bronze with the number of their rows that the cutoff holds."""
+    counted = held.group_by("ingestion_id").aggregate([([], "count_all")])
+    counts = dict(zip(counted["ingestion_id"].to_pylist(), counted["count_all"].to_pylist()))
+    return [file.model_copy(update={"beyond": counts.pop(file.ingestion_id, 0)}) if file.known else file for file in planned]
+
+
+def _planned(file: LandingFile, rows: int, content_hash: str, *, known: bool, beyond: int = 0) -> PlannedFile:
+    return PlannedFile(
+        file=file.name,
+        arrival_date=file.arrival_date,
+        bytes=file.size,
+        rows=rows,
+        sha256=content_hash,
+        known=known,
+        beyond=beyond,
+    )
+
+
+def behind_source(settings: Settings, catalog: Catalog, source: str, days: Collection[date]) -> tuple[list[Wave], list[str]]:
+    """The numbers that follow the event days ``days`` of a source, and their consumers."""
+    consumers: list[str] = []
+    gold: list[Wave] = []
+    rollups: list[Wave] = []
+    for metric in catalog.metrics_of(source):
+        daily = served_version.daily(settings, catalog, metric)
+        pending = find_pending(settings, daily)  # earlier changes of silver are followed, too; all days if the feed is gone
+        changed = sorted({*days, *(pending.causes or pending.starts)})
+        affected = affected_periods.affected(settings, daily, changed)
+        gold += waves_of_series(affected, Layer.GOLD, [daily])
+        rollups += waves_of_series(affected, Layer.ROLLUPS, daily.rollups)
+        consumers += metric.consumers
+    return [*gold, *rollups], list(dict.fromkeys(consumers))
+
+
+def days_of_metric(settings: Settings, daily: Series, first: date, last: date) -> set[date]:
+    """The days of a metric in a range: days with silver rows, and published days."""
+    return {day for day in published_table.known_days(settings, daily) if first <= day <= last}
+
+
+def waves_of_series(affected: Sequence[Affected], layer: Layer, every: Sequence[Series]) -> Iterable[Wave]:
+    """A wave per series, with the outcomes of its numbers."""
+    for series in every:
+        periods = [
+            period
+            for period in affected
+            if period.series == series.name and period.outcome is not affected_periods.ImpactOutcome.UNCHANGED
+        ]
+        if periods:
+            starts = tuple(sorted(period.start for period in periods))
+            yield Wave(layer=layer, table=f"gold/{series.name}", partitions=starts, outcomes=_outcomes(periods))
+
+
+def waves_of_days(affected: Sequence[Affected], daily: Series, days: Collection[date]) -> Iterable[Wave]:
+    """A wave with the days ``days`` of a series, in their order; none if no number is affected."""
+    periods = [period for period in affected if period.series == daily.name and period.start in days]
+    if periods:
+        parallel = are_independent_numbers(daily.metric)
+        yield Wave(
+            layer=Layer.GOLD,
+            table=f"gold/{daily.name}",
+            partitions=tuple(days),
+            outcomes=_outcomes(periods),
+            parallel=parallel,
+        )
+
+
+def _outcomes(periods: Sequence[Affected]) -> dict[str, int]:
+    counts = Counter(period.outcome.value for period in periods)
+    counts |= {"final": sum(period.state == "final" for period in periods)}
+    return {name: count for name, count in sorted(counts.items()) if count}
 
 
 class PlanProblemError(LakehouseError):
@@ -135,7 +335,7 @@ def _of_source(settings: Settings, catalog: Catalog, request: BackfillRequest, p
         raise PlanProblemError(msg)
     if request.where is not None:
         return _of_entity(settings, catalog, contract, request)
-    files = planned_files.current_files(
+    files = current_files(
         settings,
         contract,
         request.first_day,
@@ -147,7 +347,7 @@ def _of_source(settings: Settings, catalog: Catalog, request: BackfillRequest, p
     _check_manifest(request.promised, files.planned, files.problems)
     days = _silver_days(settings, contract, request, files)
     waves = [*_bronze_waves(settings, contract, request, files.planned), *_silver_waves(settings, request, days)]
-    numbers, consumers = planned_numbers.behind_source(settings, catalog, request.target, days)
+    numbers, consumers = behind_source(settings, catalog, request.target, days)
     return _Scope(request.target, None, files.planned, [*waves, *numbers], consumers, files.problems)
 
 
@@ -161,7 +361,7 @@ def _of_entity(settings: Settings, catalog: Catalog, contract: SourceContract, r
         raise PlanProblemError(msg)
     wanted = entity_scope.parse(contract, request.where or "")
     entity = entity_scope.of_source(settings, contract, wanted, request.first_day, request.last_day)
-    numbers, consumers = planned_numbers.behind_source(settings, catalog, request.target, entity.days)
+    numbers, consumers = behind_source(settings, catalog, request.target, entity.days)
     notes = [f"rows of {len(entity.keys):,} keys are judged again; they came on {len(entity.arrival_days):,} arrival days"]
     waves = [*_silver_waves(settings, request, entity.days), *numbers]
     return _Scope(request.target, None, (), waves, consumers, notes, entity.rows)
@@ -191,7 +391,7 @@ def _of_metric(settings: Settings, catalog: Catalog, request: BackfillRequest) -
         msg = f"{name} reads several sources, and 'where' chooses rows of one: plan the range without it"
         raise PlanProblemError(msg)
     daily = served_version.daily(settings, catalog, metric)
-    days = planned_numbers.days_of_metric(settings, daily, request.first_day, request.last_day)
+    days = days_of_metric(settings, daily, request.first_day, request.last_day)
     rows_of_entity = 0
     if request.where is not None:
         wanted = entity_scope.parse(catalog.sources[metric.source], request.where)
@@ -201,8 +401,8 @@ def _of_metric(settings: Settings, catalog: Catalog, request: BackfillRequest) -
     affected = affected_periods.affected(settings, daily, days)
     planned = [period for period in affected if period.series != daily.name or period.start in days]
     parts = cut_into_waves(days, request.order, request.wave_size)
-    waves = [wave for part in parts for wave in planned_numbers.of_days(planned, daily, part)]
-    rollups = planned_numbers.of_series(planned, Layer.ROLLUPS, daily.rollups)
+    waves = [wave for part in parts for wave in waves_of_days(planned, daily, part)]
+    rollups = waves_of_series(planned, Layer.ROLLUPS, daily.rollups)
     return _Scope(metric.source, name, (), [*waves, *rollups], metric.consumers, (), rows_of_entity)
 
 

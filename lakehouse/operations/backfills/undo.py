@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse.gold.restatement import undo as restatement_undo
+from lakehouse.gold.restatement import revert as restatement_undo
 from lakehouse.operations.backfills import log, verification
 from lakehouse.operations.backfills.log import BackfillEvent
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.gold.publication.write_audit_publish import Run
-    from lakehouse.gold.restatement.undo import UndoneSeries
+    from lakehouse.gold.restatement.revert import UndoneSeries
     from lakehouse.operations.backfills.plan import BackfillPlan
     from lakehouse.settings import Settings
 

@@ -20,7 +20,7 @@ from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.gold.restatement.undo import published_by
+from lakehouse.gold.restatement.revert import published_by
 from lakehouse.ledger import applied_inputs, failed_numbers, ingestions, unread_rows
 from lakehouse.ledger.row_states import QuarantineStatus
 from lakehouse.operations.backfills.plan import BackfillPlan, Layer, spikes

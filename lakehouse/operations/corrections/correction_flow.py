@@ -19,8 +19,8 @@ from lakehouse.delta import table_io
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.ledger import applied_inputs, hand_corrections, ingestions
-from lakehouse.operations.corrections import correction_log, correction_record
-from lakehouse.operations.corrections.correction_log import (
+from lakehouse.operations.corrections import correction_record
+from lakehouse.operations.corrections.correction_record import (
     Correction,
     CorrectionError,
     CorrectionEvent,
@@ -86,7 +86,7 @@ def propose(
     if begun := _begun(settings, event, row):
         return begun if begun.end else _enter(settings, contract, begun)
     event = CorrectionEvent(**{**vars(event), "needed": approvals_needed(settings, catalog, source, days)})
-    correction_log.record(settings, event)
+    correction_record.record(settings, event)
     return _enter(settings, contract, Correction([event]))
 
 
@@ -102,7 +102,7 @@ def _begun(settings: Settings, event: CorrectionEvent, row: Mapping[str, Any] | 
     entries = (entry for entry in ingestions.all_of(settings, event.source) if entry.ingestion_id in applied)
     settled = {PurePosixPath(entry.source_file).name for entry in entries}
     row_file = PurePosixPath(row["source_file"]).name if row else None
-    for correction in correction_log.of_source(settings, event.source):
+    for correction in correction_record.of_source(settings, event.source):
         if any(getattr(correction.proposal, name) != getattr(event, name) for name in _WORDS):
             continue
         file = correction.end.file if correction.end else None
@@ -120,7 +120,7 @@ def approve(settings: Settings, catalog: Catalog, source: str, correction_id: st
     :raises CorrectionError: if the correction is settled, the person has proposed it, or the row has changed since.
     """
     contract = catalog.sources[source]
-    correction = correction_log.find(settings, source, correction_id)
+    correction = correction_record.find(settings, source, correction_id)
     _check_open(correction)
     if correction.is_approved:  # by a command that was stopped before it entered the record
         return _enter(settings, contract, correction)
@@ -137,8 +137,8 @@ def approve(settings: Settings, catalog: Catalog, source: str, correction_id: st
             f"{correction.correction_id}, and propose it against the present row"
         )
         raise CorrectionError(msg)
-    correction_log.record(settings, _event(settings, correction, CorrectionEventKind.APPROVED, by, reason))
-    return _enter(settings, contract, correction_log.find(settings, source, correction.correction_id))
+    correction_record.record(settings, _event(settings, correction, CorrectionEventKind.APPROVED, by, reason))
+    return _enter(settings, contract, correction_record.find(settings, source, correction.correction_id))
 
 
 def reject(settings: Settings, source: str, correction_id: str, by: str, reason: str) -> Correction:
@@ -146,12 +146,12 @@ def reject(settings: Settings, source: str, correction_id: str, by: str, reason:
 
     :raises CorrectionError: if the correction is settled or approved.
     """
-    correction = correction_log.find(settings, source, correction_id)
+    correction = correction_record.find(settings, source, correction_id)
     _check_open(correction)
     if correction.is_approved:
         raise CorrectionError(f"{correction.correction_id} is approved and is being entered: correct the key again instead")
-    correction_log.record(settings, _event(settings, correction, CorrectionEventKind.REJECTED, by, reason))
-    return correction_log.find(settings, source, correction.correction_id)
+    correction_record.record(settings, _event(settings, correction, CorrectionEventKind.REJECTED, by, reason))
+    return correction_record.find(settings, source, correction.correction_id)
 
 
 def approvals_needed(settings: Settings, catalog: Catalog, source: str, days: Collection[date]) -> int:
@@ -180,7 +180,7 @@ def _enter(settings: Settings, contract: SourceContract, correction: Correction)
         file.write_bytes(correction_record.content_of(contract, values))
         [target] = deliver(settings, contract, [file], last.recorded_at.date())
     entered = _event(settings, correction, CorrectionEventKind.ENTERED, last.by, last.reason, target.name)
-    correction_log.record(settings, entered)
+    correction_record.record(settings, entered)
     return Correction([*correction.events, entered])
 
 

@@ -24,14 +24,14 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from lakehouse import lake_tables, locations
 from lakehouse.delta import leases, table_io
+from lakehouse.delta.data_files import Storage
 from lakehouse.delta.delta_rs_internals import listed_files
-from lakehouse.delta.storage import Storage
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers.served_version import UnservedVersionError
 from lakehouse.ledger import key_log
 from lakehouse.operations.maintenance import readers
 from lakehouse.operations.maintenance import rules as maintenance_rules
-from lakehouse.silver.audit_overlay import erasure
+from lakehouse.silver import audit_erasure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -138,7 +138,7 @@ class _Work:
         if self._lake_table.silver_of is not None and not self._dry_run:
             readers.bring_audit_up_to_date(self._settings, self._catalog, self._lake_table.silver_of, table)
         if self._is_audit and not self._dry_run:
-            erasure.erase_all(self._settings)
+            audit_erasure.erase_all(self._settings)
             table = self._opened()
         crowds = self._compact(table)
         table = self._opened()
@@ -238,7 +238,7 @@ class _Work:
         storage = Storage(self._path, self._options)
         unused = storage.with_checksums(_unused(table, 0))
         going = [] if retention.hours is None else storage.with_checksums(_unused(table, retention.hours))
-        erased = erasure.hours_since(table) if self._is_audit else None
+        erased = audit_erasure.hours_since(table) if self._is_audit else None
         if erased is not None and erased < self._hours:  # files of active writers are not among those that left the table
             left: list[str] = table.vacuum(erased, dry_run=True, enforce_retention_duration=False)
             going = [*dict.fromkeys([*going, *storage.with_checksums(left)])]

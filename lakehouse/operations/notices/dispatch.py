@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lakehouse.contracts import Catalog
-    from lakehouse.operations.addresses import Directory
     from lakehouse.operations.channels import Target
+    from lakehouse.operations.delivery import Directory
     from lakehouse.operations.notices.log import NoticeEntry
     from lakehouse.settings import Settings
 

@@ -23,8 +23,7 @@ from lakehouse.operations.notices import log as notice_log
 from lakehouse.operations.notices import materiality, restated_numbers
 from lakehouse.operations.notices.log import NO_TARGET, NOTIFY_WITHIN, NoticeEntry, NoticeStatus
 from lakehouse.silver import audit as silver_audit
-from lakehouse.silver import audit_log
-from lakehouse.silver.audit_overlay import notifications
+from lakehouse.silver import audit_log, audit_notifications
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.series import Series
     from lakehouse.ledger.publications import Publication
-    from lakehouse.operations.addresses import TargetsOf
+    from lakehouse.operations.delivery import TargetsOf
     from lakehouse.operations.notices.materiality import JudgedNotice
     from lakehouse.settings import Settings
 
@@ -215,7 +214,7 @@ def _mark(
             marked.append({**kind, "notices": notices})
     schema = pa.schema([*(unmarked.schema.field(name) for name in kinds), pa.field("notices", pa.string())])
     answered = unmarked.join(pa.Table.from_pylist(marked, schema=schema), kinds, join_type="inner")
-    return notifications.record(settings, source, answered), waits
+    return audit_notifications.record(settings, source, answered), waits
 
 
 def _answers(answers: Mapping[str, tuple[int, int]], version: int, periods: Collection[str]) -> bool:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import Measure
     from lakehouse.contracts.series import Series
-    from lakehouse.operations.addresses import TargetsOf
+    from lakehouse.operations.delivery import TargetsOf
     from lakehouse.operations.notices.pending import Audience
     from lakehouse.settings import Settings
 

@@ -11,7 +11,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.restatement import reconciliation as restatement_checks
-from lakehouse.live.reconciliation import closing as live_closing
+from lakehouse.live import closing as live_closing
 from lakehouse.orchestration.assets import score_checks
 from lakehouse.orchestration.assets.source_assets import keys as source_keys
 from lakehouse.orchestration.common import run_events

@@ -20,11 +20,11 @@ from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.late_events import counters
 from lakehouse.ledger import contracts_in_use
-from lakehouse.live.reconciliation import closing as live_closing
-from lakehouse.orchestration.common import backfill_tags, run_events
+from lakehouse.live import closing as live_closing
+from lakehouse.orchestration.common import plan_runs, run_events
 from lakehouse.orchestration.common.dagster_internals import BACKFILL_ID_TAG, USER_TAG
-from lakehouse.orchestration.common.partitions import days_of_run, event_days, periods
 from lakehouse.orchestration.common.resources import LakeSpark
+from lakehouse.orchestration.common.run_events import days_of_run, event_days, periods
 from lakehouse.settings import Settings
 
 #: Set on runs that follow changes of the layer below: the version of that layer that the numbers will include.
@@ -57,7 +57,7 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
     )
     def gold_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         lake = with_table_cache(settings)
-        backfill_tags.verify_pinned_versions(context.run.tags, catalog)
+        plan_runs.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
         daily = served_version.daily(lake, catalog, metric)
         follows = find_pending(lake, daily)  # a close or a backfill may also be the first run after a change below
@@ -99,7 +99,7 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
     )
     def rollup_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         lake = with_table_cache(settings)
-        backfill_tags.verify_pinned_versions(context.run.tags, catalog)
+        plan_runs.verify_pinned_versions(context.run.tags, catalog)
         daily = served_version.daily(lake, catalog, metric)
         series = Series(daily.metric, rollup.kind, daily.called)
         wanted = {series.period(day).start for day in days_of_run(context)}
@@ -154,22 +154,18 @@ def _remember(context: dg.AssetExecutionContext, lake: Settings, metric: MetricC
 
     :raises ChangedMeaningError: if the metric was changed in place.
     """
-    if not backfill_tags.is_planned_run(context.run.tags):
+    if not plan_runs.is_planned_run(context.run.tags):
         contracts_in_use.check_meaning(lake, metric)
     contract_history.remember(lake, metric, contract)
 
 
 def _run(context: dg.AssetExecutionContext) -> Run:
     tags = context.run.tags
-    planned = tags.get(backfill_tags.PLAN_TAG)
+    planned = tags.get(plan_runs.PLAN_TAG)
     reason = RevisionReason.BACKFILL if planned or BACKFILL_ID_TAG in tags else None
-    why = f"{RevisionReason.BACKFILL.value}: {tags.get(backfill_tags.REASON_TAG)} ({planned})" if planned else None
-    by = (
-        tags.get(USER_TAG)
-        or tags.get("dagster/user")
-        or (backfill_tags.runner(tags) if backfill_tags.is_of_stage(tags) else None)
-    )
-    return Run(context.run.run_id, context.job_name, reason, by, why, planned, backfill_tags.sign_off(tags))
+    why = f"{RevisionReason.BACKFILL.value}: {tags.get(plan_runs.REASON_TAG)} ({planned})" if planned else None
+    by = tags.get(USER_TAG) or tags.get("dagster/user") or (plan_runs.runner(tags) if plan_runs.is_of_stage(tags) else None)
+    return Run(context.run.run_id, context.job_name, reason, by, why, planned, plan_runs.sign_off(tags))
 
 
 def _waits_for(lake: Settings, contract: SourceContract, series: Series, done: PublishResult) -> dict[date, list[str]]:

@@ -15,8 +15,8 @@ from lakehouse.errors import LakehouseError
 from lakehouse.orchestration.assets import score_checks
 from lakehouse.orchestration.common import run_events
 from lakehouse.orchestration.common.dagster_internals import USER_TAG
-from lakehouse.orchestration.common.partitions import days_of_run, event_days
 from lakehouse.orchestration.common.resources import LakeSpark
+from lakehouse.orchestration.common.run_events import days_of_run, event_days
 from lakehouse.settings import Settings
 from lakehouse.training_sets import addresses, build, releases
 from lakehouse.training_sets.releases import Release, ReleaseKind
@@ -145,7 +145,7 @@ def scores_asset(settings: Settings, catalog: Catalog, contract: ModelContract) 
         metadata={"dagster/uri": addresses.scores(settings, contract.name)},
     )
     def scores_of_model(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
-        from lakehouse.models.scoring import score  # noqa: PLC0415 (scikit-learn loads in seconds)
+        from lakehouse.models import score  # noqa: PLC0415 (scikit-learn loads in seconds)
 
         days = days_of_run(context)
         with run_events.progress(context):

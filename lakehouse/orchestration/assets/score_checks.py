@@ -40,15 +40,16 @@ def judge(
     :raises NoChampionError: if no version is in use.
     :raises TrackingError: if MLflow cannot be reached.
     """
-    from lakehouse.models.scoring import checks, score, score_table, version_scores  # noqa: PLC0415 (scikit-learn loads in seconds)
-    from lakehouse.training_sets import event_rows  # noqa: PLC0415
+    from lakehouse.models import score, score_checks  # noqa: PLC0415 (scikit-learn loads in seconds)
+    from lakehouse.models import scores as score_table  # noqa: PLC0415 (scikit-learn loads in seconds)
+    from lakehouse.training_sets import events as event_rows  # noqa: PLC0415
 
     if not days:
         return []
-    champion = version_scores.load(settings, catalog, contract, score.champion_of(settings, contract))
+    champion = score_table.load(settings, catalog, contract, score.champion_of(settings, contract))
     learned, reference = (
-        checks.set_of(settings, contract, champion.version),
-        checks.reference_scores(settings, contract, champion),
+        score_checks.set_of(settings, contract, champion.version),
+        score_checks.reference_scores(settings, contract, champion),
     )
     of_set, now = catalog.training_sets[contract.training_set], settings.clock()
     first, until = min(days), max(days) + timedelta(days=1)
@@ -59,11 +60,11 @@ def judge(
     for day in sorted(days):
         ours, rows = (table.filter(pc.equal(table["event_date"], day)) for table in (scores, events))
         results += [
-            checks.row_count(contract, day, ours, rows),
-            checks.null_shares(contract, day, rows, learned),
-            checks.feature_drift(contract, day, rows, learned),
-            checks.prediction_drift(contract, day, ours, champion.version, reference),
-            checks.label_maturity(of_set, day, ours, labelled, now),
-            checks.training_serving_skew(contract, day, ours, champion, rows),
+            score_checks.row_count(contract, day, ours, rows),
+            score_checks.null_shares(contract, day, rows, learned),
+            score_checks.feature_drift(contract, day, rows, learned),
+            score_checks.prediction_drift(contract, day, ours, champion.version, reference),
+            score_checks.label_maturity(of_set, day, ours, labelled, now),
+            score_checks.training_serving_skew(contract, day, ours, champion, rows),
         ]
     return results

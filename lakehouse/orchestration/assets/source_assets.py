@@ -15,9 +15,9 @@ from lakehouse.contracts import Catalog, SourceContract
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.ledger import applied_inputs, failed_checks, ingestions
 from lakehouse.orchestration.assets import stream_runs
-from lakehouse.orchestration.common import backfill_tags, run_events
-from lakehouse.orchestration.common.partitions import arrival_days, days_of_run, event_days
+from lakehouse.orchestration.common import plan_runs, run_events
 from lakehouse.orchestration.common.resources import LakeSpark
+from lakehouse.orchestration.common.run_events import arrival_days, days_of_run, event_days
 from lakehouse.quality.check_result import CheckResult
 from lakehouse.settings import Settings
 from lakehouse.silver import checks as silver_checks
@@ -78,14 +78,14 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
         context: dg.AssetExecutionContext, config: SettledFiles, spark: LakeSpark
     ) -> Iterator[dg.MaterializeResult[None]]:
         lake = with_table_cache(settings)
-        backfill_tags.verify_pinned_versions(context.run.tags, catalog)
+        plan_runs.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
         kafka = contract.source.kafka
         with run_events.progress(context):
             if kafka and config.files is None:
                 reports = stream_runs.taken(context, lake, contract, kafka, spark.session)
             else:
-                backfill = backfill_tags.plan_of(context.run.tags)
+                backfill = plan_runs.plan_of(context.run.tags)
                 ingest = Ingest(lake, contract, spark.session, context.run.run_id, spark.expect, backfill)
                 reports = ingest.days(days, config.files)
                 for notice in ingest.notices:
@@ -98,7 +98,7 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
                 context.log.error("held: %s", entry.message)
             for left in report.waiting:
                 context.log.warning("left for now: %s", left)
-        if not backfill_tags.is_planned_run(context.run.tags):  # a planned backfill updates silver itself
+        if not plan_runs.is_planned_run(context.run.tags):  # a planned backfill updates silver itself
             # Also days of files that an earlier, killed run ingested but did not announce.
             run_events.materialized(context, arrivals_key, _touched(lake, source, {*days, *reports}))
         metadata = {day: _bronze_metadata(report, lacking) for (day, report), lacking in zip(reports.items(), absent)}
@@ -131,13 +131,13 @@ def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
     )
     def silver_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         lake = with_table_cache(settings)
-        backfill_tags.verify_pinned_versions(context.run.tags, catalog)
+        plan_runs.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
         if not spark.long_lived:  # a long-lived session is prepared for any size
             spark.expect(_waiting_bytes(lake, source, days))
         with run_events.progress(context):
-            because = backfill_tags.commit_metadata(context.run.tags)
-            metrics, at_once = catalog.metrics_of(source), backfill_tags.is_of_stage(context.run.tags)
+            because = plan_runs.commit_metadata(context.run.tags)
+            metrics, at_once = catalog.metrics_of(source), plan_runs.is_of_stage(context.run.tags)
             result = update(lake, contract, spark.session, days, context.run.run_id, metrics, because, in_one_commit=at_once)
             outcomes = silver_checks.check_silver(lake, contract, days, result.keys)
             failed_checks.record(lake, source, "silver", outcomes)

@@ -2,28 +2,238 @@
 
 Alerts depend on the state of the tables, on runs that ended, and on the clock: within the hour, or when an action is due, such as
 an escalation. The sensor's cursor stores the state that was read; without it, everything is read again.
+
+Failures according to Dagster: runs whose work no later run has done, and checks whose newest evaluation failed.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from lakehouse.calendar.days import from_json
+from lakehouse.contracts.series import Series
 from lakehouse.errors import LakehouseError
-from lakehouse.operations.addresses import directory
 from lakehouse.operations.alerts import signals
-from lakehouse.operations.alerts.dispatch import dispatch_alerts
-from lakehouse.orchestration.automation import run_outcomes
-from lakehouse.orchestration.automation.run_outcomes import RunLook
+from lakehouse.operations.alerts.outbox import dispatch_alerts
+from lakehouse.operations.alerts.run_rules import FailedCheck, FailedRun, RunOutcomes
+from lakehouse.operations.delivery import directory
+from lakehouse.orchestration.assets.checks import check_names
+from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
+from lakehouse.orchestration.automation.follow_sensors import DECIDED_TAG
+from lakehouse.orchestration.automation.landing_sensor import RECONCILES_TAG
+from lakehouse.orchestration.automation.live_runs import LIVE_TAG
+from lakehouse.orchestration.common import run_events
+from lakehouse.orchestration.common.dagster_internals import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    COMPLETED_CHECKS,
+    PARTITION_NAME_TAG,
+    RETRY_NUMBER_TAG,
+    WILL_RETRY_TAG,
+    AssetCheckExecutionRecordStatus,
+    PartitionKeyFilter,
+)
 from lakehouse.orchestration.common.resources import LakeTables  # noqa: TC001 (Dagster reads the annotations of a sensor)
+from lakehouse.orchestration.common.run_events import DAYS_TAG, periods
+from lakehouse.orchestration.common.run_requests import plan_run_requests
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
     from lakehouse.contracts import Catalog
+    from lakehouse.operations.alerts.alert import Alert
+    from lakehouse.orchestration.common.dagster_internals import AssetCheckExecutionRecord
     from lakehouse.settings import Settings
+
+
+_ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
+_ERRORS = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE}
+#: The tags of the sensors that start a run up to three times; the alert failed_ingestion covers the sensor for new files.
+_CAUSES = (RECONCILES_TAG, DECIDED_TAG, FOLLOWS_TAG)
+#: The period of a first look; older failures are history.
+_FIRST_LOOK = timedelta(days=7)
+#: The greatest number of runs in a look; further runs follow at the next tick.
+_RUNS = 500
+#: The greatest number of failed evaluations of a check that are read.
+_EVALUATIONS = 100
+#: The overlap of consecutive looks: of two runs that end at the same time, the later one may be stored first.
+_OVERLAP = timedelta(seconds=10)
+
+
+def newest_end(instance: dg.DagsterInstance) -> str:
+    """The newest ended run, as a text that changes when another run ends; one query."""
+    records = instance.get_run_records(dg.RunsFilter(statuses=_ENDED), limit=1, order_by="update_timestamp")
+    return " ".join(f"{record.dagster_run.run_id} {record.update_timestamp}" for record in records)
+
+
+@dataclass
+class RunLook:
+    """One look at the runs that ended since the last look.
+
+    :param since: the time of the last look; None for a first look.
+    :param through: afterwards, the time from which the next look continues.
+    :param is_complete: afterwards, whether no runs are left for the next look.
+    """
+
+    instance: dg.DagsterInstance
+    catalog: Catalog
+    since: datetime | None
+    through: datetime | None = None
+    is_complete: bool = True
+
+    def outcomes(self, open_alerts: Sequence[Alert]) -> RunOutcomes:
+        """The failures among the subjects of these runs.
+
+        :param open_alerts: the alerts that are open.
+        """
+        begin = self.since or datetime.now(timezone.utc) - _FIRST_LOOK
+        wanted = dg.RunsFilter(statuses=_ENDED, updated_after=begin)
+        ended = self.instance.get_run_records(wanted, limit=_RUNS, order_by="update_timestamp", ascending=True)
+        self.is_complete = len(ended) < _RUNS
+        newest = max((record.update_timestamp.replace(tzinfo=timezone.utc) for record in ended), default=begin)
+        self.through = max(begin, newest - _OVERLAP) if self.is_complete else newest
+        subjects = {subject for record in ended for subject in _subjects(record.dagster_run)}
+        known = {f"{alert.numbers['run_id']}" for alert in open_alerts if alert.subject in subjects and "run_id" in alert.numbers}
+        failed = {record.dagster_run.run_id: record for record in ended if record.dagster_run.is_failure}
+        if unread := sorted(known - failed.keys()):
+            earlier = self.instance.get_run_records(dg.RunsFilter(run_ids=unread))
+            failed |= {record.dagster_run.run_id: record for record in earlier}
+        runs = [run for record in failed.values() for run in self._undone(record)]
+        names = {key: names for key, names in check_names(self.catalog).items() if key.to_user_string() in subjects}
+        checks = [found for key, of_asset in names.items() for found in self._failed_checks(key, of_asset, open_alerts)]
+        return RunOutcomes(runs, checks, subjects)
+
+    def _undone(self, record: dg.RunRecord) -> Iterator[FailedRun]:
+        """A failed run for each subject with work that no later run has done."""
+        run = record.dagster_run
+        ended = record.end_time or record.update_timestamp.replace(tzinfo=timezone.utc).timestamp()
+        for subject in sorted(_subjects(run)):
+            key = dg.AssetKey(subject.split("/"))
+            if key in (run.asset_selection or ()):
+                partitions = self._partitions(run, key)
+                is_done = _are_materialized(self.instance, key, partitions, ended)
+            elif run.asset_check_selection:
+                partitions, is_done = [], _are_evaluated(self.instance, run)
+            else:
+                partitions, is_done = [], _succeeded_since(self.instance, run)
+            if not is_done:
+                at, reason = datetime.fromtimestamp(ended, timezone.utc), _reason(self.instance, run)
+                yield FailedRun(run.run_id, subject, partitions, at, reason, _is_given_up(self.instance, run))
+
+    def _partitions(self, run: dg.DagsterRun, key: dg.AssetKey) -> list[str]:
+        """The partitions of a run, as its tags name them."""
+        tags = run.tags
+        if DAYS_TAG in tags:
+            return [day.isoformat() for day in from_json(tags[DAYS_TAG])]
+        if PARTITION_NAME_TAG in tags:
+            return [tags[PARTITION_NAME_TAG]]
+        first, last = tags.get(ASSET_PARTITION_RANGE_START_TAG), tags.get(ASSET_PARTITION_RANGE_END_TAG)
+        if first is None or last is None:
+            return []
+        if first == last:
+            return [first]
+        return list(self._definition(key).get_partition_keys_in_range(dg.PartitionKeyRange(first, last)))
+
+    def _definition(self, key: dg.AssetKey) -> dg.PartitionsDefinition:
+        """The partitions of an asset between any two of its days; a roll-up's partitions begin with its periods."""
+        for metric in self.catalog.metrics.values():
+            for rollup in Series(metric).rollups:
+                if key.path == ["gold", rollup.name]:
+                    return periods(self.catalog.sources_of(metric), rollup)
+        return dg.DailyPartitionsDefinition(date.min.replace(year=1900).isoformat(), end_offset=2)
+
+    def _failed_checks(self, key: dg.AssetKey, names: Iterable[str], open_alerts: Iterable[Alert]) -> Iterator[FailedCheck]:
+        """The checks of an asset whose newest evaluation failed, recently or when their alert opened."""
+        subject, since = key.to_user_string(), (datetime.now(timezone.utc) - _FIRST_LOOK).timestamp()
+        alerted = {(alert.numbers.get("check"), alert.period) for alert in open_alerts if alert.subject == subject}
+        for name in names:
+            check = dg.AssetCheckKey(key, name)
+            failed = self._evaluations(check, {AssetCheckExecutionRecordStatus.FAILED}, _EVALUATIONS)
+            partitions = {record.partition for record in failed if _evaluated_at(record) >= since}
+            for partition in sorted(partitions | {period for of_check, period in alerted if of_check == name}, key=str):
+                newest = self._evaluations(check, COMPLETED_CHECKS, 1, PartitionKeyFilter(key=partition))
+                yield from (
+                    _failed_check(subject, record) for record in newest if record.evaluation and not record.evaluation.passed
+                )
+
+    def _evaluations(
+        self,
+        check: dg.AssetCheckKey,
+        status: Collection[AssetCheckExecutionRecordStatus],
+        limit: int,
+        partition: PartitionKeyFilter | None = None,
+    ) -> Sequence[AssetCheckExecutionRecord]:
+        """The newest evaluations of a check."""
+        storage = self.instance.event_log_storage
+        return storage.get_asset_check_execution_history(check, limit, status=set(status), partition_filter=partition)
+
+
+def _failed_check(subject: str, record: AssetCheckExecutionRecord) -> FailedCheck:
+    evaluation, at = record.evaluation, datetime.fromtimestamp(_evaluated_at(record), timezone.utc)
+    warns = evaluation is not None and evaluation.severity is dg.AssetCheckSeverity.WARN
+    explanation = evaluation.description if evaluation else None
+    return FailedCheck(subject, record.key.name, record.partition, "warn" if warns else "error", at, explanation)
+
+
+def _evaluated_at(record: AssetCheckExecutionRecord) -> float:
+    return record.event.timestamp if record.event else record.create_timestamp
+
+
+def _subjects(run: dg.DagsterRun) -> set[str]:
+    """The assets that a run materializes or checks; without any, its job.
+
+    Empty for a run in the process of a command, and for a stream, which has a separate alert.
+    """
+    keys = set(run.asset_selection or ()) or {check.asset_key for check in run.asset_check_selection or ()}
+    if keys:
+        return {key.to_user_string() for key in keys}
+    return set() if run.job_name.startswith("__") or LIVE_TAG in run.tags else {run.job_name}
+
+
+def _are_materialized(instance: dg.DagsterInstance, key: dg.AssetKey, partitions: list[str], since: float) -> bool:
+    """Whether each partition of an asset was materialized after ``since``."""
+    if not partitions:
+        event = instance.get_latest_materialization_event(key)
+        return event is not None and event.timestamp > since
+    newest = run_events.newest(instance, key, partitions)
+    return all(partition in newest and newest[partition].timestamp > since for partition in partitions)
+
+
+def _are_evaluated(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether each check of a run was evaluated by a later run."""
+    storage, checks = instance.event_log_storage, sorted(run.asset_check_selection or (), key=str)
+    records = storage.get_latest_asset_check_execution_by_key(checks)
+    completed = [record for record in records.values() if record.status in COMPLETED_CHECKS and record.run_id != run.run_id]
+    return len(completed) == len(checks)
+
+
+def _succeeded_since(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether the newest ended run of a job succeeded."""
+    newest = instance.get_runs(dg.RunsFilter(job_name=run.job_name, statuses=_ENDED), limit=1)
+    return bool(newest) and newest[0].is_success
+
+
+def _is_given_up(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether a failed run was the last attempt of its sensor, or of Dagster's retries."""
+    for tag in _CAUSES:
+        if tag in run.tags:
+            return bool(plan_run_requests(instance, tag, [run.tags[tag]]).given_up)
+    return RETRY_NUMBER_TAG in run.tags and run.tags.get(WILL_RETRY_TAG) != "true"
+
+
+def _reason(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+    """The error of a run's first failed step, without the text that Dagster adds."""
+    for record in instance.get_records_for_run(run.run_id, of_type=_ERRORS, limit=10).records:
+        data = record.event_log_entry.dagster_event.event_specific_data if record.event_log_entry.dagster_event else None
+        error = getattr(data, "error", None)
+        if error is not None:
+            return f"{(error.cause or error).message}"
+    return "the error was not recorded"
 
 
 class UnreadError(LakehouseError):
@@ -68,7 +278,7 @@ def alerts_sensor(settings: Settings, catalog: Catalog) -> dg.SensorDefinition:
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SkipReason:
         before, reading = AlertCursor.read(context.cursor), tables.reading(settings)
-        state = signals.state_of(reading, catalog, run_outcomes.newest_end(context.instance))
+        state = signals.state_of(reading, catalog, newest_end(context.instance))
         if state == before.state and (before.due_at is None or reading.clock() < before.due_at):
             return dg.SkipReason("nothing has changed since the last look")
         look = RunLook(context.instance, catalog, before.runs_through)

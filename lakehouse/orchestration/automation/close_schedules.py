@@ -13,7 +13,7 @@ from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_due
 from lakehouse.orchestration.assets.metric_assets import gold_key
-from lakehouse.orchestration.common.partitions import tags_for
+from lakehouse.orchestration.common.run_events import tags_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,11 +20,19 @@ from lakehouse.lateness import missing_inputs
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.common import run_events
-from lakehouse.orchestration.common.backfill_lock import BACKFILL_RUNNING, is_backfill_running
-from lakehouse.orchestration.common.cursors import Cursor, short_hash, state_of
 from lakehouse.orchestration.common.dagster_internals import BulkActionsFilter, BulkActionStatus
+from lakehouse.orchestration.common.plan_runs import BACKFILL_RUNNING, is_backfill_running
 from lakehouse.orchestration.common.resources import LakeTables  # noqa: TC001 (Dagster reads the annotations of a sensor)
-from lakehouse.orchestration.common.run_requests import ATTEMPTS, NO_RETRIES, RUNNING, RunRequestPlan, plan_run_requests
+from lakehouse.orchestration.common.run_requests import (
+    ATTEMPTS,
+    NO_RETRIES,
+    RUNNING,
+    Cursor,
+    RunRequestPlan,
+    plan_run_requests,
+    short_hash,
+    state_of,
+)
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from lakehouse.live import status
-from lakehouse.live.query import run
+from lakehouse.live import run, status
 from lakehouse.orchestration.common.run_requests import NO_RETRIES, RUNNING
 
 if TYPE_CHECKING:

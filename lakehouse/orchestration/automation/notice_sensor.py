@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from lakehouse.operations.addresses import directory
+from lakehouse.operations.delivery import directory
 from lakehouse.operations.notices.dispatch import dispatch_notices
 from lakehouse.orchestration.common.resources import LakeTables  # noqa: TC001 (Dagster reads the annotations of a sensor)
 

@@ -13,15 +13,15 @@ import dagster as dg
 
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.calendar.days import rolling
-from lakehouse.lateness.tuning import tune
-from lakehouse.lateness.tuning.recommendation import tunable
+from lakehouse.lateness import tuning
+from lakehouse.lateness.recommendation import tunable
 from lakehouse.ledger import ingestions
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.common.dagster_internals import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
 if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract
-    from lakehouse.contracts.schedules import RollingBackfill
+    from lakehouse.contracts.publication import RollingBackfill
     from lakehouse.settings import Settings
 
 
@@ -68,7 +68,7 @@ def _tuning(settings: Settings, contract: SourceContract) -> dg.ScheduleDefiniti
         description=f"Lets the event-time watermark of {source} follow its rows: by at most one band a day, within bounds.",
     )
     def tune_watermark() -> dg.SkipReason:
-        return dg.SkipReason(tune.apply_daily(settings, contract))
+        return dg.SkipReason(tuning.apply_daily(settings, contract))
 
     return tune_watermark
 

@@ -8,18 +8,17 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from lakehouse.calendar.event_day import business_day_of
+from lakehouse.calendar.days import business_day_of
 from lakehouse.lateness import missing_inputs
-from lakehouse.orchestration.common.backfill_lock import BACKFILL_RUNNING, is_backfill_running
-from lakehouse.orchestration.common.cursors import short_hash
+from lakehouse.orchestration.common.plan_runs import BACKFILL_RUNNING, is_backfill_running
 from lakehouse.orchestration.common.resources import LakeTables  # noqa: TC001 (Dagster reads the annotations of a sensor)
-from lakehouse.orchestration.common.run_requests import ATTEMPTS, NO_RETRIES, plan_run_requests
+from lakehouse.orchestration.common.run_requests import ATTEMPTS, NO_RETRIES, plan_run_requests, short_hash
 from lakehouse.streams import gap_log, status
 from lakehouse.streams.client import StreamProblem
 
 if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract
-    from lakehouse.contracts.inputs.kafka import KafkaTopic
+    from lakehouse.contracts.inputs import KafkaTopic
     from lakehouse.settings import Settings
     from lakehouse.streams.status import TopicStatus
 

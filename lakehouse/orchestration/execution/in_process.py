@@ -18,7 +18,7 @@ from lakehouse.ledger.failed_numbers import COMPUTED
 from lakehouse.orchestration.assets.metric_assets import gold_key
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.dagster_internals import InstanceRef, NoOpComputeLogManager
-from lakehouse.orchestration.common.partitions import tags_for
+from lakehouse.orchestration.common.run_events import tags_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -15,8 +15,7 @@ import dagster as dg
 
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import pending_files
-from lakehouse.calendar.days import span
-from lakehouse.calendar.event_day import replay_clock
+from lakehouse.calendar.days import replay_clock, span
 from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.ledger import ingestions, unread_rows
 from lakehouse.orchestration.execution.catch_up import catch_up, close_due

@@ -17,8 +17,8 @@ from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
-from lakehouse.orchestration.common import backfill_tags
-from lakehouse.orchestration.common.backfill_lock import backfill_lock
+from lakehouse.orchestration.common import plan_runs
+from lakehouse.orchestration.common.plan_runs import backfill_lock
 from lakehouse.orchestration.execution.in_process import InProcess, RunFailedError, together
 from lakehouse.reparse import apply as reading
 from lakehouse.stages import promotion_rules, stage_log, staged_files, staging
@@ -77,7 +77,7 @@ class StagePromotion:
                 stage_log.record(settings, begin)
                 stage = stage_log.find(settings, name)
             begun = stage.events[-1]
-            tags = backfill_tags.tags_of_stage(name, stage.run_name, begun.by, begun.reason, begun.sign_off)
+            tags = plan_runs.tags_of_stage(name, stage.run_name, begun.by, begun.reason, begun.sign_off)
             self._take_input(stage, tags)
             done = self._through_the_layers(stage, tags)
             end = staging.next_event(settings, stage, StageEventKind.PROMOTED, begun.by, begun.reason, sign_off=begun.sign_off)

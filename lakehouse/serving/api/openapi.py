@@ -11,7 +11,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from lakehouse.serving.api.live import numbers as live_numbers
+from lakehouse.live import routes as live_numbers
 from lakehouse.serving.api.models import MODEL
 from lakehouse.serving.api.openapi_examples import ANSWERS
 from lakehouse.serving.api.quality_models import ProblemModel
@@ -52,9 +52,9 @@ def problem_responses(meanings: dict[int, str]) -> dict[int | str, dict[str, Any
 
 def _examples(path: str) -> dict[str, Any]:
     """The example of a response, or one example per layer if both layers may respond."""
-    if path not in live_numbers.EXAMPLES:
+    if path not in live_numbers.NUMBER_EXAMPLES:
         return {"example": ANSWERS[path]}
-    return {"examples": {"books": {"value": ANSWERS[path]}, "live": {"value": live_numbers.EXAMPLES[path]}}}
+    return {"examples": {"books": {"value": ANSWERS[path]}, "live": {"value": live_numbers.NUMBER_EXAMPLES[path]}}}
 
 
 class DocumentedAPI(FastAPI):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakehouse.serving.api import lineage, rows
-from lakehouse.serving.api.late_events import examples as late_events
-from lakehouse.serving.api.live import layers, stream
-from lakehouse.serving.api.released import examples as released
+from lakehouse.gold.numbers import comparison_routes
+from lakehouse.late_events import routes as late_events
+from lakehouse.live import routes as layers
+from lakehouse.serving.api import released_examples as released
+from lakehouse.snapshots import routes
 
 _WINDOW: dict[str, Any] = {
     "metric": "revenue",
@@ -78,10 +79,10 @@ _OF_TYPE: dict[str, Any] = {
 }
 
 ANSWERS: dict[str, Any] = {
-    "/sources/{source}/rows": rows.EXAMPLE,
-    "/metrics/{name}/publications/{publication_id}": lineage.REPORT_EXAMPLE,
-    **layers.EXAMPLES,
-    **stream.EXAMPLES,
+    "/sources/{source}/rows": routes.EXAMPLE,
+    "/metrics/{name}/publications/{publication_id}": comparison_routes.REPORT_EXAMPLE,
+    **layers.LAYER_EXAMPLES,
+    **layers.STREAM_EXAMPLES,
     **released.EXAMPLES,
     "/metrics/{name}": _NUMBER
     | {
@@ -285,7 +286,7 @@ ANSWERS: dict[str, Any] = {
         "contract_version": "b2a4c9e01d77",
         "run_id": "5d0c8f6e",
         "because": None,
-        "publication": lineage.PUBLICATION_EXAMPLE,
+        "publication": comparison_routes.PUBLICATION_EXAMPLE,
     },
     "/quarantine": {
         "rows": [

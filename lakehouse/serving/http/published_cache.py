@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
 from lakehouse import locations
-from lakehouse.calendar.event_day import end_of_day
+from lakehouse.calendar.days import end_of_day
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series, source_days
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import TableCache, with_table_cache
-from lakehouse.gold.derived import closing as closing_of_inputs
+from lakehouse.gold.derived import following as closing_of_inputs
 from lakehouse.gold.numbers import served_version, version_selector
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.restatement.closing import Completeness, HeldNumber, held_by, with_held
@@ -27,8 +27,7 @@ from lakehouse.late_events import classification
 from lakehouse.lateness import arrival_curve, completeness
 from lakehouse.lateness.completeness import Unknown
 from lakehouse.serving.http import observed_source, pending_changes, snapshot, tokens
-from lakehouse.serving.http.problems import Problem
-from lakehouse.serving.http.refreshing import RefreshedValue
+from lakehouse.serving.http.problems import Problem, RefreshedValue
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping

@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends
 
-from lakehouse.serving.web import lateness, live, metric, overview, quarantine, restated, sign_in, source, story
+from lakehouse.gold.numbers import pages as metric
+from lakehouse.lateness import pages as lateness
+from lakehouse.live import pages as live
+from lakehouse.models import pages as models
+from lakehouse.serving.web import overview, sign_in
 from lakehouse.serving.web.page import PageRoute, owns, problem_page
-from lakehouse.serving.web.released import datasets, models
 from lakehouse.serving.web.sessions import Sessions
+from lakehouse.stewardship import pages as quarantine
+from lakehouse.training_sets import pages as datasets
 
 if TYPE_CHECKING:
     from lakehouse.serving.http.authentication import Authenticator
@@ -33,12 +38,12 @@ def routes(cache: PublishedCache, authenticator: Authenticator, *, reading_needs
     router = APIRouter(include_in_schema=False)
     for add in (
         overview.add,
-        metric.add,
+        metric.add_metric_page,
         live.add,
-        story.add,
-        source.add,
-        restated.add,
-        lateness.add,
+        metric.add_story_page,
+        lateness.add_source_page,
+        metric.add_restated_page,
+        lateness.add_lateness_page,
         quarantine.add,
         models.add,
         datasets.add,

@@ -11,18 +11,16 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.dispositions.account_tables import is_overdue
-from lakehouse.gold.numbers import lifecycle
+from lakehouse.gold.numbers import charts, lifecycle, page_views
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.lateness.event_watermark import BEGINNING
+from lakehouse.lateness.routes import restatements
+from lakehouse.models.routes import summaries
 from lakehouse.reports.formatting import counted
-from lakehouse.serving.api import quarantine
-from lakehouse.serving.api.data_quality import restatements
-from lakehouse.serving.api.released.model_versions import summaries
 from lakehouse.serving.http.parameters import NoParameters
 from lakehouse.serving.http.problems import Problem
-from lakehouse.serving.web import number_views
-from lakehouse.serving.web.charts import numbers as charts
 from lakehouse.serving.web.page import respond
+from lakehouse.stewardship import routes
 from lakehouse.stewardship.quarantine import StatusFilter
 
 if TYPE_CHECKING:
@@ -80,8 +78,8 @@ async def _card(cache: PublishedCache, metric: MetricContract, *, with_drawing: 
     numbers = await run_in_threadpool(_numbers, published, with_drawing=with_drawing)
     newest = numbers["newest"]
     if newest is not None:
-        numbers |= await number_views.doubts(cache, published, newest.period, newest.version)
-        numbers["closing"] = number_views.closing(published.series, newest, cache.settings.clock())
+        numbers |= await page_views.doubts(cache, published, newest.period, newest.version)
+        numbers["closing"] = page_views.closing(published.series, newest, cache.settings.clock())
     about = {"name": metric.name, "contract": published.series.metric, "overdue": await _overdue(cache, metric.name)}
     return about | numbers
 
@@ -93,7 +91,7 @@ async def _overdue(cache: PublishedCache, name: str) -> OverdueNumbers | None:
     if not due:
         return None
     oldest, published = min(due, key=lambda of: (of[0].last, of[0].start))
-    shown = number_views.glance(published, oldest.start)
+    shown = page_views.glance(published, oldest.start)
     waiting_for = [] if shown is None else await cache.waiting_for(published.series, oldest, shown.version)
     return OverdueNumbers(len(due), oldest, waiting_for)
 
@@ -138,8 +136,8 @@ def _source(observed: ObservedSource) -> dict[str, Any]:
 
 
 def _numbers(published: PublishedSeries, *, with_drawing: bool) -> dict[str, Any]:
-    recent = number_views.glances(published, published.numbers.starts[-(_DRAWN if with_drawing else 1) :])
-    names = number_views.drawn(published.series, 1)
+    recent = page_views.glances(published, published.numbers.starts[-(_DRAWN if with_drawing else 1) :])
+    names = page_views.drawn(published.series, 1)
     spark = None
     if names and len(recent) > 1:
         now = tuple(glance.sides[names[0]].after if names[0] in glance.sides else None for glance in recent)
@@ -152,7 +150,7 @@ def _waiting(cache: PublishedCache) -> list[tuple[str, int, int]]:
     counts = []
     for name in sorted(cache.catalog.sources):
         with suppress(Problem):
-            rows = quarantine.listed(cache, name, StatusFilter.OPEN)
+            rows = routes.listed(cache, name, StatusFilter.OPEN)
             if rows:
                 now = cache.settings.clock()
                 counts.append((name, len(rows), sum(is_overdue(row, now) for row in rows)))

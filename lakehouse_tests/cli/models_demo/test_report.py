@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.cli.models_demo import report
-from lakehouse.models.affected import AffectedModel, AffectedReleases
+from lakehouse.cli.models_demo import story
 from lakehouse.models.backtest_log import Backtest
+from lakehouse.models.lineage import AffectedModel, AffectedReleases
 from lakehouse.training_sets.affected import AffectedSet
 from lakehouse.training_sets.releases import Release, ReleaseEvent, ReleaseKind
 
@@ -44,7 +44,7 @@ def backtest(*, failed: list[str]) -> Backtest:
 
 def test_each_version_is_listed_with_its_set_its_inputs_and_whether_it_is_in_use() -> None:
     known = [model("v2.3", "v5.0", 0.136, inputs=["night", "channel"]), model("v2.4", "v5.0", 0.2549)]
-    assert cells(report.versions_table(known, "v2.4")) == [
+    assert cells(story.versions_table(known, "v2.4")) == [
         ("v2.3", "training_data_v5.0", "v3.0", "night, channel", "0.1360", ""),
         ("v2.4", "training_data_v5.0", "v3.0", "all", "0.2549", "in use"),
     ]
@@ -54,13 +54,13 @@ def test_a_correction_concerns_a_set_and_the_versions_that_have_learned_from_it(
     of_set = AffectedSet("training_data", "v5.0", 51, 8_648)
     models = [AffectedModel("fraud", version, of_set, is_live=False, is_challenger=False) for version in ("v2.3", "v2.4")]
     concerned = AffectedReleases(["chargebacks_v3.0"], [of_set], models)
-    assert cells(report.impact_table(concerned, "v2.4")) == [
+    assert cells(story.impact_table(concerned, "v2.4")) == [
         ("training_data_v5.0", "51 of 8,648", "0.59%", "fraud v2.3, fraud v2.4 (in use)")
     ]
 
 
 def test_a_backtest_shows_one_measure_by_month_and_what_follows(capsys: pytest.CaptureFixture[str]) -> None:
-    report.backtest(backtest(failed=[]))
+    story.backtest(backtest(failed=[]))
     shown = capsys.readouterr().out
     assert "precision" in shown
     assert "loss" not in shown
@@ -69,7 +69,7 @@ def test_a_backtest_shows_one_measure_by_month_and_what_follows(capsys: pytest.C
 
 
 def test_a_backtest_that_fails_names_the_rules(capsys: pytest.CaptureFixture[str]) -> None:
-    report.backtest(backtest(failed=["log_loss not worse than 0.01: worse by 0.0200"]))
+    story.backtest(backtest(failed=["log_loss not worse than 0.01: worse by 0.0200"]))
     shown = capsys.readouterr().out
     assert "Not met: log_loss not worse than 0.01: worse by 0.0200" in shown
     assert "may be promoted" not in shown

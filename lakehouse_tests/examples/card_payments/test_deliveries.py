@@ -13,7 +13,7 @@ from lakehouse.bronze.file_formats import read_records
 from lakehouse.bronze.row_parser import RowParser
 from lakehouse.contracts import ContractError, load_catalog
 from lakehouse.examples.card_payments import deliveries
-from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.ledger.ids import DeliveredFile
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, Stat
 from lakehouse.gold.numbers.served_version import UnservedVersionError
 from lakehouse.gold.promotion import promotion
 from lakehouse.gold.publication import candidates
-from lakehouse.gold.publication.drafts import Draft
+from lakehouse.gold.publication.candidates import Draft
 from lakehouse_tests.support import two_dataset_versions as total
 from lakehouse_tests.support.silver_log import append_to_silver
 from lakehouse_tests.support.two_dataset_versions import (

@@ -7,10 +7,9 @@ from datetime import date
 
 import pyarrow as pa
 
-from lakehouse.contracts.published_columns import CANDIDATE, LINEAGE
-from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, arrow_schema
-from lakehouse.gold.numbers.rollup_inputs import RollupInputs
-from lakehouse.gold.publication.drafts import NumberLineage
+from lakehouse.contracts.series import CANDIDATE, LINEAGE
+from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, RollupInputs, arrow_schema
+from lakehouse.gold.publication.candidates import NumberLineage
 
 TIME = pa.timestamp("us", "UTC")
 

@@ -11,7 +11,7 @@ from lakehouse import locations
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA
-from lakehouse.gold.publication import recorded_versions
+from lakehouse.gold.publication import revisions
 from lakehouse.gold.reproduction import repair
 from lakehouse.ledger import publications
 from lakehouse_tests.support.api_client import numbers_with_weeks, publish_two_days
@@ -34,7 +34,7 @@ def test_versions_are_recorded_as_they_are_stored(tmp_path: Path) -> None:
     publications.follow(settings, series.name, path)
     recorded = {}
     for entry in publications.of(settings, series.name):
-        recorded |= recorded_versions.unpacked(entry.versions)
+        recorded |= revisions.unpacked(entry.versions)
     stored = table_io.read(path)
     assert stored is not None
     assert len(stored) == 4
@@ -61,4 +61,4 @@ def test_the_marks_of_earlier_versions_follow_from_the_later_ones(tmp_path: Path
 
 
 def test_a_commit_of_an_earlier_release_has_recorded_nothing() -> None:
-    assert recorded_versions.unpacked(None) == {}
+    assert revisions.unpacked(None) == {}

@@ -16,7 +16,7 @@ from lakehouse.gold.reproduction.contract_history import ForgottenContractError
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import ingestions
-from lakehouse.stewardship import decide as stewardship_decide
+from lakehouse.stewardship import quarantine as stewardship_decide
 from lakehouse_tests.support.lake import csv_file
 from lakehouse_tests.support.quarantine_lake import decide
 from lakehouse_tests.support.reproducible_lake import (

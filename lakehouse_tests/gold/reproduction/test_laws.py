@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from lakehouse.stewardship import decide
+from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.lake import Lake, contract, csv_file, csv_line
 from lakehouse_tests.support.lake_settings import lake_settings
@@ -56,7 +56,7 @@ def run(reproducible: ReproducibleLake, history: History, judgings: list[int]) -
             known += [(entry.ingestion_id, line, record.key) for line, record in enumerate(files[action.file], 2)]
         elif isinstance(action, Decide):
             row = known[action.record % len(known)][:2]
-            decide.decide(reproducible.settings, lake.contract, [row], action.verdict, by="s", reason=f"{number}")
+            quarantine.decide(reproducible.settings, lake.contract, [row], action.verdict, by="s", reason=f"{number}")
         elif isinstance(action, Redact):
             if any(action.key == key for _, _, key in known):
                 redact_fields(reproducible.settings, lake.contract, action.key, ["amount"], by="s", reason="asked")

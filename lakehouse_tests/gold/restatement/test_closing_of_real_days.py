@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.bronze.ingest import Ingest
-from lakehouse.calendar.days import span
-from lakehouse.calendar.event_day import replay_clock
+from lakehouse.calendar.days import replay_clock, span
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.series import Series
 from lakehouse.delta.table_cache import TableCache, with_table_cache

@@ -12,7 +12,7 @@ from hypothesis import example, given
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
-from lakehouse.contracts.derived import resolution
+from lakehouse.contracts import derived as resolution
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.gold.derived import restate as derived

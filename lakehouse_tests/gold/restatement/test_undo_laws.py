@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from lakehouse.gold.publication import reverted_periods
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
-from lakehouse.gold.restatement import revert, undo
-from lakehouse.gold.restatement.undo import UndoError
+from lakehouse.gold.restatement import revert
+from lakehouse.gold.restatement.revert import UndoError
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
@@ -98,7 +98,7 @@ def test_undos_in_any_order_give_what_the_model_gives(steps: list[tuple[str, Any
                 is_possible = _undo(numbers, model, which)
                 run = Run("undo", by="anna")
                 try:
-                    undo.undo(numbers.settings, numbers.source, [numbers.series], which, run, "wrong")
+                    revert.undo(numbers.settings, numbers.source, [numbers.series], which, run, "wrong")
                 except UndoError:
                     assert not is_possible
                 else:

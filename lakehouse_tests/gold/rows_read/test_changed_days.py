@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lakehouse.gold.numbers.lifecycle import PublishAction, PublishedState, RevisionReason, State, reason_for
 from lakehouse.gold.restatement.days import explain
-from lakehouse.gold.rows_read import changed_days
+from lakehouse.gold.rows_read import tables
 from lakehouse_tests.support.lake import contract
 
 NOON = datetime(2024, 11, 7, 12, tzinfo=timezone.utc)
@@ -55,7 +55,7 @@ def rows(*keys: tuple[str, int, str], file: str = "sent.csv") -> pa.Table:
 
 
 def causes_after(folder: str, first: int) -> dict[date, Counter[str]]:
-    return dict(changed_days.since(DeltaTable(folder), first, SOURCE).causes)
+    return dict(tables.since(DeltaTable(folder), first, SOURCE).causes)
 
 
 @examples(max_examples=30, deadline=None)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lakehouse.contracts.loader import completed
 from lakehouse.delta import row_writer
 from lakehouse.gold.restatement import lineage
-from lakehouse.gold.rows_read import duplicates
+from lakehouse.gold.rows_read import tables
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.united_lake import COLUMNS, TWO_DAYS, metric, source
@@ -51,7 +51,7 @@ def test_a_row_is_counted_if_an_earlier_source_has_its_order_on_the_same_day(set
         },
     )
     revenue = completed(metric(), SOURCES)
-    assert duplicates.count(settings, revenue, [ONE, TWO]) == Counter({ONE: 3, TWO: 0})
+    assert tables.count(settings, revenue, [ONE, TWO]) == Counter({ONE: 3, TWO: 0})
     assert lineage.count_silver_rows(settings, revenue, [ONE, TWO]) == {ONE: 7, TWO: 2}
     everything = completed(metric(TWO_DAYS), SOURCES)
     assert lineage.count_silver_rows(settings, everything, [ONE, TWO]) == {ONE: 10, TWO: 12}
@@ -74,6 +74,6 @@ def test_keys_in_parts_are_counted_as_all_together(rows: Rows, tmp_path_factory:
         known |= set(of_source)
     for together in (2**20, 1):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(duplicates, "_TOGETHER", together)
-            found = duplicates.count(settings, completed(metric(), SOURCES), [ONE, TWO])
+            patched.setattr(tables, "_TOGETHER", together)
+            found = tables.count(settings, completed(metric(), SOURCES), [ONE, TWO])
         assert +found == +expected

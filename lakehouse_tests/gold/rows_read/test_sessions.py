@@ -13,9 +13,9 @@ from hypothesis import example, given
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
-from lakehouse.contracts.derived import resolution
+from lakehouse.contracts import derived as resolution
 from lakehouse.contracts.series import Series
-from lakehouse.contracts.windows.session_window import SessionWindow
+from lakehouse.contracts.windows import SessionWindow
 from lakehouse.delta import table_io
 from lakehouse.gold.derived import restate as derived
 from lakehouse.gold.numbers.published_table import TIME
@@ -91,7 +91,7 @@ def many_users(seed: int, gap: int) -> list[Event]:
 def test_the_sessions_of_many_users_are_those_of_the_model_and_up_to_two_days_those_of_spark(spark: Any, gap: int) -> None:
     events = many_users(gap, gap)
     window = SessionWindow(gap=timedelta(minutes=gap), key=["user"], timezone=ZONE)
-    rows = windows.assigned(frame(spark, events), window).toArrow().to_pylist()
+    rows = windows.with_windows(frame(spark, events), window).toArrow().to_pylist()
     model = sessions_of(events, gap)
     assert {(row["id"], row["window_start"]) for row in rows} == {
         (event.key, start) for (_, start), of_it in model.items() for event in of_it
@@ -111,7 +111,7 @@ def test_the_sessions_of_a_day_need_its_neighbours_only(spark: Any) -> None:
     window = SessionWindow(gap=timedelta(minutes=gap), key=["user"], timezone=ZONE)
     wanted = 2
     near = [event for event in events if wanted - window.days_before <= day_of(event.moment) <= wanted + window.days_behind]
-    rows = windows.assigned(frame(spark, near), window).where(F.col("event_date") == FIRST + timedelta(days=wanted)).toArrow()
+    rows = windows.with_windows(frame(spark, near), window).where(F.col("event_date") == FIRST + timedelta(days=wanted)).toArrow()
     assert {(row["id"], row["window_start"]) for row in rows.to_pylist()} == {
         (event.key, start) for (_, start), of_it in sessions_of(events, gap).items() for event in of_it if day_of(start) == wanted
     }
@@ -124,7 +124,7 @@ def test_a_row_without_a_time_stays_once_and_ends_no_session(spark: Any) -> None
         "event_date": [FIRST, FIRST, FIRST],
     }
     window = SessionWindow(gap=timedelta(hours=1), key=["user"], timezone=ZONE)
-    placed = windows.assigned(dataframes.local(spark, pa.table(columns)), window).toArrow().to_pylist()
+    placed = windows.with_windows(dataframes.local(spark, pa.table(columns)), window).toArrow().to_pylist()
     assert sorted((row["event_date"], f"{row['window_start']}") for row in placed) == [
         (FIRST, "2024-10-24 22:00:00+00:00"),
         (FIRST, "2024-10-24 22:00:00+00:00"),
@@ -138,7 +138,7 @@ def test_rows_of_nobody_are_no_session_and_count_once_on_their_own_day(spark: An
     days = [moment.astimezone(ZoneInfo(ZONE)).date() for moment in moments]
     columns = {"id": list("abcde"), "user": users, "event_ts": pa.array(moments, TIME), "event_date": days}
     window = SessionWindow(gap=timedelta(hours=23), key=["user"], timezone=ZONE)
-    placed = windows.assigned(dataframes.local(spark, pa.table(columns)), window).toArrow().to_pylist()
+    placed = windows.with_windows(dataframes.local(spark, pa.table(columns)), window).toArrow().to_pylist()
     assert sorted((row["id"], row["event_date"], row["window_start"]) for row in placed) == [
         ("a", FIRST, moments[0]),
         ("b", FIRST, None),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 
 from lakehouse.contracts.series import Series
-from lakehouse.contracts.windows.event_window import EventWindow
+from lakehouse.contracts.windows import EventWindow
 from lakehouse.gold.numbers.published_table import TIME
 from lakehouse.gold.restatement import reconciliation
 from lakehouse.gold.restatement.pending import find_pending
@@ -56,7 +56,7 @@ def test_the_minutes_of_a_week_with_a_clock_change_lie_in_the_windows_of_the_mod
     window = EventWindow(size=timedelta(minutes=size), every=timedelta(minutes=every), timezone=ZONE)
     days = [event.moment.astimezone(ZoneInfo(ZONE)).date() for event in events]
     rows = dataframes.local(spark, pa.table({"event_ts": pa.array([event.moment for event in events], TIME), "event_date": days}))
-    placed = windows.assigned(rows, window).groupBy("event_date", "window_start").count().toArrow().to_pylist()
+    placed = windows.with_windows(rows, window).groupBy("event_date", "window_start").count().toArrow().to_pylist()
     model = {start: count for start, (_, _, count) in windows_of(events, size, every).items()}
     assert {row["window_start"]: row["count"] for row in placed} == model
     assert all(row["window_start"].astimezone(ZoneInfo(ZONE)).date() == row["event_date"] for row in placed)
@@ -66,7 +66,7 @@ def test_a_row_without_a_time_stays_once(spark: Any) -> None:
     rows = dataframes.local(spark, pa.table({"event_ts": pa.nulls(1, TIME), "event_date": [FIRST]}))
     for every in (timedelta(hours=1), timedelta(minutes=15)):
         window = EventWindow(size=timedelta(hours=1), every=every, timezone=ZONE)
-        placed = windows.assigned(rows, window).select("event_date", "window_start").toArrow().to_pylist()
+        placed = windows.with_windows(rows, window).select("event_date", "window_start").toArrow().to_pylist()
         assert placed == [{"event_date": FIRST, "window_start": None}]
 
 

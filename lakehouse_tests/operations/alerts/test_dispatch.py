@@ -14,10 +14,10 @@ import pytest
 from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.delta import row_writer
-from lakehouse.operations.addresses import Directory
 from lakehouse.operations.alerts import log as alert_log
-from lakehouse.operations.alerts.dispatch import dispatch_alerts
+from lakehouse.operations.alerts.outbox import dispatch_alerts
 from lakehouse.operations.channels import DeliveryError, Message, Webhook
+from lakehouse.operations.delivery import Directory
 from lakehouse.orchestration.automation.alert_sensor import alerts_sensor
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.resources import LakeTables

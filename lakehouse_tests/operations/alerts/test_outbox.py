@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.operations.addresses import Directory
 from lakehouse.operations.alerts import log as alert_log
-from lakehouse.operations.alerts import outbox, routing
+from lakehouse.operations.alerts import outbox
 from lakehouse.operations.alerts.alert import Alert, AlertKind
 from lakehouse.operations.channels import DeliveryError
-from lakehouse.operations.delivery import AfterFailure, deliver
+from lakehouse.operations.delivery import AfterFailure, Directory, deliver
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.laws import law
 
@@ -65,7 +64,7 @@ class Alerting:
             self.settings, known, conditions, lambda _: False, lambda alert: self.directory.of_owners(alert.addressed_to)
         )
         records = alert_log.all_of(self.settings)
-        alert_log.record_escalations(self.settings, routing.escalations(records, self.directory, self.settings.clock()))
+        alert_log.record_escalations(self.settings, outbox.escalations(records, self.directory, self.settings.clock()))
         self.send()
         return alert_log.all_of(self.settings)
 

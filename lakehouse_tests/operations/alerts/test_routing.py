@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from lakehouse.operations.addresses import Directory
-from lakehouse.operations.alerts import routing
+from lakehouse.operations.alerts import outbox
 from lakehouse.operations.alerts.alert import Alert, AlertKind
 from lakehouse.operations.alerts.log import Acknowledgement, AlertRecord
+from lakehouse.operations.delivery import Directory
 
 if TYPE_CHECKING:
     from lakehouse.operations.channels import Message
@@ -37,7 +37,7 @@ OPEN = AlertRecord("a", ALERT, NOON, ["anna", "ben"])
 
 
 def escalated(record: AlertRecord, hours: float, directory: Directory = DIRECTORY) -> list[str]:
-    return [*routing.escalations([record], directory, NOON + hours * HOUR).get("a", ())]
+    return [*outbox.escalations([record], directory, NOON + hours * HOUR).get("a", ())]
 
 
 def test_owners_with_an_address_are_reached_there_and_for_others_the_platform_team() -> None:
@@ -57,8 +57,8 @@ def test_an_alert_that_nobody_acknowledges_goes_to_the_platform_team() -> None:
 
 def test_a_snoozed_alert_escalates_when_it_is_awake() -> None:
     snoozed = replace(OPEN, snoozed_until=NOON + 5 * HOUR)
-    assert routing.is_snoozed(snoozed, NOON + 4.99 * HOUR)
-    assert not routing.is_snoozed(snoozed, NOON + 5 * HOUR)
+    assert outbox.is_snoozed(snoozed, NOON + 4.99 * HOUR)
+    assert not outbox.is_snoozed(snoozed, NOON + 5 * HOUR)
     assert escalated(snoozed, 4.99) == []
     assert escalated(snoozed, 5) == ["team"]
     assert escalated(replace(OPEN, snoozed_until=NOON + 0.5 * HOUR), 0.5) == []
@@ -71,10 +71,10 @@ def test_where_everybody_has_the_same_addresses_nothing_escalates() -> None:
 
 
 def test_the_next_time_to_look_is_that_of_an_escalation_or_of_the_end_of_a_snooze() -> None:
-    assert routing.next_due([], DIRECTORY, NOON) is None
-    assert routing.next_due([OPEN], DIRECTORY, NOON) == NOON + HOUR
-    assert routing.next_due([OPEN], DIRECTORY, NOON + HOUR) is None
+    assert outbox.next_due([], DIRECTORY, NOON) is None
+    assert outbox.next_due([OPEN], DIRECTORY, NOON) == NOON + HOUR
+    assert outbox.next_due([OPEN], DIRECTORY, NOON + HOUR) is None
     snoozed = replace(OPEN, snoozed_until=NOON + 0.5 * HOUR)
-    assert routing.next_due([OPEN, snoozed], DIRECTORY, NOON) == NOON + 0.5 * HOUR
+    assert outbox.next_due([OPEN, snoozed], DIRECTORY, NOON) == NOON + 0.5 * HOUR
     resolved = replace(OPEN, resolved_at=NOON, snoozed_until=NOON + 2 * HOUR)
-    assert routing.next_due([resolved], DIRECTORY, NOON) == NOON + 2 * HOUR, "its end is told then"
+    assert outbox.next_due([resolved], DIRECTORY, NOON) == NOON + 2 * HOUR, "its end is told then"

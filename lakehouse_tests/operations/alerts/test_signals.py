@@ -15,7 +15,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from lakehouse import locations
-from lakehouse.calendar.event_day import lateness
+from lakehouse.calendar.days import lateness
 from lakehouse.calendar.periods import Kind as PeriodKind
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.series import Series

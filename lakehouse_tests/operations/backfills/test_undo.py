@@ -15,7 +15,7 @@ from lakehouse.gold.publication import reverted_periods
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import revert
-from lakehouse.gold.restatement.undo import UndoError
+from lakehouse.gold.restatement.revert import UndoError
 from lakehouse.operations.backfills import log as backfill_log
 from lakehouse.operations.backfills import undo
 from lakehouse.operations.backfills.plan import BackfillPlan

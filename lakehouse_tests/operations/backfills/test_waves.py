@@ -7,8 +7,7 @@ from datetime import date, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.operations.backfills.plan import PlannedFile
-from lakehouse.operations.backfills.waves import are_independent_arrivals, are_independent_numbers, cut_into_waves
+from lakehouse.operations.backfills.plan import PlannedFile, are_independent_arrivals, are_independent_numbers, cut_into_waves
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.two_dataset_versions import metric
 

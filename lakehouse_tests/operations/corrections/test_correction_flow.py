@@ -16,13 +16,13 @@ from lakehouse.gold.numbers import history
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due, find_pending
-from lakehouse.operations.corrections import correction_flow, correction_log
-from lakehouse.operations.corrections.correction_log import CorrectionError, Operation
+from lakehouse.operations.corrections import correction_flow, correction_record
+from lakehouse.operations.corrections.correction_record import CorrectionError, Operation
 from lakehouse_tests.support.lake import Lake, contract, csv_file
 from lakehouse_tests.support.stopped_commits import Killed
 
 if TYPE_CHECKING:
-    from lakehouse.operations.corrections.correction_log import Correction
+    from lakehouse.operations.corrections.correction_record import Correction
 
 pytestmark = pytest.mark.spark
 
@@ -149,9 +149,9 @@ def test_a_command_that_is_stopped_is_completed_by_the_next_one(deployment: Depl
         with pytest.raises(Killed):
             deployment.approve(waiting, "ben")
     assert deployment.publish() == 30
-    real = correction_log.record
+    real = correction_record.record
     with monkeypatch.context() as patched:
-        patched.setattr(correction_log, "record", lambda settings, event: event.file is None and real(settings, event))
+        patched.setattr(correction_record, "record", lambda settings, event: event.file is None and real(settings, event))
         deployment.approve(waiting, "ben")  # delivered, and not recorded
     assert deployment.publish() == 32
     deployment.at(10)
@@ -166,19 +166,19 @@ def test_the_same_command_completes_what_it_has_begun(deployment: Deployment, mo
     def stopped(*_: object) -> None:
         raise Killed
 
-    real = correction_log.record
+    real = correction_record.record
     with monkeypatch.context() as patched:
         if step == "proposed":
             patched.setattr(correction_flow, "deliver", stopped)
         elif step == "delivered":
-            patched.setattr(correction_log, "record", lambda settings, event: event.file is not None or real(settings, event))
+            patched.setattr(correction_record, "record", lambda settings, event: event.file is not None or real(settings, event))
         with suppress(Killed):
             deployment.propose("a", amount="12")
     assert deployment.propose("a", amount="12").end is not None
-    assert len(correction_log.of_source(deployment.lake.settings, "events")) == 1
+    assert len(correction_record.of_source(deployment.lake.settings, "events")) == 1
     assert deployment.publish() == 32
     deployment.propose("a", amount="12")
-    assert len(correction_log.of_source(deployment.lake.settings, "events")) == 1, "the row is the one of this correction"
+    assert len(correction_record.of_source(deployment.lake.settings, "events")) == 1, "the row is the one of this correction"
     deployment.propose("a", amount="10")
     assert deployment.publish() == 30
     deployment.propose("a", amount="12")
@@ -200,7 +200,7 @@ def test_what_cannot_be_corrected_is_said(deployment: Deployment, arguments: tup
     key, operation, values = arguments
     with pytest.raises(CorrectionError, match=message):
         deployment.propose(key, operation, **values)
-    assert correction_log.of_source(deployment.lake.settings, "events") == []
+    assert correction_record.of_source(deployment.lake.settings, "events") == []
 
 
 @pytest.mark.parametrize(

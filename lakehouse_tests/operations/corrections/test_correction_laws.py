@@ -16,7 +16,7 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.operations.corrections import correction_flow
-from lakehouse.operations.corrections.correction_log import CorrectionError, Operation
+from lakehouse.operations.corrections.correction_record import CorrectionError, Operation
 from lakehouse_tests.support.lake import Lake, contract, csv_file
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.laws import law

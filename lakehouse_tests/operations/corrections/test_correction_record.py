@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from lakehouse.bronze.file_formats import read_records
 from lakehouse.bronze.row_parser import RowParser
-from lakehouse.ledger.row_ids import DeliveredFile
+from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.operations.corrections import correction_record
-from lakehouse.operations.corrections.correction_log import CorrectionError, CorrectionEvent, CorrectionEventKind, Operation
+from lakehouse.operations.corrections.correction_record import CorrectionError, CorrectionEvent, CorrectionEventKind, Operation
 from lakehouse_tests.support.dimension_lake import dimension
 from lakehouse_tests.support.lake import contract
 
@@ -82,7 +82,7 @@ def test_the_other_fields_stay_as_they_were(row: dict[str, Any], form: str) -> N
 def _read(content: bytes, events: SourceContract) -> list[Any]:
     if events.source.format != "parquet":
         return list(read_records(io.BytesIO(content), events.source, events.columns_read))
-    from lakehouse.bronze.columnar.parquet_blocks import record_of  # noqa: PLC0415
+    from lakehouse.bronze.parquet_columns import record_of  # noqa: PLC0415
 
     return [record_of(number, row) for number, row in enumerate(pq.read_table(io.BytesIO(content)).to_pylist(), 1)]
 

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.delta import commit_log, leases, row_writer, table_io
-from lakehouse.delta.storage import Storage
+from lakehouse.delta.data_files import Storage
 from lakehouse.ledger import key_log
 from lakehouse.operations.maintenance import maintain as maintenance_maintain
 from lakehouse.operations.maintenance.maintain import MaintenanceError, Upkeep, maintain

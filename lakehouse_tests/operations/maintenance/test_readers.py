@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.gold.restatement import lineage
-from lakehouse.impact import key_history
+from lakehouse.impact import row_changes
 from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.silver import audit_log
@@ -163,19 +163,19 @@ def test_the_story_of_a_key_begins_where_the_files_do(no_retention: Settings) ->
     record_followed(no_retention, 11)
     for number in (300, 400):
         correct_in_silver(no_retention, "k1", number)
-    whole, oldest = key_history.silver_life(no_retention, contract(), [], "k1")
+    whole, oldest = row_changes.silver_life(no_retention, contract(), [], "k1")
     assert [(step.version, step.change) for step in whole] == [
         (1, "inserted"),
         *((version, "corrected") for version in (10, 12, 13)),
     ]
     assert oldest == 0
     maintain_table(no_retention, "silver/events")  # what the metric has yet to follow stays
-    assert key_history.silver_life(no_retention, contract(), [], "k1") == (whole, 0)
+    assert row_changes.silver_life(no_retention, contract(), [], "k1") == (whole, 0)
     record_followed(no_retention, 14)
     maintain_table(no_retention, "silver/events")
-    assert key_history.silver_life(no_retention, contract(), [], "k1") == ([], 14)
+    assert row_changes.silver_life(no_retention, contract(), [], "k1") == ([], 14)
     correct_in_silver(no_retention, "k1", 500)
-    story, oldest = key_history.silver_life(no_retention, contract(), [], "k1")
+    story, oldest = row_changes.silver_life(no_retention, contract(), [], "k1")
     assert [(step.version, step.change) for step in story] == [(15, "corrected")]
     assert oldest == 14
 

@@ -14,8 +14,8 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.operations.addresses import Directory
 from lakehouse.operations.channels import Webhook, targets
+from lakehouse.operations.delivery import Directory
 from lakehouse.operations.notices import log as ledger
 from lakehouse.operations.notices.dispatch import NoticeDispatch, dispatch_notices
 from lakehouse.operations.notices.log import NoticeStatus

@@ -14,8 +14,8 @@ from lakehouse.ledger import redactions
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.operations.notices import log as notice_log
 from lakehouse.operations.notices.log import NoticeEntry, NoticeStatus
+from lakehouse.silver import audit_erasure, audit_notifications
 from lakehouse.silver import audit_log as log
-from lakehouse.silver.audit_overlay import erasure, notifications
 from lakehouse_tests.support.audit_reader import audit_rows, follow_audit
 from lakehouse_tests.support.silver_log import append_to_silver
 
@@ -93,7 +93,7 @@ def test_notices_are_found_by_series_and_time_across_months(settings) -> None:
 def tell(settings: Settings, unnotified: pa.Table) -> int:
     """Record that consumers were notified of rows."""
     notices = pa.repeat(pa.scalar('["m1"]'), len(unnotified))
-    return notifications.record(settings, "events", unnotified.append_column("notices", notices))
+    return audit_notifications.record(settings, "events", unnotified.append_column("notices", notices))
 
 
 def redact(settings: Settings) -> int:
@@ -102,7 +102,7 @@ def redact(settings: Settings) -> int:
     :returns: how many audit rows were rewritten.
     """
     redactions.record(settings, "events", Redaction("a", ["amount"], "dana", "asked for it", AT))
-    return erasure.erase(settings, "events")
+    return audit_erasure.erase(settings, "events")
 
 
 @pytest.mark.parametrize("redacted", ["before", "between"])

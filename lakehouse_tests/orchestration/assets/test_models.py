@@ -10,8 +10,7 @@ import dagster as dg
 import pytest
 
 from lakehouse.contracts import Catalog, ModelContract
-from lakehouse.models import backtest_log, retraining, retraining_log, training
-from lakehouse.models.promotion import promotion, promotion_log
+from lakehouse.models import backtest_log, promotion, promotion_log, retraining, retraining_log, training
 from lakehouse.models.retraining_log import RetrainingStep
 from lakehouse.orchestration.assets import score_checks
 from lakehouse.orchestration.assets.checks import check_names

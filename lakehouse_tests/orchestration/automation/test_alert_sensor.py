@@ -70,7 +70,7 @@ def test_an_alert_about_a_run_stays_while_dagster_cannot_be_read(ticks: SensorTi
     records = DagsterRecords(ticks.instance)
     records.run(SILVER, ONE)
     ticks.tick()
-    monkeypatch.setattr("lakehouse.orchestration.automation.run_outcomes._subjects", None)
+    monkeypatch.setattr("lakehouse.orchestration.automation.alert_sensor._subjects", None)
     records.succeed(SILVER, "2024-01-05")
     with pytest.raises(Exception, match="the alerts of runs and checks could not be determined"):
         ticks.tick()

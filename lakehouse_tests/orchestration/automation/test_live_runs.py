@@ -15,7 +15,7 @@ from lakehouse.contracts import Catalog
 from lakehouse.live import status
 from lakehouse.live.status import StreamStatus
 from lakehouse.orchestration.automation import live_runs
-from lakehouse.orchestration.automation.run_outcomes import RunLook
+from lakehouse.orchestration.automation.alert_sensor import RunLook
 from lakehouse.orchestration.build import build_definitions
 from lakehouse_tests.support.live_lake import LIVE, LiveLake
 from lakehouse_tests.support.sensor_ticks import SensorTicks

@@ -13,8 +13,8 @@ from lakehouse.gold.publication.checks import deprecated_names
 from lakehouse.operations.alerts import run_rules
 from lakehouse.orchestration.assets.checks import check_names
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
-from lakehouse.orchestration.automation import run_outcomes
-from lakehouse.orchestration.automation.run_outcomes import RunLook
+from lakehouse.orchestration.automation import alert_sensor
+from lakehouse.orchestration.automation.alert_sensor import RunLook
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
@@ -23,7 +23,7 @@ from lakehouse.orchestration.common.dagster_internals import (
     RETRY_NUMBER_TAG,
     WILL_RETRY_TAG,
 )
-from lakehouse.orchestration.common.partitions import tags_for
+from lakehouse.orchestration.common.run_events import tags_for
 from lakehouse_tests.support.dagster_records import DagsterRecords
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import day, metric
@@ -203,7 +203,7 @@ def test_the_checks_that_are_read_are_those_that_the_definitions_have(lake: Sett
 
 
 def test_a_look_goes_on_where_the_last_one_ended_and_leaves_the_rest_to_the_next(records: Records, monkeypatch) -> None:
-    monkeypatch.setattr(run_outcomes, "_RUNS", 3)
+    monkeypatch.setattr(alert_sensor, "_RUNS", 3)
     for number in range(1, 6):
         records.run(SILVER, {PARTITION_NAME_TAG: f"2024-01-{number:02}"})
     looks = []
@@ -216,13 +216,13 @@ def test_a_look_goes_on_where_the_last_one_ended_and_leaves_the_rest_to_the_next
 
 
 def test_the_newest_end_changes_with_each_run_that_ends(records: Records) -> None:
-    seen = [run_outcomes.newest_end(records.instance)]
+    seen = [alert_sensor.newest_end(records.instance)]
     records.run(SILVER, ONE)
-    seen.append(run_outcomes.newest_end(records.instance))
+    seen.append(alert_sensor.newest_end(records.instance))
     records.instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", status=dg.DagsterRunStatus.STARTED))
-    assert run_outcomes.newest_end(records.instance) == seen[-1], "it has not ended"
+    assert alert_sensor.newest_end(records.instance) == seen[-1], "it has not ended"
     records.run(SILVER, ONE, failed=False)
-    assert run_outcomes.newest_end(records.instance) not in seen
+    assert alert_sensor.newest_end(records.instance) not in seen
 
 
 def test_the_error_of_a_run_is_that_of_its_step(instance: dg.DagsterInstance) -> None:
@@ -233,4 +233,4 @@ def test_the_error_of_a_run_is_that_of_its_step(instance: dg.DagsterInstance) ->
     failed = dg.materialize([broken], instance=instance, raise_on_error=False)
     run = instance.get_run_by_id(failed.run_id)
     assert run is not None
-    assert "no such column: amount" in run_outcomes._reason(instance, run)
+    assert "no such column: amount" in alert_sensor._reason(instance, run)

@@ -13,8 +13,8 @@ from lakehouse.delta.table_cache import TableCache
 from lakehouse.lake_tables import tables
 from lakehouse.operations.maintenance import readers
 from lakehouse.orchestration.build import build_definitions
-from lakehouse.orchestration.common.backfill_lock import BACKFILL_RUNNING, backfill_lock
-from lakehouse.orchestration.common.partitions import DAYS_TAG
+from lakehouse.orchestration.common.plan_runs import BACKFILL_RUNNING, backfill_lock
+from lakehouse.orchestration.common.run_events import DAYS_TAG
 from lakehouse.serving.http import pending_changes
 from lakehouse_tests.support.sensor_ticks import SensorTicks
 from lakehouse_tests.support.united_lake import FIRST, Order, UnitedLake, metric, source

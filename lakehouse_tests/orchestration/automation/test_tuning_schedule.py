@@ -10,7 +10,7 @@ import pytest
 
 from lakehouse.contracts import Catalog
 from lakehouse.lateness import event_watermark
-from lakehouse.lateness.tuning import tune
+from lakehouse.lateness import tuning as tune
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import AlertKind
 from lakehouse.orchestration.automation import source_schedules

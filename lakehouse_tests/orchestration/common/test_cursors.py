@@ -24,13 +24,13 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.publication import reverted_periods, revisions
-from lakehouse.gold.publication.drafts import Draft
+from lakehouse.gold.publication.candidates import Draft
 from lakehouse.gold.publication.revisions import Signature
 from lakehouse.ledger import applied_inputs, decisions, ingestions, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.restatements import Restatement
-from lakehouse.orchestration.common.cursors import Cursor
+from lakehouse.orchestration.common.run_requests import Cursor
 from lakehouse.settings import Settings
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.sensor_ticks import SensorTicks

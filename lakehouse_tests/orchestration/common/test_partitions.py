@@ -6,7 +6,7 @@ from datetime import date
 
 import dagster as dg
 
-from lakehouse.orchestration.common.partitions import DAYS_TAG, days_of_run, tags_for
+from lakehouse.orchestration.common.run_events import DAYS_TAG, days_of_run, tags_for
 
 PARTITIONS = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-12-31")
 SCATTERED = [date(2024, 1, 3), date(2024, 6, 1), date(2024, 11, 30)]

@@ -29,8 +29,7 @@ from lakehouse.operations.backfills.plan import BackfillStatus, Layer
 from lakehouse.operations.backfills.planner import BackfillRequest
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
 from lakehouse.orchestration.execution import backfill_runner, webserver
-from lakehouse.orchestration.execution.backfill_runner import Backfill
-from lakehouse.orchestration.execution.backfill_waves import CancelledError
+from lakehouse.orchestration.execution.backfill_runner import Backfill, CancelledError
 from lakehouse.orchestration.execution.in_process import RunFailedError
 from lakehouse.orchestration.execution.webserver import Webserver, WebserverError
 from lakehouse_tests.support.sales_files import FIRST_DAY, SECOND_DAY, deliver_sales

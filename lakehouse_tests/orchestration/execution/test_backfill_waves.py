@@ -23,8 +23,7 @@ from lakehouse.operations.backfills import log as backfill_log
 from lakehouse.operations.backfills import planner
 from lakehouse.operations.backfills.plan import BackfillPlan, BackfillStatus, Layer, Wave
 from lakehouse.operations.backfills.planner import BackfillRequest
-from lakehouse.orchestration.execution.backfill_runner import Backfill
-from lakehouse.orchestration.execution.backfill_waves import Waves
+from lakehouse.orchestration.execution.backfill_runner import Backfill, Waves
 from lakehouse.orchestration.execution.in_process import RunFailedError
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support.lake_settings import lake_settings

@@ -6,8 +6,8 @@ from datetime import date
 
 import pytest
 
-from lakehouse.orchestration.common.partitions import tags_for
-from lakehouse.orchestration.execution import cost_estimate
+from lakehouse.orchestration.common.run_events import tags_for
+from lakehouse.orchestration.execution import webserver
 
 START, END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
@@ -22,4 +22,4 @@ START, END = "dagster/asset_partition_range_start", "dagster/asset_partition_ran
     ],
 )
 def test_a_range_counts_as_its_days(tags: dict[str, str], partitions: int) -> None:
-    assert cost_estimate._partitions(tags) == partitions
+    assert webserver._partitions(tags) == partitions

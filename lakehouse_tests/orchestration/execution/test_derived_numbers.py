@@ -23,7 +23,7 @@ from lakehouse.operations.alerts import signals
 from lakehouse.operations.maintenance import readers
 from lakehouse.operations.notices import pending as notices
 from lakehouse.orchestration.build import build_definitions
-from lakehouse.orchestration.common.partitions import DAYS_TAG
+from lakehouse.orchestration.common.run_events import DAYS_TAG
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.api_client import api_client, get_json
 from lakehouse_tests.support.derived_lake import MONDAY, DerivedLake

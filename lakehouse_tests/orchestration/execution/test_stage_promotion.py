@@ -11,8 +11,8 @@ import pytest
 
 from lakehouse.gold.numbers import history
 from lakehouse.gold.publication.write_audit_publish import Run
-from lakehouse.gold.restatement.undo import UndoError
-from lakehouse.orchestration.common.backfill_lock import BackfillRunningError, backfill_lock
+from lakehouse.gold.restatement.revert import UndoError
+from lakehouse.orchestration.common.plan_runs import BackfillRunningError, backfill_lock
 from lakehouse.orchestration.execution.in_process import RunFailedError
 from lakehouse.silver import audit_log
 from lakehouse.stages import promotion_rules, stage_log, staging

@@ -9,12 +9,12 @@ import pytest
 
 from lakehouse.contracts import Catalog
 from lakehouse.ledger import applied_inputs
-from lakehouse.serving.api import rows as api_rows
-from lakehouse.serving.api.rows import RowsModel
 from lakehouse.serving.http import tokens
 from lakehouse.serving.http.tokens import Role
 from lakehouse.silver import update as silver_update
 from lakehouse.snapshots import named
+from lakehouse.snapshots import routes as api_rows
+from lakehouse.snapshots.routes import RowsModel
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.api_client import api_client, get_json, problem_document
 from lakehouse_tests.support.ingested_files import at, deliver, line

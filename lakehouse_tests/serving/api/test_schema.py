@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import ignored_auth
 
+from lakehouse.live import routes as live_numbers
 from lakehouse.serving import app
 from lakehouse.serving.api import openapi_examples as examples_of
-from lakehouse.serving.api.live import numbers as live_numbers
 from lakehouse_tests.support.api_client import catalog, on
 from lakehouse_tests.support.api_server import running_server
 from lakehouse_tests.support.lake_settings import lake_settings
@@ -143,7 +143,7 @@ def test_examples_are_as_documented(document: Any, path: str) -> None:
     schema = {**told["schema"], "components": document["components"]}
     examples = [example["value"] for example in told["examples"].values()] if "examples" in told else [told["example"]]
     assert examples[0] == examples_of.ANSWERS[path]
-    assert examples[1:] == [of_stream for place, of_stream in live_numbers.EXAMPLES.items() if place == path]
+    assert examples[1:] == [of_stream for place, of_stream in live_numbers.NUMBER_EXAMPLES.items() if place == path]
     for example in examples:
         assert list(jsonschema_rs.validator_for(schema).iter_errors(example)) == []
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.contracts import Catalog
-from lakehouse.serving.api.watermarks import WatermarkModel
+from lakehouse.lateness.routes import WatermarkModel
 from lakehouse_tests.support.api_client import api_client, get_json
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakehouse.serving.http.refreshing import RefreshedValue
+from lakehouse.serving.http.problems import RefreshedValue
 
 
 class Clock:
@@ -18,7 +18,7 @@ class Clock:
 @pytest.fixture(name="clock")
 def _clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("lakehouse.serving.http.refreshing.monotonic", lambda: clock.now)
+    monkeypatch.setattr("lakehouse.serving.http.problems.monotonic", lambda: clock.now)
     return clock
 
 

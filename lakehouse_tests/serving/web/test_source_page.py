@@ -13,10 +13,10 @@ from lakehouse.contracts import Catalog
 from lakehouse.dispositions import account_tables, unread
 from lakehouse.gold.restatement.closing import SourceState
 from lakehouse.lateness import missing_inputs
+from lakehouse.lateness import pages as source_page
 from lakehouse.lateness.event_watermark import SourceWatermark, steps
 from lakehouse.reports import templates
 from lakehouse.serving.http.observed_source import ObservedSource
-from lakehouse.serving.web import source as source_page
 from lakehouse_tests.support.api_client import api_client, at, catalog, write_source_rows
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings

@@ -8,7 +8,7 @@ from collections import Counter
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.calendar.event_day import replay_clock
+from lakehouse.calendar.days import replay_clock
 from lakehouse.silver import audit_log as log
 from lakehouse_tests.support.earthquakes.history import BATCHES
 

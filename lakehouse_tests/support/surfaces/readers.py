@@ -24,8 +24,8 @@ from rich.console import Console
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
-from lakehouse.cli.commands import demo
 from lakehouse.contracts.series import Series
+from lakehouse.examples import demo_commands
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import published_table
 from lakehouse_tests.support.parsed_page import words
@@ -506,7 +506,7 @@ def demo_table(number: Number) -> Said | None:
     known = numbers_history.history(settings, series, starts)
     printed = StringIO()
     days = {day: numbers_history.standing(series, versions) for day, versions in sorted(known.items())}
-    table = demo.long_table(days)
+    table = demo_commands.long_table(days)
     table.padding = (0, 2)  # narrow terminals have one blank between columns
     Console(file=printed, width=200).print(table)
     rows = [re.split(r" {2,}", line.strip()) for line in printed.getvalue().splitlines()]

@@ -1,1 +1,0 @@
-"""Late events in a metric's contract."""

@@ -1,1 +1,0 @@
-"""Windows shorter than a day, in the contract of a metric."""

@@ -1,1 +1,0 @@
-"""Reads YAML files of contracts with the lines of their keys."""

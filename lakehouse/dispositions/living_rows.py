@@ -1,0 +1,149 @@
+"""The rows that make given claims, as silver holds them: in force, well formed, and with redacted fields empty.
+
+Which claims win is decided in ``contests`` and ``claims``.
+
+The rows that a set of inputs puts into silver on given days, computed in this process where few keys are concerned.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, silver_columns
+from lakehouse.dispositions import claims, deliveries, judgement_history, readings, winners
+from lakehouse.dispositions.reprocess_policy import policy_of
+from lakehouse.dispositions.winners import numpy_of, positions
+from lakehouse.ledger import decisions, ingestions, key_log, redactions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import date, datetime
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.dispositions.reprocess_policy import Choice
+    from lakehouse.settings import Settings
+
+
+def read_claimed_rows(
+    settings: Settings,
+    contract: SourceContract,
+    arrival_days: Collection[date] | pa.Array,
+    won: pa.Table,
+    ids: Collection[str] | None = None,
+) -> pa.Table:
+    """Silver's columns of the rows that make the claims ``won``, as far as ``arrival_days`` contain them.
+
+    :param won: the claims, with the columns of a row's id and its key.
+    :param ids: count only the readings among these inputs (R10).
+    """
+    schema = arrow_schema(silver_columns(contract))
+    # By key too: the winner of a key may have come in a large file of the same arrival day.
+    where = {"arrival_date": arrival_days, **{name: pc.unique(won[name]) for name in ("ingestion_id", "record_key")}}
+    rows = readings.read(settings, contract.dataset, [*schema.names, "malformed_reason"], where, ids)
+    if rows is None:
+        return schema.empty_table()
+    is_wanted = pc.and_(pc.is_null(rows["malformed_reason"]), pc.is_valid(positions(rows, won)))
+    return redactions.applied(rows.filter(is_wanted).select(schema.names), redactions.keys_by_field(settings, contract.dataset))
+
+
+#: The greatest number of claims that are compared where deliveries are chosen by all their claims.
+_WEIGHED_CLAIMS = 2**18
+_CLAIM = [*winners.RANKED, "standing"]
+
+
+def computed(
+    settings: Settings,
+    contract: SourceContract,
+    days: Collection[date],
+    at_most: int,
+    ids: Collection[str] | None = None,
+    until: datetime | None = None,
+    without: pa.Table | None = None,
+    keys: Collection[str] | pa.Array | None = None,
+) -> pa.Table | None:
+    """The rows that silver should hold on ``days``, in any order, computed only from Bronze, decisions, redactions and contract.
+
+    :param at_most: the greatest number of keys, and of rows, that may be concerned.
+    :param ids: use only these ingestions and decisions, with rows judged as these rebuild requests left them (R10).
+    :param until: use only rows that had arrived by this time.
+    :param without: the ids of rows that do not count, as if they had never arrived.
+    :param keys: only the rows of these keys.
+    :returns: None if more are concerned than this process computes.
+    """
+    policy, source = policy_of(contract), contract.dataset
+    concerning = {"event_date": days} | ({} if keys is None else {"record_key": keys})
+    concerned = key_log.keys_at_most(settings, source, concerning, at_most)
+    if concerned is None:
+        return None
+    if policy.chooses_deliveries and not _are_few(settings, source, {} if policy.chooses_for_table else {"event_date": days}):
+        return None
+    then = key_log.SCHEMA.empty_table() if ids is None else judgement_history.as_of(settings, source, ids)
+    concerned = pc.unique(pa.chunked_array([concerned, *table_io.meeting(then, concerning)["record_key"].chunks], pa.string()))
+    log = key_log.about(settings, source, _CLAIM, concerned)
+    claimed = key_log.SCHEMA.empty_table().select(_CLAIM) if log is None else log
+    about_these = then.filter(pc.is_in(then["record_key"], value_set=concerned)).select(claimed.column_names)
+    claimed = judgement_history.judged_as_then(claimed, about_these, then)
+    counting = ingestions.completed(settings, source) if ids is None else ids
+    claimed = claimed.filter(pc.is_in(claimed["ingestion_id"], value_set=pa.array(sorted(counting), pa.string())))
+    if until is not None:
+        claimed = claimed.filter(pc.less_equal(claimed["arrival_ts"], pa.scalar(until, claimed["arrival_ts"].type)))
+    if without is not None:
+        claimed = claimed.filter(pc.is_null(positions(claimed, without)))
+    claimed = deliveries.ordered(claimed, deliveries.of(settings, contract, ids, until))
+    claimed = claims.with_decisions(claimed, decisions.in_force(settings, source, ids))
+    admitted = claimed.filter(claims.are_admitted(claimed))
+    living = _living(contract, admitted, days, claims.choices(settings, contract, days, ids, until))
+    if len(living) > at_most:
+        return None
+    if contract.has_partial_corrections:
+        its_records = pc.and_(
+            pc.is_in(admitted["record_key"], value_set=pc.unique(living["record_key"])), pc.not_equal(admitted["kind"], "retire")
+        )
+        of_keys = admitted.filter(its_records)
+        rows = read_claimed_rows(settings, contract, pc.unique(of_keys["arrival_date"]), of_keys, ids)
+        rows = readings.completed(contract, of_keys, rows)
+    else:
+        rows = read_claimed_rows(settings, contract, pc.unique(living["arrival_date"]), living, ids)
+    # With the event day, in case a reading of the rows is just being applied: their claims may be others already.
+    same_day = pc.equal(rows["event_date"], living["event_date"].take(positions(rows, living)))
+    return rows.filter(pc.fill_null(same_day, False)).cast(arrow_schema(silver_columns(contract)))
+
+
+def _living(contract: SourceContract, counting: pa.Table, days: Collection[date], chosen: Mapping[date, Choice]) -> pa.Table:
+    """The claims that put a row on one of ``days``, under the source's reprocess policy; see ``silver.merge``."""
+    policy = policy_of(contract)
+    if policy.chooses_deliveries:
+        counting = counting.filter(_are_chosen(counting, chosen, for_table=policy.chooses_for_table))
+    if policy.keys_contend:
+        counting = winners.winners(counting, by_sequence=policy.by_sequence, each_day=policy.contends_per_day)
+    lives = pc.is_in(counting["kind"], value_set=pa.array(winners.LIVING_KINDS))
+    return counting.filter(pc.and_(lives, pc.is_in(counting["event_date"], value_set=pa.array(sorted(days), pa.date32()))))
+
+
+def _are_chosen(counting: pa.Table, chosen: Mapping[date, Choice], *, for_table: bool) -> pa.Array:
+    """Whether claims belong to the deliveries chosen for their day, or with ``for_table``, for the whole table."""
+    if for_table:
+        ids = set[str]().union(*(choice.counting for choice in chosen.values()))
+        return pc.is_in(counting["ingestion_id"], value_set=pa.array(sorted(ids), pa.string()))
+    of_chosen = np.zeros(len(counting), bool)
+    for day, choice in chosen.items():
+        of_day = pc.fill_null(pc.equal(counting["event_date"], pa.scalar(day, pa.date32())), False)
+        of_files = pc.is_in(counting["ingestion_id"], value_set=pa.array(sorted(choice.counting), pa.string()))
+        of_chosen |= numpy_of(pc.and_(of_day, of_files))
+    return pa.array(of_chosen)
+
+
+def _are_few(settings: Settings, source: str, where: table_io.Where) -> bool:
+    """Whether few enough claims meet ``where`` to choose deliveries from them in this process."""
+    count = 0
+    for piece in table_io.pieces(locations.key_log(settings, source), ["event_date"], where, settings.storage_options):
+        count += len(piece)
+        if count > _WEIGHED_CLAIMS:
+            return False
+    return True

@@ -1,0 +1,145 @@
+"""The rows in force as a DataFrame, for many rows; ``in_force`` gives the same rows in Arrow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import ORDER, bronze_columns, silver_columns
+from lakehouse.dispositions import readings as completed_rows
+from lakehouse.dispositions import readings as in_force
+from lakehouse.dispositions import readings as readings_table
+from lakehouse.dispositions.readings import NUMBER, READING_ID, RECEIVED, ROW_ID
+from lakehouse.ledger import ingestions, redactions
+from lakehouse.spark import dataframes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.delta.table_io import Where
+    from lakehouse.settings import Settings
+
+
+#: Of the total order, what a claim has and a row has not.
+_ORDER_OF_CLAIMS = ("ordered_at", "delivery")
+
+
+def rows(
+    spark: SparkSession,
+    settings: Settings,
+    contract: SourceContract,
+    columns: Sequence[str],
+    where: Where,
+    ids: Collection[str] | None = None,
+) -> DataFrame:
+    """Columns of the rows in force, see ``in_force.pieces``.
+
+    :param where: values of ``arrival_date`` and ``ingestion_id``, which no reading changes.
+    :raises FileNotFoundError: when there is no Bronze.
+    """
+    source = contract.dataset
+    readings = in_force.readings_of(settings, source, ids)
+    names = [name for name in columns if name != RECEIVED]
+    if readings is not None or RECEIVED in columns:
+        names = list(dict.fromkeys([*names, *ROW_ID, "arrival_ts"]))
+    first = _of_bronze(spark, settings, contract, names, where)
+    if RECEIVED in columns:
+        first = first.withColumn(RECEIVED, F.col("arrival_ts"))
+    if readings is None:
+        return first.select(*columns)
+    ledger = ingestions.ingested(ingestions.all_of(settings, source))
+    whole = readings.whole_files({name: entry.rows for name, entry in ledger.items()}, where)
+    first = first.where(~F.col("ingestion_id").isin(whole))  # without them, few rows or none have to be looked up
+    kinds, held = dict(readings_table.columns(contract)), {item.name for item in readings.table.schema().fields}
+    known = [name for name in dict.fromkeys([*columns, *ROW_ID, NUMBER]) if name in held]
+    about = {**where, READING_ID: readings.ids}
+    again = dataframes.scan(spark, settings, locations.readings(settings, source), [*known, READING_ID], about)
+    newest = again.select(*ROW_ID)
+    if len(readings.ids) > 1:
+        newest = again.groupBy(*ROW_ID).agg(F.max(NUMBER).alias(NUMBER))
+        again = again.join(newest, [*ROW_ID, NUMBER], "left_semi")
+    read = dataframes.select_known(again, {name: kinds[name] for name in columns}, held)
+    return first.join(newest, list(ROW_ID), "left_anti").select(*columns).unionByName(read)
+
+
+def _of_bronze(
+    spark: SparkSession, settings: Settings, contract: SourceContract, columns: Sequence[str], where: Where
+) -> DataFrame:
+    """Columns of Bronze; a column that is new in the contract, and that Bronze does not have yet, is empty."""
+    path = locations.bronze(settings, contract.dataset)
+    table = table_io.open_table(path, settings.storage_options)
+    held = set(columns) if table is None else {item.name for item in table.schema().fields}
+    scanned = dataframes.scan(spark, settings, path, [name for name in columns if name in held], where)
+    if held.issuperset(columns):
+        return scanned
+    kinds = dict(bronze_columns(contract))
+    return dataframes.select_known(scanned, {name: kinds[name] for name in columns}, held)
+
+
+def sound_rows(
+    spark: SparkSession,
+    settings: Settings,
+    contract: SourceContract,
+    where: Where,
+    ids: Collection[str] | None = None,
+    staged: Settings | None = None,
+) -> DataFrame:
+    """Silver's columns of the well-formed rows in force that meet ``where``; redacted fields are NULL.
+
+    :param staged: the lake of a stage: the rows of its files are added, or the rows of its reading replace the previous ones.
+    """
+    source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
+    read = [*columns, "malformed_reason"]
+    in_place = rows(spark, settings, contract, read, where, ids)
+    if staged is not None:
+        in_place = _with_staged(spark, in_place, settings, staged, source, read)
+    sound = in_place.where(F.col("malformed_reason").isNull()).select(*columns)
+    return redacted(spark, sound, redactions.keys_by_field(settings, source))
+
+
+def _with_staged(
+    spark: SparkSession, live: DataFrame, settings: Settings, staged: Settings, source: str, columns: Sequence[str]
+) -> DataFrame:
+    path = locations.readings(staged, source)
+    if table_io.open_table(path, staged.storage_options) is None:
+        new = ingestions.only_in(staged, settings, source)
+        return live.unionByName(dataframes.scan(spark, staged, locations.bronze(staged, source), columns, {"ingestion_id": new}))
+    added = dataframes.scan(spark, staged, path, columns, {})
+    return live.join(added.select(*ROW_ID), list(ROW_ID), "left_anti").select(*columns).unionByName(added)
+
+
+def completed(contract: SourceContract, claims: DataFrame, rows: DataFrame) -> DataFrame:
+    """Rows with the empty fields of partial corrections filled; see ``readings.completed``."""
+    place = claims.select("record_key", *ROW_ID, *(F.col(name).alias(f"_{name}") for name in _ORDER_OF_CLAIMS))
+    joined = rows.join(place, ["record_key", *ROW_ID])
+    in_order = Window.partitionBy("record_key").orderBy(*(f"_{name}" if name in _ORDER_OF_CLAIMS else name for name in ORDER))
+    before = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    follows_delete = F.coalesce(F.lag("change_op").over(in_order) == "delete", F.lit(False))
+    joined = joined.withColumn("_begins", ~F.coalesce("is_correction", F.lit(False)) | follows_delete)
+    text = F.lower(F.trim("corrected_field"))
+    words = F.array_append(F.split(text, completed_rows.SEPARATORS), text)
+    columns = {}
+    for spec in completed_rows.fields(contract):
+        is_named = F.coalesce(F.arrays_overlap(words, F.array(*map(F.lit, sorted(completed_rows.names_of(spec))))), F.lit(False))
+        gives = F.col("_begins") | F.col(spec.name).isNotNull() | is_named
+        columns[spec.name] = F.last(F.when(gives, F.struct(spec.name)), ignorenulls=True).over(before).getField(spec.name)
+    return joined.withColumns(columns).select(*rows.columns)
+
+
+def redacted(spark: SparkSession, rows: DataFrame, keys_by_field: Mapping[str, Collection[str]]) -> DataFrame:
+    """The rows, with the redacted fields of their keys set to NULL."""
+    if not keys_by_field:
+        return rows
+    fields = {key: [name for name, keys in keys_by_field.items() if key in keys] for key in set().union(*keys_by_field.values())}
+    overlay = pa.Table.from_pylist([{"record_key": key, "_redacted": names} for key, names in fields.items()])
+    joined = rows.join(F.broadcast(dataframes.local(spark, overlay)), "record_key", "left")
+    hidden = {name: F.coalesce(F.array_contains("_redacted", name), F.lit(False)) for name in keys_by_field}
+    return joined.select(*(F.when(~hidden[name], F.col(name)).alias(name) if name in hidden else name for name in rows.columns))

@@ -1,0 +1,211 @@
+"""``lakehouse simulate``: publish seeded events with late arrivals day by day, and compare provisional with final numbers.
+
+This module has the steps, the folder and the printed text. The events are generated in ``examples.late_events``, the results are
+read in ``examples.simulation_results``, and the report is written in ``reports.simulation_report``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from lakehouse.cli.console import errors, out
+from lakehouse.orchestration.commands import with_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import date
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.contracts.series import Series
+    from lakehouse.examples.late_events import Options
+    from lakehouse.examples.simulation_report import Simulation
+    from lakehouse.settings import Settings
+
+
+_MARK = "simulation.json"
+_MARK_IN_WRITING = f".{_MARK}.new"
+
+
+def simulate(
+    days: Annotated[int, typer.Option(help="Event days.", min=1, max=3660)] = 14,
+    events: Annotated[int, typer.Option(help="Events per day.", min=1)] = 200,
+    late_share: Annotated[float, typer.Option(help="The share of all events that arrive late.", min=0, max=1)] = 0.1,
+    late_hours: Annotated[str, typer.Option(help="How late these are, in hours: least and most.")] = "24-72",
+    seed: Annotated[int, typer.Option(help="Another seed generates other events.")] = 7,
+    root: Annotated[Path | None, typer.Option(help="Folder of the simulated lake; default: simulation, in the root.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder of the reports; default: reports, in the simulated lake.")] = None,
+) -> None:
+    """Publish a stream of partly late events day by day until all is final; compare provisional with final numbers.
+
+    The simulation uses its own root and changes no other table. Repeating it with the same options changes nothing.
+    """
+    from lakehouse.examples import late_events as stream  # noqa: PLC0415 (`--help` need not wait for it)
+    from lakehouse.spark.jars import require_java  # noqa: PLC0415
+
+    options = stream.Options(days, events, late_share, _hours(late_hours), seed)
+    lake = _lake(root)
+    folder = Path(lake.root)
+    if not (folder / _MARK).is_file():
+        require_java(lake)  # before anything is written; a completed simulation needs no Spark
+    made_at = _claim(folder, options, lake.clock())
+    made = stream.events(options)
+    texts = {folder / "contracts" / name: text for name, text in stream.CONTRACTS.items()}
+    texts |= {Path(lake.landing_of(stream.SOURCE)) / name: text for name, text in stream.files(made).items()}
+    new = _write(texts)
+    before = _versions(lake)
+    one = _publish(lake, stream.clock_days(made))
+
+    found = _found(lake, one, options, made_at)
+    reports = (output or folder / "reports").absolute()
+    new += _write({reports / name: text for name, text in _reports(found).items()})
+    _say(found, options, lake, reports)
+    if not new and _versions(lake) == before:
+        out.print("Nothing changed: every event, number and report exists already.")
+
+
+def _hours(text: str) -> tuple[int, int]:
+    least, _, most = text.partition("-")
+    if not (least.isdecimal() and most.isdecimal() and int(least) <= int(most)):
+        msg = f"--late-hours is the least and the most in whole hours, as in 24-72, and not {text!r}"
+        raise typer.BadParameter(msg)
+    return int(least), int(most)
+
+
+def _lake(root: Path | None) -> Settings:
+    """The user's settings, with the folders and contracts of the simulation."""
+    from lakehouse.examples.late_events import SOURCE  # noqa: PLC0415
+    from lakehouse.settings import Settings  # noqa: PLC0415
+
+    own = Settings()
+    if root is None and "://" in own.root:
+        _stop(f"A simulation writes files: name a local folder with --root; LAKEHOUSE_ROOT is {own.root}.")
+    folder = (root or Path(own.root, "simulation")).expanduser().absolute()
+    return Settings(
+        root=f"{folder}", landing=f"{folder}/landing/{SOURCE}", contracts=folder / "contracts", bundled_contracts=False
+    )
+
+
+def _claim(folder: Path, options: Options, now: datetime) -> datetime:
+    """Reserve the folder for this simulation.
+
+    :returns: the start of the simulation, so that it writes the same report later.
+    """
+    wanted = json.loads(json.dumps(asdict(options)))
+    mark = folder / _MARK
+    if mark.is_file():
+        said = json.loads(mark.read_text())
+        if said["options"] != wanted:
+            there = ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in said["options"].items())
+            _stop(f"{folder} contains a simulation with other options ({there}). Pass another --root for this one.")
+        return datetime.fromisoformat(said["begun_at"])
+    if folder.exists() and any(entry.name != _MARK_IN_WRITING for entry in folder.iterdir()):
+        _stop(f"{folder} contains something other than a simulation. Pass another --root: a folder that is new or empty.")
+    folder.mkdir(parents=True, exist_ok=True)
+    written = folder / _MARK_IN_WRITING
+    written.write_text(json.dumps({"options": wanted, "begun_at": now.isoformat()}) + "\n")
+    written.replace(mark)
+    return now
+
+
+def _write(texts: Mapping[Path, str]) -> int:
+    """Write new and changed files only: an unchanged file keeps its modification time and does not look new.
+
+    :returns: the number of written files.
+    """
+    new = {path: text.encode() for path, text in texts.items()}
+    new = {path: text for path, text in new.items() if not path.is_file() or path.read_bytes() != text}
+    for path, text in new.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text)
+    return len(new)
+
+
+def _publish(lake: Settings, days: list[date]) -> Series:
+    """Replay the days.
+
+    :returns: the daily series.
+    """
+    import dagster as dg  # noqa: PLC0415 (Dagster and Spark load in seconds)
+
+    from lakehouse.examples import simulation_results  # noqa: PLC0415
+    from lakehouse.examples.late_events import METRIC, SOURCE  # noqa: PLC0415
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
+    from lakehouse.orchestration.execution.replay import Replay  # noqa: PLC0415
+
+    catalog = _catalog(lake)
+    daily = served_version.daily(lake, catalog, catalog.metrics[METRIC])
+    reached = simulation_results.lived_through(lake, daily) or days[0]
+    days = [day for day in days if day >= reached]
+    errors.print(f"Replaying {days[0]} to {days[-1]} in {lake.root}.", style="dim", soft_wrap=True)
+    logging.getLogger("dagster").setLevel(logging.ERROR)
+    with dg.DagsterInstance.ephemeral() as instance:  # these runs do not belong in the user's run history
+        with_progress(Replay(lake, catalog, SOURCE, instance), days)
+    return daily
+
+
+def _catalog(lake: Settings) -> Catalog:
+    from lakehouse.contracts import load_catalog  # noqa: PLC0415
+
+    return load_catalog(lake.contracts, bundled=False)
+
+
+def _versions(lake: Settings) -> list[int]:
+    """The versions of the tables that users read."""
+    from lakehouse.delta import table_io  # noqa: PLC0415
+    from lakehouse.examples.late_events import METRIC, SOURCE  # noqa: PLC0415
+
+    names = (("silver", SOURCE), ("gold", METRIC), ("gold", f"{METRIC}_weekly"), ("ops", "publications"))
+    return [table_io.version(lake.table(layer, name), lake.storage_options) for layer, name in names]
+
+
+def _found(lake: Settings, daily: Series, options: Options, made_at: datetime) -> Simulation:
+    from lakehouse.examples import late_events, simulation_results  # noqa: PLC0415
+
+    contract = _catalog(lake).sources[late_events.SOURCE]
+    days = f"{options.days:,} {'day' if options.days == 1 else 'days'}"
+    title = f"{days} of events, {100 * options.late_share:g} % of them late"
+    return simulation_results.simulation(lake, daily, contract, title, options.summary(), made_at)
+
+
+def _reports(simulation: Simulation) -> dict[str, str]:
+    """The reports, as file name to text."""
+    from lakehouse.reports.simulation_report import simulation_html, simulation_markdown  # noqa: PLC0415
+
+    log = "".join(json.dumps(asdict(line), default=str) + "\n" for line in simulation.promotions)
+    return {
+        "simulation.md": simulation_markdown(simulation),
+        "simulation.html": simulation_html(simulation),
+        "promotions.jsonl": log,
+    }
+
+
+def _say(simulation: Simulation, options: Options, lake: Settings, reports: Path) -> None:
+    from lakehouse.examples.late_events import METRIC  # noqa: PLC0415
+    from lakehouse.reports.simulation_report import of_watermark, summary  # noqa: PLC0415
+
+    parameters = ", ".join(f"{name} {value}" for name, value in options.summary().items())
+    out.print(f"Simulated: {parameters}.", soft_wrap=True)
+    out.print(summary(simulation, "->"), soft_wrap=True)
+    out.print(of_watermark(simulation), soft_wrap=True)
+    out.print(f"{len(simulation.promotions):,} promotions, each with its inputs; the reports:", soft_wrap=True)
+    for name in ("simulation.html", "simulation.md", "promotions.jsonl"):
+        out.print(f"  {reports / name}", soft_wrap=True)
+    out.print("Query this lake like any other:", style="dim")
+    out.print(f"  export LAKEHOUSE_ROOT={lake.root} LAKEHOUSE_CONTRACTS={lake.contracts}", style="dim", soft_wrap=True)
+    out.print(f"  lakehouse gold history {METRIC} {simulation.periods[0]}", style="dim", soft_wrap=True)
+
+
+def _shown(value: object) -> str:
+    return "-".join(map(str, value)) if isinstance(value, list) else f"{value}"
+
+
+def _stop(text: str) -> NoReturn:
+    errors.print(text, style="red", highlight=False, soft_wrap=True)
+    raise typer.Exit(2)

@@ -1,0 +1,301 @@
+"""``lakehouse promote`` and ``rollback``: the dataset version of a metric that its readers see."""
+
+from __future__ import annotations
+
+import getpass
+import uuid
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from lakehouse.cli import arguments
+from lakehouse.cli.console import deployment, errors, out
+from lakehouse.text import format_moment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from lakehouse.contracts import Catalog, MetricContract
+    from lakehouse.gold.numbers.comparison import Comparison, Threshold
+    from lakehouse.gold.promotion.plan import PromotionPlan
+    from lakehouse.gold.promotion.promotion import PromotionResult
+    from lakehouse.gold.promotion.promotion_log import PromotionEntry
+    from lakehouse.gold.publication.write_audit_publish import Run
+    from lakehouse.settings import Settings
+
+
+_Metric = Annotated[str, typer.Argument(help="The metric that readers know, such as revenue.")]
+_By = Annotated[str, typer.Option(help="Who requests it; default: the user's name.")]
+_Why = Annotated[str, typer.Option(help="Why, in words for the readers.")]
+_Restate = Annotated[bool, typer.Option("--restate", help="Update numbers and roll-ups now (starts Spark).")]
+
+
+def promote(
+    metric: _Metric,
+    version: Annotated[str, typer.Argument(help="The dataset version to show, such as v2.")],
+    reason: _Why,
+    by: _By = "",
+    threshold: Annotated[list[str] | None, typer.Option(help="How far, in percent, a measure may change: revenue=5.")] = None,
+    accept_differences: Annotated[bool, typer.Option(help="Continue beyond a bound, or if a measure ends.")] = False,  # noqa: FBT002
+    dry_run: Annotated[bool, typer.Option(help="Only report what would change; exit code 1 if it is refused.")] = False,  # noqa: FBT002
+    html: Annotated[Path | None, typer.Option(help="Write the comparison to this file, as HTML.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the comparison to this file, as Markdown.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the release notes to this file.")] = None,
+    restate: _Restate = False,  # noqa: FBT002
+) -> None:
+    """Show readers another dataset version of a metric: all numbers at once, as new revisions with your reason."""
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
+    from lakehouse.gold.promotion import plan as promotion_plan  # noqa: PLC0415
+    from lakehouse.gold.promotion import promotion  # noqa: PLC0415
+    from lakehouse.gold.promotion.promotion_log import of as moves_of  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.reports import comparison_report  # noqa: PLC0415
+
+    settings, catalog, contract = first_version_of(metric)
+    number, limits, who = arguments.dataset_version(version), _thresholds(threshold or []), by or getpass.getuser()
+
+    def written(comparison: Comparison | None) -> None:
+        if comparison is not None and html is not None:
+            html.write_text(comparison_report.as_html(comparison), encoding="utf-8")
+        if comparison is not None and markdown is not None:
+            markdown.write_text(comparison_report.as_markdown(comparison), encoding="utf-8")
+
+    def notes(plan: PromotionPlan) -> str:
+        return _release_notes(settings, catalog, plan, who, reason)
+
+    try:
+        if dry_run:
+            plan = promotion_plan.plan_promotion(settings, catalog, contract, number, limits)
+            written(plan.comparison)
+            raise typer.Exit(_explained(plan, accepted=accept_differences))
+        run = _run(who, "lakehouse promote")
+        done = promotion.promote(settings, catalog, contract, number, run, reason, limits, notes, accepted=accept_differences)
+    except (promotion.PromotionRefusedError, served_version.UnservedVersionError) as problem:
+        _stop(f"gold/{metric} still shows v{promotion_plan.shown_version(settings, contract)}; nothing has changed:", problem)
+    written(done.plan.comparison if done.plan else None)
+    for move in moves_of(settings, contract.metric):
+        _keep_notes(settings, move)
+    if output is not None:
+        output.write_text(done.move.release_notes, encoding="utf-8")
+    elif done.plan is not None:
+        out.print(done.move.release_notes, soft_wrap=True)
+    _say(done)
+    _afterwards(settings, catalog, contract, restate=restate)
+
+
+def rollback(
+    metric: _Metric,
+    reason: _Why,
+    by: _By = "",
+    to: Annotated[
+        str | None,
+        typer.Option(help="The version to go back to, or a time; default: the version before the newest promotion."),
+    ] = None,
+    restate: _Restate = False,  # noqa: FBT002
+) -> None:
+    """Show readers an earlier dataset version, or the numbers of an earlier time, all at once. Later numbers are kept."""
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.promotion import plan as promotion_plan  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.promotion import promotion  # noqa: PLC0415 (Arrow loads in a second)
+
+    settings, catalog, contract = first_version_of(metric)
+    run = _run(by or getpass.getuser(), "lakehouse rollback")
+    if to is not None and (when := _time_in(to)) is not None:
+        _revert_all(settings, catalog, contract, when, run, reason)
+        _afterwards(settings, catalog, contract, restate=restate)
+        return
+    number = None if to is None else arguments.dataset_version(to)
+    try:
+
+        def notes(plan: PromotionPlan) -> str:
+            back = f"lakehouse promote {contract.metric} v{plan.shown} --by YOU --reason WHY"
+            return _release_notes(settings, catalog, plan, f"{run.by}", reason, back)
+
+        done = promotion.rollback(settings, catalog, contract, number, run, reason, notes)
+    except (promotion.PromotionRefusedError, served_version.UnservedVersionError) as problem:
+        _stop(f"gold/{metric} still shows v{promotion_plan.shown_version(settings, contract)}; nothing has changed:", problem)
+    _keep_notes(settings, done.move)
+    if done.plan is not None:
+        out.print(done.move.release_notes, soft_wrap=True)
+    _say(done)
+    _afterwards(settings, catalog, contract, restate=restate)
+
+
+def _time_in(to: str) -> datetime | None:
+    """The time named by a text; None for any other text."""
+    from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
+
+    try:
+        return version_selector.parse(to).at
+    except version_selector.UnknownVersionError:
+        return None
+
+
+def _revert_all(settings: Settings, catalog: Catalog, metric: MetricContract, when: datetime, run: Run, reason: str) -> None:
+    from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
+    from lakehouse.gold.restatement import revert  # noqa: PLC0415
+    from lakehouse.reports import comparison_report  # noqa: PLC0415
+
+    daily = served_version.daily(settings, catalog, metric)
+    before = numbers_history.newest(settings, daily)
+    done = revert.revert_all(settings, catalog.sources[metric.source], daily, when, run, reason)
+    out.print(
+        f"gold/{daily.name} shows the numbers of {format_moment(when)}: {counted_periods(len(done.published))} put back.",
+        soft_wrap=True,
+    )
+    if done.first:
+        out.print(
+            f"First published since, and left as they are: {counted_periods(len(done.first))}.", style="yellow", soft_wrap=True
+        )
+    if done.published:
+        after = {start: version for start, version in numbers_history.newest(settings, daily).items() if start in before}
+        labels = f"the numbers of {format_moment(settings.clock())}", f"those of {format_moment(when)}"
+        notes = comparison_report.release_notes(
+            numbers_history.comparison(daily, before, after, labels, settings.clock()),
+            by=f"{run.by}",
+            reason=reason,
+            moved_from=labels[0],
+            moved_to=labels[1],
+            moved_at=settings.clock(),
+            deprecated_on=None,
+            description_changes=[],
+            back=f"lakehouse gold release {daily.metric.name} PERIOD --by YOU --reason WHY",
+        )
+        _write_notes(settings, daily.metric.metric, f"as-of-{when:%Y-%m-%dT%H%M}-{settings.clock():%Y-%m-%d}", notes)
+        out.print(notes, soft_wrap=True)
+        out.print(f"They keep these numbers until 'lakehouse gold release {daily.metric.name} PERIOD'.", soft_wrap=True)
+
+
+def first_version_of(metric: str) -> tuple[Settings, Catalog, MetricContract]:
+    """The settings, the contracts, and the first version of a metric.
+
+    :raises typer.Exit: if no contract describes the metric.
+    """
+    from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
+
+    settings, catalog = deployment()
+    try:
+        return settings, catalog, version_selector.find_first_version(catalog, metric)
+    except version_selector.UnknownMetricError as problem:
+        errors.print(f"{problem}", style="red", highlight=False, soft_wrap=True)
+        raise typer.Exit(2) from None
+
+
+def _thresholds(texts: Sequence[str]) -> list[Threshold]:
+    from lakehouse.gold.numbers.comparison import Threshold  # noqa: PLC0415
+
+    thresholds = []
+    for text in texts:
+        measure, _, percent = text.partition("=")
+        try:
+            limit = Decimal(percent.strip().removesuffix("%"))
+        except InvalidOperation:
+            limit = Decimal(-1)
+        if not measure or not limit.is_finite() or limit < 0:
+            msg = f"{text!r} is not a threshold; write a measure and a percentage, as in revenue=5"
+            raise typer.BadParameter(msg)
+        thresholds.append(Threshold(measure.strip(), limit))
+    return thresholds
+
+
+def _run(who: str, job: str) -> Run:
+    from lakehouse.gold.publication.write_audit_publish import Run  # noqa: PLC0415
+
+    return Run(uuid.uuid4().hex, job, by=who)
+
+
+def _explained(plan: PromotionPlan, *, accepted: bool) -> int:
+    """Print the effect of a promotion, and return the exit code."""
+    from lakehouse.reports import comparison_report  # noqa: PLC0415
+
+    if plan.comparison is not None:
+        out.print(comparison_report.as_terminal(plan.comparison))
+    for problem in plan.problems:
+        errors.print(problem, style="red", highlight=False, soft_wrap=True)
+    for objection in plan.objections:
+        errors.print(f"{objection} ({'accepted' if accepted else '--accept-differences'})", highlight=False, soft_wrap=True)
+    forbidden = bool(plan.problems or (plan.objections and not accepted))
+    does = "cannot be promoted" if forbidden else f"can be promoted; it would publish {counted_periods(len(plan.drafts))}"
+    out.print(f"v{plan.to.metric.dataset_version} {does}. Nothing was changed.", soft_wrap=True)
+    return int(forbidden)
+
+
+def _release_notes(
+    settings: Settings, catalog: Catalog, plan: PromotionPlan, who: str, reason: str, back: str | None = None
+) -> str:
+    """The notes of a promotion or a rollback.
+
+    :param back: the command that undoes it, of a rollback.
+    """
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
+    from lakehouse.gold.promotion import compatibility  # noqa: PLC0415
+    from lakehouse.reports import comparison_report  # noqa: PLC0415
+
+    if plan.comparison is None:
+        return ""
+    old: MetricContract | None = None
+    new = plan.to.metric
+    with suppress(served_version.UnservedVersionError):  # one may go back from a version whose contract is gone
+        old = served_version.version(catalog, new, plan.shown).metric
+    return comparison_report.release_notes(
+        plan.comparison,
+        by=who,
+        reason=reason,
+        moved_from=f"v{plan.shown}",
+        moved_to=f"v{new.dataset_version}",
+        moved_at=settings.clock(),
+        deprecated_on=old.deprecated_on if old else None,
+        description_changes=compatibility.changed_logic(old, new) if old else [],
+        back=back,
+    )
+
+
+def _keep_notes(settings: Settings, move: PromotionEntry) -> None:
+    """Write the release notes of a promotion or rollback next to the table."""
+    if move.release_notes:
+        _write_notes(settings, move.metric, f"v{move.to_version}-{move.moved_at:%Y-%m-%d}", move.release_notes)
+
+
+def _write_notes(settings: Settings, metric: str, name: str, notes: str) -> None:
+    """Write release notes next to the table, if the root is a local folder."""
+    if "://" in settings.root:
+        return
+    folder = Path(settings.root, "gold", f"{metric}_release_notes")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.md").write_text(notes, encoding="utf-8")
+
+
+def _say(done: PromotionResult) -> None:
+    move = done.move
+    if done.plan is None:
+        out.print(f"gold/{move.metric} shows v{move.to_version} since {format_moment(move.moved_at)}.", soft_wrap=True)
+        return
+    out.print(f"gold/{move.metric} shows v{move.to_version}, in place of v{move.from_version}: {counted_periods(move.periods)}.")
+    if done.plan.left:
+        from lakehouse.gold.promotion.compatibility import join_periods  # noqa: PLC0415 (Arrow loads in a second)
+
+        stays = f"v{move.to_version} has no number yet for {join_periods(done.plan.left)}: readers see the earlier ones there."
+        out.print(stays, soft_wrap=True)
+
+
+def _afterwards(settings: Settings, catalog: Catalog, metric: MetricContract, *, restate: bool) -> None:
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
+    from lakehouse.orchestration import commands  # noqa: PLC0415
+
+    commands.print_pending(settings, served_version.daily(settings, catalog, metric), catalog, now=restate)
+
+
+def counted_periods(count: int) -> str:
+    """A number of periods with its noun."""
+    return f"{count:,} {'period' if count == 1 else 'periods'}"
+
+
+def _stop(title: str, problem: Exception) -> NoReturn:
+    errors.print(title, style="red", highlight=False, soft_wrap=True)
+    for line in f"{problem}".splitlines():
+        errors.print(f"    {line}", style="red", highlight=False, soft_wrap=True)
+    raise typer.Exit(1)

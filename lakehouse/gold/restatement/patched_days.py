@@ -1,0 +1,159 @@
+"""A day's number computed from its published number and the Silver rows changed since, without reading the other rows.
+
+This is exact if every measure is additive, an integer or a decimal, and 0 over no rows; other metrics are computed from all
+rows. The contract limits how many changed rows a patch may have (``publication.patch_up_to``).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import date
+from decimal import localcontext
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.contracts.late_events import LateAction
+from lakehouse.delta import change_feed, provenance, table_io
+from lakehouse.gold import isolation
+from lakehouse.gold.numbers import history
+from lakehouse.gold.restatement import lineage, metric_query
+from lakehouse.late_events import counters, left_out
+from lakehouse.ledger import redactions
+from lakehouse.spark import dataframes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
+    from lakehouse.gold.restatement.lineage import SilverInputs
+    from lakehouse.settings import Settings
+
+
+_Numbers = dict[tuple[Any, ...], list[Any]]
+
+
+def may_be_patched(metric: MetricContract) -> bool:
+    """Whether the contract allows patches, every measure adds up exactly, and a number depends only on its own day's rows of one
+    table.
+
+    A metric with late events allows patches by the action ``update``.
+    """
+    exact = all(measure.additive and measure.is_exact for measure in metric.measures)
+    of_its_own = metric.counts_rows_of_its_day and not metric.joins and not metric.sources
+    terms = metric.late_events
+    allowed = terms.action is LateAction.UPDATE if terms else bool(metric.publication.patch_up_to)
+    return allowed and exact and of_its_own
+
+
+def numbers(
+    spark: SparkSession,
+    settings: Settings,
+    before: SeriesSnapshot,
+    days: Collection[date],
+    made_from: SilverInputs | None = None,
+) -> dict[date, pa.Table]:
+    """The numbers of the days that can be patched, equal to those of ``metric_query.numbers``; other days are left out.
+
+    :param made_from: the inputs of the present version of Silver, if they are already known.
+    """
+    metric = before.series.metric
+    since = versions_of(before, days) if may_be_patched(metric) else {}
+    since = _without_much_late(settings, before, since, made_from) if metric.late_events else since
+    # Published numbers are masked before Silver is (see ``stewardship.mask_published``): until then they do not match.
+    masked = set().union(*redactions.touched(settings, metric.source).values()) if since else set()
+    since = {day: version for day, version in since.items() if day not in masked}
+    table = table_io.open_table(locations.silver_read(settings, metric), settings.storage_options)
+    if not since or table is None:
+        return {}
+    try:
+        feed = change_feed.feed_of(table, min(since.values()) + 1, table.version())
+    except change_feed.ForgottenFeedError:
+        return {}
+    changes_by_day = {day: rows for day, rows in table_io.split(feed, "event_date").items() if day in since}
+    newer = {day: rows.filter(pc.greater(rows["_commit_version"], since[day])) for day, rows in changes_by_day.items()}
+    at_most = settings.local_rows if metric.late_events else metric.publication.patch_up_to
+    small = {day: rows for day, rows in newer.items() if len(rows) <= at_most}
+    nothing = metric_query.nothing(spark, settings, metric) if small else None
+    if nothing is None or any(nothing[measure.name][0].as_py() != 0 for measure in metric.measures):
+        return {}
+    try:
+        values_by_day = _patches(spark, before, small)
+        return {
+            day: _as_table(metric, values, before.latest[day].schema) if values else nothing
+            for day, values in values_by_day.items()
+            if all(counts[-1] >= 0 for counts in values.values())
+        }
+    except Exception as problem:
+        if not isolation.is_of_a_value(problem):
+            raise
+        return {}  # the changed rows cannot be computed; all rows of a day may, or fail day by day
+
+
+def _patches(spark: SparkSession, before: SeriesSnapshot, changes: Mapping[date, pa.Table]) -> dict[date, _Numbers]:
+    """The new values of each day, from its changes of Silver."""
+    metric, rows = before.series.metric, pa.concat_tables(changes.values())
+    after = pc.is_in(rows["_change_type"], pa.array(change_feed.AFTER))
+    columns = [name for name in rows.column_names if not name.startswith("_")]
+    sides = [
+        metric_query.of_days(dataframes.local(spark, side.select(columns)), metric, changes)
+        for side in (rows.filter(after), rows.filter(pc.invert(after)))
+    ]
+    return {day: _added(metric, before.latest[day], sides[0].get(day), sides[1].get(day)) for day in changes}
+
+
+def versions_of(before: SeriesSnapshot, days: Collection[date]) -> dict[date, int]:
+    """The Silver version of the newest number of each day that was computed under the present contract."""
+    if before.existing is None:
+        return {}
+    newest = before.existing.filter(before.existing["is_latest"])
+    contract = provenance.of_contract(before.series.metric)
+    named = newest.select([before.series.by, "silver_version", "contract_version"]).to_pylist()
+    known = {row[before.series.by]: row["silver_version"] for row in named if row["contract_version"] == contract}
+    return {day: version for day, version in known.items() if version is not None and day in days}
+
+
+def _without_much_late(
+    settings: Settings, before: SeriesSnapshot, since: Mapping[date, int], made_from: SilverInputs | None
+) -> dict[date, int]:
+    """The days with a small share of late rows whose published number and new number both contain all rows of Silver."""
+    metric, read = before.series.metric, before.series.metric.late_source
+    few = [day for day in since if counters.is_below_limit(settings, metric, day, before.latest[day])]
+    if read is None or before.existing is None or not few:
+        return {}
+    newest = before.existing.filter(before.existing["is_latest"]).select([before.series.by, "inputs", "inputs_without"])
+    then = {row[before.series.by]: (row["inputs"], row["inputs_without"]) for row in newest.to_pylist() if row["inputs"]}
+    concerned, now = set[date](), made_from or lineage.of_late_source(settings, read)
+    for day in few:
+        of_then = lineage.ids_by_day(settings, metric.source, *then[day], [day]) if day in then else {}
+        for named in (now.by_day([day]), of_then):
+            late = left_out.on_days(settings, metric, read, named, named.get(day, ())) if named else None
+            concerned |= {day} if late is not None or not named else set()
+    return {day: since[day] for day in few if day not in concerned}
+
+
+def _added(metric: MetricContract, published: pa.Table, plus: pa.Table | None, minus: pa.Table | None) -> _Numbers:
+    """The published values plus new minus old values by grain, without grain values that have no rows left."""
+    names = [*(measure.name for measure in metric.measures), "row_count"]
+    sums: _Numbers = defaultdict(lambda: [0 for _ in names])
+    for rows, sign in ((published, 1), (plus, 1), (minus, -1)):
+        for row in [] if rows is None else rows.to_pylist():
+            if rows is published and not row["row_count"]:
+                continue  # the row of an empty day
+            values = sums[tuple(row[name] for name in metric.grain)]
+            with localcontext(history.EXACT):
+                for position, name in enumerate(names):
+                    values[position] += sign * row[name]
+    return {grain: values for grain, values in sums.items() if values[-1]}
+
+
+def _as_table(metric: MetricContract, values: Mapping[tuple[Any, ...], list[Any]], schema: pa.Schema) -> pa.Table:
+    names = [*metric.grain, *(measure.name for measure in metric.measures), "row_count"]
+    rows = [dict(zip(names, [*grain, *own])) for grain, own in values.items()]
+    made = pa.Table.from_pylist(rows, schema=pa.schema([schema.field(name) for name in names]))
+    return made.sort_by([(name, "ascending") for name in metric.grain]) if metric.grain else made

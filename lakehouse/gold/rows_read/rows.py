@@ -1,0 +1,330 @@
+"""The silver rows that a number was computed from, for the inputs that it names, computed from Bronze (rule R10).
+
+Belongs here: the rows of each source of a metric for given inputs, or as known at a time. Recomputing and comparing numbers
+belongs to ``reproduction``.
+
+The silver rows of a metric as if rows that came too late had never arrived.
+
+The rows of several sources as one table, with the metric's column names, and without rows that an earlier source has too.
+
+The silver rows that numbers are computed from now, with the present attributes of dimensions.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse import locations
+from lakehouse.calendar import day_conditions
+from lakehouse.contracts.metric_sources import wider
+from lakehouse.contracts.series import source_days
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, silver_columns
+from lakehouse.dimensions import as_then, joins
+from lakehouse.gold.numbers import published_table
+from lakehouse.gold.rows_read import tables
+from lakehouse.late_events import left_out
+from lakehouse.ledger import redactions
+from lakehouse.silver import merge as silver_merge
+from lakehouse.snapshots import input_sets
+from lakehouse.spark import dataframes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import date, datetime
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.joins import Join
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.metric_sources import MetricSource
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+
+def rows(
+    spark: SparkSession, settings: Settings, metric: MetricContract, held: DataFrame, named: Mapping[date, Collection[str]]
+) -> DataFrame:
+    """The rows that silver holds, where the rows of keys that late rows concern are computed without the late rows.
+
+    :param held: the rows that silver holds on the event days concerned, with ``record_key`` and ``event_date``.
+    :param named: the inputs of each of the days.
+    """
+    contract, columns, computed = metric.late_source, held.columns, list[DataFrame]()
+    if contract is None:
+        return held
+    for ids, days in left_out.days_alike(named).items():
+        late = left_out.on_days(settings, metric, contract, days, ids)
+        if late is None:
+            continue
+        is_concerned = F.expr(day_conditions.among("event_date", late.days))
+        keys = F.broadcast(dataframes.local(spark, pa.table({"record_key": late.keys})))
+        others = held.where(is_concerned).join(keys, "record_key", "left_anti").select(*columns)
+        held = held.where(~is_concerned).unionByName(others)
+        of_keys = silver_merge.state(spark, settings, contract, late.days, ids, without=late.rows, keys=late.keys)
+        known = {name: F.col(name) if name in of_keys.columns else F.lit(None).alias(name) for name in columns}
+        computed.append(of_keys.select(*known.values()))
+    return reduce(DataFrame.unionByName, computed, held)
+
+
+def columns_of(metric: MetricContract, entry: MetricSource, columns: Collection[str]) -> list[str]:
+    """The columns of a silver table that the numbers of a metric may depend on.
+
+    :param columns: the columns of the table.
+    """
+    if not metric.sources:
+        return metric.columns_read(columns)
+    return list(dict.fromkeys(entry.column(name) for name in types_read(metric)))
+
+
+def unite(rows: Mapping[str, DataFrame], metric: MetricContract) -> DataFrame:
+    """The rows of a metric's sources that count, as rows of one table.
+
+    :param rows: by silver table, with its own column names. For a metric with one source they are returned unchanged.
+    """
+    if not metric.sources:
+        [only] = rows.values()
+        return only
+    types = types_read(metric)
+    frames = [_mapped(rows[entry.silver], entry, types) for entry in metric.sources]
+    return reduce(lambda earlier, later: earlier.unionByName(_without(later, earlier, metric.deduplicate_by)), frames)
+
+
+def types_read(metric: MetricContract) -> dict[str, str]:
+    """The columns that a metric with several sources reads, by the metric's names, with their Spark types."""
+    types = dict(silver_columns(metric.source_contracts[metric.source]))
+    read = {name: {types[name]} for name in metric.columns_read(list(types))}
+    for entry in metric.sources[1:]:
+        theirs = dict(silver_columns(metric.source_contracts[entry.source]))
+        for name, kinds in read.items():
+            kinds.update({theirs[entry.column(name)]} if entry.column(name) in theirs else ())
+    return {name: wider(kinds) or types[name] for name, kinds in read.items()}
+
+
+def _mapped(rows: DataFrame, entry: MetricSource, types: Mapping[str, str]) -> DataFrame:
+    """The columns that a metric reads of a source; a column that is newer than the rows is empty."""
+    held = set(rows.columns)
+    values = {name: F.col(entry.column(name)) if entry.column(name) in held else F.lit(None) for name in types}
+    return rows.select(*(values[name].cast(kind).alias(name) for name, kind in types.items()))
+
+
+def _without(rows: DataFrame, earlier: DataFrame, by: Collection[str]) -> DataFrame:
+    """The rows without an equal row of an earlier source on their event day; a NULL equals nothing.
+
+    Rows of earlier sources that do not count themselves can be included: a still earlier source has their values.
+    """
+    if not by:
+        return rows
+    on = ["event_date", *by]
+    return rows.join(earlier.select(*on).distinct(), on, "left_anti").select(rows.columns)
+
+
+def silver_rows(
+    spark: SparkSession,
+    settings: Settings,
+    metric: MetricContract,
+    days: Collection[date],
+    instead: Mapping[str, DataFrame] | None = None,
+    named: Mapping[date, Collection[str]] | None = None,
+) -> DataFrame:
+    """The Silver rows that the numbers of ``days`` are computed from, with the columns that the metric reads.
+
+    Files of other days are not read.
+
+    :param instead: by silver table, rows that replace those that the table holds.
+    :param named: for a metric with late events, the inputs of each day that is read from silver.
+    """
+    others = instead or {}
+    rows = {
+        entry.silver: others[entry.silver] if entry.silver in others else rows_held(spark, settings, metric, entry, days, named)
+        for entry in metric.read
+    }
+    united = unite(rows, metric)
+    if not metric.joins:
+        return united
+    facts = None if others or metric.late_events else _few_facts(settings, metric, {"event_date": source_days(metric, days)})
+    return joins.joined(united, metric, joins.present(spark, settings, metric, facts))
+
+
+def rows_held(
+    spark: SparkSession,
+    settings: Settings,
+    metric: MetricContract,
+    entry: MetricSource,
+    days: Collection[date],
+    named: Mapping[date, Collection[str]] | None = None,
+) -> DataFrame:
+    """The rows that silver holds of one source for the numbers of ``days``, with the source's own column names.
+
+    :param named: see :func:`silver_rows`; rows of keys that late rows concern are computed as if the late rows had never arrived.
+    """
+    target = locations.silver_read_of(settings, entry)
+    table = table_io.open_table(target, settings.storage_options)
+    if table is None and metric.sources:  # the other sources may have rows
+        types = dict(silver_columns(metric.source_contracts[entry.source]))
+        names = columns_of(metric, entry, types)
+        return dataframes.local(spark, arrow_schema(tuple((name, types[name]) for name in names)).empty_table())
+    columns = [] if table is None else columns_of(metric, entry, [field.name for field in table.schema().fields])
+    where: table_io.Where = {"event_date": source_days(metric, days)}
+    if not named:
+        return dataframes.scan(spark, settings, target, columns, where)
+    held = dataframes.scan(spark, settings, target, list(dict.fromkeys(["record_key", *columns])), where)
+    return rows(spark, settings, metric, held, named).select(*columns)
+
+
+def _few_facts(settings: Settings, metric: MetricContract, where: table_io.Where) -> pa.Table | None:
+    """The join columns of silver rows that meet ``where``; None if there are many."""
+    held = [(entry, table) for entry, table in tables.tables_read(settings, metric) if table is not None]
+    if not held or sum(table_io.rows_at_most(table, where) for _, table in held) > dataframes.FEW_ROWS:
+        return None
+    names = sorted({name for on in metric.joined_on for name in on})
+    parts = []
+    for entry, table in held:
+        columns = list(dict.fromkeys(entry.column(name) for name in names))
+        found = table_io.with_columns(table_io.read_version(table, columns, where), columns)
+        parts.append(pa.table([found[entry.column(name)] for name in names], names=names))
+    return pa.concat_tables(parts, promote_options="permissive")
+
+
+_Fields = dict[str, list[str]]
+
+
+def rows_of_inputs(
+    spark: SparkSession,
+    settings: Settings,
+    metric: MetricContract,
+    contract: SourceContract,
+    named: Mapping[date, set[str]],
+    stored: str | None,
+) -> tuple[DataFrame, _Fields]:
+    """The rows of the Silver days in ``named`` with their attributes, and per key the metric's columns that were redacted since.
+
+    :param contract: of the silver table of the metric's (first) source.
+    :param named: the inputs of each of the days.
+    :param stored: the published column ``dimension_inputs`` of the number: the inputs of its further sources and dimensions.
+    """
+    rows: dict[str, DataFrame] = {}
+    hidden: _Fields = {}
+    for entry in metric.read:
+        is_first = entry.source == metric.source
+        of_source = contract if is_first else entry.read_of(metric.further_sources[entry.source])
+        ids = named if is_first else _named_beside(settings, entry, stored, named)
+        rows[entry.silver], fields = _silver_of_then(spark, settings, metric, of_source, ids)
+        for key, own in fields.items():
+            hidden[key] = sorted({*hidden.get(key, ()), *(name for field in own for name in entry.names(field))})
+    united = unite(rows, metric)
+    return _with_attributes_of_then(united, settings, metric, stored), hidden
+
+
+def rows_known_at(
+    spark: SparkSession,
+    settings: Settings,
+    metric: MetricContract,
+    contract: SourceContract,
+    days: Collection[date],
+    ids: Collection[str],
+    until: datetime | None,
+    others_at: datetime,
+) -> DataFrame:
+    """The rows of the Silver ``days`` with their attributes, from a set of inputs of the (first) source.
+
+    :param until: only rows that had arrived by this time.
+    :param others_at: rows of further sources and attributes of dimensions are those known by this time.
+    """
+    rows: dict[str, DataFrame] = {}
+    for entry in metric.read:
+        if entry.source == metric.source:
+            rows[entry.silver] = _state(spark, settings, metric, contract, days, ids, until)
+        else:
+            known = input_sets.known_at(settings, entry.source, others_at)
+            of_source = entry.read_of(metric.further_sources[entry.source])
+            rows[entry.silver] = _state(spark, settings, metric, of_source, days, known, others_at)
+    return _with_attributes_known_at(unite(rows, metric), settings, metric, others_at)
+
+
+def _with_attributes_of_then(rows: DataFrame, settings: Settings, metric: MetricContract, stored: str | None) -> DataFrame:
+    """Silver rows with the attributes that a revision's inputs of the dimensions give them.
+
+    :param stored: the published column ``dimension_inputs``; a dimension that it does not name is used in its present state.
+    """
+    named = published_table.parse(stored)
+
+    def intervals_of(join: Join) -> DataFrame:
+        contract, entry = metric.dimensions[join.dimension], named.get(join.dimension, {})
+        ids = input_sets.ids_of(settings, join.dimension, entry["inputs"]) if entry else None
+        return as_then.intervals(rows.sparkSession, settings, contract, ids, without=entry.get("without"))
+
+    return joins.joined(rows, metric, intervals_of)
+
+
+def _with_attributes_known_at(rows: DataFrame, settings: Settings, metric: MetricContract, when: datetime) -> DataFrame:
+    """Silver rows with their attributes as known at ``when``."""
+
+    def intervals_of(join: Join) -> DataFrame:
+        contract, ids = metric.dimensions[join.dimension], input_sets.known_at(settings, join.dimension, when)
+        return as_then.intervals(rows.sparkSession, settings, contract, ids, when)
+
+    return joins.joined(rows, metric, intervals_of)
+
+
+def _named_beside(settings: Settings, entry: MetricSource, stored: str | None, days: Collection[date]) -> dict[date, set[str]]:
+    """The inputs of a further source for the Silver ``days``, as a number names them; none if it was computed without the
+    source.
+    """
+    named = published_table.parse(stored).get(entry.source)
+    if named is None:
+        return {day: set() for day in days}
+    ids = input_sets.ids_of(settings, entry.source, named["inputs"])
+    return {day: ids - set(named["without"].get(f"{day}", ())) for day in days}
+
+
+def _silver_of_then(
+    spark: SparkSession,
+    settings: Settings,
+    metric: MetricContract,
+    contract: SourceContract,
+    named: Mapping[date, set[str]],
+) -> tuple[DataFrame, _Fields]:
+    """The Silver rows of the days in ``named``, each computed from its own inputs, and per key the fields redacted since."""
+    parts = []
+    hidden: _Fields = {}
+    for ids, days in left_out.days_alike(named).items():
+        rows = _state(spark, settings, metric, contract, days, ids)
+        hidden |= _hidden_since(settings, contract, rows, ids)
+        parts.append(rows)
+    return reduce(DataFrame.unionByName, parts), hidden
+
+
+def _state(
+    spark: SparkSession,
+    settings: Settings,
+    metric: MetricContract,
+    contract: SourceContract,
+    days: Collection[date],
+    ids: Collection[str],
+    until: datetime | None = None,
+) -> DataFrame:
+    """``silver.merge.state`` without rows that came too late for the metric; a source that has delivered nothing has no rows."""
+    if table_io.version(locations.key_log(settings, contract.dataset), settings.storage_options) < 0:
+        return dataframes.local(spark, arrow_schema(silver_columns(contract)).empty_table())
+    late = left_out.on_days(settings, metric, contract, days, ids) if metric.late_events else None
+    return silver_merge.state(spark, settings, contract, days, ids, until, without=late.rows if late else None)
+
+
+def _hidden_since(settings: Settings, contract: SourceContract, rows: DataFrame, ids: Collection[str]) -> _Fields:
+    """By key of ``rows``, the fields that redactions other than ``ids`` hide."""
+    hidden: dict[str, set[str]] = defaultdict(set)
+    before: dict[str, set[str]] = defaultdict(set)
+    for entry in redactions.all_of(settings, contract.dataset):
+        (before if entry.redaction_id in ids else hidden)[entry.record_key].update(entry.fields)
+    since = {key: sorted(fields - before[key]) for key, fields in hidden.items() if fields - before[key]}
+    if not since:
+        return {}
+    there = rows.where(F.col("record_key").isin(sorted(since))).select("record_key").distinct().collect()
+    return {row[0]: since[row[0]] for row in there}

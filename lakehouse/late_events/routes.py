@@ -1,0 +1,185 @@
+"""``/metrics/{name}/late-events`` and ``/sources/{source}/late-events``: the counts of late rows, and their treatment.
+
+The response models are in this module, too.
+
+Examples of the responses about late events, for the OpenAPI document.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+from starlette.concurrency import run_in_threadpool
+
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.publication import late_at_close
+from lakehouse.late_events import counters, late_rows
+from lakehouse.serving.api.models import Shape
+from lakehouse.serving.http import responses
+from lakehouse.serving.http.parameters import Day, Flag, Limit, MetricName, NoParameters, Offset, Parameters, SourceName
+from lakehouse.serving.http.problems import Problem
+
+if TYPE_CHECKING:
+    from lakehouse.contracts import Catalog, MetricContract
+    from lakehouse.serving.http.published_cache import PublishedCache
+    from lakehouse.settings import Settings
+
+
+_COUNTS = {
+    "metric": "orders_by_hour",
+    "rows": 12_060,
+    "on_time": 11_700,
+    "late_accepted": 330,
+    "late_dropped": 30,
+    "on_time_rate": 0.970149,
+    "late_accepted_rate": 0.027363,
+    "late_dropped_rate": 0.002488,
+}
+#: By path of a route.
+EXAMPLES = {
+    "/metrics/{name}/late-events": {
+        **_COUNTS,
+        "source": "sales",
+        "action": "recompute",
+        "at_close": "include",
+        "allowed_lateness_seconds": 300,
+        "total": 1,
+        "late_rows": [
+            {
+                "ingestion_id": "3f2a9c1b7d4e5f60",
+                "line_number": 17,
+                "record_key": "order-4711",
+                "event_ts": "2024-11-07T13:41:10Z",
+                "event_date": "2024-11-07",
+                "arrival_ts": "2024-11-07T16:20:00Z",
+                "lateness_seconds": 9_530.0,
+                "watermark": "2024-11-07T15:58:00Z",
+                "window_end": "2024-11-07T14:00:00Z",
+                "action": "side_output",
+                "reason": "dropped_beyond_tolerance",
+                "counts": False,
+                "windows": ["2024-11-07T13"],
+                "counted_at_close": False,
+            }
+        ],
+    },
+    "/sources/{source}/late-events": {
+        "source": "sales",
+        "total": _COUNTS | {"metric": "sales"},
+        "metrics": [_COUNTS],
+    },
+}
+
+
+_OF_ROW = ["ingestion_id", "line_number", "record_key", "event_ts", "event_date", "arrival_ts", "lateness_seconds"]
+_SHOWN = [*_OF_ROW, "watermark", "window_end", "action", "reason", "counts", "windows"]
+
+
+class LateCountsModel(Shape):
+    """Well-formed rows by punctuality, and their shares."""
+
+    metric: str
+    rows: int
+    on_time: int
+    late_accepted: int = Field(description="Rows that came after their window and count.")
+    late_dropped: int = Field(description="Rows that came after their window and do not count.")
+    on_time_rate: float
+    late_accepted_rate: float
+    late_dropped_rate: float
+
+
+class LateRowModel(Shape):
+    """A row that arrived after its window."""
+
+    ingestion_id: str
+    line_number: int
+    record_key: str | None
+    event_ts: datetime | None
+    event_date: date | None
+    arrival_ts: datetime
+    lateness_seconds: float | None = Field(description="Arrival less event.")
+    watermark: datetime = Field(description="The watermark of the source when the row came.")
+    window_end: datetime = Field(description="The end of the last window that the row lies in.")
+    action: str = Field(description="drop, side_output, update or recompute; admit by a steward's decision.")
+    reason: str = Field(description="late_within_tolerance or dropped_beyond_tolerance.")
+    counts: bool = Field(description="Whether the row counts in the metric.")
+    windows: list[str]
+    counted_at_close: bool = Field(description="Whether it did not count, and does now that its day is closed.")
+
+
+class MetricLateEventsModel(LateCountsModel):
+    """The late events of a metric. `late_rows` lists the newest arrivals first; `total` is the number of all late rows."""
+
+    source: str
+    action: str
+    at_close: str = Field(description="include or exclude: whether the rows that do not count do once their day is final.")
+    allowed_lateness_seconds: float
+    total: int
+    late_rows: list[LateRowModel]
+
+
+class SourceLateEventsModel(Shape):
+    """The late events of each metric of a source, and their totals."""
+
+    source: str
+    total: LateCountsModel
+    metrics: list[LateCountsModel]
+
+
+class LateEventsParameters(Parameters):
+    """The late rows to list."""
+
+    day: Day | None = Field(None, description="Only rows of this event day.")
+    dropped: Flag = Field(False, description="Only rows that do not count.")
+    limit: Limit = 100
+    offset: Offset = 0
+
+
+def routes(cache: PublishedCache) -> APIRouter:
+    """The routes of this resource."""
+    router = APIRouter(tags=["late events"])
+
+    @router.get("/metrics/{name}/late-events", response_model=MetricLateEventsModel, summary="The late events of a metric")
+    async def of_metric(request: Request, name: MetricName, wanted: Annotated[LateEventsParameters, Query()]) -> Response:
+        """The numbers of rows on time, late and accepted, and late and dropped; and the late rows, newest arrivals first."""
+        metric = cache.metric(name)
+        if metric.late_events is None:
+            raise Problem(404, "no-late-events", f"the contract of {name} has no late_events: every row counts")
+        return responses.respond(request, await run_in_threadpool(_of_metric, cache.settings, cache.catalog, metric, wanted))
+
+    @router.get("/sources/{source}/late-events", response_model=SourceLateEventsModel, summary="The late events of a source")
+    async def of_source(request: Request, source: SourceName, _: NoParameters) -> Response:
+        """The counts for each metric of the source that has late events. A row counts once for each of these metrics."""
+        contract = cache.source(source)
+
+        def body() -> dict[str, Any]:
+            counts = counters.of_source(cache.settings, contract.dataset, cache.catalog.metrics_of(contract.dataset))
+            total = counters.total(counts, contract.dataset)
+            return {"source": source, "total": total.as_json(), "metrics": [entry.as_json() for entry in counts]}
+
+        return responses.respond(request, await run_in_threadpool(body))
+
+    return router
+
+
+def _of_metric(settings: Settings, catalog: Catalog, metric: MetricContract, wanted: LateEventsParameters) -> dict[str, Any]:
+    terms = metric.late_events
+    assert terms is not None  # noqa: S101 (the route has looked)
+    where: dict[str, Any] = {"metric": [metric.name]} | ({"event_date": [wanted.day]} if wanted.day else {})
+    rows = late_rows.read(settings, metric.source, where | ({"counts": [False]} if wanted.dropped else {}))
+    by = [("arrival_ts", "descending"), ("ingestion_id", "ascending"), ("line_number", "ascending")]
+    daily = served_version.daily(settings, catalog, metric)
+    page = rows.sort_by(by).slice(wanted.offset, wanted.limit)
+    page = late_at_close.with_close(settings, daily, page).select([*_SHOWN, "counted_at_close"])
+    return {
+        **counters.of_metric(settings, metric).as_json(),
+        "source": metric.source,
+        "action": terms.action.value,
+        "at_close": terms.at_close.value,
+        "allowed_lateness_seconds": terms.allowed_lateness.total_seconds(),
+        "total": len(rows),
+        "late_rows": page.to_pylist(),
+    }

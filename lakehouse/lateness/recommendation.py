@@ -1,0 +1,210 @@
+"""Proposals, trade-offs and decisions as JSON types, the same for the commands and the API; durations in seconds.
+
+The ``max_lateness`` in force, and the recommendation from the recent arrivals of a source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta, timezone
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from lakehouse.calendar.days import span, start_of_day
+from lakehouse.contracts.source_rules import TunableWatermark
+from lakehouse.errors import LakehouseError
+from lakehouse.lateness import event_watermark, measurement, tuning_decisions
+from lakehouse.lateness.max_lateness import MaxLatenessHistory, step, trade_offs, whole_seconds
+from lakehouse.lateness.rules import percentiles, propose
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date, datetime
+
+    from lakehouse.contracts.publication import WatermarkTuning
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.lateness.max_lateness import InForce, MaxLatenessDecision, TradeOff
+    from lakehouse.lateness.measurement import LatenessMeasurement
+    from lakehouse.lateness.rules import Proposal
+    from lakehouse.settings import Settings
+
+
+_DAY = timedelta(days=1)
+
+
+class TuningError(LakehouseError):
+    """A decision that cannot be made. The message gives the reason, and what to do."""
+
+
+@dataclass(frozen=True)
+class TuningState:
+    """Which ``max_lateness`` of a source is in force, and the decisions that led there."""
+
+    source: str
+    terms: WatermarkTuning
+    in_force: InForce
+    decided: Sequence[MaxLatenessDecision]
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The recommendation for a ``max_lateness`` from the rows of the newest arrival days.
+
+    :param through: the end of the newest of these days, or now, if that is earlier.
+    :param next_step: the value after the next step of tuning; None if the proposal does not move.
+    """
+
+    measured: LatenessMeasurement
+    through: datetime
+    proposal: Proposal
+    next_step: timedelta | None
+    trade_offs: Sequence[TradeOff]
+
+
+def tunable(contract: SourceContract) -> TunableWatermark | None:
+    """The event-time watermark of a source, if it has a ``max_lateness``."""
+    watermark = contract.clocks.watermark
+    return watermark if isinstance(watermark, TunableWatermark) else None
+
+
+def state_of(settings: Settings, contract: SourceContract) -> TuningState:
+    """The value in force now, and the decisions.
+
+    :raises TuningError: if the watermark of the source has no ``max_lateness``.
+    """
+    watermark = tunable(contract)
+    if watermark is None:
+        msg = f"clocks.watermark of {contract.dataset} has no max_lateness: tuning is for the strategies bounded and per_key"
+        raise TuningError(msg)
+    decided = tuning_decisions.of(settings, contract.dataset)
+    in_force = MaxLatenessHistory(watermark.max_lateness, decided).at(settings.clock())
+    return TuningState(contract.dataset, watermark.tuning, in_force, decided)
+
+
+def recommend(settings: Settings, contract: SourceContract, current: timedelta) -> Recommendation | None:
+    """The recommendation from the rows of the newest arrival days; None if nothing has arrived, or there is no ``max_lateness``.
+
+    :param current: the value in force.
+    """
+    watermark, now = tunable(contract), settings.clock()
+    # The arrival day of a file may be ahead of the clock by its time zone.
+    newest = measurement.newest_arrival(settings, contract.dataset, now.astimezone(timezone.utc).date() + _DAY)
+    if watermark is None or newest is None:
+        return None
+    terms = watermark.tuning
+    first, last = measurement.window(newest, terms.days)
+    measured = measurement.measure(settings, contract, first, last)
+    seconds = seconds_of(terms, measured)
+    proposal = propose(seconds, current, terms)
+    moved = step(current, proposal.watermark, terms.band) if proposal.moves and proposal.watermark is not None else None
+    return Recommendation(
+        measured,
+        min(start_of_day(measured.next_day, ZoneInfo(contract.clocks.timezone)), now),
+        proposal,
+        moved,
+        _trade_offs(settings, contract, watermark, seconds, (first, last), (current, proposal.watermark)),
+    )
+
+
+def seconds_of(terms: WatermarkTuning, measured: LatenessMeasurement) -> Sequence[int]:
+    """The lateness of the rows that tuning considers, sorted."""
+    return measurement.together(
+        entry for entry in measured.types if not terms.event_types or entry.event_type in terms.event_types
+    )
+
+
+def _trade_offs(
+    settings: Settings,
+    contract: SourceContract,
+    watermark: TunableWatermark,
+    seconds: Sequence[int],
+    days: tuple[date, date],
+    also: Sequence[timedelta | None],
+) -> tuple[TradeOff, ...]:
+    moved = event_watermark.newest_events(settings, contract, watermark, settings.clock()).steps
+    arrivals = [(entry.arrived, entry.watermark) for entry in moved if entry.watermark != event_watermark.BEGINNING]
+    return trade_offs(seconds, arrivals, list(span(*days)), ZoneInfo(contract.clocks.timezone), also)
+
+
+_PLACES = 6
+
+
+def proposal_as_json(proposal: Proposal, catch: float) -> dict[str, Any]:
+    """A proposal.
+
+    :param catch: the share of rows that the contract wants within the watermark.
+    """
+    return {
+        "verdict": proposal.verdict.value,
+        "severity": proposal.severity(catch).value,
+        "wanted_share": catch,
+        "current_seconds": _seconds(proposal.current),
+        "proposed_seconds": _seconds(proposal.watermark),
+        "needed_seconds": _seconds(proposal.needed),
+        "because": proposal.because,
+        "evidence": [
+            {"watermark_seconds": _seconds(line.watermark), "share": round(line.share, _PLACES)} for line in proposal.evidence
+        ],
+    }
+
+
+def percentiles_as_json(seconds: Sequence[int]) -> dict[str, int | None] | None:
+    """The percentiles of lateness and the maximum, by names without a point; None without rows.
+
+    :param seconds: sorted.
+    """
+    if not len(seconds):
+        return None
+    return {name.replace(".", "_"): value for name, value in percentiles(seconds).items()} | {"max": int(seconds[-1])}
+
+
+def state_as_json(state: TuningState) -> dict[str, Any]:
+    """The value in force, the terms of the contract, and the decisions."""
+    names = ("auto", "catch", "band", "days", "rows", "event_types")
+    terms = {name: getattr(state.terms, name) for name in names}
+    bounds = {"at_least_seconds": _seconds(state.terms.at_least), "at_most_seconds": _seconds(state.terms.at_most)}
+    return {
+        "max_lateness_seconds": _seconds(state.in_force.max_lateness),
+        "contract_seconds": _seconds(state.in_force.of_contract),
+        "pinned": _decision_as_json(state.in_force.pinned) if state.in_force.pinned else None,
+        "tuning": terms | bounds,
+        "decisions": [_decision_as_json(decision) for decision in state.decided],
+    }
+
+
+def recommendation_as_json(advice: Recommendation, catch: float) -> dict[str, Any]:
+    """The recommendation from the rows of the newest arrival days."""
+    measured = advice.measured
+    return {
+        "first": measured.first,
+        "last": measured.last,
+        "rows": measured.rows,
+        "skewed": measured.skewed,
+        "history": measured.historical,
+        "without_event_time": measured.unclocked,
+        "seconds": percentiles_as_json(measurement.together(measured.types)),
+        "event_types": [
+            {"event_type": entry.event_type, "rows": entry.rows, "seconds": percentiles_as_json(entry.seconds)}
+            for entry in measured.largest_first
+        ],
+        "proposal": proposal_as_json(advice.proposal, catch),
+        "next_step_seconds": _seconds(advice.next_step),
+        "trade_offs": [
+            {
+                "max_lateness_seconds": _seconds(line.max_lateness),
+                "share": round(line.share, _PLACES),
+                "delay_seconds": _seconds(line.delay),
+                "open_days": line.open_days,
+            }
+            for line in advice.trade_offs
+        ],
+    }
+
+
+def _decision_as_json(decision: MaxLatenessDecision) -> dict[str, Any]:
+    names = ("number", "kind", "seconds_before", "seconds", "by", "reason", "automatic", "decided_at")
+    return {name: getattr(decision, name) for name in names} | {"evidence": dict(decision.evidence)}
+
+
+def _seconds(value: timedelta | None) -> int | None:
+    return None if value is None else whole_seconds(value)

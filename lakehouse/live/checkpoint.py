@@ -1,0 +1,173 @@
+"""The checkpoint of a metric's stream: its place, whether it fits the contract and the live numbers, and its offsets of a batch.
+
+A checkpoint belongs to one definition of the query. Spark itself refuses some changes of a query, and silently mixes up others (a
+window of another size), so the definition is part of the path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakehouse import locations
+from lakehouse.delta.columns import silver_columns
+from lakehouse.errors import LakehouseError
+from lakehouse.live import batches
+
+if TYPE_CHECKING:
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+
+#: Increased with each change of the rows that the stream counts, so that older checkpoints are not continued.
+_RULE = 1
+
+
+class LiveCheckpointError(LakehouseError):
+    """The checkpoint of a stream cannot be continued. The message gives the reason, and how to create a new one."""
+
+
+@dataclass(frozen=True)
+class BronzeOffset:
+    """A place in the log of Bronze, as Delta's source counts: all versions before ``version``, and the first files of
+    ``version``.
+
+    :param index: the last file of the version that is before the place; negative if none is.
+    """
+
+    version: int
+    index: int = -1
+
+
+@dataclass(frozen=True)
+class BatchOffsets:
+    """The content of a checkpoint for a batch: the watermark in force (None in the first batch), and the place up to which it
+    reads.
+    """
+
+    watermark: datetime | None
+    until: BronzeOffset
+
+
+@dataclass(frozen=True)
+class LiveQuery:
+    """A checkpoint.
+
+    :param folder: the folder of the query's definition; Spark's own files are below it.
+    :param query: identifies the checkpoint: another checkpoint of the same definition has another id.
+    :param starts_at: the version of Bronze with which the first batch begins.
+    """
+
+    folder: Path
+    query: str
+    starts_at: int
+
+    @property
+    def of_spark(self) -> Path:
+        """The folder that Spark writes."""
+        return self.folder / "spark"
+
+    def offsets(self, batch: int) -> BatchOffsets:
+        """The offsets of a batch, which Spark writes before the batch runs."""
+        _, about, source = (self.of_spark / "offsets" / f"{batch}").read_text("utf-8").splitlines()
+        until, milliseconds = json.loads(source), json.loads(about)["batchWatermarkMs"]
+        watermark = datetime.fromtimestamp(milliseconds / 1000, timezone.utc) if milliseconds else None
+        return BatchOffsets(watermark, BronzeOffset(until["reservoirVersion"], until["index"]))
+
+    def before(self, batch: int) -> BatchOffsets:
+        """The offsets of the previous batch."""
+        return self.offsets(batch - 1) if batch else BatchOffsets(None, BronzeOffset(self.starts_at))
+
+
+def definition(metric: MetricContract, contract: SourceContract) -> dict[str, Any]:
+    """The parts of the contracts on which the state of the stream depends."""
+    types = dict(silver_columns(contract))
+    live = metric.live
+    return {
+        "rule": _RULE,
+        "source": contract.dataset,
+        "zone": contract.clocks.timezone,
+        "window": metric.event_window.model_dump(mode="json") if metric.event_window else None,
+        "grain": metric.grain,
+        "measures": [[measure.name, measure.sql, measure.type] for measure in metric.measures],
+        "watermark": live.watermark.total_seconds() if live else None,
+        "columns": {name: types[name] for name in sorted(metric.columns_read(list(types)))},
+    }
+
+
+def folder_of(settings: Settings, metric: MetricContract, contract: SourceContract) -> Path:
+    """The folder of the checkpoint of a metric's definition.
+
+    :raises LiveCheckpointError: if the lake is in an object store.
+    """
+    text = json.dumps(definition(metric, contract), sort_keys=True)
+    return of_metric(settings, metric) / hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def of_metric(settings: Settings, metric: MetricContract) -> Path:
+    """The folder of all checkpoints of a metric.
+
+    :raises LiveCheckpointError: if the lake is in an object store.
+    """
+    address = locations.live_checkpoints(settings, metric.name)
+    if "://" in address:
+        msg = f"{address}: a checkpoint needs a file system with atomic renames; the speed layer runs on a lake in a folder"
+        raise LiveCheckpointError(msg)
+    return Path(address)
+
+
+def opened(settings: Settings, metric: MetricContract, contract: SourceContract, starts_at: int) -> LiveQuery:
+    """The checkpoint to continue, or a new one if the metric has never been live.
+
+    :param starts_at: the version of Bronze with which a new checkpoint begins.
+    :raises LiveCheckpointError: if the live numbers come from a checkpoint that is gone, damaged, or of another definition.
+    """
+    folder, newest = folder_of(settings, metric, contract), batches.newest(settings, metric.name)
+    query = _read(folder)
+    again = f"run 'lakehouse live rebuild {metric.name}', which computes the live numbers from Bronze again"
+    if query is None and newest is not None:
+        others = [path for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
+        if others:
+            msg = f"live/{metric.name}: the contract has changed since the checkpoint was made ({others[0].name}); {again}"
+        else:
+            msg = f"live/{metric.name}: the checkpoint {folder} is gone; {again}"
+        raise LiveCheckpointError(msg)
+    if query is None:
+        return created(folder, starts_at)
+    if newest is not None and newest.query == query.query and not (query.of_spark / "offsets" / f"{newest.batch}").is_file():
+        msg = f"live/{metric.name}: the checkpoint {folder} is damaged: batch {newest.batch} is missing; {again}"
+        raise LiveCheckpointError(msg)
+    return query
+
+
+def created(folder: Path, starts_at: int) -> LiveQuery:
+    """A new checkpoint in a folder that has none."""
+    query = LiveQuery(folder, uuid.uuid4().hex[:16], starts_at)
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / "query.json.tmp"
+    draft.write_text(json.dumps({"query": query.query, "starts_at": starts_at}), "utf-8")
+    draft.replace(folder / "query.json")
+    return query
+
+
+def remove(settings: Settings, metric: MetricContract) -> None:
+    """Remove all checkpoints of a metric; its stream must not run."""
+    folder = of_metric(settings, metric)
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.is_dir():
+            shutil.rmtree(path)
+
+
+def _read(folder: Path) -> LiveQuery | None:
+    try:
+        stored = json.loads((folder / "query.json").read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    return LiveQuery(folder, stored["query"], stored["starts_at"])

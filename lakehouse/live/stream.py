@@ -1,0 +1,176 @@
+"""The streaming query of a metric: Bronze as a stream, aggregated behind a watermark, each batch written once.
+
+The counted rows are defined in ``counted_rows``, the dropped rows in ``late_rule``. Starting and stopping belongs to ``run``.
+
+When the stream drops a row as late: Spark's rule for aggregations behind a watermark, as measured for Spark 4.2.
+
+The rows of Bronze that the stream of a metric counts, as Spark expressions that work for a stream and for a table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse import locations
+from lakehouse.contracts.windows import EventWindow
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import silver_columns
+from lakehouse.errors import LakehouseError
+from lakehouse.gold.rows_read import windows
+from lakehouse.live import batches, table
+from lakehouse.live.batches import LiveBatch
+from lakehouse.spark import dataframes
+from lakehouse.spark.session import in_zone
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import timedelta
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.contracts.speed_layer import SpeedLayer
+    from lakehouse.live.checkpoint import LiveQuery
+    from lakehouse.settings import Settings
+
+
+#: The mark by which Spark recognizes the grouping column that its watermark applies to. Spark gives it to the column that
+#: ``withWatermark`` names and to ``window`` structs; the ends of windows that are aligned at local midnights need it as well.
+_MARK = "spark.watermarkDelayMs"
+
+
+def behind_watermark(rows: DataFrame, event_time: str, ends: Column, window_end: str, delay: timedelta) -> DataFrame:
+    """Rows with the end of their window as the column that the watermark applies to.
+
+    :param event_time: the column that advances the watermark.
+    :param ends: the end of a row's window; the column gets the name ``window_end``.
+    """
+    milliseconds = round(delay.total_seconds() * 1000)
+    marked = rows.withWatermark(event_time, f"{milliseconds} milliseconds")
+    return marked.withColumn(window_end, ends.alias(window_end, metadata={_MARK: milliseconds}))
+
+
+def is_dropped(window_end: Column, watermark_before: Column) -> Column:
+    """Whether a batch drops the rows of a window; never NULL.
+
+    :param watermark_before: the watermark of the previous batch; NULL in the first batch.
+    """
+    return F.coalesce(window_end <= watermark_before, F.lit(False))
+
+
+#: The moment at which the window of a row has ended.
+WINDOW_END = "window_end"
+#: The event time that advances the watermark. A sender's clock that is ahead must not close the windows of all other senders.
+EVENT_TIME = "event_time"
+
+
+def columns_read(metric: MetricContract, contract: SourceContract) -> list[str]:
+    """The columns of Bronze that the stream reads."""
+    names = metric.columns_read([name for name, _ in silver_columns(contract)])
+    of_marker = [contract.marker_field.name] if contract.marker_field else []
+    return list(dict.fromkeys([*names, "event_ts", "arrival_ts", "change_op", "malformed_reason", *of_marker]))
+
+
+def inserts(bronze: DataFrame, contract: SourceContract) -> DataFrame:
+    """The records of the kind that the stream counts: well-formed inserts that are not marker records."""
+    rows = bronze.where("change_op = 'insert' AND malformed_reason IS NULL")
+    if contract.marker is None or contract.marker_field is None:
+        return rows
+    return rows.where(~F.col(contract.marker_field.name).cast("string").eqNullSafe(contract.marker.value))
+
+
+def counted(bronze: DataFrame, contract: SourceContract) -> DataFrame:
+    """The rows that the stream counts unless they are late, with :data:`EVENT_TIME`."""
+    rows = inserts(bronze, contract).where("event_ts IS NOT NULL AND event_date IS NOT NULL")
+    return rows.withColumn(EVENT_TIME, F.least("event_ts", "arrival_ts"))
+
+
+def in_windows(rows: DataFrame, metric: MetricContract) -> DataFrame:
+    """Rows in each of their windows, or on their event day; see ``rows_read.windows``."""
+    return windows.with_windows(rows, metric.event_window) if metric.event_window else rows
+
+
+def window_end(metric: MetricContract, contract: SourceContract) -> Column:
+    """When the window of a row of :func:`in_windows` has ended; for a metric without windows, when its event day has."""
+    if isinstance(metric.event_window, EventWindow):
+        return windows.ends(metric.event_window)
+    return windows.next_midnight(ZoneInfo(contract.clocks.timezone))
+
+
+class NotLiveError(LakehouseError):
+    """A metric has no speed layer. The message says what to add to its contract."""
+
+
+def started(
+    spark: SparkSession, settings: Settings, metric: MetricContract, contract: SourceContract, query: LiveQuery, *, ends: bool
+) -> StreamingQuery:
+    """Start the stream of a metric where its checkpoint ends.
+
+    :param ends: whether the stream ends when it has read all rows now in Bronze.
+    """
+    terms = _terms(metric)
+    bronze = (
+        spark.readStream.format("delta")
+        .option("startingVersion", query.starts_at)
+        .option("maxFilesPerTrigger", terms.max_files_per_trigger)
+        .load(locations.bronze(settings, contract.dataset))
+    )
+
+    def write_batch(numbers: DataFrame, batch: int) -> None:
+        _write(settings, metric, contract, query, numbers.toArrow(), batch)
+
+    every = f"{round(terms.trigger.total_seconds() * 1000)} milliseconds"
+    with in_zone(spark, metric.zone):  # the query keeps the options of its start
+        writer = numbers_of(bronze.select(*columns_read(metric, contract)), metric, contract).writeStream
+        writer = writer.outputMode("update").foreachBatch(write_batch).option("checkpointLocation", str(query.of_spark))
+        return (writer.trigger(availableNow=True) if ends else writer.trigger(processingTime=every)).start()
+
+
+def numbers_of(bronze: DataFrame, metric: MetricContract, contract: SourceContract) -> DataFrame:
+    """The numbers of a stream of Bronze: event_date, the grain, ``window_end``, the measures and row_count."""
+    rows = in_windows(counted(bronze, contract), metric)
+    ends = window_end(metric, contract)
+    rows = behind_watermark(rows, EVENT_TIME, ends, WINDOW_END, _terms(metric).watermark)
+    # The state of a running stream holds these aggregates: sums of doubles are rounded here, and exact in the published number.
+    measures = [F.expr(measure.computed_sql).alias(measure.name) for measure in metric.measures]
+    count = F.count(F.lit(1)).alias("row_count")
+    return rows.groupBy("event_date", *metric.grain, WINDOW_END).agg(*measures, count)
+
+
+def _terms(metric: MetricContract) -> SpeedLayer:
+    """The terms on which the stream of a metric runs.
+
+    :raises NotLiveError: for a metric without a speed layer.
+    """
+    if metric.live is None:
+        msg = f"{metric.name} has no speed layer; add 'live: true' to its contract"
+        raise NotLiveError(msg)
+    return metric.live
+
+
+def _write(
+    settings: Settings, metric: MetricContract, contract: SourceContract, query: LiveQuery, numbers: pa.Table, batch: int
+) -> None:
+    """Record the rows that a batch has read, then write its numbers; each once, however often the batch is repeated."""
+    of_batch, before, now = query.offsets(batch), query.before(batch), settings.clock()
+    bronze = table_io.open_table(locations.bronze(settings, contract.dataset), settings.storage_options)
+    lines = [] if bronze is None else batches.lines_between(bronze, before.until, of_batch.until)
+    read = [
+        LiveBatch(metric.name, query.query, batch, *own, before.watermark, of_batch.watermark, len(numbers), now) for own in lines
+    ]
+    batches.record(settings, read)
+    about = {"updated_at": now, "batch": batch, "watermark": of_batch.watermark, "query": query.query}
+    table.write(settings, metric, query.query, batch, _with_columns(numbers, about))
+
+
+def _with_columns(numbers: pa.Table, about: Mapping[str, Any]) -> pa.Table:
+    """The numbers of a batch in the columns of the live table, which are the same for each batch."""
+    for name, value in about.items():
+        numbers = numbers.append_column(name, pa.repeat(pa.scalar(value, table.OF_LIVE.field(name).type), len(numbers)))
+    return dataframes.in_utc(numbers)

@@ -1,0 +1,230 @@
+"""The backtest of a version: selection of the rows, and storage of the result.
+
+The rows are computed like those of a training set, in both readings: with features as known at the event, and as corrected since.
+The labels are those known now, or those known at a given time. The comparison itself belongs to ``comparison``.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from lakehouse import object_store
+from lakehouse.calendar.days import span
+from lakehouse.errors import LakehouseError
+from lakehouse.models import backtest_log, report, scores
+from lakehouse.models.backtest_log import Backtest
+from lakehouse.models.comparison import RESAMPLES, scored_pair
+from lakehouse.models.result import READINGS, BacktestResult, reading_result
+from lakehouse.text import format_moment
+from lakehouse.training_sets import addresses, releases
+from lakehouse.training_sets.releases import ReleaseKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts import Catalog, ModelContract
+    from lakehouse.models.scores import LoadedVersion
+    from lakehouse.settings import Settings
+
+
+#: All backtests use the same seed, so that the same command gives the same report.
+SEED = 20_241
+_MONTH = re.compile(r"((?:19|20|21)\d\d)-(0[1-9]|1[0-2])")
+
+
+class BacktestError(LakehouseError):
+    """A backtest that is not possible. The message names the remedy."""
+
+
+def backtest(
+    spark: SparkSession,
+    settings: Settings,
+    catalog: Catalog,
+    contract: ModelContract,
+    version: str,
+    against: str,
+    first_month: str,
+    last_month: str,
+    *,
+    by: str,
+    known_at: datetime | None = None,
+) -> Backtest:
+    """Compare two versions on the events of a range of months, store the report with ``version``, and record the result.
+
+    A repeated call returns the recorded backtest, unless the rows have changed.
+
+    :param first_month: such as ``2024-10``; ``last_month`` is included.
+    :param known_at: the time whose knowledge the rows contain; default: now.
+    :raises BacktestError: if a text is not a month, both versions are the same, or the months have no labelled event.
+    :raises ReleaseError: for a version that does not exist.
+    """
+    from lakehouse.training_sets import events  # noqa: PLC0415 (Spark loads in a second)
+
+    months = checked_request(settings, contract, version, against, first_month, last_month)
+    versions = [scores.load(settings, catalog, contract, name) for name in (against, version)]
+    of_set = catalog.training_sets[contract.training_set]
+    first, until = _first_day(first_month), _day_after(last_month)
+    rows = {
+        reading: events.labelled(spark, settings, catalog, of_set, first, until, reading, known_at)
+        for reading in ("as_known", "as_corrected")
+    }
+    result = compared(catalog, contract, rows, versions[0], versions[1], months)
+    return recorded(settings, result, months, by=by, known_at=known_at or settings.clock())
+
+
+def checked_request(
+    settings: Settings, contract: ModelContract, version: str, against: str, first_month: str, last_month: str
+) -> list[str]:
+    """Validate a request for a backtest and return its months, without Spark and MLflow.
+
+    :raises BacktestError: if a text is not a month, or both versions are the same.
+    :raises ReleaseError: for a version that does not exist.
+    """
+    months = months_between(first_month, last_month)
+    if version == against:
+        msg = f"{version} cannot be compared with itself; name another version with --against"
+        raise BacktestError(msg)
+    for name in (version, against):
+        releases.find(settings, ReleaseKind.MODEL, contract.name, name)
+    return months
+
+
+def compared(
+    catalog: Catalog,
+    contract: ModelContract,
+    rows: Mapping[str, pa.Table],
+    champion: LoadedVersion,
+    challenger: LoadedVersion,
+    months: list[str],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+) -> BacktestResult:
+    """Compare two versions on the rows of each reading.
+
+    :param rows: by reading, as ``event_rows.labelled`` gives them.
+    :raises BacktestError: if there are no rows.
+    :raises MissingFeatureError: if a version was trained on a column that the rows do not have.
+    """
+    of_set = catalog.training_sets[contract.training_set]
+    if not len(rows[of_set.reading]):
+        maturity = of_set.label.maturity.days
+        msg = (
+            f"no event of {of_set.entity.source} from {months[0]} to {months[-1]} has a label that is believed "
+            f"({maturity} days after the event): there is nothing to compare {challenger.version} and {champion.version} on"
+        )
+        raise BacktestError(msg)
+    zone = catalog.sources[of_set.entity.source].clocks.timezone
+    features = [rule.by for rule in contract.acceptance if rule.by is not None]
+    readings = {}
+    for name in READINGS:
+        pair = scored_pair(rows[name], champion.scores(rows[name]), challenger.scores(rows[name]), zone, features)
+        readings[name] = reading_result(contract, contract.acceptance, pair, months, resamples=resamples, seed=seed)
+    seen = {version.version: version.rows_learned(rows[of_set.reading]) for version in (champion, challenger)}
+    return BacktestResult(
+        model=contract.name,
+        version=challenger.version,
+        against=champion.version,
+        judged=of_set.reading,
+        readings=readings,
+        resamples=resamples,
+        seed=seed,
+        rules=contract.rules,
+        seen={version: count for version, count in seen.items() if count},
+    )
+
+
+def recorded(settings: Settings, result: BacktestResult, months: list[str], *, by: str, known_at: datetime) -> Backtest:
+    """Store the report and record a backtest. If the newest backtest of the same months has the same result, return that one."""
+    log = backtest_log.log(settings)
+    while True:
+        known = [entry for entry in backtest_log.of(settings, result.model) if _is_of(entry, result, months)]
+        same = [entry for entry in known if entry.results == result.stored() and entry.recorded_at == known[-1].recorded_at]
+        if same:
+            return same[0]
+        entry = _entry(settings, result, months, by, known_at)
+        _keep(settings, entry, result)
+        log.append([entry], app_id=f"{_name(result, months)}:{len(known)}")  # of two concurrent backtests, the first counts
+
+
+def months_between(first_month: str, last_month: str) -> list[str]:
+    """The months from ``first_month`` to ``last_month``.
+
+    :raises BacktestError: if a text is not a month, or the last month is before the first.
+    """
+    first, until = _first_day(first_month), _day_after(last_month)
+    if first >= until:
+        msg = f"the months end before they begin: {first_month} to {last_month}; exchange --from and --to"
+        raise BacktestError(msg)
+    return list(dict.fromkeys(f"{day:%Y-%m}" for day in span(first, until) if day < until))
+
+
+def _first_day(month: str) -> date:
+    matched = _MONTH.fullmatch(month)
+    if matched is None:
+        msg = f"{month!r} is no month; write it as 2024-10"
+        raise BacktestError(msg)
+    return date(int(matched[1]), int(matched[2]), 1)
+
+
+def _day_after(month: str) -> date:
+    first = _first_day(month)
+    return date(first.year + first.month // 12, first.month % 12 + 1, 1)
+
+
+def _is_of(entry: Backtest, result: BacktestResult, months: list[str]) -> bool:
+    recorded_as = (entry.version, entry.against, entry.first_month, entry.last_month)
+    return recorded_as == (result.version, result.against, months[0], months[-1])
+
+
+def _name(result: BacktestResult, months: list[str]) -> str:
+    return f"backtest:{result.model}:{result.version}:{result.against}:{months[0]}:{months[-1]}"
+
+
+def _entry(settings: Settings, result: BacktestResult, months: list[str], by: str, known_at: datetime) -> Backtest:
+    folder = addresses.model_reports(settings, result.model, result.version)
+    return Backtest(
+        model=result.model,
+        version=result.version,
+        against=result.against,
+        first_month=months[0],
+        last_month=months[-1],
+        known_at=known_at,
+        passed=result.passed,
+        failed=[verdict.text for verdict in result.failed],
+        results=result.stored(),
+        report=f"{folder}/backtests/{result.against}_{months[0]}_{months[-1]}_{result.content}",
+        by=by,
+        recorded_at=settings.clock(),
+    )
+
+
+def _keep(settings: Settings, entry: Backtest, result: BacktestResult) -> None:
+    """Write the report in its three formats. This precedes the log entry, so that no entry names a missing report."""
+    title = f"{entry.model} {entry.title}"
+    made = (
+        f"Made at {format_moment(entry.recorded_at)} by {entry.by}, on {result.rows:,} events with what was known at "
+        f"{format_moment(entry.known_at)}."
+    )
+    about: dict[str, Any] = {
+        "first_month": entry.first_month,
+        "last_month": entry.last_month,
+        "known_at": entry.known_at.isoformat(),
+        "passed": entry.passed,
+        "failed": entry.failed,
+        "by": entry.by,
+        "recorded_at": entry.recorded_at.isoformat(),
+    }
+    forms = {
+        "md": report.as_markdown(result, title, made),
+        "html": report.as_html(result, title, made),
+        "json": report.as_json(result, about),
+    }
+    for form, text in forms.items():
+        object_store.write_text(settings, f"{entry.report}/report.{form}", text)

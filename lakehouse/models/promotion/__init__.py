@@ -1,1 +1,0 @@
-"""The model version in use: the conditions for a promotion, promotion and rollback, and their log."""

@@ -1,0 +1,235 @@
+"""The release notes of a promotion, as Markdown: author, version, reason, training data, and comparison.
+
+``ops/model_promotions``: the promotions and rollbacks of models, each with its start and its end.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from lakehouse.gold.promotion.promotion_log import PromotionKind
+from lakehouse.ledger.log_table import LogTable
+from lakehouse.text import format_moment
+from lakehouse.training_sets import addresses, releases
+from lakehouse.training_sets.releases import ReleaseError, ReleaseKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.models.backtest_log import Backtest
+    from lakehouse.settings import Settings
+    from lakehouse.training_sets.releases import Release
+
+
+__all__ = ["ModelPromotion", "PromotionKind", "PromotionStep"]
+
+#: The time within which a process must move the alias after the first entry of a promotion. MLflow's client gives up earlier.
+PATIENCE = timedelta(minutes=5)
+#: The start time of a process is known to a hundredth of a second.
+_SAME_START = 0.1
+
+
+class PromotionStep(str, Enum):
+    """The step that a promotion has reached."""
+
+    BEGUN = "begun"
+    STOPPED = "stopped"
+    """It failed, and where the alias points to could not be read."""
+    DONE = "done"
+    UNDONE = "undone"
+
+
+@dataclass(frozen=True)
+class ModelPromotion:
+    """A step of a promotion or rollback.
+
+    :param number: counts the promotions of the model; if two begin at once, only one gets the number.
+    :param from_version: the version in use before; None for the first promotion.
+    :param accepted: the unmet acceptance rules that ``by`` has signed off, with ``sign_off`` as the reason.
+    :param backtest: the backtest on which the promotion relies, as text.
+    :param notes: the reason; ``release_notes`` is the Markdown text made from it and the lineage.
+    :param process: the process that carries out the promotion: host, process id, start.
+    :param expires_at: the time, by the real clock, from which other processes may end the promotion.
+    """
+
+    model: str
+    number: int
+    step: PromotionStep
+    kind: PromotionKind
+    from_version: str | None
+    to_version: str
+    by: str
+    notes: str
+    recorded_at: datetime
+    process: str
+    expires_at: datetime
+    accepted: list[str] = field(default_factory=list)
+    sign_off: str | None = None
+    backtest: str | None = None
+    release_notes: str = ""
+
+    @property
+    def title(self) -> str:
+        """A one-line description."""
+        return f"{self.kind.value} {self.model} {self.from_version or 'none'} -> {self.to_version}"
+
+
+def log(settings: Settings) -> LogTable[ModelPromotion]:
+    """The table of promotions."""
+    return LogTable(ModelPromotion, settings, addresses.model_promotions(settings), partition_by="model", journaled=True)
+
+
+def begin(settings: Settings, entry: ModelPromotion) -> bool:
+    """Record the start of a promotion, and return whether its number was free."""
+    return log(settings).append([entry], app_id=f"begun:{entry.model}", app_version=entry.number)
+
+
+def stop(settings: Settings, entry: ModelPromotion) -> None:
+    """Record that a promotion failed and that another command may end it."""
+    ended = replace(entry, step=PromotionStep.STOPPED, recorded_at=settings.clock())
+    log(settings).append([ended], app_id=f"stopped:{entry.model}:{entry.number}")
+
+
+def end(settings: Settings, entry: ModelPromotion, *, done: bool) -> ModelPromotion:
+    """Record the end of a promotion once, and return the valid entry, which another command may have written."""
+    step = PromotionStep.DONE if done else PromotionStep.UNDONE
+    ended = replace(entry, step=step, recorded_at=settings.clock())
+    log(settings).append([ended], app_id=f"ended:{entry.model}:{entry.number}")
+    of_number = [step for step in _steps(settings, entry.model) if step.number == entry.number]
+    return next(step for step in of_number if step.step in {PromotionStep.DONE, PromotionStep.UNDONE})
+
+
+def completed(settings: Settings, model: str | None = None) -> list[ModelPromotion]:
+    """The completed promotions and rollbacks, those of a model oldest first."""
+    return [entry for entry in _steps(settings, model) if entry.step is PromotionStep.DONE]
+
+
+def in_use(settings: Settings, model: str) -> str | None:
+    """The version in use according to the log; None before the first promotion. Needs no MLflow."""
+    entries = completed(settings, model)
+    return entries[-1].to_version if entries else None
+
+
+def unended(settings: Settings, model: str) -> ModelPromotion | None:
+    """The promotion that has begun but not ended; None without one."""
+    steps = _steps(settings, model)
+    ended = {entry.number for entry in steps if entry.step in {PromotionStep.DONE, PromotionStep.UNDONE}}
+    begun = [entry for entry in steps if entry.number not in ended]
+    return begun[-1] if begun else None
+
+
+def next_number(settings: Settings, model: str) -> int:
+    """The number of the next promotion."""
+    return max((entry.number for entry in _steps(settings, model)), default=0) + 1
+
+
+def is_running(entry: ModelPromotion) -> bool:
+    """Whether the process of a promotion may still be working on it. On another host, it is assumed to until it expires."""
+    if entry.step is not PromotionStep.BEGUN or datetime.now(timezone.utc) >= entry.expires_at:
+        return False
+    host, pid, start = entry.process.rsplit(" ", 2)
+    if host != this_host():
+        return True
+    try:
+        process = psutil.Process(int(pid))
+        return process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - float(start)) < _SAME_START
+    except psutil.NoSuchProcess:
+        return False
+
+
+def this_process() -> str:
+    """The current process, as named in entries."""
+    return f"{this_host()} {os.getpid()} {psutil.Process().create_time():.2f}"
+
+
+def this_host() -> str:
+    """The current machine, as named in entries."""
+    return socket.gethostname()
+
+
+def _steps(settings: Settings, model: str | None) -> list[ModelPromotion]:
+    """The steps of each model in the order in which they were made, even if the clock stands still."""
+    order = list(PromotionStep)
+    entries = log(settings).read({"model": [model]} if model else None)
+    return sorted(entries, key=lambda entry: (entry.model, entry.number, order.index(entry.step)))
+
+
+def as_markdown(
+    settings: Settings,
+    catalog: Catalog,
+    release: Release,
+    before: str | None,
+    by: str,
+    notes: str,
+    backtest: Backtest | None,
+    accepted: Sequence[str],
+    sign_off: str | None,
+) -> str:
+    """The release notes for the promotion of a version that replaces ``before``."""
+    replaced = _release_of(settings, release.name, before)
+    about = release.about
+    title = f"# {release.name} {release.version}" + (f" replaces {before}" if before else "")
+    lines = [title, "", f"By {by} on {format_moment(settings.clock())}: {notes}", ""]
+    lines += [f"Released by {release.by}: {release.notes}", ""]
+    description = catalog.models[release.name].description if release.name in catalog.models else ""
+    lines += [description, ""] if description else []
+    labels = about["training_set"].get("labels") or {}
+    of_labels = f", with the labels {labels['source']} {labels['version']}" if labels else ""
+    function = f"`{about['function']}`, code {about['code']['training']}"
+    lines += [f"Learned from {about['training_set']['full_name']}{of_labels} by {function}.", ""]
+    changes = [*_changed("parameter", about, replaced, "parameters"), *_changed("feature", about, replaced, "features")]
+    lines += [*(f"- {change}" for change in changes), *([""] if changes else [])]
+    lines += _quality(release, replaced)
+    if backtest is not None:
+        lines += [f"Backtest of {backtest.title}: {'passed' if backtest.passed else 'not passed'} ({backtest.report}).", ""]
+    lines += [*(f"- Not met: {rule}" for rule in accepted), *([""] if accepted else [])]
+    lines += [f"Signed off by {by}: {sign_off}", ""] if accepted else []
+    back = f"lakehouse model rollback {release.name} --by YOU --notes WHY"
+    lines += ["To go back:", "", f"    {back}"] if before else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _release_of(settings: Settings, model: str, version: str | None) -> Release | None:
+    if version is None:
+        return None
+    try:
+        return releases.find(settings, ReleaseKind.MODEL, model, version)
+    except ReleaseError:  # registered without the lakehouse
+        return None
+
+
+def _changed(noun: str, about: Mapping[str, Any], replaced: Release | None, key: str) -> list[str]:
+    """The differences from the replaced version: new, removed and changed entries of ``key``."""
+    if replaced is None:
+        return []
+    new, old = about.get(key, {}), replaced.about.get(key, {})
+    sentences = [f"The {noun} {name} is new." for name in new if name not in old]
+    sentences += [f"The {noun} {name} is gone." for name in old if name not in new]
+    differing = [name for name in new if name in old and new[name] != old[name]]
+    if noun == "parameter":
+        return sentences + [f"The {noun} {name} was {old[name]} and is {new[name]}." for name in differing]
+    return sentences + [f"The {noun} {name} is defined otherwise." for name in differing]
+
+
+def _quality(release: Release, replaced: Release | None) -> list[str]:
+    """The quality measures on the part on which each version was evaluated."""
+    columns = [entry for entry in (release, replaced) if entry is not None]
+    measured = [entry.about["metrics"][entry.about["evaluated_on"]] for entry in columns]
+    headings = [
+        f"{entry.version} on {entry.about['training_set']['full_name']}/{entry.about['evaluated_on']}" for entry in columns
+    ]
+    rows = [[name, *(_number(of_version.get(name)) for of_version in measured)] for name in measured[0]]
+    table = [["measure", *headings], ["---"] * (len(columns) + 1), *rows]
+    return [*(f"| {' | '.join(row)} |" for row in table), ""]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"

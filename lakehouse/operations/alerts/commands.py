@@ -1,0 +1,162 @@
+"""``lakehouse alerts``: list the alerts that the sensor ``alerts`` has recorded, acknowledge them, and snooze them."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakehouse.cli.arguments import AsJson, moment
+from lakehouse.cli.console import DATE_WIDTH, data_table, out
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from lakehouse.operations.alerts.log import AlertRecord
+
+
+app = typer.Typer(help="Alerts: list them, acknowledge them, snooze them.", invoke_without_command=True)
+
+_TIME = "%Y-%m-%d %H:%M"
+#: The greatest number in a duration.
+_LONGEST = 10_000
+Everything = Annotated[bool, typer.Option("--all", help="Include resolved alerts.")]
+Kind = Annotated[str | None, typer.Option(help="Alerts of this kind, such as overdue.")]
+Ids = Annotated[
+    list[str], typer.Argument(metavar="ALERT...", help="Alerts, as 'list' shows them, or the beginnings of their ids.")
+]
+By = Annotated[str, typer.Option(help="Who takes care of it.")]
+
+
+@app.callback()
+def alerts(context: typer.Context, everything: Everything = False, as_json: AsJson = False) -> None:  # noqa: FBT002
+    """Alerts: list, acknowledge or snooze them. Without a command they are listed."""
+    if context.invoked_subcommand is None:
+        list_(everything, as_json)
+
+
+@app.command("list")
+def list_(everything: Everything = False, as_json: AsJson = False, kind: Kind = None) -> None:  # noqa: FBT002
+    """List the alerts that were open at the last tick of the sensor `alerts`."""
+    from lakehouse.operations.alerts import log as ledger  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.operations.alerts.alert import AlertKind  # noqa: PLC0415
+    from lakehouse.settings import Settings  # noqa: PLC0415
+
+    kinds = [word.value for word in AlertKind]
+    if kind is not None and kind not in kinds:
+        msg = f"--kind is one of {', '.join(kinds)}"
+        raise typer.BadParameter(msg)
+    known = ledger.all_of(Settings())
+    records = [record for record in known if everything or record.resolved_at is None]
+    records = [record for record in records if kind in {None, record.alert.kind.value}]
+    if as_json:
+        for record in records:
+            out.print(json.dumps(_as_json(record), default=str), soft_wrap=True)
+    elif records:
+        out.print(alerts_table(records))
+    else:
+        out.print("There is no alert." if everything else "No alert is open.")
+
+
+@app.command()
+def ack(
+    alerts: Ids,
+    *,
+    by: By,
+    reason: Annotated[str, typer.Option(help="What is being done about it.")],
+) -> None:
+    """Acknowledge open alerts: a person takes care of them, and they do not escalate."""
+    from lakehouse.operations.alerts import log as ledger  # noqa: PLC0415
+    from lakehouse.settings import Settings  # noqa: PLC0415
+
+    settings = Settings()
+    records = ledger.named(ledger.all_of(settings), alerts)
+    ledger.acknowledge(settings, records, by, reason)
+    for record in records:
+        out.print(f"{record.alert_id} is acknowledged by {by}: {record.alert.title}", soft_wrap=True)
+
+
+@app.command()
+def snooze(
+    alerts: Ids,
+    *,
+    until: Annotated[
+        str | None, typer.Option(help="Until when, such as 2024-01-15T09:00:00Z; a day means its end (UTC).")
+    ] = None,
+    for_: Annotated[str | None, typer.Option("--for", help="For how long, such as 90m, 4h or 2d.")] = None,
+    by: Annotated[str | None, typer.Option(help="Who decides.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why.")] = None,
+) -> None:
+    """Snooze open alerts: until a given time, no message about them is sent, not even about their end."""
+    from lakehouse.operations.alerts import log as ledger  # noqa: PLC0415
+    from lakehouse.settings import Settings  # noqa: PLC0415
+
+    if (until is None) == (for_ is None):
+        raise typer.BadParameter("pass --until or --for: one of the two")
+    settings = Settings()
+    end = moment(until) if until is not None else settings.clock() + _duration(for_ or "")
+    if end <= settings.clock():
+        msg = f"--until: {end:{_TIME}} UTC has passed"
+        raise typer.BadParameter(msg)
+    records = ledger.named(ledger.all_of(settings), alerts)
+    ledger.snooze(settings, records, end, by, reason)
+    for record in records:
+        out.print(f"{record.alert_id} is snoozed until {end:{_TIME}} UTC: {record.alert.title}", soft_wrap=True)
+
+
+def _duration(text: str) -> timedelta:
+    """:raises typer.BadParameter: if the text is not a number with a unit."""
+    units = {"m": "minutes", "h": "hours", "d": "days"}
+    number, unit = text[:-1], units.get(text[-1:])
+    if unit is None or not number.isdecimal() or not 0 < int(number) <= _LONGEST:
+        msg = f"--for: {text!r} is no duration; write a number with m, h or d, such as 90m, 4h or 2d"
+        raise typer.BadParameter(msg)
+    return timedelta(**{unit: int(number)})
+
+
+def _as_json(record: AlertRecord) -> dict[str, object]:
+    fields = {name: value for name, value in vars(record.alert).items() if name != "kind"}
+    undelivered = {event: record.waiting(event) for event in ("opened", "escalated", "resolved")}
+    times = {"opened_at": record.opened_at, "resolved_at": record.resolved_at, "not_told_yet": undelivered}
+    acknowledged = vars(record.acknowledged) if record.acknowledged else None
+    handling = {"acknowledged": acknowledged, "snoozed_until": record.snoozed_until, "escalated_at": record.escalated_at}
+    return {"alert_id": record.alert_id, "kind": record.alert.kind.value, **fields, **times, **handling}
+
+
+def alerts_table(alerts: Sequence[AlertRecord]) -> Table:
+    """A row per alert; the columns of resolution times and handling are present only if they are not empty."""
+    table = data_table()
+    resolved, handled = any(record.resolved_at for record in alerts), any(_handling(record) for record in alerts)
+    table.add_column("alert", overflow="fold")
+    for name in ("since (UTC)", *(["resolved (UTC)"] if resolved else [])):
+        table.add_column(name, min_width=DATE_WIDTH)
+    table.add_column("kind", overflow="fold")
+    table.add_column("about", overflow="fold")
+    table.add_column("addressed to", overflow="fold")
+    if handled:
+        table.add_column("state", overflow="fold")
+    table.add_column("what", overflow="fold")
+    for record in alerts:
+        alert = record.alert
+        ended = [f"{record.resolved_at:{_TIME}}" if record.resolved_at else ""] if resolved else []
+        about = " ".join(filter(None, [alert.subject, alert.period]))
+        state = [_handling(record)] if handled else []
+        addressees = ", ".join(alert.addressed_to)
+        table.add_row(record.alert_id, f"{alert.since:{_TIME}}", *ended, alert.kind.value, about, addressees, *state, alert.text)
+    return table
+
+
+def _handling(record: AlertRecord) -> str:
+    """The handling of an alert by people, and its escalation."""
+    parts = []
+    if record.acknowledged:
+        parts.append(f"acknowledged by {record.acknowledged.by}: {record.acknowledged.reason}")
+    if record.snoozed_until:
+        parts.append(f"snoozed until {record.snoozed_until:{_TIME}}")
+    if record.escalated_at:
+        parts.append(f"escalated {record.escalated_at:{_TIME}}")
+    return "; ".join(parts)

@@ -1,1 +1,0 @@
-"""Alerts about streams: stopped or lagging live streams, their state, and the lag of a topic."""

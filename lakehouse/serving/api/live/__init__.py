@@ -1,1 +1,0 @@
-"""The API of the speed layer: numbers by layer, and reconciliations."""

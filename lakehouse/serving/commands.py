@@ -1,0 +1,136 @@
+"""``lakehouse views``: write the statements that create SQL views of the tables; ``view`` prints one of the queries.
+
+``lakehouse serve``: the metrics API and the web pages in one process.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from lakehouse.cli.console import catalog_with, deployment, errors, out
+
+
+def serve(
+    *,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any free one.")] = 8321,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A host name that the server accepts; may be repeated. Default: its address.")
+    ] = None,
+    open_reading: Annotated[
+        bool, typer.Option("--open-reading", help="Allow reading without a token; on loopback none is needed anyway.")
+    ] = False,
+    rate: Annotated[float, typer.Option(min=1, help="Requests per second of one client address.")] = 200.0,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="The address or network of a proxy whose X-Forwarded-For, -Proto and -Host are read; may be repeated."),
+    ] = None,
+    max_connections: Annotated[int, typer.Option(min=1, help="Connections at a time, in all.")] = 1000,
+    max_connections_per_address: Annotated[
+        int, typer.Option(min=1, help="Connections at a time of one address that is no trusted proxy.")
+    ] = 100,
+    header_seconds: Annotated[float, typer.Option(min=0.1, help="Seconds in which a request's headers have to arrive.")] = 10.0,
+    body_seconds: Annotated[float, typer.Option(min=0.1, help="Seconds in which its body has to arrive after them.")] = 20.0,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log every request.")] = False,
+) -> None:
+    """Serve published numbers as an API and as pages, on loopback by default; on other addresses, reading needs a token."""
+    import uvicorn  # noqa: PLC0415 (loads in a second, which `--help` need not wait for)
+
+    from lakehouse.serving.app import AccessPolicy, create  # noqa: PLC0415
+    from lakehouse.serving.http.connections import ConnectionLimits, protocol  # noqa: PLC0415
+    from lakehouse.serving.http.trusted_proxy import TrustedProxies  # noqa: PLC0415
+
+    settings, catalog = deployment()
+    local = _is_loopback(host)
+    hosts = {"localhost", "127.0.0.1", "[::1]"} if local else set()
+    names = {*hosts, *(one.lower() for one in allow_host or [])}
+    if names and host not in ("0.0.0.0", "::"):  # noqa: S104 (compared, not bound)
+        names.add(f"[{host}]" if ":" in host else host.lower())
+    if open_reading and not local and not allow_host:
+        msg = "name the hosts that it is reached by with --allow-host: without, pages of any site could read it through a browser"
+        raise typer.BadParameter(msg, param_hint="--open-reading")
+    try:
+        proxies = TrustedProxies(trusted_proxy or [])
+    except ValueError as problem:
+        msg = f"{problem}; give an address as 10.0.0.7 or a network as 10.0.0.0/24"
+        raise typer.BadParameter(msg, param_hint="--trusted-proxy") from None
+    terms = AccessPolicy(hosts=names, rate=rate, reading_needs_token=not (local or open_reading), proxies=proxies)
+    limits = ConnectionLimits(
+        header_seconds=header_seconds,
+        body_seconds=body_seconds,
+        connections=max_connections,
+        per_address=max_connections_per_address,
+        proxies=proxies,
+    )
+    if not local:
+        errors.print(
+            f"Listening on {host}: "
+            + ("everyone who reaches it can read. " if open_reading else "reading needs a token ('lakehouse token add'). ")
+            + "Put TLS in front of it: tokens travel in a header.",
+            style="yellow",
+            soft_wrap=True,
+        )
+    if port:
+        shown = f"[{host}]" if ":" in host else host
+        errors.print(f"The pages are at http://{shown}:{port}/", style="dim", soft_wrap=True)
+    uvicorn.run(
+        create(settings, catalog, terms),
+        host=host,
+        port=port,
+        log_level="info" if verbose else "warning",
+        access_log=verbose,
+        server_header=False,
+        proxy_headers=False,  # the application reads those of trusted proxies, and the host name with them
+        timeout_keep_alive=30,
+        http=protocol(limits),
+        ws="none",
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+_HEAD = "-- Written by 'lakehouse views'; run it again after the contracts change."
+
+
+def views(
+    to: Annotated[Path | None, typer.Option(help="The folder to write to; default: 'views' next to the tables.")] = None,
+) -> None:
+    """Write SQL files that create views in DuckDB and Spark: NAME_latest, NAME_final, NAME_asof(time), SOURCE_newest.
+
+    For a dimension: SOURCE_current and SOURCE_valid_at(time).
+    """
+    from lakehouse.serving import sql_views  # noqa: PLC0415 (Arrow loads in a second)
+
+    settings, catalog = deployment()
+    if to is None and "://" in settings.root:
+        msg = f"the tables are in {settings.root}: name a local folder with --to"
+        raise typer.BadParameter(msg)
+    folder = to or Path(settings.root, "views")
+    folder.mkdir(parents=True, exist_ok=True)
+    for dialect in sql_views.Dialect:
+        lines = sql_views.statements(settings, catalog, dialect)
+        file = folder / f"{dialect.value}.sql"
+        file.write_text("\n".join([_HEAD, *lines, ""]), "utf-8")
+        count = len(lines) - len(sql_views.PREAMBLE[dialect])
+        out.print(f"{file}: {count:,} {'view' if count == 1 else 'views'}", soft_wrap=True)
+
+
+def view(
+    source: Annotated[str, typer.Argument(help="The dataset of a source contract.")],
+    engine: Annotated[Literal["duckdb", "spark"], typer.Option(help="The SQL dialect.")] = "duckdb",
+) -> None:
+    """Deprecated: print the query of the view SOURCE_newest that 'lakehouse views' writes."""
+    from lakehouse.serving import sql_views  # noqa: PLC0415
+
+    errors.print("'lakehouse view' is deprecated: 'lakehouse views' writes the view SOURCE_newest.", style="yellow")
+    settings, catalog = catalog_with(source)
+    out.print(sql_views.newest_rows(settings, catalog.sources[source], sql_views.Dialect(engine)), soft_wrap=True)

@@ -1,1 +1,0 @@
-"""Messages in the wire format of a schema registry, and the schemas that they name."""

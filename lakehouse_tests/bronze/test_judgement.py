@@ -1,0 +1,36 @@
+"""The steps behind Bronze can be repeated: they write nothing twice, and give the same counts."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse import locations
+from lakehouse.bronze import ingest as judgement
+from lakehouse.delta import table_io
+from lakehouse.ledger.ids import DeliveredFile
+from lakehouse_tests.support.ingested_files import at, ingest, line
+from lakehouse_tests.support.lake import contract
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+DAY = date(2024, 1, 2)
+
+
+def _no_session() -> Any:
+    pytest.fail("few rows need no Spark")
+
+
+def test_deliveries_that_were_judged_are_judged_again_without_a_trace(settings: Settings) -> None:
+    source = contract()
+    entry = ingest(settings, source, DAY, line("a", "2024-01-02T07:00:00Z", at(9)), line("b", "never", at(9)))
+    tables = [locations.key_log(settings, "events"), locations.dispositions(settings, "events")]
+    before = [table_io.read(path).num_rows for path in tables]
+    delivered = DeliveredFile(entry.source_file, entry.ingestion_id, DAY, settings.clock())
+    counted = judgement.judge(settings, source, _no_session, [delivered], {})[entry.ingestion_id]
+    assert [table_io.read(path).num_rows for path in tables] == before
+    assert (counted["rows"], counted["malformed"], counted["touched_days"]) == (entry.rows, entry.malformed, entry.touched_days)
+    assert judgement.judge(settings, source, _no_session, [], {}) == {}

@@ -1,0 +1,76 @@
+"""``lakehouse correct`` and ``corrections`` as stewards type them; nothing here is ingested."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from lakehouse.cli import app
+from lakehouse.operations.corrections import correction_record
+from lakehouse.operations.corrections.correction_record import CorrectionEvent, CorrectionEventKind, Operation
+from lakehouse.settings import Settings
+from lakehouse_tests.support.contract_texts import EVENTS_SOURCE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(name="settings")
+def _settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A deployment with a correction that waits for a second person."""
+    (tmp_path / "contracts").mkdir()
+    (tmp_path / "contracts" / "events.yaml").write_text(EVENTS_SOURCE)
+    for name, value in {"ROOT": "lake", "CONTRACTS": "contracts"}.items():
+        monkeypatch.setenv(f"LAKEHOUSE_{name}", str(tmp_path / value))
+    monkeypatch.setenv("LAKEHOUSE_BUNDLED_CONTRACTS", "false")
+    settings = Settings()
+    event = CorrectionEvent(
+        source="events",
+        correction_id="abc123",
+        kind=CorrectionEventKind.PROPOSED,
+        record_key="a",
+        operation=Operation.CORRECT,
+        needed=2,
+        by="anna",
+        reason="typo",
+        recorded_at=datetime(2024, 1, 9, tzinfo=timezone.utc),
+        values={"amount": "12"},
+        before={"amount": "10"},
+    )
+    correction_record.record(settings, event)
+    return settings
+
+
+def output_of(*arguments: str, fails: bool = False) -> str:
+    done = CliRunner().invoke(app, list(arguments))
+    assert (done.exit_code != 0) == fails, done.output
+    text = " ".join(done.output.replace("│", "").split())
+    return f"{text} {done.exception}" if fails else text
+
+
+@pytest.mark.merge
+def test_waiting_corrections_are_listed_and_rejected(settings: Settings) -> None:
+    text = output_of("corrections", "list", "events")
+    assert "abc123 correct a: amount 10 -> 12" in text
+    assert "2024-01-09 00:00 proposed by anna: typo waits for 1 more person" in text
+    assert json.loads(output_of("corrections", "list", "events", "--json"))[0]["by"] == "anna"
+    assert "abc123 is rejected by ben." in output_of("corrections", "reject", "events", "abc", "--by", "ben", "--reason", "no")
+    assert output_of("corrections", "list", "events") == "No correction waits."
+    assert "rejected by ben: no" in output_of("corrections", "list", "events", "--all")
+
+
+def test_mistakes_are_told_in_sentences(settings: Settings) -> None:
+    who = ("--by", "anna", "--reason", "typo")
+    assert "'amount' sets nothing; write a field and its value" in output_of(
+        "correct", "events", "a", "--set", "amount", *who, fails=True
+    )
+    assert "--withdraw takes no --set and no --new" in output_of(
+        "correct", "events", "a", "--withdraw", "--new", *who, fails=True
+    )
+    assert "silver/events has no row of z" in output_of("correct", "events", "z", "--set", "amount=1", *who, fails=True)
+    unknown = output_of("corrections", "approve", "events", "zzz", *who, fails=True)
+    assert "events: there is no correction zzz; open are abc123" in unknown

@@ -1,0 +1,66 @@
+"""A change of a dimension reads a bounded number of files, however many days there are: all others are away meanwhile."""
+
+from __future__ import annotations
+
+import zlib
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse import locations
+from lakehouse.contracts.series import Series
+from lakehouse.dimensions import fact_index
+from lakehouse_tests.support.joined_lake import CUSTOMERS, FIRST, joined_lake
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+pytestmark = pytest.mark.spark
+
+BASIC, GOLD = ("basic", "north", 1), ("gold", "north", 1)
+DAYS = 24
+
+
+def take_away(table: str, kept: Collection[str]) -> tuple[int, int]:
+    """Rename the data files of all partitions but some; gives how many were kept and how many are away."""
+    files = [
+        path for path in Path(table).rglob("*.parquet") if "_delta_log" not in path.parts and "_change_data" not in path.parts
+    ]
+    away = [path for path in files if not any(part in kept for part in path.parts)]
+    for path in away:
+        path.rename(path.with_suffix(".away"))
+    return len(files) - len(away), len(away)
+
+
+def bucket(key: str, count: int) -> str:
+    return f"bucket={zlib.crc32(key.encode()) % count}"
+
+
+@pytest.mark.merge
+def test_three_facts_on_two_of_many_days(settings, spark) -> None:
+    lake = joined_lake(settings, spark)
+    people = [f"c{number}" for number in range(12)]
+    for person in people:
+        lake.customer(person, (1, BASIC))
+    lines = [f"{person}-{day},1,{day}.5,{person}" for day in range(1, DAYS + 1) for person in people]
+    for half in (0, 1):
+        lake.deliver(DAYS + half, *lines[half::2])
+    lake.deliver(DAYS + 2, "x,1,7.4,ann", "y,1,7.6,ann", "z,1,9.5,ann", "w,1,8.5,eve", "v,1,20,ann")
+    lake.customer("ann", (1, BASIC))
+    lake.publish()
+    lake.customer("ann", (1, BASIC), (7, GOLD), (10, BASIC))
+    days = [f"event_date={FIRST + timedelta(days=number - 1)}" for number in (7, 9)]
+    kept = {
+        locations.silver(settings, "events"): days,
+        locations.gold(settings, Series(lake.metrics[0])): days,
+        locations.fact_index(settings, "events", ["customer"]): [bucket("ann", fact_index.BUCKETS)],
+        locations.intervals(settings, "customers"): [bucket(key, CUSTOMERS.dimension.buckets) for key in ("ann", *people)],
+        locations.bronze(settings, "events"): [],
+    }
+    counted = {table: take_away(table, partitions) for table, partitions in kept.items()}
+    assert all(away for table, (_, away) in counted.items() if not table.endswith("intervals"))
+    assert sum(there for there, _ in counted.values()) < DAYS
+    assert lake.publish() == [{7, 9}]
+    assert lake.pending().starts == set()

@@ -1,0 +1,158 @@
+"""``ops/audit_notifications``: each audit row is recorded once, whoever records it and however often."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import duckdb_extension_delta
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from lakehouse import locations
+from lakehouse.contracts import Catalog
+from lakehouse.delta import table_io
+from lakehouse.serving.sql_views import PREAMBLE, Dialect, statements
+from lakehouse.silver import audit_log as log
+from lakehouse.silver import audit_notifications
+from lakehouse_tests.support.audit_of_earlier_release import audit_of_earlier_release
+from lakehouse_tests.support.audit_reader import audit_rows, follow_audit
+from lakehouse_tests.support.silver_log import append_to_silver
+
+if TYPE_CHECKING:
+    from multiprocessing.synchronize import Barrier
+
+    from lakehouse.settings import Settings
+
+LOAD = f"LOAD '{next(Path(duckdb_extension_delta.__file__).parent.rglob('delta.duckdb_extension'))}'"
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([__name__])
+
+
+def tell(settings: Settings, *versions: int, notice: str = "m1") -> int:
+    """Record that consumers were notified of what silver got in some versions."""
+    rows = log.untold(settings, "events", versions)
+    return record(settings, rows, notice)
+
+
+def record(settings: Settings, rows: pa.Table, notice: str = "m1") -> int:
+    notices = pa.repeat(pa.scalar(json.dumps([notice])), len(rows))
+    return audit_notifications.record(settings, "events", rows.append_column("notices", notices))
+
+
+def recorded_notices(settings: Settings) -> list[tuple[int, str]]:
+    rows = table_io.read(locations.audit_notifications(settings))
+    return sorted((row["silver_version"], row["notices"]) for row in rows.to_pylist()) if rows is not None else []
+
+
+def test_each_audit_row_is_recorded_once_with_its_notices(settings) -> None:
+    for key in ("a", "b", "c"):
+        append_to_silver(settings, (key, 1, 1))
+    follow_audit(settings)
+    rows = log.untold(settings, "events", [0, 1])
+    audit = DeltaTable(locations.audit_log(settings)).version()
+    assert tell(settings, 0) == 1
+    assert record(settings, rows, "m2") == 1, "one of the two is recorded"
+    assert record(settings, rows, "m3") == 0
+    assert recorded_notices(settings) == [(0, '["m1"]'), (1, '["m2"]')]
+    assert [row["notification_sent"] for row in audit_rows(settings)] == [True, True, False]
+    assert log.untold(settings, "events", range(3))["silver_version"].to_pylist() == [2]
+    assert DeltaTable(locations.audit_log(settings)).version() == audit
+    (at,) = {row["notified_at"] for row in table_io.read(locations.audit_notifications(settings)).to_pylist()}
+    assert at == settings.now
+
+
+def test_no_notification_can_be_taken_back(settings) -> None:
+    append_to_silver(settings, ("a", 1, 1))
+    follow_audit(settings)
+    tell(settings, 0)
+    with pytest.raises(CommitFailedError, match="append-only"):
+        DeltaTable(locations.audit_notifications(settings)).delete()
+
+
+def test_silver_that_is_created_again_has_rows_of_its_own(settings) -> None:
+    """Its versions, and so the ids of its audit rows, are those of the earlier table."""
+    append_to_silver(settings, ("a", 1, 1))
+    follow_audit(settings)
+    tell(settings, 0)
+    Path(locations.silver(settings, "events")).rename(settings.table("silver", "before"))
+    append_to_silver(settings, ("a", 1, 1))
+    settings.now = settings.now.replace(day=2)
+    follow_audit(settings)
+    assert len({row["audit_id"] for row in audit_rows(settings)}) == 1
+    assert [row["notification_sent"] for row in audit_rows(settings)] == [True, False]
+    assert (tell(settings, 0), tell(settings, 0)) == (1, 0)
+
+
+def test_what_an_earlier_release_notified_stays_notified(settings) -> None:
+    append_to_silver(settings, ("a", 1, 1), ("b", 1, 1))
+    audit_of_earlier_release(settings, ["a"])
+    assert [row["notification_sent"] for row in audit_rows(settings)] == [True, False]
+    assert tell(settings, 0) == 1, "only b"
+    assert [row["notification_sent"] for row in audit_rows(settings)] == [True, True]
+    assert len(recorded_notices(settings)) == 1
+
+
+def telling(settings: Settings, rows: pa.Table, start: Barrier) -> None:
+    """One process: records the same rows as the others."""
+    start.wait(120)
+    record(settings, rows)
+
+
+def test_processes_that_record_the_same_rows_record_them_once(settings) -> None:
+    append_to_silver(settings, *((f"{number}", 1, 1) for number in range(50)))
+    follow_audit(settings)
+    rows = log.untold(settings, "events", [0])
+    start = PROCESSES.Barrier(3)
+    processes = [PROCESSES.Process(target=telling, args=(settings, rows, start)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(180)
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert len(recorded_notices(settings)) == 50
+
+
+def view(settings: Settings, dialect: Dialect) -> str:
+    """The statement that creates the view of the audit."""
+    (statement,) = [one for one in statements(settings, Catalog({}, {}), dialect) if "late_arrival_audit AS" in one]
+    return statement
+
+
+@pytest.mark.merge
+@pytest.mark.parametrize("recorded", [True, False])
+def test_the_view_of_the_audit_says_who_was_notified(settings, recorded: bool) -> None:
+    append_to_silver(settings, ("a", 1, 1), ("b", 1, 1))
+    audit_of_earlier_release(settings, ["a"])
+    append_to_silver(settings, ("c", 1, 1))
+    follow_audit(settings)
+    if recorded:
+        tell(settings, 1)
+    connection = duckdb.connect()
+    connection.execute(LOAD)
+    connection.execute(PREAMBLE[Dialect.duckdb][-1])
+    connection.execute(view(settings, Dialect.duckdb))
+    rows = connection.sql("SELECT event_id, notification_sent, notified_at FROM late_arrival_audit ORDER BY event_id").fetchall()
+    assert rows == [("a", True, None), ("b", False, None), ("c", recorded, settings.now if recorded else None)]
+    columns = [column for column, *_ in connection.sql("DESCRIBE late_arrival_audit").fetchall()]
+    assert sorted(columns) == sorted([*log.SCHEMA.names, "notified_at"])
+
+
+@pytest.mark.merge
+@pytest.mark.spark
+def test_the_view_is_the_same_in_spark(settings, spark) -> None:
+    append_to_silver(settings, ("a", 1, 1), ("b", 1, 1))
+    audit_of_earlier_release(settings, ["a"])
+    append_to_silver(settings, ("c", 1, 1))
+    follow_audit(settings)
+    tell(settings, 1)
+    spark.sql(view(settings, Dialect.spark).replace("VIEW", "TEMPORARY VIEW").rstrip(";"))
+    rows = spark.sql(
+        "SELECT event_id, notification_sent, notified_at IS NULL FROM late_arrival_audit ORDER BY event_id"
+    ).collect()
+    assert [tuple(row) for row in rows] == [("a", True, True), ("b", False, True), ("c", True, False)]
