@@ -20,7 +20,7 @@ MARKER = (
 
 def reference() -> str:
     """Every command with its usage, arguments and options, as Markdown."""
-    command = [sys.executable, "-m", "typer", "lakehouse.cli", "utils", "docs", "--name", "lakehouse"]
+    command = [sys.executable, "-m", "typer", "lakehouse.cli.program", "utils", "docs", "--name", "lakehouse"]
     environment = os.environ | {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}
     text = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=PAGE.parents[1]).stdout
     text = text.partition("\n## ")[2]  # the title and the list of commands are in the part written by hand

@@ -9,7 +9,7 @@ import pkgutil
 import pytest
 
 import lakehouse
-from lakehouse import cli
+from lakehouse.cli import program as cli
 from lakehouse.contracts import ContractError
 from lakehouse.errors import LakehouseError
 

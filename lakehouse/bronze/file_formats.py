@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.inputs import Source
 
 GZIP_MAGIC = b"\x1f\x8b"
-#: A quote must be closed within this many lines, and ``limited_lines.MAX_RECORD_BYTES``; otherwise its first line is malformed
+#: A quote must be closed within this many lines, and ``line_limits.MAX_RECORD_BYTES``; otherwise its first line is malformed
 #: and reading continues after it.
 MAX_LINES_OF_A_RECORD = 1_000
 #: JSON nested deeper, or numbers longer than this, are malformed: no column could hold them, and they can exhaust a worker.

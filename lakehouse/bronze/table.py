@@ -1,7 +1,7 @@
 """Bronze: every record of every delivery, once, by arrival day (rule R1).
 
 This module appends deliveries in one commit: large ones by one job of Spark, small ones through delta-rs. The table is
-append-only for every writer. A file is read in ``delivery_reader``; the steps before and after the append are in ``ingest``.
+append-only for every writer. A file is read in ``reader``; the steps before and after the append are in ``ingest``.
 """
 
 from __future__ import annotations

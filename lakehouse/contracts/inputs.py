@@ -1,7 +1,5 @@
 """The contract's section ``source``: where records arrive, and their format.
 
-Rules for names in landing are in ``contracts.landing``, the topic of a source of Kafka is in ``kafka``.
-
 Readers of a sender's formats: times by a pattern, seconds since 1970, numbers by an example.
 
 The contract's section ``source.kafka``: a topic whose messages are the records of a source.

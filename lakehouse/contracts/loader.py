@@ -260,7 +260,7 @@ def _misfits_of_set(
 ) -> Iterator[tuple[str, tuple[int | str, ...], str]]:
     """References between contracts that are missing or do not match: the contract's name, where in its file, and what to do.
 
-    Derived metrics and their inputs are compared in ``derived.resolution``.
+    Derived metrics and their inputs are compared in ``derived``.
 
     :param origin: the file of each contract, by its name.
     :param bundled: the files that a deployment may replace.

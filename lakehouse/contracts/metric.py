@@ -1,7 +1,7 @@
 """The contract of a metric: the silver table that it reads or the metrics that it derives from, its grain, and its measures in
 Spark SQL.
 
-The rules of a derived metric that concern the contracts of its inputs belong to ``derived.resolution``.
+The rules of a derived metric that concern the contracts of its inputs belong to ``derived``.
 
 The keys of a metric's contract that a derived metric leaves out, because its inputs decide them.
 """

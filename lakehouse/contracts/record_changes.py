@@ -1,6 +1,6 @@
 """``changes.corrections: partial``: corrections that carry only what they change, and what a contract cannot combine with them.
 
-How their empty fields are filled is in ``dispositions.readings.completed``.
+How their empty fields are filled is in ``dispositions.readings``.
 
 The marking of records that change an earlier one: the section ``changes`` of a source's contract.
 

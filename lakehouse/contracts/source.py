@@ -2,7 +2,7 @@
 
 ``dataset``, ``primary_key``, ``model``, ``quality`` and ``materialization`` have the form that LakeLogic gives them; the other
 keys are specific to this project. The section ``source`` is in the folder ``inputs``, ``changes``, ``order`` and ``dimension`` in
-``changes``, rules for rows in ``source_rules``, schedules in ``schedules``.
+``changes``, rules for rows in ``source_rules``, schedules in ``publication``.
 """
 
 from __future__ import annotations

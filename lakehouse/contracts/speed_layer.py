@@ -1,7 +1,7 @@
 """``live`` and ``reconcile`` in a metric's contract: how the speed layer computes the metric, and which difference is an alert.
 
 Belongs here: the keys, their defaults, and what a streaming aggregation cannot do. The rows that the stream counts are defined in
-``live.query.counted_rows``.
+``live.stream``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """The key ``window`` of a metric: its forms, its grain columns, and its requirements on the source.
 
-The kinds of windows are defined in ``event_window`` and ``session_window``.
-
 The window of event time that each number of a metric covers: tumbling or sliding, aligned at the midnights of its zone.
 
 Sessions: the rows of a key that follow each other without a pause longer than a gap.

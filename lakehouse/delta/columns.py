@@ -1,6 +1,6 @@
 """The columns of the tables that a contract describes, as Spark DDL and as Arrow.
 
-The business days of many moments, and the first moments of many days: the rules of ``calendar.event_day`` for columns.
+The business days of many moments, and the first moments of many days: the rules of ``calendar.days`` for columns.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PROVENANCE = (
 )
 _AS_READ = (("raw_payload", "string"), ("malformed_reason", "string"))
 #: The total order of R2, most significant first: never the order of ingestion. Text is compared by its UTF-8 bytes; a row
-#: without ``source_order`` (see ``bronze.envelopes.source_order``) comes before those with one. ``ordered_at`` and ``delivery``
+#: without ``source_order`` (see ``bronze.envelopes``) comes before those with one. ``ordered_at`` and ``delivery``
 #: are of ``dispositions.deliveries``.
 ORDER = ("source_sequence", "source_order", "ordered_at", "delivery", "line_number")
 

@@ -1,6 +1,6 @@
 """The facts of a metric whose attributes have changed because intervals of its dimensions have changed.
 
-The change feeds of the intervals give the changed ranges of each key (``interval_changes``), the index of facts the days of the
+The change feeds of the intervals give the changed ranges of each key (``changed_intervals``), the index of facts the days of the
 keys (``fact_index``), and silver the facts themselves. The effect on numbers is decided in ``gold.restatement``.
 """
 
@@ -98,7 +98,7 @@ def since(settings: Settings, metric: MetricContract, first: Mapping[str, int]) 
 def days_within(settings: Settings, metric: MetricContract, join: Join, ranges: pa.Table) -> set[date]:
     """The event days of the facts whose event time lies in a range of their key in a join's dimension.
 
-    :param ranges: columns ``interval_changes.PLACE``, disjoint per key.
+    :param ranges: columns ``changed_intervals.PLACE``, disjoint per key.
     """
     on, concerned = _of_source(settings, metric, join, ranges.append_column("origin", pa.array(np.arange(len(ranges)))))
     facts = _facts_in(settings, metric, on, concerned, metric.day_zone(join)) if len(concerned) else ()
@@ -106,7 +106,7 @@ def days_within(settings: Settings, metric: MetricContract, join: Join, ranges: 
 
 
 def _changed_ranges(settings: Settings, join: Join, first: int) -> pa.Table:
-    """``interval_changes.changed_ranges`` of a dimension's intervals since version ``first``."""
+    """``changed_intervals.changed_ranges`` of a dimension's intervals since version ``first``."""
     table = table_io.open_table(locations.intervals(settings, join.dimension), settings.storage_options)
     columns = [column for column, _ in join.attributes]
     needed = [*changed_intervals.PLACE, *columns, "_change_type"]

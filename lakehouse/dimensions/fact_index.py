@@ -76,7 +76,7 @@ def days_of(settings: Settings, silver: str, on: Sequence[str], ranges: pa.Table
     Facts that the index does not have yet are looked up in silver; nothing is written.
 
     :param on: the columns of silver with the key.
-    :param ranges: columns ``interval_changes.PLACE``.
+    :param ranges: columns ``changed_intervals.PLACE``.
     :param zone: the time zone for facts that have only an event day.
     """
     facts = table_io.open_table(locations.silver(settings, silver), settings.storage_options)
@@ -158,12 +158,12 @@ def _entries(facts: pa.Table, on: Sequence[str]) -> pa.Table:
         [join_keys.texts([facts[name] for name in on]), facts["event_date"], at], names=["join_key", "event_date", "at"]
     )
     keyed = keyed.filter(pc.and_(keyed["join_key"].is_valid(), keyed["event_date"].is_valid()))
-    found = keyed.group_by(["join_key", "event_date"]).aggregate([("at", "min"), ("at", "max")]).combine_chunks()
+    spans = keyed.group_by(["join_key", "event_date"]).aggregate([("at", "min"), ("at", "max")]).combine_chunks()
     columns = [
-        tables.key_buckets(found["join_key"], BUCKETS),
-        found["join_key"],
-        found["event_date"],
-        found["at_min"],
-        found["at_max"],
+        tables.key_buckets(spans["join_key"], BUCKETS),
+        spans["join_key"],
+        spans["event_date"],
+        spans["at_min"],
+        spans["at_max"],
     ]
     return pa.table(columns, schema=SCHEMA).sort_by("join_key")

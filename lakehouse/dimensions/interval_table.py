@@ -1,6 +1,6 @@
 """``silver/<dimension>_intervals``: the intervals of every key, kept up to date by the rule in ``intervals``.
 
-The table follows ``changes_by_key``, and through it silver. Only intervals that differ are written, so that its change feed shows
+The table follows ``buckets``, and through it silver. Only intervals that differ are written, so that its change feed shows
 exactly what changed.
 """
 

@@ -1,6 +1,6 @@
 """The account of Bronze: each row's disposition (rule R4), and the counts per arrival day.
 
-Rows, claims and decisions are read here; the rules for a disposition are in ``contests``. The account as tables for SQL is
+Rows, claims and decisions are read here; the rules for a disposition are in ``winners``. The account as tables for SQL is
 written by ``account_tables``.
 """
 
@@ -285,7 +285,7 @@ def _log(settings: Settings, contract: SourceContract, in_bronze: pa.Table, wher
 
 
 def _contents(settings: Settings, contract: SourceContract, of_claims: pa.Table) -> pa.Array:
-    """A number for the content of each claim's row, without its provenance; see ``row_groups.content_numbers``."""
+    """A number for the content of each claim's row, without its provenance; see ``winners.content_numbers``."""
     columns = [name for name, _ in content_columns(contract)] + ["change_op", "corrects_key"]
     where = {"arrival_date": pc.unique(of_claims["arrival_date"]), "record_key": pc.unique(of_claims["record_key"])}
     bronze = readings.read(settings, contract.dataset, ["ingestion_id", "line_number", *columns], where)

@@ -43,7 +43,7 @@ MARKER = Judgement(
 def judge(late: timedelta | None, bounds: Lateness, failed: Collection[str], rules: dict[str, RowRule]) -> Judgement:
     """The admission status of a row, by its contract.
 
-    :param late: its ``calendar.event_day.lateness``.
+    :param late: its ``calendar.days.lateness``.
     :param bounds: the bounds of its event type.
     :param failed: the names of the rules that it fails.
     """

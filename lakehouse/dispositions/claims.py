@@ -1,6 +1,6 @@
 """The claims that count under each reprocess policy, from the key log and the stewards' decisions.
 
-The same selection as a DataFrame is in ``silver.admitted_claims``. How one claim wins its key is in ``contests``, and for
+The same selection as a DataFrame is in ``silver.admitted_claims``. How one claim wins its key is in ``winners``, and for
 DataFrames in ``silver.merge``.
 """
 

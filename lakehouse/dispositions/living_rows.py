@@ -1,6 +1,6 @@
 """The rows that make given claims, as silver holds them: in force, well formed, and with redacted fields empty.
 
-Which claims win is decided in ``contests`` and ``claims``.
+Which claims win is decided in ``winners`` and ``claims``.
 
 The rows that a set of inputs puts into silver on given days, computed in this process where few keys are concerned.
 """

@@ -1,4 +1,4 @@
-"""The rows in force as a DataFrame, for many rows; ``in_force`` gives the same rows in Arrow."""
+"""The rows in force as a DataFrame, for many rows; ``readings`` gives the same rows in Arrow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rows(
     where: Where,
     ids: Collection[str] | None = None,
 ) -> DataFrame:
-    """Columns of the rows in force, see ``in_force.pieces``.
+    """Columns of the rows in force, see ``readings.pieces``.
 
     :param where: values of ``arrival_date`` and ``ingestion_id``, which no reading changes.
     :raises FileNotFoundError: when there is no Bronze.
@@ -117,7 +117,7 @@ def _with_staged(
 
 
 def completed(contract: SourceContract, claims: DataFrame, rows: DataFrame) -> DataFrame:
-    """Rows with the empty fields of partial corrections filled; see ``readings.completed``."""
+    """Rows with the empty fields of partial corrections filled; see ``readings``."""
     place = claims.select("record_key", *ROW_ID, *(F.col(name).alias(f"_{name}") for name in _ORDER_OF_CLAIMS))
     joined = rows.join(place, ["record_key", *ROW_ID])
     in_order = Window.partitionBy("record_key").orderBy(*(f"_{name}" if name in _ORDER_OF_CLAIMS else name for name in ORDER))

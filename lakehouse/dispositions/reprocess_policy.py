@@ -1,8 +1,8 @@
 """The reprocess policies: how several deliveries about the same event days become one content of silver.
 
 Every rule in which the policies differ is here, with one class per policy. Callers read the tables and pass in the rows; the same
-selection on sets of claims (``contests``) and on DataFrames (``silver.merge``, ``silver.admitted_claims``) uses the attributes
-declared here. How claims about one key contend with each other is the same under every policy, and is in ``contests``.
+selection on sets of claims (``winners``) and on DataFrames (``silver.merge``, ``silver.admitted_claims``) uses the attributes
+declared here. How claims about one key contend with each other is the same under every policy, and is in ``winners``.
 
 To add a policy, write its class, enter it in :data:`POLICIES` and add its name to the contract's ``reprocess_policy``.
 """

@@ -1,7 +1,7 @@
 """The verdicts that a row of Bronze can get (rule R4): each disposition with its text, once.
 
 The verdict of a row is determined by the contract and the stewards (:func:`barred`), by the policy (``reprocess_policy``), and by
-the other claims about its key (``contests``).
+the other claims about its key (``winners``).
 """
 
 from __future__ import annotations

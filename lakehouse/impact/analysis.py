@@ -1,7 +1,7 @@
 """The impact of a correction: from a file, a key, days or a decision to silver days, published periods, roll-ups and readers.
 
 This module only reads. A file that is not in Bronze yet is parsed like a delivery but not stored; the predicted publications
-follow the rules of ``gold.restatement``. The affected training sets and models are determined in ``models.affected`` from
+follow the rules of ``gold.restatement``. The affected training sets and models are determined in ``models.lineage`` from
 ``ConcernedRecords``.
 
 The result of an impact analysis: the affected days, numbers and readers, and the records concerned.
@@ -115,7 +115,7 @@ def joined_days(settings: Settings, metric: MetricContract, contract: SourceCont
 
 
 def _ranges(settings: Settings, contract: SourceContract, changes: pa.Array, *, is_untracked: bool) -> pa.Table:
-    """The ranges from each change to the next change of its key: columns ``interval_changes.PLACE``, disjoint per key.
+    """The ranges from each change to the next change of its key: columns ``changed_intervals.PLACE``, disjoint per key.
 
     :param is_untracked: whether the newest value holds at all times.
     """

@@ -135,10 +135,7 @@ def report(
 ) -> None:
     """Show the lateness of each event type and beyond each tier, the dispositions of all rows, and changes of the cutoff."""
     from lakehouse.lateness import cutoff as watermark_log  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.lateness import (
-        measurement,
-        tuning_advice,
-    )
+    from lakehouse.lateness import measurement, tuning_advice  # noqa: PLC0415
     from lakehouse.lateness import rules as judging  # noqa: PLC0415
 
     of = _measured(source, start_date, end_date)

@@ -1,7 +1,7 @@
 """The event-time watermark of a source: the time before which everything is believed to have arrived.
 
 Belongs here: the computation from the deliveries of a source, under each strategy of the contract. It reads only what the ledger
-records of each delivery, and for ``per_key`` also ``keyed_watermark_state``, so that replays and rebuilds give the same result;
+records of each delivery, and for ``per_key`` also ``watermark_per_key``, so that replays and rebuilds give the same result;
 the watermark never moves back. Which ``max_lateness`` is in force belongs to ``tuning``, the lateness of a single row to
 ``rules``, the bound ``lateness.cutoff`` to ``admission``.
 """

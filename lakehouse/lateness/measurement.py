@@ -1,7 +1,7 @@
 """The lateness of a source's rows, measured on Bronze by event type, with their dispositions.
 
 Ranges are arrival days, whose rows never change. Rows that came as ``history`` are not measured. This is the Arrow side of
-``rules``, which defines when a row is late, and of ``calendar.event_day``, which defines the lateness of a row.
+``rules``, which defines when a row is late, and of ``calendar.days``, which defines the lateness of a row.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def _grouped(
 
 
 def lags(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
-    """Lateness in microseconds, as ``calendar.event_day.lateness`` gives it for one row; NULL without an event time.
+    """Lateness in microseconds, as ``calendar.days.lateness`` gives it for one row; NULL without an event time.
 
     :param rows: of Bronze, with ``event_ts``, ``event_date``, ``arrival_ts``.
     """

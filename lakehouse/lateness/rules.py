@@ -1,7 +1,7 @@
 """When a row is late, the share of late rows, percentiles of lateness, and the watermark that the data suggests.
 
 Every layer uses this definition of a late row; the Arrow form of :func:`is_late` is ``lateness.measurement.are_late``. The
-lateness of a row itself is in ``calendar.event_day``, what happens to a late row in ``admission``. A proposal keeps the watermark
+lateness of a row itself is in ``calendar.days``, what happens to a late row in ``admission``. A proposal keeps the watermark
 in force while the data suggests nearly the same one (hysteresis), so that the watermark does not move back and forth.
 """
 

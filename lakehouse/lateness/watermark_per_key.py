@@ -1,7 +1,7 @@
 """The strategy ``per_key`` of the event-time watermark: the least, over the active keys, of each key's newest event.
 
 Belongs here: the rule, on rows that are complete up to an arrival (Arrow in, Arrow out). The stored state belongs to
-``keyed_watermark_state``; the other strategies, which need only one time per delivery, to ``event_watermark``.
+``watermark_per_key``; the other strategies, which need only one time per delivery, to ``event_watermark``.
 
 Rows that arrived at the same moment count together, so that neither their order nor their files make a difference. A key is
 active until the idle timeout passes without a row of that key, measured by the arrivals of the other keys: a source that is
@@ -246,7 +246,7 @@ def _is_followed(entry: Ingestion) -> bool:
 
 
 def _touches(settings: Settings, contract: SourceContract, key: str, entries: Collection[Ingestion]) -> pa.Table:
-    """The key events of the deliveries, as ``keyed_watermark.together`` gives them."""
+    """The key events of the deliveries, as ``watermark_per_key.together`` gives them."""
     columns = list(dict.fromkeys([key, "event_ts", "event_date", "arrival_ts", "malformed_reason"]))
     where: table_io.Where = {
         "arrival_date": {entry.arrival_date for entry in entries},

@@ -82,7 +82,7 @@ def every_input(settings: Settings, source: str) -> frozenset[str]:
 
 
 def pending(settings: Settings, source: str) -> dict[date, set[str]]:
-    """The event days that wait for silver, each with the ids of the inputs that it waits for (see ``input_ids``)."""
+    """The event days that wait for silver, each with the ids of the inputs that it waits for (see ``ids``)."""
     waiting: dict[date, set[str]] = defaultdict(set)
     for day, entries in pending_entries(settings, source).items():
         waiting[day] |= {entry.input_id for entry in entries}

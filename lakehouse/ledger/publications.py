@@ -38,7 +38,7 @@ class Publication:
     checks; ``trigger`` lists the files, decisions, redactions or code that caused it; ``keys`` counts the changed keys per silver
     day, with a sample; ``downstream`` lists the datasets and consumers that it affects; ``by`` is the person who started the run.
     ``dimension_changes`` has the changes of dimensions that concern facts: their number, and the first of them. ``versions`` is
-    the record of each version, see ``gold.publication.recorded_versions``. ``code_commit`` is the Git commit of the contracts.
+    the record of each version, see ``gold.publication.revisions``. ``code_commit`` is the Git commit of the contracts.
     """
 
     series: str

@@ -68,7 +68,7 @@ def measured(
 
     A group without rows in a set is left out.
 
-    :param batches: from ``batch_log``: the rows of Bronze that the stream has read.
+    :param batches: from ``batches``: the rows of Bronze that the stream has read.
     """
     days = source_days(metric, [day])
     leaving, corrected_keys = _leaving(settings, contract, days)

@@ -1,6 +1,6 @@
 """The streaming query of a metric: Bronze as a stream, aggregated behind a watermark, each batch written once.
 
-The counted rows are defined in ``counted_rows``, the dropped rows in ``late_rule``. Starting and stopping belongs to ``run``.
+Starting and stopping belongs to ``run``.
 
 When the stream drops a row as late: Spark's rule for aggregations behind a watermark, as measured for Spark 4.2.
 

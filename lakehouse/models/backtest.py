@@ -108,7 +108,7 @@ def compared(
 ) -> BacktestResult:
     """Compare two versions on the rows of each reading.
 
-    :param rows: by reading, as ``event_rows.labelled`` gives them.
+    :param rows: by reading, as ``events.labelled`` gives them.
     :raises BacktestError: if there are no rows.
     :raises MissingFeatureError: if a version was trained on a column that the rows do not have.
     """

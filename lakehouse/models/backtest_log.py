@@ -1,6 +1,6 @@
 """``ops/backtests``: the comparisons of two model versions on the same rows, and whether they met the acceptance rules.
 
-Comparing versions belongs to ``backtest``; the consequences belong to ``promotion.acceptance``.
+Comparing versions belongs to ``backtest``; the consequences belong to ``promotion``.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def judged(
     """Judge a canary by the available labels.
 
     :param scores: the result of :func:`scores_of_both`.
-    :param labelled: the events with mature labels and their features, from ``event_rows.labelled``.
+    :param labelled: the events with mature labels and their features, from ``events.labelled``.
     """
     needed = (contract.canary or CanaryRules(share=entry.of_entities)).needs_labels
     if labelled is None or not len(labelled):

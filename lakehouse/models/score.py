@@ -1,6 +1,6 @@
 """Scores the events of given days: the champion scores all events, the challenger of a running canary also its share.
 
-Storing scores belongs to ``score_table``, assigning entities to a canary belongs to ``arms``.
+Storing scores belongs to ``scores``, assigning entities to a canary belongs to ``canary_log``.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def score_rows(
 ) -> list[ScoredDay]:
     """Score events and write the scores in one commit; a day without events loses the rows of these versions.
 
-    :param rows: the events of the days, from ``event_rows.unlabelled``.
+    :param rows: the events of the days, from ``events.unlabelled``.
     """
     chosen = np.zeros(len(rows), bool)
     if canary is not None:

@@ -2,7 +2,7 @@
 the model, the release log the lineage.
 
 Nothing is recorded before the model is trained and measured. A stopped training is completed by the same command: a version is
-first registered in MLflow, and exists once it is released. Finding and calling the function belongs to ``training_function``.
+first registered in MLflow, and exists once it is released. Finding and calling the function belongs to ``function``.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _UNBOUNDED = 10_000
 _AFTER_CLOSE = "a final number stays; what changes it later is booked as an adjustment in the open day"
-#: Keys of ``source`` that ``samples`` detects besides the format and the delimiter.
+#: Keys of ``source`` that ``inference`` detects besides the format and the delimiter.
 _WRITTEN = ("skip_lines", "comment", "array")
 
 

@@ -1,7 +1,7 @@
 """Infers a source from sample files: its columns, doubts, and open questions. Plain Python.
 
 The type of a column is inferred in ``column_types``, the key in ``key_candidates``, the clocks in ``event_times``. Reading the
-samples belongs to ``samples``, the YAML to ``contract_text``.
+samples belongs to ``inference``, the YAML to ``contract_text``.
 
 Reads sample files for ``inference``: their format, delimiter, header position, and first records.
 """

@@ -1,6 +1,6 @@
 """Infers event days without a column of days: from months, weeks or years, or from several columns. Plain Python.
 
-A period is read as its first day (``contracts.inputs.written_values``).
+A period is read as its first day (``contracts.inputs``).
 """
 
 from __future__ import annotations

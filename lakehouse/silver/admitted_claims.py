@@ -1,7 +1,7 @@
 """The claims that contend for their keys, as a DataFrame, and the winners among them.
 
 Claims are selected by the keys of ingestions, by admission, and by the chosen deliveries. The same rules for few rows are in
-``dispositions.claims`` and ``dispositions.contests``.
+``dispositions.claims`` and ``dispositions.winners``.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ silver's change feed. Values are JSON of the changed fields, of the whole row if
 first load, whose ``event_id`` is NULL.
 
 The table is append-only. Later facts about a row are overlays that :func:`read` applies: its redaction, from
-``bronze/<source>_redactions``, and its notification, from ``ops/audit_notifications``. ``audit_overlay.erasure`` removes redacted
+``bronze/<source>_redactions``, and its notification, from ``ops/audit_notifications``. ``audit_erasure`` removes redacted
 values from the files.
 """
 
@@ -165,7 +165,7 @@ def cause(settings: Settings, source: str, why: Mapping[str, Any], redacted: Ite
 def append(settings: Settings, source: str, silver_id: str, version: int, rows: pa.Table, masked_for: int = 0) -> int:
     """Append the audit of one version of silver; repeating it writes nothing.
 
-    :param masked_for: the number of redactions of the source for which the rows are masked; see ``audit_overlay.erasure``.
+    :param masked_for: the number of redactions of the source for which the rows are masked; see ``audit_erasure``.
     :returns: the number of rows written.
     """
 

@@ -3,7 +3,7 @@
 A correction replaces the whole record. Where a source says which field was corrected (``changes.corrected_field``), fields that
 are empty in the correction, that it does not name, and that had a value before, were most likely not sent. The check finds them
 from what lives in silver and the earlier records in Bronze; nothing is filled in here. Under ``changes.corrections: partial``
-they are filled (``dispositions.readings.completed``), and nothing is checked.
+they are filled (``dispositions.readings``), and nothing is checked.
 """
 
 from __future__ import annotations

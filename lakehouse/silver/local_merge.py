@@ -1,7 +1,7 @@
 """The merge of pending ingestions with few rows, in this process: Arrow chooses the rows, delta-rs merges them.
 
 The resulting rows and the rules are those of the merge by Spark (``merge``): how a claim wins its key is in
-``dispositions.contests``, which row replaces another one in ``merge.clauses``.
+``dispositions.winners``, which row replaces another one in ``merge.clauses``.
 """
 
 from __future__ import annotations

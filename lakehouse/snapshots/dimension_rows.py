@@ -1,7 +1,7 @@
 """The intervals of a dimension that contain a moment, as known at a time or computed from a snapshot.
 
 They are computed from the changes of that state by the rule in ``dimensions.intervals``: few in this process, any number by
-Spark. Present intervals are read in ``dimensions.valid_at``.
+Spark. Present intervals are read in ``dimensions.interval_reads``.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def create(
 ) -> NamedSnapshot:
     """Name a set of inputs. Repeating the same request changes nothing.
 
-    :param ids: see :func:`everything`, :func:`through`, :func:`of_files` and ``known_inputs.known_at``.
+    :param ids: see :func:`everything`, :func:`through`, :func:`of_files` and ``input_sets.known_at``.
     :raises SnapshotError: for a name that is no file name, that is taken, or for no input at all.
     """
     if not re.fullmatch(NAME, name):

@@ -2,7 +2,7 @@
 
 A row of a set is affected if a record is about its event, labels it, or is about a dimension key with which the row was joined.
 The number of rows that would differ now is computed in ``changes``; the models trained on a set are determined in
-``models.affected``.
+``models.lineage``.
 
 Finds the rows of a training set from the records of its sources, without Spark.
 """

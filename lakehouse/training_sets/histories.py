@@ -151,7 +151,7 @@ def _record_columns(contract: SourceContract) -> Columns:
 
 
 def _known_of(contract: SourceContract, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Apply the rule of ``known_values`` to whole keys of records."""
+    """Apply the rule of ``records`` to whole keys of records."""
     for records in as_then.whole_keys(batches):
         of_keys = tables.by_key(contract, records.drop_columns(["_key"]))
         columns = arrow_schema((*_record_columns(contract), ("from_ts", "timestamp")))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from lakehouse.cli import app
+from lakehouse.cli.program import app
 from lakehouse.operations.corrections import correction_record
 from lakehouse.operations.corrections.correction_record import CorrectionEvent, CorrectionEventKind, Operation
 from lakehouse.settings import Settings

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from lakehouse.cli import app
+from lakehouse.cli.program import app
 from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import SESSIONS, SLIDING, TUMBLING, Event, WindowedLake
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse import cli
+from lakehouse.cli import program as cli
 from lakehouse_tests.support import trained_lake
 from lakehouse_tests.support.forked_cli import lakehouse_command
 from lakehouse_tests.support.free_port import free_port

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakehouse import cli
+from lakehouse.cli import program as cli
 from lakehouse.models import score
 from lakehouse.models.canary_log import running
 from lakehouse.models.scores import LoadedVersion, ScoringRun

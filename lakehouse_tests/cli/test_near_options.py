@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from lakehouse.cli import app
 from lakehouse.cli.near_options import hint
+from lakehouse.cli.program import app
 
 SHOW = {"metric": "METRIC", "period": "PERIOD"}
 

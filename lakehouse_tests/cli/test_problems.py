@@ -10,7 +10,7 @@ import pytest
 from deltalake.exceptions import DeltaError
 from sqlalchemy.exc import DatabaseError
 
-from lakehouse import cli
+from lakehouse.cli import program as cli
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:

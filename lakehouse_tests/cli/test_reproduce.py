@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 from typer.testing import CliRunner
 
 from lakehouse import locations
-from lakehouse.cli import app
+from lakehouse.cli.program import app
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse_tests.support.forked_cli import lakehouse_command

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from lakehouse.cli import app
+from lakehouse.cli.program import app
 from lakehouse.contracts import load_catalog
 from lakehouse.settings import Settings
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, without_spark

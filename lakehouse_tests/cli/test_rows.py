@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from lakehouse.cli import app
+from lakehouse.cli.program import app
 from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse_tests.support.forked_cli import lakehouse_command
 from lakehouse_tests.support.reproducible_lake import reproducible_lake

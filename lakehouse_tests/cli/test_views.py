@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from lakehouse.cli import app
+from lakehouse.cli.program import app
 from lakehouse.contracts import load_catalog
 from lakehouse.settings import Settings
 from lakehouse_tests.support.contract_texts import EVENTS_SOURCE, TOTAL_METRIC

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from lakehouse.cli import app
+from lakehouse.cli.program import app
 from lakehouse.contracts.loader import load_contract
 from lakehouse.contracts.source_rules import Lateness
 from lakehouse.contracts.yaml_file import ContractError

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from lakehouse.cli import app
+from lakehouse.cli.program import app
 from lakehouse.live import table
 from lakehouse.serving.api.models import ComparisonModel
 from lakehouse_tests.support.api_client import api_client, catalog, get_json

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from lakehouse.cli import app
+from lakehouse.cli.program import app
 from lakehouse.live import batches, dropped_rows
 from lakehouse.live.batches import LiveBatch
 from lakehouse_tests.support.arrivals import append_to_bronze, bronze_row

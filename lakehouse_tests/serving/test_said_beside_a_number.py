@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from lakehouse.cli import app
+from lakehouse.cli.program import app
 from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse_tests.support.api_client import api_client, at, catalog, get_json, numbers_with_weeks, on
 from lakehouse_tests.support.lake import contract

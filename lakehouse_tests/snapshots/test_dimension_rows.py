@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from lakehouse.cli import app
+from lakehouse.cli.program import app
 from lakehouse.dimensions import interval_reads
 from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.snapshots.dimension_rows import valid_as_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from lakehouse.cli import app
+from lakehouse.cli.program import app
 from lakehouse.settings import Settings
 from lakehouse.spark import connect
 from lakehouse.spark.connect import ConnectServer

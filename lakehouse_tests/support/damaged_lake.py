@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse import cli
+from lakehouse.cli import program as cli
 from lakehouse.delta import table_io
 from lakehouse.delta.table_io import DamagedLogError
 from lakehouse.ledger import journal

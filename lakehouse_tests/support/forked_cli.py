@@ -73,7 +73,7 @@ def _run(
     sys.argv = ["lakehouse", *arguments]
     if before is not None:
         before()
-    from lakehouse import cli  # noqa: PLC0415 (with the environment of this command)
+    from lakehouse.cli import program as cli  # noqa: PLC0415 (with the environment of this command)
 
     try:
         cli.main()

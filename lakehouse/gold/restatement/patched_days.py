@@ -65,7 +65,7 @@ def numbers(
     metric = before.series.metric
     since = versions_of(before, days) if may_be_patched(metric) else {}
     since = _without_much_late(settings, before, since, made_from) if metric.late_events else since
-    # Published numbers are masked before Silver is (see ``stewardship.mask_published``): until then they do not match.
+    # Published numbers are masked before Silver is (see ``stewardship.redact``): until then they do not match.
     masked = set().union(*redactions.touched(settings, metric.source).values()) if since else set()
     since = {day: version for day, version in since.items() if day not in masked}
     table = table_io.open_table(locations.silver_read(settings, metric), settings.storage_options)

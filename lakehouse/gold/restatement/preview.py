@@ -1,7 +1,7 @@
 """Which published numbers would come out otherwise if they were computed again, before anything is restated; nothing is written.
 
 The rows are those that silver holds now, so that what differs follows from the code, the contract or a pending change. The rows
-that a rebuild would change belong to ``silver.rebuild_preview``.
+that a rebuild would change belong to ``silver.rebuild``.
 """
 
 from __future__ import annotations

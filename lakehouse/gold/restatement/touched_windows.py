@@ -118,7 +118,7 @@ def _settled(settings: Settings, before: SeriesSnapshot, days: Collection[date])
     unsettled |= (
         find_refused(settings, series, before.existing, days).keys() | reverted_periods.released(settings, series.name).keys()
     )
-    # Published numbers are masked before Silver is (see ``stewardship.mask_published``): until then they do not match.
+    # Published numbers are masked before Silver is (see ``stewardship.redact``): until then they do not match.
     unsettled |= set().union(*redactions.touched(settings, metric.source).values())
     return [day for day in sorted(of_contract) if unsettled.isdisjoint({day, *source_days(metric, [day])})]
 

@@ -1,6 +1,6 @@
 """Plans a backfill: its files and partitions, their present rows, and the numbers that it would restate.
 
-This module only reads. The plan itself is defined in ``plan``; ``planned_files`` lists its files, and ``impact.affected_periods``
+This module only reads. The plan itself is defined in ``plan``; ``impact.affected_periods``
 determines the numbers that a changed day affects.
 
 The files of a backfill's plan: the files in landing for a range of arrival days or event days, with a preview of each new

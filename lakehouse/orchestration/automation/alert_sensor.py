@@ -1,4 +1,4 @@
-"""The sensor ``alerts``: runs ``operations.alerts.dispatch`` whenever the inputs of alerts have changed.
+"""The sensor ``alerts``: runs ``operations.alerts.outbox`` whenever the inputs of alerts have changed.
 
 Alerts depend on the state of the tables, on runs that ended, and on the clock: within the hour, or when an action is due, such as
 an escalation. The sensor's cursor stores the state that was read; without it, everything is read again.

@@ -1,6 +1,6 @@
 """The sensors that start Bronze: for files that are stable in landing, and for arrivals that Silver has not applied.
 
-They read with delta-rs; their cursors are described in ``common.cursors``. The files that may be ingested are determined in
+They read with delta-rs; their cursors are described in ``common.run_requests``. The files that may be ingested are determined in
 ``bronze.pending_files``.
 """
 

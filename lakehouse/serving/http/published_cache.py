@@ -1,7 +1,7 @@
 """The data for requests, cached in memory and refreshed: published numbers, pending changes, arrivals, tokens.
 
 The API and the pages read only through this module; a request sees each table as of one moment. Refreshing belongs to
-``refreshing``, reading tables to ``snapshot`` and ``pending_changes``.
+``problems``, reading tables to ``snapshot`` and ``pending_changes``.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from lakehouse.cli import app
+from lakehouse.cli.program import app
 from lakehouse.contracts import Catalog
 from lakehouse.gold.publication import reverted_periods
 from lakehouse.gold.publication.write_audit_publish import Run
