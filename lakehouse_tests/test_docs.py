@@ -52,6 +52,13 @@ def test_the_diagram_of_layers_is_that_of_the_import_contracts() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_product_is_within_the_sizes_of_the_table() -> None:
+    done = subprocess.run(
+        [sys.executable, "docs/write_structure.py", "--check"], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_each_term_of_the_glossary_stands_once() -> None:
     terms = re.findall(r"^\| ([^|]+) \|", (CHECKOUT / "docs" / "glossary.md").read_text(), re.MULTILINE)
     assert {term for term, count in Counter(terms).items() if count > 1} <= {"Term", "---"}, "a table's head may stand twice"

@@ -1,5 +1,5 @@
 """Alerts: rules, signals, the log of openings and resolutions, and delivery.
 
-Plain Python: ``alert``, ``rules``, ``input_rules``, ``run_rules``, ``rhythm``, ``routing``. Dagster's records of runs and checks
+Plain Python: ``alert``, ``rules``, ``input_rules``, ``run_rules``. Dagster's records of runs and checks
 are read in ``orchestration``.
 """

@@ -1,6 +1,6 @@
-"""The routes of the metrics API: published numbers, their quality and their lineage over HTTP. ``serving.app`` mounts them.
+"""The frame of the metrics API: the models of responses, and the OpenAPI document.
 
-One module for each resource (``metrics``, ``comparison``, ``data_quality``, ``lineage``, ``quarantine``, ``health``); ``models``,
-``quality_models`` and ``openapi_examples`` describe the responses, ``openapi`` completes the document. Code shared with the pages
+``models``, ``quality_models``, ``released_models`` and the modules of examples describe the responses; ``openapi`` completes
+the document. The routes of a capability are its module ``routes``, which ``serving.app`` mounts. Code shared with the pages
 belongs in ``http``.
 """

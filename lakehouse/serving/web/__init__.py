@@ -1,9 +1,8 @@
 """The pages for people, in the same process as the API: ``serving.app`` mounts ``routes``.
 
-Server-rendered HTML, without scripts except on the page of live numbers. There is one module per page (``overview``, ``metric``,
-``live``, ``story``, ``source``, ``restated``, ``lateness``, ``quarantine``, ``sign_in``); those of training sets and models are
-in ``released``. They share ``page`` (responses), ``sessions``, ``number_views`` (summaries of numbers) and ``charts``. Code
-shared with the API belongs in ``http``.
+Server-rendered HTML, without scripts except on the page of live numbers. The pages of a capability are its module ``pages``;
+here are ``overview``, ``sign_in``, and what all pages share: ``page`` (responses) and ``sessions``. Code shared with the API
+belongs in ``http``.
 """
 
 from __future__ import annotations
