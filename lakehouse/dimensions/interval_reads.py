@@ -1,6 +1,6 @@
 """Reads the present intervals of given keys of a dimension, without Spark.
 
-The intervals at a moment belong to ``valid_at``, the reads for updates to ``interval_table``.
+The reads for updates belong to ``interval_table``.
 
 The intervals of a dimension that contain a moment, as the table of intervals holds them now.
 """

@@ -1,6 +1,4 @@
-"""Checks that a Spark Connect server answers; the errors name the remedy.
-
-Only the client's side belongs here; ``connect_server`` starts and stops a server.
+"""Spark Connect: whether a server answers, with errors that name the remedy, and the start and stop of a server on this machine.
 
 A Spark Connect server that outlives the processes that use it. It answers at once, whereas a new Spark takes ten seconds.
 """

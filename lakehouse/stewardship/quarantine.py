@@ -1,6 +1,6 @@
 """The quarantined rows, filtered for commands, API and pages.
 
-The table itself is written by ``dispositions.account_tables``; decisions are made in ``decide``.
+The table itself is written by ``dispositions.account_tables``.
 
 A steward's decisions about rows of Bronze: accept, reject, or mark as a duplicate.
 """

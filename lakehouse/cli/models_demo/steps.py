@@ -1,6 +1,6 @@
 """The steps of the demo: actions on labels, training sets and versions of the model, and their times.
 
-A recorded step is not repeated, so a repeated demo changes nothing. Printing belongs to ``report``.
+A recorded step is not repeated, so a repeated demo changes nothing. Printing belongs to ``story``.
 
 The lake of the demo: its files and contracts, its clock, and the ingestion of files.
 """

@@ -1,6 +1,6 @@
 """The silver tables that the numbers of a metric are computed from: whether they are built, their versions, and their row counts.
 
-Only logs are read, and no Spark is needed. The rows belong to ``now`` and ``rows``.
+Only logs are read, and no Spark is needed. The rows belong to ``rows``.
 
 The number of rows of each event day that do not count, because an earlier source has them too; without Spark.
 

@@ -1,7 +1,7 @@
 """The due messages about alerts and their targets: one per alert, or a digest if a kind has many alerts.
 
 A digest is recorded before it is sent, so that it is the same message if it is repeated after a failure. ``log`` has the record,
-``messages`` the texts, ``delivery`` sends.
+``delivery`` sends.
 
 The recipients of an alert, and the times: its owners first, the platform team if nobody takes care of it.
 
