@@ -1,8 +1,8 @@
 """The Spark SQL that a contract may contain: expressions with the same result for the same rows, whenever they are computed.
 
 A published number can be reproduced only if its expression depends on nothing but the rows: not on time, chance, row order, the
-user, other tables or files. So functions are allowed by name, and subqueries are refused. Columns and the form of an expression are
-checked in ``fit``, where the columns are known.
+user, other tables or files. So functions are allowed by name, and subqueries are refused. Columns and the form of an expression
+are checked in ``fit``, where the columns are known.
 
 The Spark SQL functions that a contract's expressions may call, with their numbers of arguments.
 
