@@ -12,7 +12,10 @@ from lakehouse.cli.console import DataConsole
 
 
 @pytest.mark.parametrize("colours", ["standard", None])
-def test_control_characters_of_data_are_shown_as_escapes(colours: Literal["standard"] | None) -> None:
+def test_control_characters_of_data_are_shown_as_escapes(
+    colours: Literal["standard"] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
     file = io.StringIO()
     console = DataConsole(file=file, width=80, force_terminal=True, color_system=colours, markup=False, highlight=False)
     table = Table("key")

@@ -11,7 +11,7 @@ import pytest
 from lakehouse_tests.support.cli import inherited
 
 CHECKOUT = Path(__file__).parents[2]
-TEST = "lakehouse_tests/live/query/test_stream.py::test_a_metric_of_whole_days_is_live_by_day"
+TEST = "lakehouse_tests/live/test_stream.py::test_a_metric_of_whole_days_is_live_by_day"
 
 
 @pytest.mark.spark

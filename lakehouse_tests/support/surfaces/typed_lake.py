@@ -12,7 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from lakehouse import locations
-from lakehouse.cli import app, console
+from lakehouse.cli import console
+from lakehouse.cli.program import app
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
