@@ -70,6 +70,7 @@ def dropped(folder: Path) -> list[str]:
     return [f"{row['ingestion_id']}:{row['line_number']}" for row in shown]
 
 
+@pytest.mark.merge
 def test_a_steward_admits_a_row_and_takes_that_back(folder: Path) -> None:
     [beyond] = dropped(folder)
     signed = ("--by", "anna", "--reason", "the till was offline", "--no-restate")

@@ -72,6 +72,7 @@ CASES = {
 FEW = {("silver/events", "cut"), ("gold/total", "deleted"), ("bronze/events", "deleted")}
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(
     ("table", "how"),
     [

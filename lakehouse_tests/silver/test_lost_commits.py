@@ -35,6 +35,8 @@ from lakehouse_tests.support.prepared_lake import prepare
 from lakehouse_tests.support.reproducible_lake import ReproducibleLake, reproducible_lake
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -66,17 +68,19 @@ def damage(settings: Settings, table: str, how: str) -> None:
 
 
 HOW = ["a run older", "two runs older", "deleted", "emptied"]
-#: In each run one case of a kind; the others are in the merge tier.
+#: In each run one case of a kind; two of each table are in the merge tier, the others in the proofs.
 FEW = {("bronze/events", "deleted"), ("silver/events", "a run older"), ("gold/total", "emptied"), ("ops/events_keys", "deleted")}
+
+
+def tier_of(table: str, how: str) -> Collection[pytest.MarkDecorator]:
+    if (table, how) in FEW:
+        return ()
+    return (pytest.mark.merge if how in HOW[:2] else pytest.mark.proof,)
 
 
 @pytest.mark.parametrize(
     ("table", "how"),
-    [
-        pytest.param(table, how, marks=() if (table, how) in FEW else pytest.mark.merge, id=f"{table}, {how}")
-        for table in TABLES
-        for how in HOW
-    ],
+    [pytest.param(table, how, marks=tier_of(table, how), id=f"{table}, {how}") for table in TABLES for how in HOW],
 )
 def test_the_next_file_makes_up_for_what_a_table_has_lost(
     lake: ReproducibleLake, expected: dict[str, Any], table: str, how: str
@@ -100,7 +104,8 @@ def test_a_rebuild_afterwards_gives_the_same_rows(lake: ReproducibleLake, expect
     assert state(lake) == expected
 
 
-@pytest.mark.parametrize("how", [pytest.param(each, marks=() if each == "deleted" else pytest.mark.merge) for each in HOW])
+@pytest.mark.merge
+@pytest.mark.parametrize("how", [pytest.param(each, marks=() if each == "deleted" else pytest.mark.proof) for each in HOW])
 def test_a_ledger_that_has_lost_files_is_named_until_they_are_recorded_again(
     lake: ReproducibleLake, expected: dict[str, Any], how: str
 ) -> None:

@@ -159,6 +159,7 @@ def test_a_command_that_is_stopped_is_completed_by_the_next_one(deployment: Depl
     assert deployment.publish() == 32, "the file is the same: it counts once"
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("step", ["proposed", "delivered", "entered"])
 def test_the_same_command_completes_what_it_has_begun(deployment: Deployment, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     assert deployment.publish() == 30

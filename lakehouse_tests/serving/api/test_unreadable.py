@@ -28,6 +28,7 @@ def break_table(folder: Path, how: str) -> None:
             file.write_bytes(file.read_bytes()[: 0 if how == "empty" else -50])
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("how", ["missing", "empty", "cut", "log"])
 def test_the_other_metrics_go_on(tmp_path: Path, how: str) -> None:
     settings = lake_settings(tmp_path)
