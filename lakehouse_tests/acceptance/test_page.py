@@ -171,7 +171,7 @@ def test_lateness_has_the_watermark_and_the_trend(demo: ServedDemo) -> None:
     count = sum(seconds > 86_400 for _, seconds in late)
     assert f"{count} of {len(late)} rows" in demo.text(".lead")
     drawn = [one.get_attribute("textContent") for one in demo.all(".wide svg text")]
-    assert "watermark: 7 d" in drawn
+    assert "cutoff: 7 d" in drawn
     assert "on time: 1 d" in drawn
     within = {line[0]: line for line in demo.table()}
     inserts = [seconds for (_, seconds), row in zip(late, sound) if row["change_op"] == "insert"]  # others have their own bounds

@@ -38,12 +38,12 @@ def test_the_plan_says_what_the_watermark_holds_and_who_admits_it(folder: Path) 
     assert code == 0, text
     assert "backfill of sales, event days 2024-11-01 to 2024-11-05" in text
     assert (
-        "2 rows of 1 file came later after the event than the watermark allows, which holds or drops them; "
+        "2 rows of 1 file came later after the event than the cutoff allows, which holds or drops them; "
         "to admit them as history, plan again with --admit-history" in text
     )
     code, text = plan(folder, *HISTORY, "--admit-history")
     assert code == 0, text
-    assert "2 rows of 1 file came later after the event than the watermark allows: bob admits them as history" in text
+    assert "2 rows of 1 file came later after the event than the cutoff allows: bob admits them as history" in text
     code, text = plan(
         folder, "--start-date", "2024-11-01", "--end-date", "2024-11-05", "--reason", "x", "--runner-id", "eve", "--json"
     )
