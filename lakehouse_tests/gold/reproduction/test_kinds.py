@@ -50,8 +50,8 @@ def test_a_revision_is_made_under_the_contracts_of_then(settings, spark) -> None
         (True, False, True),
         (True, True, True),
     ]
-    contracts_path = Path(locations.contract_archive(settings))
-    contracts_path.rename(contracts_path.with_name("gone"))
+    for gone in (locations.contract_archive(settings), locations.journal(settings)):
+        Path(gone).rename(f"{gone}_gone")
     with pytest.raises(ForgottenContractError, match="published under the contract"):
         reproducible.reproduce(doubled, date(2024, 2, 1), 1)
     assert not reproducible.reproduce(doubled, date(2024, 2, 1), 2).certain
