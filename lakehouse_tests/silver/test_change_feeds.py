@@ -192,7 +192,7 @@ LATE = [
     event("r", 99, None, row(2, 10)),  # of an earlier snapshot
 ]
 REASONS = {
-    ("b", 8): "op: 't' is a truncation of the whole table, which names no row; delete its rows, or have the table read anew",
+    ("b", 8): "op: 't' is a truncation of the whole table, which names no row; delete its rows, or have the table sent again",
     ("b", 9): "op: 'm' is a message of the database's log, which is about no row; leave it out of the topic",
     ("b", 10): "source.lsn: '0/9F' is not an integer",
     ("b", 11): "after: missing from the envelope",
