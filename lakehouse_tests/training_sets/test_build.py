@@ -81,7 +81,7 @@ def test_a_mutant_that_leaks_by_an_hour_is_caught(lake: TrainingLake, monkeypatc
     def leaking(events: DataFrame, history: DataFrame, on: dict[str, str], at: str, begins: str) -> DataFrame:
         return without_leak(events, history.withColumn(begins, F.col(begins) - F.expr("interval 1 hour")), on, at, begins)
 
-    monkeypatch.setattr(event_rows.as_of, "with_last", leaking)
+    monkeypatch.setattr(event_rows, "with_last", leaking)
     with pytest.raises(AssertionError):
         as_the_model(lake, built(lake, "v6.0"))
 
