@@ -72,6 +72,7 @@ def numbers(shop: Path) -> dict[str, Decimal]:
     return {f"{row['event_date']}": row["amount"] for row in rows if row["is_latest"]}
 
 
+@pytest.mark.proof
 def test_files_under_another_key_are_held_until_the_older_records_are_read_by_it(shop: Path) -> None:
     change(shop, "orders.yaml", "primary_key: order_id", "primary_key: [order_id, line]")
     text = run(shop, "b.csv", "a,1,11.00,2024-11-04T23:00:00\na,2,4.00,2024-11-04T23:00:00\n", code=1)
@@ -83,6 +84,7 @@ def test_files_under_another_key_are_held_until_the_older_records_are_read_by_it
     assert numbers(shop) == {"2024-11-04": Decimal("15.00"), "2024-11-05": Decimal("5.00")}
 
 
+@pytest.mark.proof
 def test_another_zone_is_told_once_with_the_command_that_reads_again(shop: Path) -> None:
     change(shop, "orders.yaml", "timezone: UTC", "timezone: Asia/Tokyo")
     text = run(shop, "b.csv", "c,1,1.00,2024-11-05T09:00:00\n")
