@@ -35,8 +35,6 @@ from lakehouse_tests.support.prepared_lake import prepare
 from lakehouse_tests.support.reproducible_lake import ReproducibleLake, reproducible_lake
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -72,15 +70,18 @@ HOW = ["a run older", "two runs older", "deleted", "emptied"]
 FEW = {("bronze/events", "deleted"), ("silver/events", "a run older"), ("gold/total", "emptied"), ("ops/events_keys", "deleted")}
 
 
-def tier_of(table: str, how: str) -> Collection[pytest.MarkDecorator]:
-    if (table, how) in FEW:
-        return ()
-    return (pytest.mark.merge if how in HOW[:2] else pytest.mark.proof,)
-
-
 @pytest.mark.parametrize(
     ("table", "how"),
-    [pytest.param(table, how, marks=tier_of(table, how), id=f"{table}, {how}") for table in TABLES for how in HOW],
+    [
+        pytest.param(
+            table,
+            how,
+            marks=() if (table, how) in FEW else pytest.mark.merge if how in HOW[:2] else pytest.mark.proof,
+            id=f"{table}, {how}",
+        )
+        for table in TABLES
+        for how in HOW
+    ],
 )
 def test_the_next_file_makes_up_for_what_a_table_has_lost(
     lake: ReproducibleLake, expected: dict[str, Any], table: str, how: str
