@@ -26,7 +26,6 @@ from lakehouse.bronze.landing import Fingerprint, LandingFile
 from lakehouse.delta.columns import bronze_columns
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions import account_tables, claims, readings, row_rules
-from lakehouse.dispositions import readings as readings_table
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.lateness import watermark_per_key
 from lakehouse.ledger import contracts_in_use, ingestions, key_log, lost_rows, unread_rows
@@ -101,9 +100,7 @@ def schema_problem(settings: Settings, contract: SourceContract, session: Callab
     source = contract.dataset
     try:
         spark_commits.add_missing_columns(session, settings, locations.bronze(settings, source), bronze_columns(contract))
-        spark_commits.add_missing_columns(
-            session, settings, locations.readings(settings, source), readings_table.columns(contract)
-        )
+        spark_commits.add_missing_columns(session, settings, locations.readings(settings, source), readings.columns(contract))
     except spark_commits.SchemaChangeError as problem:
         return str(problem)
     return None

@@ -17,40 +17,35 @@ from lakehouse.cli.console import damage, errors, unexpected
 from lakehouse.cli.near_options import HintingGroup
 from lakehouse.errors import LakehouseError
 from lakehouse.examples import demo_commands, simulation_commands
-from lakehouse.gold.numbers import commands as gold
-from lakehouse.gold.promotion import commands as promote
-from lakehouse.gold.promotion import log_commands as commands_promotions
-from lakehouse.gold.reproduction import commands as reproduce
-from lakehouse.gold.restatement import commands as held
-from lakehouse.impact import commands as commands_account
+from lakehouse.gold.numbers import commands as numbers
+from lakehouse.gold.promotion import commands as promotion
+from lakehouse.gold.promotion import log_commands as promotion_log
+from lakehouse.gold.reproduction import commands as reproduction
+from lakehouse.gold.restatement import commands as restatement
 from lakehouse.impact import commands as impact
-from lakehouse.late_events import commands as late
+from lakehouse.late_events import commands as late_events
 from lakehouse.lateness import commands as lateness
-from lakehouse.lateness import tuning_commands
-from lakehouse.live import commands as commands_reconcile
+from lakehouse.lateness import tuning_commands as tuning
 from lakehouse.live import commands as live
-from lakehouse.models import commands as model
-from lakehouse.models import trial_commands
-from lakehouse.operations.alerts import commands
-from lakehouse.operations.backfills import commands as backfill
-from lakehouse.operations.corrections import commands as correct
-from lakehouse.operations.maintenance import commands as commands_repair
-from lakehouse.operations.maintenance import commands as maintain
+from lakehouse.models import commands as models
+from lakehouse.models import trial_commands as model_trials
+from lakehouse.operations.alerts import commands as alerts
+from lakehouse.operations.backfills import commands as backfills
+from lakehouse.operations.corrections import commands as corrections
+from lakehouse.operations.maintenance import commands as maintenance
 from lakehouse.operations.notices import commands as notices
-from lakehouse.orchestration import commands as replay
-from lakehouse.project import commands as contract
-from lakehouse.reparse import commands as commands_reparse
-from lakehouse.serving import commands as serve
-from lakehouse.serving import token_commands
-from lakehouse.silver import commands as audit
-from lakehouse.silver import commands as commands_rebuild
-from lakehouse.snapshots import commands as commands_rows
-from lakehouse.snapshots import commands as snapshot
+from lakehouse.orchestration import commands as orchestration
+from lakehouse.project import commands as project
+from lakehouse.reparse import commands as reparse
+from lakehouse.serving import commands as serving
+from lakehouse.serving import token_commands as tokens
+from lakehouse.silver import commands as silver
+from lakehouse.snapshots import commands as snapshots
 from lakehouse.spark import commands as spark
-from lakehouse.stages import commands as stage
-from lakehouse.stewardship import commands as quarantine
-from lakehouse.streams import commands as stream
-from lakehouse.training_sets import commands as dataset
+from lakehouse.stages import commands as stages
+from lakehouse.stewardship import commands as stewardship
+from lakehouse.streams import commands as streams
+from lakehouse.training_sets import commands as training_sets
 
 START, INGEST, ROWS, NUMBERS, MODELS, OPERATE = (
     "Get started",
@@ -69,65 +64,65 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("demo", rich_help_panel=START)(demo_commands.demo)
-app.command("init", rich_help_panel=START)(contract.init)
-app.command("infer", rich_help_panel=START)(contract.infer)
-app.command("run", rich_help_panel=START)(contract.run)
+app.command("init", rich_help_panel=START)(project.init)
+app.command("infer", rich_help_panel=START)(project.infer)
+app.command("run", rich_help_panel=START)(project.run)
 app.command("simulate", rich_help_panel=START)(simulation_commands.simulate)
-app.add_typer(contract.app, name="contract", rich_help_panel=START)
-app.command("replay", rich_help_panel=INGEST)(replay.replay)
-app.command("rebuild", rich_help_panel=INGEST)(commands_rebuild.rebuild)
-app.command("reparse", rich_help_panel=INGEST)(commands_reparse.reparse)
-app.add_typer(stream.app, name="stream", rich_help_panel=INGEST)
-app.add_typer(backfill.app, name="backfill", rich_help_panel=INGEST)
-app.command("account", rich_help_panel=ROWS)(commands_account.account)
-app.command("rows", rich_help_panel=ROWS)(commands_rows.rows)
-app.add_typer(snapshot.app, name="snapshot", rich_help_panel=ROWS)
-app.add_typer(stage.app, name="stage", rich_help_panel=INGEST)
+app.add_typer(project.app, name="contract", rich_help_panel=START)
+app.command("replay", rich_help_panel=INGEST)(orchestration.replay)
+app.command("rebuild", rich_help_panel=INGEST)(silver.rebuild)
+app.command("reparse", rich_help_panel=INGEST)(reparse.reparse)
+app.add_typer(streams.app, name="stream", rich_help_panel=INGEST)
+app.add_typer(backfills.app, name="backfill", rich_help_panel=INGEST)
+app.command("account", rich_help_panel=ROWS)(impact.account)
+app.command("rows", rich_help_panel=ROWS)(snapshots.rows)
+app.add_typer(snapshots.app, name="snapshot", rich_help_panel=ROWS)
+app.add_typer(stages.app, name="stage", rich_help_panel=INGEST)
 app.command("trace", rich_help_panel=ROWS)(impact.trace)
-app.command("audit", rich_help_panel=ROWS)(audit.audit)
-app.command("correct", rich_help_panel=ROWS)(correct.correct)
-app.add_typer(correct.app, name="corrections", rich_help_panel=ROWS)
-app.add_typer(quarantine.app, name="quarantine", rich_help_panel=ROWS)
-lateness.app.command("tuning")(tuning_commands.tuning)
-lateness.app.command("tune")(tuning_commands.tune)
-lateness.app.command("pin")(tuning_commands.pin)
-lateness.app.command("unpin")(tuning_commands.unpin)
-lateness.app.command("undo")(tuning_commands.undo)
-lateness.app.command("rows")(late.late)
-lateness.app.command("admit")(late.admit)
-lateness.app.command("withdraw")(late.withdraw)
-app.add_typer(late.app, name="late", hidden=True)
+app.command("audit", rich_help_panel=ROWS)(silver.audit)
+app.command("correct", rich_help_panel=ROWS)(corrections.correct)
+app.add_typer(corrections.app, name="corrections", rich_help_panel=ROWS)
+app.add_typer(stewardship.app, name="quarantine", rich_help_panel=ROWS)
+lateness.app.command("tuning")(tuning.tuning)
+lateness.app.command("tune")(tuning.tune)
+lateness.app.command("pin")(tuning.pin)
+lateness.app.command("unpin")(tuning.unpin)
+lateness.app.command("undo")(tuning.undo)
+lateness.app.command("rows")(late_events.late)
+lateness.app.command("admit")(late_events.admit)
+lateness.app.command("withdraw")(late_events.withdraw)
+app.add_typer(late_events.app, name="late", hidden=True)
 app.add_typer(lateness.app, name="lateness", rich_help_panel=ROWS)
-app.command("redact", rich_help_panel=ROWS)(quarantine.redact)
+app.command("redact", rich_help_panel=ROWS)(stewardship.redact)
 app.command("impact", rich_help_panel=ROWS)(impact.impact)
-app.command("view", hidden=True)(serve.view)
-gold.app.command("held")(held.held)
-gold.app.command("publish")(held.publish)
-gold.app.command("drop")(held.drop)
-gold.app.command("close")(held.close)
-gold.app.command("revert")(held.revert)
-gold.app.command("release")(held.release)
-app.add_typer(gold.app, name="gold", rich_help_panel=NUMBERS)
+app.command("view", hidden=True)(serving.view)
+numbers.app.command("held")(restatement.held)
+numbers.app.command("publish")(restatement.publish)
+numbers.app.command("drop")(restatement.drop)
+numbers.app.command("close")(restatement.close)
+numbers.app.command("revert")(restatement.revert)
+numbers.app.command("release")(restatement.release)
+app.add_typer(numbers.app, name="gold", rich_help_panel=NUMBERS)
 app.add_typer(live.app, name="live", rich_help_panel=NUMBERS)
-app.command("reconcile", rich_help_panel=NUMBERS)(commands_reconcile.reconcile)
-app.command("reproduce", rich_help_panel=NUMBERS)(reproduce.reproduce)
-app.command("promote", rich_help_panel=NUMBERS)(promote.promote)
-app.command("rollback", rich_help_panel=NUMBERS)(promote.rollback)
-app.command("promotions", rich_help_panel=NUMBERS)(commands_promotions.promotions)
-app.command("moves", hidden=True)(commands_promotions.moves)
-app.command("views", rich_help_panel=NUMBERS)(serve.views)
-app.add_typer(dataset.app, name="dataset", rich_help_panel=MODELS)
-model.app.command("backtest")(trial_commands.backtest)
-model.app.command("score")(trial_commands.score)
-model.app.add_typer(trial_commands.app, name="canary")
-app.add_typer(model.app, name="model", rich_help_panel=MODELS)
-app.command("serve", rich_help_panel=OPERATE)(serve.serve)
-app.add_typer(commands.app, name="alerts", rich_help_panel=OPERATE)
+app.command("reconcile", rich_help_panel=NUMBERS)(live.reconcile)
+app.command("reproduce", rich_help_panel=NUMBERS)(reproduction.reproduce)
+app.command("promote", rich_help_panel=NUMBERS)(promotion.promote)
+app.command("rollback", rich_help_panel=NUMBERS)(promotion.rollback)
+app.command("promotions", rich_help_panel=NUMBERS)(promotion_log.promotions)
+app.command("moves", hidden=True)(promotion_log.moves)
+app.command("views", rich_help_panel=NUMBERS)(serving.views)
+app.add_typer(training_sets.app, name="dataset", rich_help_panel=MODELS)
+models.app.command("backtest")(model_trials.backtest)
+models.app.command("score")(model_trials.score)
+models.app.add_typer(model_trials.app, name="canary")
+app.add_typer(models.app, name="model", rich_help_panel=MODELS)
+app.command("serve", rich_help_panel=OPERATE)(serving.serve)
+app.add_typer(alerts.app, name="alerts", rich_help_panel=OPERATE)
 app.command("notices", rich_help_panel=OPERATE)(notices.notices)
-app.command("maintain", rich_help_panel=OPERATE)(maintain.maintain)
-app.command("repair", rich_help_panel=OPERATE)(commands_repair.repair)
+app.command("maintain", rich_help_panel=OPERATE)(maintenance.maintain)
+app.command("repair", rich_help_panel=OPERATE)(maintenance.repair)
 app.add_typer(spark.app, name="spark", rich_help_panel=OPERATE)
-app.add_typer(token_commands.app, name="token", rich_help_panel=OPERATE)
+app.add_typer(tokens.app, name="token", rich_help_panel=OPERATE)
 
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 (as typer calls it)

@@ -94,11 +94,6 @@ def reader(form: str) -> Callable[[Any], Any]:
     return partial(_by_example, form=form, expression=_number(example))
 
 
-def is_of_periods(form: str) -> bool:
-    """Whether the format is one of months, weeks or years, each of which is read as its first day."""
-    return "%" in form and not re.search(_DAY, form)
-
-
 def _first_day_of(form: str) -> tuple[str, str] | None:
     """The suffixes of pattern and value that complete a month, a week or a year to its first day; None for other patterns."""
     directives = set(re.findall(r"%(.)", form))

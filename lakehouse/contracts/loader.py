@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from lakehouse.contracts import derived, effect, fit, late_events, record_changes, yaml_file
-from lakehouse.contracts import effect as advice
-from lakehouse.contracts import fit as of_training
 from lakehouse.contracts import joins as of_joins
 from lakehouse.contracts import metric_sources as of_several_sources
 from lakehouse.contracts import windows as of_windows
@@ -276,7 +274,7 @@ def _misfits_of_set(
             yield name, ("rows",), f"{text}'reprocess_policy: append'"
     for name, metric in catalog.metrics.items():
         yield from ((name, where, text) for where, text in _misfits(metric, catalog.sources))
-    yield from of_training.training_misfits(catalog.training_sets, catalog.models, catalog.sources, catalog.metrics)
+    yield from fit.training_misfits(catalog.training_sets, catalog.models, catalog.sources, catalog.metrics)
     for name, metric in catalog.metrics.items():
         if origin[name] not in bundled or origin.get(metric.source) in bundled:  # a deployment may replace a bundled source
             yield from ((name, where, text) for where, text in effect.of_tiers(metric, catalog.sources))
@@ -355,9 +353,9 @@ def check_files(files: Sequence[Path]) -> CheckedFiles:
     ]
     sound = {path: contract for path, contract in contracts.items() if not any(text.startswith(f"{path}:") for text in mistakes)}
     metrics = {path: contract for path, contract in sound.items() if isinstance(contract, MetricContract)}
-    follows = [f"{path}: {text}" for path, metric in metrics.items() for text in advice.on_metric(metric, catalog.sources)]
+    follows = [f"{path}: {text}" for path, metric in metrics.items() for text in effect.on_metric(metric, catalog.sources)]
     sources = {path: contract for path, contract in sound.items() if isinstance(contract, SourceContract)}
-    follows += [f"{path}: {text}" for path, source in sources.items() for text in advice.on_source(source)]
+    follows += [f"{path}: {text}" for path, source in sources.items() for text in effect.on_source(source)]
     return CheckedFiles(sound, mistakes, notes, follows)
 
 

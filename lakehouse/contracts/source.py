@@ -1,8 +1,8 @@
 """The contract of a source: its file format, clocks and keys, and how its silver table is kept.
 
 ``dataset``, ``primary_key``, ``model``, ``quality`` and ``materialization`` have the form that LakeLogic gives them; the other
-keys are specific to this project. The section ``source`` is in the folder ``inputs``, ``changes``, ``order`` and ``dimension`` in
-``changes``, rules for rows in ``source_rules``, schedules in ``publication``.
+keys are specific to this project. The section ``source`` is in ``inputs``, ``changes``, ``order`` and ``dimension`` in
+``record_changes``, rules for rows in ``source_rules``, schedules in ``publication``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from lakehouse.contracts import inputs, record_changes
-from lakehouse.contracts import record_changes as dimension
 from lakehouse.contracts.alerts import SourceAlerts
 from lakehouse.contracts.base import SYSTEM_COLUMNS, Documented, Name, SparkType, Strict
 from lakehouse.contracts.inputs import Source
@@ -251,7 +250,7 @@ class SourceContract(Documented):
 
     def _check_sections(self) -> None:
         of_sections = (
-            dimension.dimension_mistakes,
+            record_changes.dimension_mistakes,
             record_changes.envelope_mistakes,
             record_changes.partial_correction_mistakes,
             inputs.mistakes,

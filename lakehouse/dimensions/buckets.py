@@ -21,7 +21,6 @@ from lakehouse.delta.columns import arrow_schema
 from lakehouse.delta.row_writer import COMPRESSED, in_one_commit
 from lakehouse.dimensions import tables
 from lakehouse.spark import commits
-from lakehouse.spark import commits as spark_commits
 from lakehouse.spark.commits import MergeClauses
 
 if TYPE_CHECKING:
@@ -56,8 +55,8 @@ class BucketTable(NamedTuple):
 
     def opened(self) -> DeltaTable:
         """The table at its newest version, with the columns of the contract; created if it does not exist."""
-        missing = spark_commits.missing_columns(self.settings, self.path, self.columns)
-        spark_commits.table_of(self.settings, self.path, self.columns, "bucket", self.properties)
+        missing = commits.missing_columns(self.settings, self.path, self.columns)
+        commits.table_of(self.settings, self.path, self.columns, "bucket", self.properties)
         table = self._snapshot()
         if missing:
             with commits.held(self.settings, self.path):
@@ -91,7 +90,7 @@ class BucketTable(NamedTuple):
             completes = number == len(groups)
             metadata = why if completes else {name: value for name, value in why.items() if name != _FOLLOWED}
             recorded = (mark, version) if completes else None
-            spark_commits.merge_rows(table, self.settings, self.path, part, clauses, metadata, recorded)
+            commits.merge_rows(table, self.settings, self.path, part, clauses, metadata, recorded)
         if self._snapshot().transaction_version(mark) != version:  # a merge without effect makes no commit
             partition_writer.commit_without_rows(self._snapshot(), why=why, transaction=(mark, version))
 

@@ -16,7 +16,6 @@ from lakehouse import locations
 from lakehouse.delta import change_feed, data_files, partition_writer, row_writer, table_io
 from lakehouse.dimensions import buckets as changes_by_key
 from lakehouse.dimensions import tables
-from lakehouse.dimensions import tables as keys
 from lakehouse.dimensions.buckets import LIVES, BucketTable
 from lakehouse.dimensions.intervals import intervals
 from lakehouse.dispositions.winners import groups
@@ -114,12 +113,12 @@ def _changed_keys(settings: Settings, silver: DeltaTable, first: int, last: int)
         feed = change_feed.feed_at_most(silver, first, last, ["record_key"], settings.local_rows)
     except change_feed.ForgottenFeedError:
         return None
-    return None if feed is None else keys.dimension_keys(pc.unique(feed["record_key"])).drop_null().unique()
+    return None if feed is None else tables.dimension_keys(pc.unique(feed["record_key"])).drop_null().unique()
 
 
 def _differing(contract: SourceContract, by_key: DeltaTable, table: DeltaTable, changed: pa.StringArray) -> pa.Table:
     """The :func:`differences` of the keys ``changed``."""
-    buckets = pc.unique(keys.key_buckets(changed, contract.dimension.buckets)).to_pylist()
+    buckets = pc.unique(tables.key_buckets(changed, contract.dimension.buckets)).to_pylist()
     wanted = intervals(contract, changes_by_key.read(contract, by_key, buckets, changed))
     return differences(read(contract, table, buckets, changed), wanted)
 

@@ -46,21 +46,21 @@ def simulate(
 
     The simulation uses its own root and changes no other table. Repeating it with the same options changes nothing.
     """
-    from lakehouse.examples import late_events as stream  # noqa: PLC0415 (`--help` need not wait for it)
+    from lakehouse.examples import late_events  # noqa: PLC0415 (`--help` need not wait for it)
     from lakehouse.spark.jars import require_java  # noqa: PLC0415
 
-    options = stream.Options(days, events, late_share, _hours(late_hours), seed)
+    options = late_events.Options(days, events, late_share, _hours(late_hours), seed)
     lake = _lake(root)
     folder = Path(lake.root)
     if not (folder / _MARK).is_file():
         require_java(lake)  # before anything is written; a completed simulation needs no Spark
     made_at = _claim(folder, options, lake.clock())
-    made = stream.events(options)
-    texts = {folder / "contracts" / name: text for name, text in stream.CONTRACTS.items()}
-    texts |= {Path(lake.landing_of(stream.SOURCE)) / name: text for name, text in stream.files(made).items()}
+    made = late_events.events(options)
+    texts = {folder / "contracts" / name: text for name, text in late_events.CONTRACTS.items()}
+    texts |= {Path(lake.landing_of(late_events.SOURCE)) / name: text for name, text in late_events.files(made).items()}
     new = _write(texts)
     before = _versions(lake)
-    one = _publish(lake, stream.clock_days(made))
+    one = _publish(lake, late_events.clock_days(made))
 
     found = _found(lake, one, options, made_at)
     reports = (output or folder / "reports").absolute()

@@ -91,11 +91,6 @@ class Unknown:
     because: str
 
 
-def age_of(arrival: datetime, end: datetime) -> int:
-    """The age at which a row arrived: begun hours after the end of its day, negative before it."""
-    return ceil((arrival - end).total_seconds() / 3600)
-
-
 def estimate(days: Sequence[date], cutoff: datetime, arrivals: Arrivals, zone: ZoneInfo, follow_days: int) -> Estimate | Unknown:
     """The estimated share of the rows of consecutive days that had arrived by a time.
 

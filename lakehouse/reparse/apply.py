@@ -16,7 +16,6 @@ from lakehouse import locations, pieces
 from lakehouse.delta import commit_log, leases, partition_writer, provenance, table_io
 from lakehouse.delta.columns import arrow_schema
 from lakehouse.dispositions import account_tables, judgement_history, readings
-from lakehouse.dispositions import readings as readings_table
 from lakehouse.dispositions.readings import NUMBER, READING_ID, ROW_ID
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger import applied_inputs, contracts_in_use, key_log, rebuild_requests, unread_rows
@@ -79,7 +78,7 @@ def apply(
 
     try:
         why = _described(from_, source)
-        if why is not None and why[READING_ID] not in readings_table.requested(settings, source):
+        if why is not None and why[READING_ID] not in readings.requested(settings, source):
             _check_current(settings, contract, why)
             _put_into_force(settings, contract, session, from_, why, by, reason, go_on)
         if whole:
@@ -105,7 +104,7 @@ def _check_current(settings: Settings, contract: SourceContract, why: dict[str, 
     problem = None
     if why["contract"] != now:
         problem = f"was made under contract {why['contract']}, and the contract is {now} now"
-    elif why["based_on"] != readings_table.requested(settings, contract.dataset):
+    elif why["based_on"] != readings.requested(settings, contract.dataset):
         problem = "was made before another reading was put into force"
     if problem:
         msg = f"the reading of {contract.dataset} {problem}: read the records again"
@@ -159,13 +158,13 @@ def _copy_rows(
     settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], from_: Settings, why: dict[str, Any]
 ) -> None:
     """Append the rows to the readings of the lake, unless a stopped run has done so."""
-    source, columns = contract.dataset, readings_table.columns(contract)
+    source, columns = contract.dataset, readings.columns(contract)
     path = locations.readings(settings, source)
     spark_commits.add_missing_columns(session, settings, path, columns)
     table = spark_commits.table_of(settings, path, columns, "arrival_date", partition_writer.APPEND_ONLY)
     if len(table_io.read_version(table, ["line_number"], {READING_ID: [why[READING_ID]]})):
         return
-    app_id, version, number = f"readings:{source}", table.version(), readings_table.next_number(settings, source)
+    app_id, version, number = f"readings:{source}", table.version(), readings.next_number(settings, source)
     schema = arrow_schema(columns)
 
     def numbered(rows: pa.Table) -> pa.Table:

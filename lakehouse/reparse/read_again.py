@@ -23,7 +23,6 @@ from lakehouse import locations, object_store, pieces
 from lakehouse.delta import partition_writer, provenance, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl, silver_columns
 from lakehouse.dispositions import reading_frames, readings, row_rules
-from lakehouse.dispositions import readings as readings_table
 from lakehouse.dispositions.readings import NUMBER, READING_ID, RECEIVED
 from lakehouse.ledger import ingestions, key_log
 from lakehouse.ledger.ids import InputKind
@@ -119,7 +118,7 @@ def read_again(
         for entry in ingestions.ingested(ingestions.all_of(settings, source)).values()
         if entry.rows and (first is None or first <= entry.arrival_date) and (last is None or entry.arrival_date <= last)
     ]
-    based_on = readings_table.requested(settings, source)
+    based_on = readings.requested(settings, source)
     named = {"contract": provenance.of_contract(contract), "based_on": based_on, "first": first, "last": last}
     text = json.dumps([source, named, sorted(entry.ingestion_id for entry in entries)], default=str)
     reading_id = InputKind.REBUILD_REQUEST.id_of(text)
@@ -142,7 +141,7 @@ def _write(
     why: dict[str, Any],
 ) -> None:
     """Write the rows that read differently, unless the folder already has them."""
-    path, columns = locations.readings(into, contract.dataset), readings_table.columns(contract)
+    path, columns = locations.readings(into, contract.dataset), readings.columns(contract)
     table = spark_commits.table_of(into, path, columns, "arrival_date", partition_writer.APPEND_ONLY)
     if table_io.rows_at_most(table, {}):
         return

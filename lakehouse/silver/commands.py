@@ -53,7 +53,6 @@ def rebuild(
     from lakehouse.gold.restatement import preview  # noqa: PLC0415
     from lakehouse.orchestration.commands import restate  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
-    from lakehouse.silver import rebuild as rebuild_preview  # noqa: PLC0415
     from lakehouse.silver import rebuild as silver_rebuild  # noqa: PLC0415
     from lakehouse.silver import repair as silver_repair  # noqa: PLC0415
 
@@ -67,7 +66,7 @@ def rebuild(
 
     if dry_run:
         first, last = (None if day is None else day.date() for day in (start_date, end_date))
-        previewed = rebuild_preview.preview(session(), settings, contract, first, last)
+        previewed = silver_rebuild.preview(session(), settings, contract, first, last)
         _print_preview(contract, previewed, [metric.name for metric in catalog.metrics_following(source)])
         for metric in catalog.metrics_of(source):
             daily = served_version.daily(settings, catalog, metric)

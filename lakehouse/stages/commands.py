@@ -30,7 +30,6 @@ _Name = Annotated[str, typer.Argument(help="The stage, such as partner_feed_2024
 _Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
 _By = Annotated[str, typer.Option("--by", help="Who does it.")]
 _Reason = Annotated[str, typer.Option(help="Why, in words for the readers.")]
-_Day = Annotated[datetime | None, typer.Option(formats=arguments.DAY)]
 
 
 @app.command()

@@ -141,7 +141,6 @@ def _decide(
     from lakehouse.orchestration.commands import is_behind, say_waiting  # noqa: PLC0415
     from lakehouse.orchestration.commands import restate as restate_days  # noqa: PLC0415
     from lakehouse.stewardship import quarantine  # noqa: PLC0415
-    from lakehouse.stewardship import quarantine as stewardship_decide  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
@@ -156,7 +155,7 @@ def _decide(
     )
     confirmed(contract, yes=yes)
     if rows:
-        taken = stewardship_decide.decide(settings, contract, rows, verdict, by=by, reason=reason)
+        taken = quarantine.decide(settings, contract, rows, verdict, by=by, reason=reason)
         again = f" {taken.repeated:,} had been decided so before." if taken.repeated else ""
         out.print(f"{counted(taken.rows)} {verdict.participle} by {by}.{again}")
     else:

@@ -22,7 +22,6 @@ from lakehouse.serving.http.authentication import holder
 from lakehouse.serving.http.parameters import Limit, NoParameters, Offset, Parameters
 from lakehouse.serving.http.problems import Problem
 from lakehouse.stewardship import quarantine
-from lakehouse.stewardship import quarantine as stewardship_decide
 from lakehouse.stewardship.quarantine import QuarantineFilter, StatusFilter
 
 if TYPE_CHECKING:
@@ -139,7 +138,7 @@ def _as_json(source: str, entry: dict[str, Any], now: datetime) -> dict[str, Any
     }
 
 
-def decide(cache: PublishedCache, source: str, row: RowId, decision: DecisionModel, by: str) -> stewardship_decide.DecisionResult:
+def decide(cache: PublishedCache, source: str, row: RowId, decision: DecisionModel, by: str) -> quarantine.DecisionResult:
     """Record a decision on a row that is or was quarantined. Decisions are processed one at a time.
 
     :raises Problem: if the row does not exist, or no decision on it is possible.
@@ -149,8 +148,6 @@ def decide(cache: PublishedCache, source: str, row: RowId, decision: DecisionMod
         raise Problem(404, "unknown-row", "no row with this id is or was in quarantine; GET /quarantine?status=any lists them")
     with _ONE_AT_A_TIME:
         try:
-            return stewardship_decide.decide(
-                cache.settings, contract, [row], decision.decision, by=by, reason=decision.reason.strip()
-            )
-        except stewardship_decide.StewardError as problem:
+            return quarantine.decide(cache.settings, contract, [row], decision.decision, by=by, reason=decision.reason.strip())
+        except quarantine.StewardError as problem:
             raise Problem(409, "cannot-be-decided", f"{problem}") from None

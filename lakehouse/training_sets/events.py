@@ -21,7 +21,6 @@ from lakehouse.ledger import ingestions
 from lakehouse.spark import zones
 from lakehouse.spark.session import sized_for
 from lakehouse.training_sets import histories, labels, records
-from lakehouse.training_sets import records as knowledge
 from lakehouse.training_sets.histories import BEGINS, ENDS
 
 if TYPE_CHECKING:
@@ -185,7 +184,7 @@ def labelled(
 
     The rows are sorted by event time and key. They have the knowledge of now, or of ``known_at``.
     """
-    known = knowledge.now(settings, contract.sources, known_at)
+    known = records.now(settings, contract.sources, known_at)
     with sized_for(spark, settings, many=is_large(settings, contract)):
         rows = events(spark, settings, catalog, contract, known, Span(first, until), reading)
         mature = with_labels(spark, settings, catalog, contract, rows, known, known.published_until)
@@ -201,7 +200,7 @@ def keys_with_label(
     until: date,
 ) -> pa.Table:
     """The keys (record_key) of events from ``first`` until before ``until`` whose label is mature now; computes no feature."""
-    known = knowledge.now(settings, contract.sources)
+    known = records.now(settings, contract.sources)
     with sized_for(spark, settings, many=is_large(settings, contract)):
         rows = _by_themselves(spark, settings, catalog, contract, known, Span(first, until), contract.reading)
         return with_labels(spark, settings, catalog, contract, rows, known, known.published_until).select("record_key").toArrow()
@@ -216,7 +215,7 @@ def unlabelled(
     known_at: datetime | None = None,
 ) -> pa.Table:
     """The events of ``days`` with their features as known then, for scoring; sorted by event time and key."""
-    known = knowledge.now(settings, contract.sources, known_at)
+    known = records.now(settings, contract.sources, known_at)
     span = Span(min(days), max(days) + DAY)
     with sized_for(spark, settings, many=is_large(settings, contract)):
         rows = events(spark, settings, catalog, contract, known, span, "as_known")

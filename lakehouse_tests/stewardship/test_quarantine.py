@@ -13,7 +13,6 @@ from lakehouse.ledger import decisions
 from lakehouse.ledger.row_states import Disposition
 from lakehouse.silver import audit_log
 from lakehouse.stewardship import quarantine
-from lakehouse.stewardship import quarantine as stewardship_decide
 from lakehouse.stewardship.quarantine import QuarantineFilter, StewardError
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.lake import Lake, contract, csv_file
@@ -188,7 +187,7 @@ def test_a_decision_needs_a_row_a_name_and_a_reason(settings, spark) -> None:
     with pytest.raises(StewardError, match="needs a name"):
         decide(lake, "accept", "b", by=" ")
     with pytest.raises(StewardError, match="nowhere:7 is not a well-formed row"):
-        stewardship_decide.decide(settings, lake.contract, [("nowhere", 7)], "accept", by="anna", reason="because")
+        quarantine.decide(settings, lake.contract, [("nowhere", 7)], "accept", by="anna", reason="because")
 
 
 @pytest.mark.merge

@@ -10,7 +10,6 @@ from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.ledger.ids import row_id_of
 from lakehouse.stewardship import quarantine
-from lakehouse.stewardship import quarantine as stewardship_decide
 from lakehouse.stewardship.quarantine import QuarantineFilter
 from lakehouse_tests.support.lake import Lake, contract, csv_file
 
@@ -66,10 +65,8 @@ def dispositions_by_key(lake: Lake) -> dict[str, Disposition]:
     return {str(row.record_key): row.disposition for row in rows}
 
 
-def decide(
-    lake: Lake, verdict: Any, *keys: str, by: str = "anna", reason: str = "looked at it"
-) -> stewardship_decide.DecisionResult:
+def decide(lake: Lake, verdict: Any, *keys: str, by: str = "anna", reason: str = "looked at it") -> quarantine.DecisionResult:
     entries = quarantine.entries(lake.settings, lake.contract, QuarantineFilter(status=None))
     rows = [row_id_of(entry) for entry in entries if entry["record_key"] in keys]
     assert len(rows) == len(keys)
-    return stewardship_decide.decide(lake.settings, lake.contract, rows, verdict, by=by, reason=reason)
+    return quarantine.decide(lake.settings, lake.contract, rows, verdict, by=by, reason=reason)

@@ -82,12 +82,12 @@ def _follow(settings: Settings, metric: MetricContract) -> None:
 
 
 def _print_of_metric(metric: str) -> None:
-    from lakehouse.gold.promotion import promotion_log as log  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.promotion import promotion_log  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.promotion.plan import shown_version  # noqa: PLC0415
 
     settings, _, contract = first_version_of(metric)
     _follow(settings, contract)
-    for move in log.of(settings, contract.metric):
+    for move in promotion_log.of(settings, contract.metric):
         out.print(
             f"{format_moment(move.moved_at)}  {move.kind.value}: v{move.from_version} -> v{move.to_version} by {move.by}",
             style="bold",

@@ -18,7 +18,6 @@ from lakehouse.contracts.series import Series
 from lakehouse.delta import provenance, table_io
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import history, lifecycle, published_table, served_version
-from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.promotion import compatibility
 from lakehouse.gold.promotion.promotion_log import PromotionKind
@@ -262,10 +261,10 @@ def _put_back(
 ) -> Comparison:
     """Compare what readers see now with what they see after a rollback; both are in the history of one table."""
     series = before.series
-    found = numbers_history.versions_in(series, before.existing)
-    shown = {start: numbers_history.in_whole(series, of_period[-1], of_period) for start, of_period in found.items()}
+    found = history.versions_in(series, before.existing)
+    shown = {start: history.in_whole(series, of_period[-1], of_period) for start, of_period in found.items()}
     after = {start: _in_whole(version, known[start]) if start in known else version for start, version in shown.items()}
-    return numbers_history.comparison(series, shown, after, (f"v{versions[0]}", f"v{versions[1]}"), settings.clock())
+    return history.comparison(series, shown, after, (f"v{versions[0]}", f"v{versions[1]}"), settings.clock())
 
 
 def _both(settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int) -> _Both:
@@ -304,12 +303,12 @@ def _compared(
 ) -> Comparison:
     def side(series: Series, numbers: Mapping[date, PublishedNumber]) -> dict[date, PublishedVersion]:
         wanted = {start for start in numbers if (first is None or first <= start) and (last is None or start <= last)}
-        found = numbers_history.newest(settings, series)
+        found = history.newest(settings, series)
         return {start: _in_whole(found[start], numbers[start]) for start in sorted(wanted & found.keys())}
 
     labels = (f"v{both.shown.metric.dataset_version}", f"v{both.to.metric.dataset_version}")
     before, after = side(both.shown, both.old), side(both.later, both.new)
-    return numbers_history.comparison(both.to, before, after, labels, settings.clock(), thresholds)
+    return history.comparison(both.to, before, after, labels, settings.clock(), thresholds)
 
 
 def _in_whole(version: PublishedVersion, number: PublishedNumber) -> PublishedVersion:
