@@ -1,4 +1,4 @@
-"""Arguments and options shared by commands about published numbers, and the lookup of series, periods and versions."""
+"""Arguments and options that several commands have, and the lookup of series, periods and versions."""
 
 from __future__ import annotations
 
@@ -28,6 +28,10 @@ PeriodOrWindow = Annotated[
     str, typer.Argument(metavar="PERIOD", help="A period such as 2024-01-15 or 2024-W03, or a window of a day: 2024-01-15T14.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DecidedBy = Annotated[str, typer.Option("--by", help="Who decides.")]
+DoneBy = Annotated[str, typer.Option("--by", help="Who does it.")]
+Why = Annotated[str, typer.Option("--reason", help="Why.")]
+WhyForReaders = Annotated[str, typer.Option("--reason", help="Why, in words for the readers.")]
 
 
 def metric_named(name: str) -> tuple[Settings, Catalog, MetricContract]:

@@ -44,8 +44,6 @@ app = typer.Typer(cls=_Late, help="The earlier name of lakehouse lateness rows, 
 Rows = Annotated[list[str] | None, typer.Option("--rows", help="A row, as the list shows it; may be repeated.")]
 Window = Annotated[str | None, typer.Option(help="Rows of this window, such as 2024-01-15T14, or day.")]
 All = Annotated[bool, typer.Option("--all", help="All rows.")]
-By = Annotated[str, typer.Option(help="Who decides.")]
-Reason = Annotated[str, typer.Option(help="Why.")]
 Restate = Annotated[bool, typer.Option(help="Update the numbers at once, or leave it to Dagster's daemon.")]
 
 
@@ -105,8 +103,8 @@ def late(
 def admit(
     metric: arguments.Metric,
     *,
-    by: By,
-    reason: Reason,
+    by: arguments.DecidedBy,
+    reason: arguments.Why,
     rows: Rows = None,
     window: Window = None,
     all_: All = False,
@@ -120,8 +118,8 @@ def admit(
 def withdraw(
     metric: arguments.Metric,
     *,
-    by: By,
-    reason: Reason,
+    by: arguments.DecidedBy,
+    reason: arguments.Why,
     rows: Rows = None,
     window: Window = None,
     all_: All = False,

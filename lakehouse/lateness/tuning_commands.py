@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 
 Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
-By = Annotated[str, typer.Option(help="Who decides.")]
-Reason = Annotated[str, typer.Option(help="Why.")]
 
 
 def tuning(source: Source, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
@@ -50,8 +48,8 @@ def tune(
     source: Source,
     *,
     apply: Annotated[bool, typer.Option("--apply", help="Apply the whole proposal now, whatever its size.")] = False,
-    by: By = "",
-    reason: Reason = "",
+    by: arguments.DecidedBy = "",
+    reason: arguments.Why = "",
 ) -> None:
     """Show the proposed max_lateness, or apply it. It applies to later arrivals; no restart is needed."""
     from lakehouse.lateness import recommendation  # noqa: PLC0415
@@ -70,8 +68,8 @@ def tune(
 def pin(
     source: Source,
     *,
-    by: By,
-    reason: Reason,
+    by: arguments.DecidedBy,
+    reason: arguments.Why,
     at: Annotated[str | None, typer.Option(help="The value: PT6H or P2D; default: the one in force.")] = None,
 ) -> None:
     """Keep a max_lateness until it is unpinned: tuning does not change it, and no alert is raised about it."""
@@ -81,14 +79,14 @@ def pin(
     _decided(tuning_decisions.pin(settings, contract, by, reason, arguments.duration(at) if at else None))
 
 
-def unpin(source: Source, *, by: By, reason: Reason) -> None:
+def unpin(source: Source, *, by: arguments.DecidedBy, reason: arguments.Why) -> None:
     """Let tuning change a pinned max_lateness again."""
     from lakehouse.lateness import tuning as tuning_decisions  # noqa: PLC0415
 
     _decided(tuning_decisions.unpin(*_source(source), by, reason))
 
 
-def undo(source: Source, *, by: By, reason: Reason) -> None:
+def undo(source: Source, *, by: arguments.DecidedBy, reason: arguments.Why) -> None:
     """Return to the max_lateness before the newest change, and pin it."""
     from lakehouse.lateness import tuning as tuning_decisions  # noqa: PLC0415
 

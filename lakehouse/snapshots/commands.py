@@ -258,16 +258,14 @@ app = typer.Typer(help="Named sets of inputs: create, list, show, compare, drop.
 
 _Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
 _Name = Annotated[str, typer.Argument(help="The snapshot, such as feed_v1.3_2024-11-10.")]
-_By = Annotated[str, typer.Option("--by", help="Who does it.")]
-_Reason = Annotated[str, typer.Option(help="Why.")]
 
 
 @app.command()
 def create(
     source: _Source,
     name: _Name,
-    by: _By,
-    reason: _Reason,
+    by: arguments.DoneBy,
+    reason: arguments.Why,
     through: Annotated[
         datetime | None, typer.Option(formats=arguments.DAY, help="Only files of arrival days through this one.")
     ] = None,
@@ -358,7 +356,7 @@ def compare(
 
 
 @app.command()
-def drop(source: _Source, name: _Name, by: _By, reason: _Reason) -> None:
+def drop(source: _Source, name: _Name, by: arguments.DoneBy, reason: arguments.Why) -> None:
     """Retire a snapshot name. It can never be used again; no row of any table changes."""
     from lakehouse.snapshots import named  # noqa: PLC0415
 

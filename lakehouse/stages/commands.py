@@ -28,16 +28,14 @@ app = typer.Typer(
 _SHOWN = 8
 _Name = Annotated[str, typer.Argument(help="The stage, such as partner_feed_2024-11-10.")]
 _Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
-_By = Annotated[str, typer.Option("--by", help="Who does it.")]
-_Reason = Annotated[str, typer.Option(help="Why, in words for the readers.")]
 
 
 @app.command()
 def create(
     name: _Name,
     source: _Source,
-    by: _By,
-    reason: _Reason,
+    by: arguments.DoneBy,
+    reason: arguments.WhyForReaders,
     files: Annotated[
         list[Path] | None, typer.Option("--file", help="A file, or a folder of files of the source; may be repeated.")
     ] = None,
@@ -121,7 +119,7 @@ def show(name: _Name, as_json: arguments.AsJson = False) -> None:  # noqa: FBT00
 
 
 @app.command()
-def refresh(name: _Name, by: _By) -> None:
+def refresh(name: _Name, by: arguments.DoneBy) -> None:
     """Recompute a stage against the present tables and contracts. Starts Spark."""
     from lakehouse.cli.stage_report import print_report  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.stages import staging  # noqa: PLC0415
@@ -135,8 +133,8 @@ def refresh(name: _Name, by: _By) -> None:
 @app.command()
 def promote(
     name: _Name,
-    by: _By,
-    reason: _Reason,
+    by: arguments.DoneBy,
+    reason: arguments.WhyForReaders,
     sign_off: Annotated[str | None, typer.Option(help="Why exceeded thresholds and failed checks are accepted.")] = None,
 ) -> None:
     """Promote a stage to readers, in one step per table. The same command continues a stopped promotion."""
@@ -158,8 +156,8 @@ def promote(
 @app.command()
 def undo(
     name: _Name,
-    by: _By,
-    reason: _Reason,
+    by: arguments.DoneBy,
+    reason: arguments.WhyForReaders,
     restate: Annotated[bool, typer.Option("--restate", help="Update roll-ups now (starts Spark).")] = False,  # noqa: FBT002
 ) -> None:
     """Restore the numbers from before a stage, as new revisions; silver keeps its rows."""
@@ -174,7 +172,7 @@ def undo(
 
 
 @app.command()
-def drop(name: _Name, by: _By, reason: _Reason) -> None:
+def drop(name: _Name, by: arguments.DoneBy, reason: arguments.WhyForReaders) -> None:
     """Remove a stage; only its record remains."""
     from lakehouse.stages import staging  # noqa: PLC0415
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lakehouse.cli import arguments
 from lakehouse.cli.console import catalog_with, confirmed, counted, errors, out
 from lakehouse.cli.number_report import print_malformed
 from lakehouse.ledger.ids import format_row_id, parse_row_id, row_id_of
@@ -36,8 +37,6 @@ EventDate = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="
 Key = Annotated[str | None, typer.Option(help="Rows of this key.")]
 Overdue = Annotated[bool, typer.Option(help="Rows past their review deadline.")]
 All = Annotated[bool, typer.Option("--all", help="All rows that wait.")]
-By = Annotated[str, typer.Option(help="Who decides.")]
-Reason = Annotated[str, typer.Option(help="Why.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Confirm that the table is replaced (overwrite_all).")]
 Restate = Annotated[bool, typer.Option(help="Update silver and gold at once, or leave it to Dagster's daemon.")]
 
@@ -104,8 +103,8 @@ def _register(verdict: StewardVerdict, description: str) -> None:
         source: Source,
         rows: Rows = None,
         *,
-        by: By,
-        reason: Reason,
+        by: arguments.DecidedBy,
+        reason: arguments.Why,
         ids: Ids = None,
         cause: Cause = None,
         arrival_date: ArrivalDate = None,

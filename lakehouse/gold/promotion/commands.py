@@ -30,14 +30,13 @@ if TYPE_CHECKING:
 
 _Metric = Annotated[str, typer.Argument(help="The metric that readers know, such as revenue.")]
 _By = Annotated[str, typer.Option(help="Who requests it; default: the user's name.")]
-_Why = Annotated[str, typer.Option(help="Why, in words for the readers.")]
 _Restate = Annotated[bool, typer.Option("--restate", help="Update numbers and roll-ups now (starts Spark).")]
 
 
 def promote(
     metric: _Metric,
     version: Annotated[str, typer.Argument(help="The dataset version to show, such as v2.")],
-    reason: _Why,
+    reason: arguments.WhyForReaders,
     by: _By = "",
     threshold: Annotated[list[str] | None, typer.Option(help="How far, in percent, a measure may change: revenue=5.")] = None,
     accept_differences: Annotated[bool, typer.Option(help="Continue beyond a bound, or if a measure ends.")] = False,  # noqa: FBT002
@@ -88,7 +87,7 @@ def promote(
 
 def rollback(
     metric: _Metric,
-    reason: _Why,
+    reason: arguments.WhyForReaders,
     by: _By = "",
     to: Annotated[
         str | None,

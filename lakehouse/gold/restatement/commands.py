@@ -34,8 +34,6 @@ Revision = Annotated[
         help="The revision that it would become, as 'gold held' shows it: r3, or 3.",
     ),
 ]
-By = Annotated[str, typer.Option(help="Who decides.")]
-Reason = Annotated[str, typer.Option(help="Why.")]
 
 
 def held(
@@ -65,7 +63,9 @@ def held(
         out.print("Nothing is held.")
 
 
-def publish(metric: arguments.Metric, period: arguments.PeriodName, revision: Revision, by: By, reason: Reason) -> None:
+def publish(
+    metric: arguments.Metric, period: arguments.PeriodName, revision: Revision, by: arguments.DecidedBy, reason: arguments.Why
+) -> None:
     """Sign off a held number: readers see it from now on, with your name and reason."""
     from lakehouse.gold.numbers.lifecycle import State  # noqa: PLC0415
     from lakehouse.gold.publication import held_numbers  # noqa: PLC0415
@@ -84,7 +84,7 @@ def publish(metric: arguments.Metric, period: arguments.PeriodName, revision: Re
         out.print(f"{done.name} is published, {done.state.value}, signed off by {by}.", soft_wrap=True)
 
 
-def close(metric: arguments.Metric, period: arguments.PeriodName, by: By, reason: Reason) -> None:
+def close(metric: arguments.Metric, period: arguments.PeriodName, by: arguments.DecidedBy, reason: arguments.Why) -> None:
     """Close a waiting period: its number becomes final as it is, with your name and reason."""
     from lakehouse.gold.publication.write_audit_publish import Run  # noqa: PLC0415
     from lakehouse.gold.restatement import early_close  # noqa: PLC0415
@@ -105,7 +105,9 @@ def _session() -> SparkSession:
     return LakeSpark().session()
 
 
-def drop(metric: arguments.Metric, period: arguments.PeriodName, revision: Revision, by: By, reason: Reason) -> None:
+def drop(
+    metric: arguments.Metric, period: arguments.PeriodName, revision: Revision, by: arguments.DecidedBy, reason: arguments.Why
+) -> None:
     """Reject a held number: the published number stays, and the same number is not proposed again."""
     from lakehouse.gold.publication import held_numbers  # noqa: PLC0415
 
@@ -161,8 +163,6 @@ def _print(series: Series, waiting: HeldCandidate, *, as_json: bool) -> None:
 
 _SHOWN = 8
 _Earlier = Annotated[str, typer.Option("--to", help="The version to go back to: r1, r3.a1, first, or a time.")]
-_By = Annotated[str, typer.Option(help="Who decides.")]
-_Reason = Annotated[str, typer.Option(help="Why, in words for the readers.")]
 _Restate = Annotated[bool, typer.Option("--restate", help="Update numbers and roll-ups now (starts Spark).")]
 
 
@@ -170,8 +170,8 @@ def revert(
     metric: arguments.Metric,
     period: arguments.PeriodName,
     to: _Earlier,
-    by: _By,
-    reason: _Reason,
+    by: arguments.DecidedBy,
+    reason: arguments.WhyForReaders,
     restate: _Restate = False,  # noqa: FBT002
 ) -> None:
     """Restore an earlier version of a number as a new revision; later changes wait until 'lakehouse gold release'."""
@@ -194,8 +194,8 @@ def revert(
 def release(
     metric: arguments.Metric,
     period: arguments.PeriodName,
-    by: _By,
-    reason: _Reason,
+    by: arguments.DecidedBy,
+    reason: arguments.WhyForReaders,
     restate: _Restate = False,  # noqa: FBT002
 ) -> None:
     """Let a reverted number follow silver again, including all changes since."""

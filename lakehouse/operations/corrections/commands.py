@@ -20,16 +20,14 @@ app = typer.Typer(help="Manual corrections: list them, agree to one, or reject i
 
 _Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
 _Id = Annotated[str, typer.Argument(metavar="CORRECTION", help="The correction's id, or the beginning of it.")]
-_By = Annotated[str, typer.Option(help="Who decides.")]
-_Reason = Annotated[str, typer.Option(help="Why.")]
 _Restate = Annotated[bool, typer.Option("--restate", help="Ingest it and update the numbers now (starts Spark).")]
 
 
 def correct(
     source: _Source,
     key: Annotated[str, typer.Argument(help="The record key, as the column record_key shows it.")],
-    by: _By,
-    reason: _Reason,
+    by: arguments.DecidedBy,
+    reason: arguments.Why,
     values: Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="May be repeated.")] = None,
     withdraw: Annotated[bool, typer.Option("--withdraw", help="The record never happened.")] = False,  # noqa: FBT002
     new: Annotated[bool, typer.Option("--new", help="Enter a record that never arrived; set all of its fields.")] = False,  # noqa: FBT002
@@ -69,7 +67,7 @@ def list_(
 
 
 @app.command()
-def approve(source: _Source, correction: _Id, by: _By, reason: _Reason, restate: _Restate = False) -> None:  # noqa: FBT002
+def approve(source: _Source, correction: _Id, by: arguments.DecidedBy, reason: arguments.Why, restate: _Restate = False) -> None:  # noqa: FBT002
     """Approve another person's correction; it is entered as soon as it has enough approvals."""
     from lakehouse.operations.corrections import correction_flow  # noqa: PLC0415
 
@@ -79,7 +77,7 @@ def approve(source: _Source, correction: _Id, by: _By, reason: _Reason, restate:
 
 
 @app.command()
-def reject(source: _Source, correction: _Id, by: _By, reason: _Reason) -> None:
+def reject(source: _Source, correction: _Id, by: arguments.DecidedBy, reason: arguments.Why) -> None:
     """Reject a correction: nothing is entered."""
     from lakehouse.operations.corrections import correction_flow  # noqa: PLC0415
 
