@@ -75,18 +75,17 @@ class RowBuilder:
         row = {**self._constant, "line_number": line_numbers, "raw_payload": raw, **fields, **clocks, **change}
         key = self._keys(fields, clocks)
         columns.require(key.certain)
-        columns.require(pc.invert(self._are_markers(columns)))
+        self._leave_markers(columns)
         row["record_key"] = key.values
         arrays = [_filled(row.get(field.name), field.type, count) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema), columns.certain
 
-    def _are_markers(self, columns: _Columns) -> pa.BooleanArray:
-        """Whether each record is a marker, which need not be complete."""
+    def _leave_markers(self, columns: _Columns) -> None:
+        """Leave marker records, which need not be complete, to the exact parser."""
         marker, of_marker = self._contract.marker, self._contract.marker_field
-        if marker is None or of_marker is None:
-            return pc.invert(everywhere(columns.count))
-        values = columns.converted(of_marker.in_file, of_marker.type).values
-        return pc.fill_null(pc.equal(values.cast(pa.string()), marker.value), fill_value=False)
+        if marker is not None and of_marker is not None:
+            values = columns.converted(of_marker.in_file, of_marker.type).values
+            columns.require(pc.fill_null(pc.not_equal(values.cast(pa.string()), marker.value), fill_value=True))
 
     def _keys(self, fields: Mapping[str, pa.Array], clocks: Mapping[str, pa.Array]) -> Converted:
         recipe = self._contract.synthetic_key

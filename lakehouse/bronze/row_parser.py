@@ -31,7 +31,7 @@ from lakehouse.calendar.days import business_day_of, start_of_day
 from lakehouse.contracts import inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from lakehouse.bronze.envelopes import Change, Parts
     from lakehouse.bronze.file_formats import Record
@@ -61,6 +61,10 @@ class RowParser:
         self._nulls = contract.source.nulls
         self._null_numbers = null_numbers(self._nulls)
         self._fields = [(spec, converter(spec.type, *naive)) for spec in contract.model.fields]
+        self._marker: tuple[str, Callable[[Any], Any], str] | None = None
+        if contract.marker is not None and contract.marker_field is not None:
+            spec = contract.marker_field
+            self._marker = (spec.in_file, converter(spec.type, *naive), contract.marker.value)
         self._event_is_day = contract.event_is_day
         self._joined = contract.source.joined
         self._written = {column: inputs.reader(form) for column, form in contract.source.formats.items()}
@@ -117,9 +121,9 @@ class RowParser:
     def _typed(self, values: dict[str, Any], received_at: datetime) -> dict[str, Any]:
         unfolded = _converted(None, self._unfold, values, self._columns) if self._unfold else None
         written = values if unfolded is None else unfolded.row
-        present = self._present(written, whole=not self._is_marker(self._with_value(written)))
-        if self._is_marker(present):
-            return self._of_marker(present, received_at)
+        if self._marker is not None and self._is_marker(readable := self._present(written, whole=False), *self._marker):
+            return self._of_marker(readable, received_at)
+        present = self._present(written)
         change = self._change(present) if unfolded is None else self._change_in_envelope(present, unfolded)
         whole = change["change_op"] != "delete" and not change.get("key_ends")
         is_partial = self._contract.has_partial_corrections and change["is_correction"]
@@ -137,14 +141,11 @@ class RowParser:
             change["corrects_key"] = None if unfolded else key
         return {**fields, **clocks, **change, "record_key": key}
 
-    def _is_marker(self, present: Mapping[str, Any]) -> bool:
-        marker, of_marker = self._contract.marker, self._contract.marker_field
-        if marker is None or of_marker is None:
-            return False
-        convert = next(convert for spec, convert in self._fields if spec is of_marker)
+    @staticmethod
+    def _is_marker(present: Mapping[str, Any], column: str, convert: Callable[[Any], Any], marker: str) -> bool:
         with suppress(Malformed):
-            value = present.get(of_marker.in_file)
-            return value is not None and typed_text(_converted(of_marker.in_file, convert, value)) == marker.value
+            value = present.get(column)
+            return value is not None and typed_text(_converted(column, convert, value)) == marker
         return False
 
     def _of_marker(self, present: dict[str, Any], received_at: datetime) -> dict[str, Any]:
