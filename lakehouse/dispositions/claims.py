@@ -54,6 +54,8 @@ _ORDER = ["source_sequence", "source_order", "arrival_ts"]
 _CHOSEN_BY = ["event_date", "arrival_date", *_ORDER, "ingestion_id", "line_number"]
 #: The verdicts of stewards that admit a row.
 _ADMITTING = pa.array([verdict.value for verdict in StewardVerdict if verdict.barred_as is None])
+#: In words, why a row that fails no rule is not admitted.
+_CAUSES = {QuarantineReason.BEYOND_WATERMARK.value: "beyond the cutoff", QuarantineReason.MARKER.value: "marker record"}
 
 
 def admitted_by_contract(claims: pa.Table) -> pa.Table:
@@ -64,7 +66,7 @@ def admitted_by_contract(claims: pa.Table) -> pa.Table:
 def not_admitted(settings: Settings, source: str, where: table_io.Where) -> Counter[tuple[AdmissionStatus, str]]:
     """The rows that their contract does not admit, by status and cause, from the claims that meet ``where``.
 
-    The cause is the rules that a row fails, or that it came beyond the watermark.
+    The cause is the rules that a row fails, that it came beyond the cutoff, or that it is a marker record.
     """
     counts = Counter[tuple[AdmissionStatus, str]]()
     columns, options = ["standing", "reason", "failed_rules", "kind"], settings.storage_options
@@ -74,8 +76,7 @@ def not_admitted(settings: Settings, source: str, where: table_io.Where) -> Coun
         rules = pc.fill_null(pc.binary_join(barred["failed_rules"], ", "), "")
         cases = pa.table({"standing": barred["standing"], "reason": barred["reason"], "rules": rules})
         for row in cases.group_by(cases.column_names).aggregate([([], "count_all")]).to_pylist():
-            is_rule = row["rules"] and row["reason"] != QuarantineReason.BEYOND_WATERMARK
-            cause = f"rule {row['rules']}" if is_rule else "beyond the watermark"
+            cause = _CAUSES.get(row["reason"]) or f"rule {row['rules']}"
             counts[AdmissionStatus(row["standing"]), cause] += row["count_all"]
     return counts
 

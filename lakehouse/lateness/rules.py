@@ -53,7 +53,7 @@ def exceeds(late: int, rows: int, tolerated: Decimal | float) -> bool:
 
 @dataclass(frozen=True)
 class ArrivalCount:
-    """The number of rows that arrived at one time, and how many of them were beyond the watermark."""
+    """The number of rows that arrived at one time, and how many of them were beyond the cutoff."""
 
     at: datetime
     rows: int
@@ -141,7 +141,7 @@ class Proposal:
         return next((line.share for line in self.evidence if line.watermark == self.current), None) if self.rows else None
 
     def severity(self, catch: float) -> RecommendationSeverity:
-        """The severity by the share of rows beyond the watermark in force.
+        """The severity by the share of rows beyond the cutoff in force.
 
         ``ERROR`` and ``WARN`` require that less than ``catch`` came within it, and that another one is proposed or the contract's
         bounds exclude the one that is needed: an error if more than ten times the tolerated share came beyond it, else a warning.

@@ -42,6 +42,6 @@ def test_rejected_quarantined_and_dropped_rows_are_counted(tmp_path: Path, spark
     assert {(f"{status}", cause): rows for (status, cause), rows in counts.items()} == {
         ("rejected", "rule positive"): 2,
         ("quarantined", "rule small"): 1,
-        ("dropped", "beyond the watermark"): 1,
+        ("dropped", "beyond the cutoff"): 1,
     }
     assert claims.not_admitted(lake.settings, "nothing", {}) == {}

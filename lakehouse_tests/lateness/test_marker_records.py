@@ -10,8 +10,10 @@ import pytest
 from lakehouse import locations
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
+from lakehouse.dispositions import claims
 from lakehouse.lateness import measurement
 from lakehouse.ledger import key_log
+from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse_tests.support.both_readers import assert_same
 from lakehouse_tests.support.ingested_files import deliver_text
 
@@ -64,6 +66,7 @@ def test_a_marker_needs_its_time_alone_and_counts_nowhere(settings: Settings) ->
     ]
     measured = measurement.measure(settings, source, DAY, DAY)
     assert (measured.rows, measured.late, measured.dispositions["dropped"]) == (1, 1, 2)
+    assert claims.not_admitted(settings, "meters", {"arrival_date": [DAY]}) == {(AdmissionStatus.DROPPED, "marker record"): 2}
     keys = key_log.about(settings, "meters", ["standing"], ["a", "x", "y"])
     assert keys is not None
     assert keys["standing"].to_pylist() == ["admitted"]  # a marker makes no claim about the key that it was sent with

@@ -89,13 +89,13 @@ def test_an_absent_day_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_rows_that_the_contract_does_not_admit_are_counted_with_the_cause(capsys: pytest.CaptureFixture[str]) -> None:
-    barred = {(AdmissionStatus.REJECTED, "rule positive"): 2, (AdmissionStatus.DROPPED, "beyond the watermark"): 1}
+    barred = {(AdmissionStatus.REJECTED, "rule positive"): 2, (AdmissionStatus.DROPPED, "beyond the cutoff"): 1}
     number_report.print_run(SingleRun(rows=6, malformed=0, known=0, not_admitted=barred), "flow")
     waiting = {(AdmissionStatus.QUARANTINED, "rule known_shop"): 1}
     number_report.print_run(SingleRun(rows=6, malformed=1, known=0, not_admitted=waiting, unread_reason="not CSV"), "flow")
     first, _, second, *_ = capsys.readouterr().out.splitlines()
     assert first == (
-        "6 rows ingested, 1 dropped (beyond the watermark), 2 rejected (rule positive); 'lakehouse account flow' counts them."
+        "6 rows ingested, 1 dropped (beyond the cutoff), 2 rejected (rule positive); 'lakehouse account flow' counts them."
     )
     assert second == (
         "6 rows ingested, 1 malformed: not CSV; 'lakehouse rows flow --malformed' lists them; 1 waiting for a steward "
