@@ -79,6 +79,15 @@ def not_admitted_text(source: str, counts: Mapping[tuple[AdmissionStatus, str], 
     return f"{', '.join(parts)}; {command}" if parts else ""
 
 
+def not_counted_text(
+    source: str, malformed: int, reason: str | None, not_admitted: Mapping[tuple[AdmissionStatus, str], int]
+) -> str:
+    """The rest of a sentence about rows: those that cannot be read and those that the contract does not admit, if there are any."""
+    parts = [malformed_text(source, malformed, reason)] if malformed else []
+    parts += [not_admitted_text(source, not_admitted)] if not_admitted else []
+    return f", {'; '.join(parts)}" if parts else ""
+
+
 def print_malformed(settings: Settings, source: str, **which: Any) -> None:
     """Print the first malformed rows of a source with reason and raw text; see ``malformed_rows.tables`` for the arguments."""
     from lakehouse.dispositions import malformed_rows  # noqa: PLC0415 (Arrow loads in a second)
@@ -119,10 +128,8 @@ def print_run(done: SingleRun, source: str) -> None:
     known += f" ({done.again:,} delivered again, which counts as a new delivery)" if done.again else ""
     known += f"; {len(done.held):,} held" if done.held else ""
     known += f"; {done.left:,} left for now (being written, or not readable)" if done.left else ""
-    broken = f", {malformed_text(source, done.malformed, done.unread_reason)}" if done.malformed else ""
-    barred = not_admitted_text(source, done.not_admitted)
-    more = f"{'; ' if broken else ', '}{barred}" if barred else ""
-    out.print(f"{counted(done.rows)} ingested{known}{broken}{more}.", highlight=False, soft_wrap=True)
+    more = not_counted_text(source, done.malformed, done.unread_reason, done.not_admitted)
+    out.print(f"{counted(done.rows)} ingested{known}{more}.", highlight=False, soft_wrap=True)
     _print_replaced(done)
     for change in done.changes[:_SHOWN]:
         out.print(moved_line(change.version, change.moved), highlight=False, markup=False, soft_wrap=True)

@@ -71,6 +71,15 @@ def print_tiers(contract: SourceContract, measured: LatenessMeasurement) -> None
         out.print(text, style="yellow" if late.is_exceeded else None, soft_wrap=True)
 
 
+def print_left_out(measured: LatenessMeasurement, indent: str) -> None:
+    """Print the numbers of rows that are in no measure: those ahead of their arrival, and those that are no sign of lateness."""
+    if measured.skewed:
+        out.print(f"{indent}{counted(measured.skewed)} with an event ahead of its arrival left out", soft_wrap=True)
+    if measured.historical:
+        history = f"{counted(measured.historical)} of a first load, a backfill or a correction by hand"
+        out.print(f"{indent}left out: {history}", soft_wrap=True)
+
+
 def hours_as_json(hours: Mapping[int, Sequence[int]]) -> list[dict[str, Any]]:
     """The lateness of the rows of each hour."""
     from lakehouse.lateness.rules import percentiles  # noqa: PLC0415 (Arrow loads in a second)
@@ -168,11 +177,7 @@ def report(
     if hours:
         found_hours = by_hour(of.settings, of.contract, measured, hours.value)
         print_hours(found_hours, hours.value, of.contract.clocks.timezone)
-    if measured.skewed:
-        out.print(f"  {counted(measured.skewed)} with an event ahead of its arrival left out", soft_wrap=True)
-    if measured.historical:
-        left_out = f"{counted(measured.historical)} of a first load, a backfill or a correction by hand"
-        out.print(f"  left out: {left_out}", soft_wrap=True)
+    print_left_out(measured, "  ")
     became = ", ".join(f"{count:,} {name}" for name, count in sorted(measured.dispositions.items()))
     out.print(f"  dispositions: {became or 'nothing arrived'}", soft_wrap=True)
     became_of_late = ", ".join(f"{count:,} {name}" for name, count in late.items() if count)

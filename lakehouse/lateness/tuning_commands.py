@@ -9,7 +9,7 @@ import typer
 
 from lakehouse.cli import arguments
 from lakehouse.cli.console import catalog_with, counted, data_table, number_column, out
-from lakehouse.lateness.commands import duration, moment
+from lakehouse.lateness.commands import duration, moment, print_left_out
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -120,11 +120,7 @@ def _print_advice(state: TuningState, advice: Recommendation) -> None:
     for kind, seconds in [("all", measurement.together(measured.types)), *kinds] if measured.rows else []:
         spans = ", ".join(f"{name} {duration(value)}" for name, value in percentiles(seconds).items())
         out.print(f"    {kind}: {counted(len(seconds))}; {spans}, max {duration(int(seconds[-1]))}", soft_wrap=True)
-    if measured.skewed:
-        out.print(f"    {counted(measured.skewed)} with an event ahead of its arrival left out", soft_wrap=True)
-    if measured.historical:
-        left_out = f"{counted(measured.historical)} of a first load, a backfill or a correction by hand"
-        out.print(f"    left out: {left_out}", soft_wrap=True)
+    print_left_out(measured, "    ")
     table = data_table()
     table.add_column("max_lateness", no_wrap=True)
     shares = [f"{line.share:.2%}" for line in advice.trade_offs]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakehouse.cli.console import catalog_with, confirmed, end_with_failed_checks, errors, out, print_notices
-from lakehouse.cli.number_report import malformed_text, not_admitted_text
+from lakehouse.cli.number_report import not_counted_text
 from lakehouse.pieces import listened_to_by, sentence
 from lakehouse.text import join_limited
 
@@ -128,10 +128,8 @@ def replay(
     if not as_json:
         restated = {metric: sum(len(result.restated.get(metric, [])) for result in results) for metric in _metrics(results)}
         malformed, reasons = sum(result.malformed for result in results), [result.unread_reason for result in results]
-        broken = f", {malformed_text(source, malformed, next(filter(None, reasons), None))}" if malformed else ""
-        rows = sum(result.rows for result in results)
-        barred = not_admitted_text(source, claims.not_admitted(settings, source, {"arrival_date": days}))
-        more = broken + (f"{'; ' if broken else ', '}{barred}" if barred else "")
+        rows, not_admitted = sum(result.rows for result in results), claims.not_admitted(settings, source, {"arrival_date": days})
+        more = not_counted_text(source, malformed, next(filter(None, reasons), None), not_admitted)
         out.print(f"{len(results)} arrival days, {rows:,} rows in Bronze{more}.", highlight=False, soft_wrap=True)
         for metric, count in restated.items():
             out.print(f"  gold/{metric}: {count:,} days published or restated.")
