@@ -169,7 +169,14 @@ class Settings(BaseSettings):
     @field_validator("spark_remote")
     @classmethod
     def _connect_address(cls, value: str | None) -> str | None:
-        if value is not None and value != "auto" and not value.startswith("sc://"):
+        if value is None or value == "auto":
+            return value
+        try:
+            parts = urlsplit(value)
+            is_address = parts.scheme == "sc" and bool(parts.hostname) and (parts.port or 0) >= 0
+        except ValueError:  # of the port
+            is_address = False
+        if not is_address:
             msg = "is no address of a Spark Connect server; write sc://host:15002, or auto"
             raise ValueError(msg)
         return value

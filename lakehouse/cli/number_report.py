@@ -82,7 +82,7 @@ def not_admitted_text(source: str, counts: Mapping[tuple[AdmissionStatus, str], 
 def not_counted_text(
     source: str, malformed: int, reason: str | None, not_admitted: Mapping[tuple[AdmissionStatus, str], int]
 ) -> str:
-    """The rest of a sentence about rows: those that cannot be read and those that the contract does not admit, if there are any."""
+    """The rest of a sentence about rows: those that cannot be read, and those that the contract does not admit."""
     parts = [malformed_text(source, malformed, reason)] if malformed else []
     parts += [not_admitted_text(source, not_admitted)] if not_admitted else []
     return f", {'; '.join(parts)}" if parts else ""

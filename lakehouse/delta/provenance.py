@@ -94,7 +94,7 @@ def _without_in_sections(contract: SourceContract | MetricContract) -> dict[str,
         if (getattr(value, within, default) if within else value) == default:
             without.setdefault(section, {})[key] = {within} if within else True
     if source.lateness.by is not None:  # a proposed cutoff changes no number
-        without["lateness"] = {"by": {"values": {"__all__": {"tuning"}}}}
+        without.setdefault("lateness", {})["by"] = {"values": {"__all__": {"tuning"}}}
     if getattr(contract, "kind", "event") == "event":
         without.setdefault("changes", {})["retract_words"] = True
     of_source = without.setdefault("source", {})

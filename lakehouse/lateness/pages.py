@@ -64,6 +64,10 @@ def add_lateness_page(router: APIRouter, cache: PublishedCache) -> None:
         rows = measurement.measure(cache.settings, contract, first, last)
         return _by_type(contract, rows) | _trend(measurement.by_day(cache.settings, contract, first, last))
 
+    @lru_cache(_KEPT)
+    def arrived(source: str, through: date, days: int, by: Literal["day", "hour"], _version: Hashable) -> list[ArrivalFigure]:
+        return figures.by_arrival(cache.settings, cache.source(source), through, days, by)
+
     def page_values(wanted: LatenessPageParameters) -> dict[str, Any]:
         sources = sorted(cache.catalog.sources)
         newest = {name: measurement.newest_arrival(cache.settings, name) for name in sources}
@@ -77,39 +81,37 @@ def add_lateness_page(router: APIRouter, cache: PublishedCache) -> None:
         first, last = measurement.window(through, wanted.days)
         version = measurement.version(cache.settings, source)
         about |= {"found": measured(source, first, last, version), "first": first, "last": last}
-        return about | _watched(cache.settings, cache.catalog, cache.source(source), last, wanted)
+        arrivals = arrived(source, last, wanted.days, wanted.by, version)
+        return about | _watched(cache.settings, cache.catalog, cache.source(source), arrivals)
 
     @router.get(PREFIX + "/lateness")
     async def late(request: Request, wanted: Annotated[LatenessPageParameters, Query()]) -> Response:
         return respond(request, "lateness", "lateness", await run_in_threadpool(page_values, wanted))
 
 
-def _watched(
-    settings: Settings, catalog: Catalog, contract: SourceContract, through: date, wanted: LatenessPageParameters
-) -> dict[str, Any]:
+def _watched(settings: Settings, catalog: Catalog, contract: SourceContract, arrivals: Sequence[ArrivalFigure]) -> dict[str, Any]:
     """The figures that alerts compare with a bound, and these alerts if they are open."""
-    arrivals = figures.by_arrival(settings, contract, through, wanted.days, wanted.by)
     names = tuple(one.name for one in arrivals)
     shares = charts.against_bound(
         names, tuple(one.share for one in arrivals), tuple(one.share_bound for one in arrivals), in_percent=True
     )
     hours = [tuple(None if one is None else one / 3600 for one in line) for line in _lags(arrivals)]
+    alerts = figures.open_alerts(settings)
     weekly = [each for metric in catalog.metrics_of(contract.dataset) if (each := figures.by_week(settings, catalog, metric))]
     restated = [
         {
             "figure": each,
             "chart": charts.against_bound(tuple(each.weeks), tuple(each.counts), (each.bound,) * len(each.weeks)),
-            "open": figures.open_alerts(settings, each.metric, [AlertKind.RESTATEMENTS]).get(AlertKind.RESTATEMENTS),
+            "open": alerts.get((each.metric, AlertKind.RESTATEMENTS)),
         }
         for each in weekly
     ]
-    of_source = figures.open_alerts(settings, contract.dataset, [AlertKind.LATE_SHARE, AlertKind.LAG])
     return {
         "arrivals": arrivals,
         "shares": shares,
         "lags": charts.against_bound(names, *hours),
-        "share_alert": of_source.get(AlertKind.LATE_SHARE),
-        "lag_alert": of_source.get(AlertKind.LAG),
+        "share_alert": alerts.get((contract.dataset, AlertKind.LATE_SHARE)),
+        "lag_alert": alerts.get((contract.dataset, AlertKind.LAG)),
         "lag_terms": contract.alerts.lag,
         "restated": restated,
     }

@@ -140,8 +140,9 @@ def test_a_port_that_is_taken_is_reported(folder: Path, monkeypatch) -> None:
 
 @pytest.mark.parametrize("address", ["127.0.0.1:15002", "sc://", "spark://host:7077", "automatic", "sc://host:port"])
 def test_an_invalid_address_is_reported(address: str) -> None:
-    with pytest.raises((SetupProblem, InvalidSettingsError), match=r"sc://host:15002, or auto"):
-        spark_options(Settings(spark_remote=address))
+    sentence = "LAKEHOUSE_SPARK_REMOTE: is no address of a Spark Connect server; write sc://host:15002, or auto"
+    with pytest.raises(InvalidSettingsError, match=f"^{sentence}$"):
+        Settings(spark_remote=address)
 
 
 def test_a_server_that_cannot_be_reached_is_reported_with_the_way_out() -> None:

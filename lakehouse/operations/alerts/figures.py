@@ -121,10 +121,10 @@ def by_week(settings: Settings, catalog: Catalog, metric: MetricContract) -> Wee
     return WeeklyFigure(metric.name, weeks, counts, mean, bound, terms.sigma)
 
 
-def open_alerts(settings: Settings, contract: str, kinds: Sequence[AlertKind]) -> dict[AlertKind, AlertRecord]:
-    """The open alerts of these kinds about a contract, as last recorded."""
-    entries = (entry for entry in log.all_of(settings) if entry.resolved_at is None and entry.alert.contract == contract)
-    return {entry.alert.kind: entry for entry in entries if entry.alert.kind in kinds}
+def open_alerts(settings: Settings) -> dict[tuple[str, AlertKind], AlertRecord]:
+    """The open alerts by contract and kind, as last recorded."""
+    entries = (entry for entry in log.all_of(settings) if entry.resolved_at is None)
+    return {(entry.alert.contract, entry.alert.kind): entry for entry in entries}
 
 
 def _periods(through: date, days: int, by: Literal["day", "hour"], zone: ZoneInfo) -> list[tuple[str, datetime, datetime]]:
