@@ -21,7 +21,7 @@ from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.orchestration.execution.catch_up import catch_up
 from lakehouse.orchestration.execution.in_process import InProcess
 from lakehouse.reparse import apply as reading
-from lakehouse.reparse import read_again as folder
+from lakehouse.reparse import read_again as reading_again
 from lakehouse.reparse.read_again import read_again
 
 _FORGOTTEN = '    - {name: price, type: "decimal(9,4)"}\n'
@@ -37,7 +37,7 @@ def main() -> None:
         catalog = load_catalog(contract.parent, bundled=False)
         settings, session = replay._settings, LakeSpark(long_lived=True).session
         source = catalog.sources["readings"]
-        with folder.temporary(settings, "readings") as into:
+        with reading_again.temporary(settings, "readings") as into:
             figures["read again"] = seconds_of(lambda: read_again(settings, source, session, None, None, into))
             apply = {"by": "anna", "reason": "a forgotten field"}
             figures["put into force"] = seconds_of(lambda: reading.apply(settings, source, session, into, **apply))

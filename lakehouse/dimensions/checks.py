@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import data_files, table_io
-from lakehouse.dimensions import buckets as changes_by_key
+from lakehouse.dimensions import buckets as dimension_buckets
 from lakehouse.dimensions import interval_table, tables
 from lakehouse.dimensions.intervals import intervals
 from lakehouse.dispositions.winners import groups, numpy_of
@@ -92,7 +92,7 @@ def _result(contract: SourceContract, name: str, day: date, checked: int, wrong:
 
 def _parts(settings: Settings, contract: SourceContract, silver: DeltaTable, days: Collection[date]) -> Iterator[_KeysInQuestion]:
     """The keys that have a change on the days: together if they are few, else the keys of all buckets, bucket by bucket."""
-    copy = changes_by_key.followed(settings, contract, silver)
+    copy = dimension_buckets.followed(settings, contract, silver)
     table = table_io.open_table(locations.intervals(settings, contract.dataset), settings.storage_options)
     if copy is None or table is None:
         return
@@ -100,14 +100,14 @@ def _parts(settings: Settings, contract: SourceContract, silver: DeltaTable, day
         rows = table_io.read_version(silver, ["record_key"], {"event_date": days})
         of_days = tables.dimension_keys(rows["record_key"]).drop_null().unique()
         buckets = pc.unique(tables.key_buckets(of_days, contract.dimension.buckets)).to_pylist()
-        changes = changes_by_key.read(contract, copy[0], buckets, of_days)
+        changes = dimension_buckets.read(contract, copy[0], buckets, of_days)
         yield _KeysInQuestion(changes, interval_table.read(contract, table, buckets, of_days), is_sampled=True)
         return
     buckets = sorted(data_files.rows_by_partition(copy[0]))
     first = min(days).toordinal() % max(len(buckets), 1)
     sample = {*(buckets[first:] + buckets[:first])[:_SAMPLED]}
     for bucket in buckets:
-        changes = changes_by_key.read(contract, copy[0], [bucket])
+        changes = dimension_buckets.read(contract, copy[0], [bucket])
         yield _KeysInQuestion(changes, interval_table.read(contract, table, [bucket]), bucket in sample)
 
 

@@ -15,7 +15,7 @@ from deltalake import ColumnProperties
 
 from lakehouse import locations
 from lakehouse.delta import change_feed, data_files, lost_commits, partition_writer, row_writer, table_io
-from lakehouse.delta import columns as day_columns
+from lakehouse.delta import columns as delta_columns
 from lakehouse.dimensions import changed_intervals, join_keys, tables
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def event_times(facts: pa.Table, zone: ZoneInfo) -> pa.ChunkedArray:
 
 
 def _starts(days: pa.ChunkedArray, zone: ZoneInfo) -> pa.ChunkedArray:
-    return pa.chunked_array([day_columns.starts_of_days(chunk, zone) for chunk in days.chunks], changed_intervals.TIME)
+    return pa.chunked_array([delta_columns.starts_of_days(chunk, zone) for chunk in days.chunks], changed_intervals.TIME)
 
 
 def _new_facts(facts: DeltaTable, followed: int, on: Sequence[str]) -> Iterable[pa.Table]:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import change_feed, data_files, partition_writer, row_writer, table_io
-from lakehouse.dimensions import buckets as changes_by_key
+from lakehouse.dimensions import buckets as dimension_buckets
 from lakehouse.dimensions import tables
 from lakehouse.dimensions.buckets import LIVES, BucketTable
 from lakehouse.dimensions.intervals import intervals
@@ -37,8 +37,8 @@ def follow(settings: Settings, contract: SourceContract) -> None:
     silver = table_io.open_snapshot(path, options) if contract.is_dimension else None
     if silver is None:
         return
-    changes_by_key.follow(settings, contract, silver)
-    copy = changes_by_key.followed(settings, contract, silver)
+    dimension_buckets.follow(settings, contract, silver)
+    copy = dimension_buckets.followed(settings, contract, silver)
     silver = table_io.open_snapshot(path, options)  # another process may have brought the copy to a later version
     if copy is not None and silver is not None:
         _follow_changes(settings, contract, silver, *copy)
@@ -60,7 +60,7 @@ def _follow_changes(settings: Settings, contract: SourceContract, silver: DeltaT
     if few is not None:
         of_intervals.merge(table, few, contract, mark, version)
         return
-    every = (intervals(contract, changes_by_key.read(contract, by_key, [bucket])) for bucket in _buckets(by_key))
+    every = (intervals(contract, dimension_buckets.read(contract, by_key, [bucket])) for bucket in _buckets(by_key))
     of_intervals.replace(table, every, contract, mark, version)
 
 
@@ -119,7 +119,7 @@ def _changed_keys(settings: Settings, silver: DeltaTable, first: int, last: int)
 def _differing(contract: SourceContract, by_key: DeltaTable, table: DeltaTable, changed: pa.StringArray) -> pa.Table:
     """The :func:`differences` of the keys ``changed``."""
     buckets = pc.unique(tables.key_buckets(changed, contract.dimension.buckets)).to_pylist()
-    wanted = intervals(contract, changes_by_key.read(contract, by_key, buckets, changed))
+    wanted = intervals(contract, dimension_buckets.read(contract, by_key, buckets, changed))
     return differences(read(contract, table, buckets, changed), wanted)
 
 
@@ -129,7 +129,7 @@ def _all_differing(settings: Settings, contract: SourceContract, by_key: DeltaTa
         return None
     parts: list[pa.Table] = []
     for bucket in sorted({*_buckets(by_key), *_buckets(table)}):
-        wanted = intervals(contract, changes_by_key.read(contract, by_key, [bucket]))
+        wanted = intervals(contract, dimension_buckets.read(contract, by_key, [bucket]))
         parts.append(differences(read(contract, table, [bucket]), wanted))
         if sum(map(len, parts)) > settings.local_rows:
             return None

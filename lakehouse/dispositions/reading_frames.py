@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER, bronze_columns, silver_columns
-from lakehouse.dispositions import readings as in_force
+from lakehouse.dispositions import readings as bronze_readings
 from lakehouse.dispositions.readings import NUMBER, READING_ID, RECEIVED, ROW_ID
 from lakehouse.ledger import ingestions, redactions
 from lakehouse.spark import dataframes
@@ -44,7 +44,7 @@ def rows(
     :raises FileNotFoundError: when there is no Bronze.
     """
     source = contract.dataset
-    readings = in_force.readings_of(settings, source, ids)
+    readings = bronze_readings.readings_of(settings, source, ids)
     names = [name for name in columns if name != RECEIVED]
     if readings is not None or RECEIVED in columns:
         names = list(dict.fromkeys([*names, *ROW_ID, "arrival_ts"]))
@@ -56,7 +56,7 @@ def rows(
     ledger = ingestions.ingested(ingestions.all_of(settings, source))
     whole = readings.whole_files({name: entry.rows for name, entry in ledger.items()}, where)
     first = first.where(~F.col("ingestion_id").isin(whole))  # without them, few rows or none have to be looked up
-    kinds, held = dict(in_force.columns(contract)), {item.name for item in readings.table.schema().fields}
+    kinds, held = dict(bronze_readings.columns(contract)), {item.name for item in readings.table.schema().fields}
     known = [name for name in dict.fromkeys([*columns, *ROW_ID, NUMBER]) if name in held]
     about = {**where, READING_ID: readings.ids}
     again = dataframes.scan(spark, settings, locations.readings(settings, source), [*known, READING_ID], about)
@@ -123,10 +123,10 @@ def completed(contract: SourceContract, claims: DataFrame, rows: DataFrame) -> D
     follows_delete = F.coalesce(F.lag("change_op").over(in_order) == "delete", F.lit(False))
     joined = joined.withColumn("_begins", ~F.coalesce("is_correction", F.lit(False)) | follows_delete)
     text = F.lower(F.trim("corrected_field"))
-    words = F.array_append(F.split(text, in_force.SEPARATORS), text)
+    words = F.array_append(F.split(text, bronze_readings.SEPARATORS), text)
     columns = {}
-    for spec in in_force.fields(contract):
-        is_named = F.coalesce(F.arrays_overlap(words, F.array(*map(F.lit, sorted(in_force.names_of(spec))))), F.lit(False))
+    for spec in bronze_readings.fields(contract):
+        is_named = F.coalesce(F.arrays_overlap(words, F.array(*map(F.lit, sorted(bronze_readings.names_of(spec))))), F.lit(False))
         gives = F.col("_begins") | F.col(spec.name).isNotNull() | is_named
         columns[spec.name] = F.last(F.when(gives, F.struct(spec.name)), ignorenulls=True).over(before).getField(spec.name)
     return joined.withColumns(columns).select(*rows.columns)

@@ -206,13 +206,13 @@ def trace(
     """Show the disposition of each record of a key with its reason, the changes in silver, and the published days it changed."""
     from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.dispositions import malformed_rows  # noqa: PLC0415
-    from lakehouse.dispositions import readings as in_force  # noqa: PLC0415
+    from lakehouse.dispositions import readings as bronze_readings  # noqa: PLC0415
     from lakehouse.impact import row_changes  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = catalog_with(source)
     contract, metrics = catalog.sources[source], catalog.metrics_of(source)
     records = dispositions_account.rows(settings, contract, keys=[key])
-    readings = in_force.requests_of(settings, source, [row.row_id for row in records])
+    readings = bronze_readings.requests_of(settings, source, [row.row_id for row in records])
     if not records:
         errors.print(f"No row of bronze/{source} has the key {key!r}.", style="yellow")
         raise typer.Exit(1)

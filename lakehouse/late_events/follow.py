@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import commit_log, data_files, partition_writer, row_writer, table_io
-from lakehouse.dispositions import readings as in_force
+from lakehouse.dispositions import readings as bronze_readings
 from lakehouse.late_events import late_rows, left_out
 from lakehouse.late_events.left_out import Deliveries
 from lakehouse.ledger import key_log, late_decisions
@@ -191,7 +191,7 @@ def _terms(settings: Settings, metric: MetricContract) -> Callable[[str], str]:
     """What the classification of a delivery depends on besides its rows, as a hash: the contract, which rows are in force, and
     what stewards have decided about them.
     """
-    terms, readings = left_out.terms_of(metric), in_force.readings_of(settings, metric.source)
+    terms, readings = left_out.terms_of(metric), bronze_readings.readings_of(settings, metric.source)
     window = metric.event_window
     content = f"{terms.allowed_lateness} {terms.action.value} {metric.trailing_days} {window and window.model_dump_json()}"
     content += f" {sorted(readings.ids)}" if readings else ""

@@ -143,12 +143,12 @@ def report(
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Show the lateness of each event type and beyond each tier, the dispositions of all rows, and changes of the cutoff."""
-    from lakehouse.lateness import cutoff as watermark_log  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.lateness import cutoff as cutoff_log  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.lateness import measurement, tuning_advice  # noqa: PLC0415
     from lakehouse.lateness import rules as judging  # noqa: PLC0415
 
     of = _measured(source, start_date, end_date)
-    measured, before = of.measured, watermark_log.of(of.settings, source)
+    measured, before = of.measured, cutoff_log.of(of.settings, source)
     late = measurement.sums_of(measurement.late_dispositions(of.settings, of.contract, measured.first, measured.last))
     recommended = tuning_advice.of_source(of.settings, of.contract, measured)
     if as_json:
@@ -267,7 +267,7 @@ def apply(
     print_only: Annotated[bool, typer.Option("--print", help="Record the decision, and print the contract's new text.")] = False,
 ) -> None:
     """Change the cutoff: record the decision and add a line to the contract. Earlier rows keep their admission status."""
-    from lakehouse.lateness import cutoff as watermark_log  # noqa: PLC0415
+    from lakehouse.lateness import cutoff as cutoff_log  # noqa: PLC0415
     from lakehouse.lateness import measurement  # noqa: PLC0415
 
     if not by.strip() or not reason.strip():
@@ -285,7 +285,7 @@ def apply(
     if wanted is None or wanted == proposal.current:
         out.print(f"{source}: {_said(proposal)}; nothing was changed. {proposal.because}", soft_wrap=True)
         return
-    path = watermark_log.file_of(of.settings.contracts, source)
+    path = cutoff_log.file_of(of.settings.contracts, source)
     if path is None:
         errors.print(
             f"The contract of {source} is not in {of.settings.contracts}: put a copy there, which then takes precedence.",
@@ -294,22 +294,22 @@ def apply(
         )
         raise typer.Exit(1)
     try:
-        text = watermark_log.with_watermark(path.read_text(encoding="utf-8"), wanted, day, event_type)
-    except watermark_log.PatchError as problem:
+        text = cutoff_log.with_watermark(path.read_text(encoding="utf-8"), wanted, day, event_type)
+    except cutoff_log.PatchError as problem:
         errors.print(f"{path}: {problem}", style="red", soft_wrap=True)
         raise typer.Exit(1) from None
     before = None if proposal.current is None else int(proposal.current.total_seconds())
     evidence = json.dumps(_as_json(proposal)["evidence"])
-    moved = watermark_log.WatermarkDecision(
+    moved = cutoff_log.WatermarkDecision(
         source, event_type, before, int(wanted.total_seconds()), day, by, reason, proposal.because, evidence, of.settings.clock()
     )
     if print_only:
-        watermark_log.record(of.settings, moved)
+        cutoff_log.record(of.settings, moved)
         out.print(text, end="", soft_wrap=True)
         return
     try:
-        with watermark_log.replacing(path, text):
-            watermark_log.record(of.settings, moved)
+        with cutoff_log.replacing(path, text):
+            cutoff_log.record(of.settings, moved)
     except OSError as problem:
         errors.print(f"{path} cannot be written, and was left as it is: {problem}", style="red", soft_wrap=True)
         raise typer.Exit(1) from None

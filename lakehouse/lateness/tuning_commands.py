@@ -53,11 +53,11 @@ def tune(
 ) -> None:
     """Show the proposed max_lateness, or apply it. It applies to later arrivals; no restart is needed."""
     from lakehouse.lateness import recommendation  # noqa: PLC0415
-    from lakehouse.lateness import tuning as tuning_decisions  # noqa: PLC0415
+    from lakehouse.lateness import tuning as lateness_tuning  # noqa: PLC0415
 
     settings, contract = _source(source)
     if apply:
-        _decided(tuning_decisions.apply_proposal(settings, contract, by, reason))
+        _decided(lateness_tuning.apply_proposal(settings, contract, by, reason))
         return
     state = recommendation.state_of(settings, contract)
     _print_state(state)
@@ -73,24 +73,24 @@ def pin(
     at: Annotated[str | None, typer.Option(help="The value: PT6H or P2D; default: the one in force.")] = None,
 ) -> None:
     """Keep a max_lateness until it is unpinned: tuning does not change it, and no alert is raised about it."""
-    from lakehouse.lateness import tuning as tuning_decisions  # noqa: PLC0415
+    from lakehouse.lateness import tuning as lateness_tuning  # noqa: PLC0415
 
     settings, contract = _source(source)
-    _decided(tuning_decisions.pin(settings, contract, by, reason, arguments.duration(at) if at else None))
+    _decided(lateness_tuning.pin(settings, contract, by, reason, arguments.duration(at) if at else None))
 
 
 def unpin(source: Source, *, by: arguments.DecidedBy, reason: arguments.Why) -> None:
     """Let tuning change a pinned max_lateness again."""
-    from lakehouse.lateness import tuning as tuning_decisions  # noqa: PLC0415
+    from lakehouse.lateness import tuning as lateness_tuning  # noqa: PLC0415
 
-    _decided(tuning_decisions.unpin(*_source(source), by, reason))
+    _decided(lateness_tuning.unpin(*_source(source), by, reason))
 
 
 def undo(source: Source, *, by: arguments.DecidedBy, reason: arguments.Why) -> None:
     """Return to the max_lateness before the newest change, and pin it."""
-    from lakehouse.lateness import tuning as tuning_decisions  # noqa: PLC0415
+    from lakehouse.lateness import tuning as lateness_tuning  # noqa: PLC0415
 
-    _decided(tuning_decisions.undo(*_source(source), by, reason))
+    _decided(lateness_tuning.undo(*_source(source), by, reason))
 
 
 def _source(source: str) -> tuple[Settings, SourceContract]:

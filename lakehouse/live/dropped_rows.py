@@ -21,7 +21,7 @@ from lakehouse.contracts.windows import EventWindow
 from lakehouse.delta import table_io
 from lakehouse.dispositions.winners import cases, groups
 from lakehouse.lateness.measurement import lags
-from lakehouse.live import batches as batch_log
+from lakehouse.live import batches as live_batches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,10 +71,10 @@ def dropped(settings: Settings, metric: MetricContract, contract: SourceContract
 
     :param day: only rows of this event day.
     """
-    newest = batch_log.newest(settings, metric.name)
+    newest = live_batches.newest(settings, metric.name)
     if newest is None:
         return DroppedRows(0, SCHEMA.empty_table())
-    batches = batch_log.log(settings).select(None, {"metric": [metric.name]})
+    batches = live_batches.log(settings).select(None, {"metric": [metric.name]})
     batches = batches.filter(pc.equal(batches["query"], newest.query))
     ids = pc.unique(batches["ingestion_id"])
     where: table_io.Where = {"ingestion_id": ids} | ({"event_date": [day]} if day else {})

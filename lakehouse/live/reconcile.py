@@ -16,7 +16,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.contracts.windows import WINDOW_START
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import published_table
-from lakehouse.live import batches as batch_log
+from lakehouse.live import batches as live_batches
 from lakehouse.live import causes, reconciliation_log, row_sets, table
 from lakehouse.live.causes import Reconciled, RowSet, in_order
 
@@ -119,13 +119,13 @@ def _live(settings: Settings, metric: MetricContract, day: date) -> _LiveState:
     """The live numbers and the batches whose numbers are written: read in this order, the reverse of the order in which they are
     written.
     """
-    newest = batch_log.newest(settings, metric.name)
+    newest = live_batches.newest(settings, metric.name)
     query = newest.query if newest else None
     path = locations.live(settings, metric.name)
     opened = table_io.open_table(path, settings.storage_options)
     written = -1 if query is None else table.written_up_to(opened, query)
     rows = None if opened is None else table_io.read_version(opened, None, {"event_date": [day]})
-    batches = batch_log.log(settings).select(None, {"metric": [metric.name]})
+    batches = live_batches.log(settings).select(None, {"metric": [metric.name]})
     batches = batches.filter(pc.equal(batches["query"], query)) if query else batches.slice(0, 0)
     batches = batches.filter(pc.or_(pc.less_equal(batches["batch"], written), pc.equal(batches["numbers"], 0)))
     watermark = pc.max(batches["watermark"]).as_py()

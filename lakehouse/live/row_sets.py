@@ -23,7 +23,7 @@ from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import account, verdicts
 from lakehouse.gold.publication import late_at_close
 from lakehouse.gold.restatement import lineage, metric_query
-from lakehouse.gold.rows_read import rows as now
+from lakehouse.gold.rows_read import rows as rows_read
 from lakehouse.ledger import key_log
 from lakehouse.ledger.row_states import Disposition
 from lakehouse.live import stream
@@ -197,7 +197,7 @@ def _counting(spark: SparkSession, settings: Settings, metric: MetricContract, d
     series = Series(metric)
     limited = {*days} - late_at_close.closed_with_every_row(settings, series, days)
     named = lineage.named_now(settings, metric, limited) if limited else None
-    rows = now.silver_rows(spark, settings, metric, days, named=named)
+    rows = rows_read.silver_rows(spark, settings, metric, days, named=named)
     rows = stream.in_windows(rows, metric)
     return rows.withColumn(_ENTERS, F.lit(int(RowSet.LATE_EVENTS))).withColumn(_LEAVES, F.lit(len(RowSet)))
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from lakehouse.contracts.model import Canary as CanaryRules
 from lakehouse.errors import LakehouseError
 from lakehouse.models import canary_log, score
-from lakehouse.models import scores as score_table
+from lakehouse.models import scores as model_scores
 from lakehouse.models.canary_log import Arm, CanaryEntry, CanaryEvent, CanaryOutcome
 from lakehouse.models.comparison import scored_pair
 from lakehouse.models.result import failed_rules, reading_result, stored_reading
@@ -183,7 +183,7 @@ def scores_of_both(settings: Settings, entry: CanaryEntry, until: datetime | Non
     :param until: when the canary was stopped; None while it runs.
     """
     columns = ["record_key", "event_ts", "event_date", "score", "scored_at", "arm"]
-    of_challenger = score_table.read(settings, entry.model, {"model_version": [entry.challenger]}, columns)
+    of_challenger = model_scores.read(settings, entry.model, {"model_version": [entry.challenger]}, columns)
     within = pc.and_(
         pc.equal(of_challenger["arm"], Arm.CHALLENGER.value),
         pc.greater_equal(of_challenger["scored_at"], pa.scalar(entry.recorded_at, of_challenger["scored_at"].type)),
@@ -192,7 +192,7 @@ def scores_of_both(settings: Settings, entry: CanaryEntry, until: datetime | Non
         within = pc.and_(within, pc.less_equal(of_challenger["scored_at"], pa.scalar(until, of_challenger["scored_at"].type)))
     ours = of_challenger.filter(within).select(["record_key", "event_ts", "event_date", "score"])
     where = {"model_version": [entry.champion], "event_date": pc.unique(ours["event_date"]).to_pylist()}
-    theirs = score_table.read(settings, entry.model, where, ["record_key", "event_ts", "score"])
+    theirs = model_scores.read(settings, entry.model, where, ["record_key", "event_ts", "score"])
     both = ours.rename_columns(["record_key", "event_ts", "event_date", "challenger"])
     return both.join(theirs.rename_columns(["record_key", "event_ts", "champion"]), _KEYS, join_type="inner")
 

@@ -75,14 +75,14 @@ def score(
     :raises NoChampionError: if no version is in use.
     :raises TrackingError: if MLflow cannot be reached.
     """
-    from lakehouse.training_sets import events as event_rows  # noqa: PLC0415 (Spark loads in a second)
+    from lakehouse.training_sets import events as set_events  # noqa: PLC0415 (Spark loads in a second)
 
     champion = scores.load(settings, catalog, contract, champion_of(settings, contract))
     canary = running_canary(settings, catalog, contract, champion.version)
     of_set = catalog.training_sets[contract.training_set]
     scored: list[ScoredDay] = []
     for part in _parts(sorted(set(days)), _DAYS_AT_A_TIME):
-        rows = event_rows.unlabelled(spark, settings, catalog, of_set, part)
+        rows = set_events.unlabelled(spark, settings, catalog, of_set, part)
         scored += score_rows(settings, rows, part, champion, canary, ScoringRun(run_id, by, settings.clock()))
     return scored
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.models import scores as version_scores
+from lakehouse.models import scores as model_scores
 from lakehouse.models.evaluation import THRESHOLD
 from lakehouse.quality.check_result import CheckResult
 from lakehouse.text import join_limited
@@ -222,7 +222,7 @@ def training_serving_skew(
     scored = scores.filter(pc.equal(scores["model_version"], version.version))
     places = pc.index_in(scored["record_key"], value_set=rows["record_key"].combine_chunks())
     is_there = pc.is_valid(places).to_numpy()
-    hashes = version_scores.features_hash(rows, version.features)
+    hashes = model_scores.features_hash(rows, version.features)
     now = hashes[places.drop_null().to_numpy()]
     then = scored["features_hash"].to_numpy()[is_there]
     differing = int((now != then).sum())

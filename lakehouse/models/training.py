@@ -21,7 +21,7 @@ from lakehouse.contracts.training_set import Features
 from lakehouse.delta import provenance
 from lakehouse.delta.columns import is_number
 from lakehouse.errors import LakehouseError
-from lakehouse.models import function as trained
+from lakehouse.models import function as model_function
 from lakehouse.models import tracking
 from lakehouse.models.function import TrainingError, TrainingFunction
 from lakehouse.training_sets import addresses, releases, set_table
@@ -89,7 +89,7 @@ def train(
         msg = f"{version!r} is no version: write v and two numbers, such as v3.0"
         raise TrainingError(msg)
     of_set = _usable_set(settings, catalog, contract, training_set_version)
-    function = trained.find(settings, contract)
+    function = model_function.find(settings, contract)
     task = _Task(contract, version, of_set, function, {**contract.parameters, **(parameters or {})})
     recorded = {entry.version: entry for entry in releases.all_of(settings, ReleaseKind.MODEL, contract.name)}.get(version)
     if recorded is not None:
@@ -173,7 +173,7 @@ def _trained(settings: Settings, task: _Task, by: str, notes: str) -> tracking.T
         part: _labelled(task, rows.filter(pc.equal(rows["split"], part)), features)
         for part in dict.fromkeys((fit_on, evaluate_on))
     }
-    model = trained.call(contract, task.function, frames[fit_on].copy(), task.parameters)
+    model = model_function.call(contract, task.function, frames[fit_on].copy(), task.parameters)
     metrics = {part: _quality(task, model, frame, features) for part, frame in frames.items()}
     about = {
         "identity": task.identity,
@@ -247,7 +247,7 @@ def _labelled(task: _Task, rows: pa.Table, features: list[str]) -> pd.DataFrame:
             f"the label of {task.of_set.full_name} is of type {kind}; a model learns numbers or truth values: change 'label.sql'"
         )
         raise TrainingError(msg)
-    frame = trained.frame_of(rows, [*features, "label"])
+    frame = model_function.frame_of(rows, [*features, "label"])
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         frame["label"] = frame["label"].astype("int64")
     return frame
@@ -261,7 +261,7 @@ def _quality(task: _Task, model: Any, frame: pd.DataFrame, features: list[str]) 
     except LakehouseError:
         raise
     except Exception as problem:
-        described = trained.described(problem)
+        described = model_function.described(problem)
         msg = f"{task.contract.name}: the model of {task.function.name} cannot score {len(frame):,} rows: {described}"
         raise TrainingError(msg) from problem
     return evaluation.quality(task.contract, frame["label"].to_numpy(np.float64), scores)

@@ -35,7 +35,7 @@ def reparse(
     from lakehouse.orchestration.commands import is_behind, restate  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
     from lakehouse.reparse import apply as reparse_apply  # noqa: PLC0415
-    from lakehouse.reparse import read_again as folder  # noqa: PLC0415
+    from lakehouse.reparse import read_again as reading_again  # noqa: PLC0415
     from lakehouse.reparse.read_again import read_again  # noqa: PLC0415
     from lakehouse.stages import staging  # noqa: PLC0415
     from lakehouse.stages.stage_log import StageKind  # noqa: PLC0415
@@ -56,7 +56,7 @@ def reparse(
         print_report(staging.create(settings, catalog, session, request, f"cli:{by}"))
         return
     confirmed(contract, yes=yes)
-    with folder.temporary(settings, source) as into:
+    with reading_again.temporary(settings, source) as into:
         summary = read_again(settings, contract, session, first, last, into)
         _print_summary(source, summary)
         reparse_apply.apply(settings, contract, session, into, by=by, reason=reason, whole=first is None and last is None)

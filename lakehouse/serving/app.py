@@ -16,12 +16,12 @@ from starlette.exceptions import HTTPException
 
 from lakehouse.calendar.periods import Kind
 from lakehouse.gold.numbers import comparison_routes
-from lakehouse.gold.numbers import routes as metrics
+from lakehouse.gold.numbers import routes as numbers
 from lakehouse.impact import routes as impact
 from lakehouse.late_events import routes as late_events
-from lakehouse.lateness import routes as data_quality
-from lakehouse.live import routes as layers
-from lakehouse.models import routes as model_versions
+from lakehouse.lateness import routes as lateness
+from lakehouse.live import routes as live
+from lakehouse.models import routes as models
 from lakehouse.serving import web
 from lakehouse.serving.api import health
 from lakehouse.serving.api.openapi import (
@@ -38,9 +38,9 @@ from lakehouse.serving.http.problems import Problem
 from lakehouse.serving.http.published_cache import PublishedCache
 from lakehouse.serving.http.request_guard import RequestGuard
 from lakehouse.serving.http.trusted_proxy import ForwardedRequests, TrustedProxies
-from lakehouse.snapshots import routes as rows
-from lakehouse.stewardship import routes as quarantine
-from lakehouse.training_sets import routes as datasets
+from lakehouse.snapshots import routes as snapshots
+from lakehouse.stewardship import routes as stewardship
+from lakehouse.training_sets import routes as training_sets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
@@ -106,22 +106,22 @@ def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = N
     errors = problem_responses(ERRORS | (TOKEN_ERRORS if policy.reading_needs_token else {}))
     for routes in (
         comparison_routes.comparison_routes,
-        metrics.routes,
-        layers.layer_routes,
-        layers.stream_routes,
-        data_quality.data_quality_routes,
-        data_quality.watermark_routes,
+        numbers.routes,
+        live.layer_routes,
+        live.stream_routes,
+        lateness.data_quality_routes,
+        lateness.watermark_routes,
         late_events.routes,
         comparison_routes.lineage_routes,
         impact.routes,
-        datasets.routes,
-        model_versions.version_routes,
-        model_versions.promotion_routes,
+        training_sets.routes,
+        models.version_routes,
+        models.promotion_routes,
     ):
         app.include_router(routes(cache), dependencies=reading, responses=errors)
-    app.include_router(quarantine.reading(cache), dependencies=reading, responses=errors)
-    app.include_router(rows.routes(cache, authenticator.steward), responses=problem_responses(ERRORS | STEWARD_ERRORS))
-    app.include_router(quarantine.deciding(cache, authenticator.steward), responses=problem_responses(ERRORS | WRITE_ERRORS))
+    app.include_router(stewardship.reading(cache), dependencies=reading, responses=errors)
+    app.include_router(snapshots.routes(cache, authenticator.steward), responses=problem_responses(ERRORS | STEWARD_ERRORS))
+    app.include_router(stewardship.deciding(cache, authenticator.steward), responses=problem_responses(ERRORS | WRITE_ERRORS))
     app.include_router(health.routes(cache, lists_metrics=not policy.reading_needs_token), responses=errors)
     app.include_router(web.routes(cache, authenticator, reading_needs_token=policy.reading_needs_token))
     app.add_middleware(RequestGuard, hosts=policy.hosts, rate=policy.rate, respond=_respond)

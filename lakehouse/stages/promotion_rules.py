@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.delta import provenance, table_io
 from lakehouse.gold.numbers import served_version
-from lakehouse.gold.restatement import revert as restatement_undo
+from lakehouse.gold.restatement import revert as restatement_revert
 from lakehouse.stages import stage_log, staging
 from lakehouse.stages.stage_log import Stage, StageError, StageEventKind
 from lakehouse.text import join_limited
@@ -64,7 +64,7 @@ def undo(settings: Settings, catalog: Catalog, stage: Stage, run: Run, reason: s
         msg = f"the stage {stage.name} is {stage.state.value}: only a promoted stage can be undone"
         raise StageError(msg)
     dailies = [served_version.daily(settings, catalog, metric) for metric in catalog.metrics_of(stage.source)]
-    done = restatement_undo.undo(settings, catalog.sources[stage.source], dailies, stage.run_name, run, reason)
+    done = restatement_revert.undo(settings, catalog.sources[stage.source], dailies, stage.run_name, run, reason)
     if stage.state is StageEventKind.PROMOTED:
         stage_log.record(settings, staging.next_event(settings, stage, StageEventKind.UNDONE, run.by or "", reason))
     return done

@@ -22,7 +22,7 @@ from lakehouse.gold.promotion import plan
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.publication import reverted_periods, write_audit_publish
 from lakehouse.gold.restatement import metric_query
-from lakehouse.gold.rows_read import rows as now
+from lakehouse.gold.rows_read import rows as rows_read
 from lakehouse.ledger.failed_numbers import COMPUTED
 from lakehouse.stages import stage_report
 from lakehouse.stages.stage_report import ChangedDay, ChangedSeries
@@ -103,11 +103,11 @@ def _computed(
     if not days:
         return {}
     entry = next(entry for entry in metric.read if entry.silver == silver)
-    rows = staged_rows.select(*now.columns_of(metric, entry, staged_rows.columns))
+    rows = staged_rows.select(*rows_read.columns_of(metric, entry, staged_rows.columns))
     if set(source_days(metric, days)) - set(changed_days):
-        live = now.rows_held(spark, settings, metric, entry, days)
+        live = rows_read.rows_held(spark, settings, metric, entry, days)
         rows = rows.unionByName(live.where(~live.event_date.isin(sorted(changed_days))), allowMissingColumns=True)
-    rows = now.silver_rows(spark, settings, metric, days, {silver: rows})
+    rows = rows_read.silver_rows(spark, settings, metric, days, {silver: rows})
     return metric_query.of_days(rows, metric, days)
 
 

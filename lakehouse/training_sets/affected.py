@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.calendar import days as event_day
+from lakehouse.calendar import days as calendar_days
 from lakehouse.calendar.days import span
 from lakehouse.contracts.training_set import KEY_PREFIX
 from lakehouse.delta import table_io
@@ -103,7 +103,7 @@ def by_days(settings: Settings, source: SourceContract, first: date, last: date)
     claims = _claims_of_days(settings, source, ["record_key"], first, last)
     keys = pa.array([], pa.string()) if claims is None else pc.unique(claims["record_key"])
     zone = ZoneInfo(source.clocks.timezone)
-    begins, ends = event_day.start_of_day(first, zone), event_day.end_of_day(last, zone)
+    begins, ends = calendar_days.start_of_day(first, zone), calendar_days.end_of_day(last, zone)
 
     def concerned(contract: TrainingSetContract, rows: pa.Table) -> pa.ChunkedArray:
         by_key = _concerned(settings, contract, source, rows, keys, {})

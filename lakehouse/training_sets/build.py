@@ -21,8 +21,8 @@ from lakehouse.delta import provenance, table_io
 from lakehouse.delta.columns import is_number
 from lakehouse.spark.session import sized_for
 from lakehouse.training_sets import addresses, labels, releases
-from lakehouse.training_sets import events as event_rows
-from lakehouse.training_sets import records as knowledge
+from lakehouse.training_sets import events as set_events
+from lakehouse.training_sets import records as set_records
 from lakehouse.training_sets.events import Span
 from lakehouse.training_sets.releases import Release, ReleaseError, ReleaseEvent, ReleaseKind
 
@@ -110,10 +110,12 @@ def build(
     if not releases.VERSION.fullmatch(version):
         msg = f"{version!r} is no version: write v and two numbers, such as v5.0"
         raise ReleaseError(msg)
-    known = knowledge.now(settings, contract.sources, known_at).with_source(of_labels.name, labels.inputs_of(settings, of_labels))
+    known = set_records.now(settings, contract.sources, known_at).with_source(
+        of_labels.name, labels.inputs_of(settings, of_labels)
+    )
     mature_by = of_labels.known_at or known.published_until
     path = addresses.training_set(settings, contract.name, version)
-    with sized_for(spark, settings, many=event_rows.is_large(settings, contract)):
+    with sized_for(spark, settings, many=set_events.is_large(settings, contract)):
         write(rows_of(spark, settings, catalog, contract, known, mature_by), path)
         written = spark.read.format("delta").load(path)
         about = {
@@ -151,10 +153,10 @@ def rows_of(
     keys: Any = None,
 ) -> DataFrame:
     """The rows of a set in the order of its columns; see ``set_table.read``."""
-    until = contract.until or (mature_by.date() + event_rows.DAY)
+    until = contract.until or (mature_by.date() + set_events.DAY)
     span = Span(contract.first_day, until)
-    events = event_rows.events(spark, settings, catalog, contract, known, span, contract.reading, keys)
-    rows = event_rows.with_labels(spark, settings, catalog, contract, events, known, mature_by)
+    events = set_events.events(spark, settings, catalog, contract, known, span, contract.reading, keys)
+    rows = set_events.with_labels(spark, settings, catalog, contract, events, known, mature_by)
     split = F.lit(None).cast("string")
     for name, first in contract.split.items():
         split = F.when(F.col("event_date") >= F.lit(first), F.lit(name)).otherwise(split)

@@ -19,7 +19,7 @@ from lakehouse.contracts.training_set import KEY_PREFIX
 from lakehouse.delta import table_io
 from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.training_sets import addresses, set_table
-from lakehouse.training_sets import records as knowledge
+from lakehouse.training_sets import records as set_records
 from lakehouse.training_sets.affected import label_values
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class SetChanges:
 def since(session: Callable[[], SparkSession], settings: Settings, catalog: Catalog, release: Release) -> SetChanges:
     """Determine the rows that would differ now; starts Spark only if relevant inputs have arrived since."""
     contract = set_table.contract_of(release)
-    now = knowledge.now(settings, contract.sources)
+    now = set_records.now(settings, contract.sources)
     unchanged = new_inputs(settings, release, now)
     if not unchanged.inputs and contract.reading == "as_known":
         return unchanged
@@ -82,8 +82,8 @@ def since(session: Callable[[], SparkSession], settings: Settings, catalog: Cata
 
 def new_inputs(settings: Settings, release: Release, now: Knowledge | None = None) -> SetChanges:
     """The inputs that have arrived since a version was built, before any row is compared; without Spark."""
-    contract, then = set_table.contract_of(release), knowledge.stored(settings, release.about)
-    now = now or knowledge.now(settings, contract.sources)
+    contract, then = set_table.contract_of(release), set_records.stored(settings, release.about)
+    now = now or set_records.now(settings, contract.sources)
     new = {source: sorted(_since(settings, source, then.sources[source], now.sources[source])) for source in contract.sources}
     return SetChanges(release, release.about["rows"], {source: ids for source, ids in new.items() if ids})
 

@@ -21,7 +21,7 @@ from lakehouse.dimensions import as_then, tables
 from lakehouse.dimensions.tables import TIME_LENGTH
 from lakehouse.gold.numbers import served_version
 from lakehouse.spark import dataframes, zones
-from lakehouse.training_sets import records as known_records
+from lakehouse.training_sets import records as set_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,7 +59,7 @@ def of_dimension(
         every = as_then.intervals(spark, settings, contract, inputs.ids, inputs.until)
         return every.select(*key, *names, F.col("valid_from").alias(BEGINS), F.col("valid_to").alias(ENDS))
     columns = _record_columns(contract)
-    records = known_records.records(spark, settings, contract, inputs).select(*(name for name, _ in columns[1:]))
+    records = set_records.records(spark, settings, contract, inputs).select(*(name for name, _ in columns[1:]))
     of_key = F.expr(f"substring(record_key, 1, length(record_key) - {TIME_LENGTH})")
     by_key = records.withColumn("_key", of_key).repartition("_key").sortWithinPartitions("_key")
     found = by_key.mapInArrow(partial(_known_of, contract), ddl((*columns, ("from_ts", "timestamp"))))
@@ -155,4 +155,4 @@ def _known_of(contract: SourceContract, batches: Iterable[pa.RecordBatch]) -> It
     for records in as_then.whole_keys(batches):
         of_keys = tables.by_key(contract, records.drop_columns(["_key"]))
         columns = arrow_schema((*_record_columns(contract), ("from_ts", "timestamp")))
-        yield from known_records.known_values(of_keys).select(columns.names).cast(columns).to_batches()
+        yield from set_records.known_values(of_keys).select(columns.names).cast(columns).to_batches()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lakehouse.delta import provenance, table_io
 from lakehouse.spark.session import sized_for
 from lakehouse.training_sets import addresses, build, events, set_table
-from lakehouse.training_sets import records as knowledge
+from lakehouse.training_sets import records as set_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ def reproduce(spark: SparkSession, settings: Settings, catalog: Catalog, release
     """Recompute the rows of a version; if its table is gone, write them."""
     about, contract = release.about, set_table.contract_of(release)
     path = addresses.training_set(settings, release.name, release.version)
-    known, mature_by = knowledge.stored(settings, about), datetime.fromisoformat(about["mature_by"])
+    known, mature_by = set_records.stored(settings, about), datetime.fromisoformat(about["mature_by"])
     is_gone = table_io.open_table(path, settings.storage_options) is None
     with sized_for(spark, settings, many=events.is_large(settings, contract)):
         rows = build.rows_of(spark, settings, catalog, contract, known, mature_by)

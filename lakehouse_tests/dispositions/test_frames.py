@@ -16,7 +16,7 @@ from lakehouse import locations
 from lakehouse.delta import row_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import reading_frames
-from lakehouse.dispositions import readings as in_force
+from lakehouse.dispositions import readings as bronze_readings
 from lakehouse.ledger import ingestions, rebuild_requests
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.rebuild_requests import RebuildRequest
@@ -58,14 +58,14 @@ def test_files_that_a_reading_has_whole_in_part_or_not_at_all(
     for file in FILES if is_known else ():
         ingestions.record(settings, Ingestion("events", file, file, DAY, f"{file}.csv", 2, None, "ingested", "run", AT))
     for number, keys in enumerate(readings, start=1):
-        name, schema = f"operation:{number}", arrow_schema(in_force.columns(contract()))
+        name, schema = f"operation:{number}", arrow_schema(bronze_readings.columns(contract()))
         read = rows(keys, schema, _reading_id=name, _reading_number=number)
         row_writer.append(locations.readings(settings, "events"), read, partition_by=["arrival_date"])
         versions = {"code_before": None, "code_after": "1", "contract_before": None, "contract_after": "2"}
         entry = RebuildRequest("events", rebuild_requests.REPARSE, DAY, DAY, "why", "anna", **versions, recorded_at=AT)
         rebuild_requests.record(settings, replace(entry, operation_id=name), name)
-    assert (in_force.readings_of(settings, "events") is not None) == bool(readings)
-    expected = in_force.read(settings, "events", COLUMNS, where)
+    assert (bronze_readings.readings_of(settings, "events") is not None) == bool(readings)
+    expected = bronze_readings.read(settings, "events", COLUMNS, where)
     assert expected is not None
     frame = reading_frames.rows(spark, settings, contract(), COLUMNS, where)
     assert Counter(map(tuple, frame.collect())) == Counter(tuple(row[name] for name in COLUMNS) for row in expected.to_pylist())

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lakehouse import locations
 from lakehouse.delta import row_writer
 from lakehouse.delta.columns import arrow_schema
-from lakehouse.dispositions import readings as in_force
+from lakehouse.dispositions import readings as bronze_readings
 from lakehouse.ledger import rebuild_requests
 from lakehouse.ledger.rebuild_requests import RebuildRequest
 from lakehouse_tests.support.lake import contract
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 DAY, AT = date(2024, 1, 1), datetime(2024, 1, 1, tzinfo=timezone.utc)
-SCHEMA = arrow_schema(in_force.columns(contract()))
+SCHEMA = arrow_schema(bronze_readings.columns(contract()))
 LINES = st.integers(1, 6)
 KEYS = st.sampled_from(["a", "b", "c", None])
 COLUMNS = ["ingestion_id", "line_number", "record_key"]
@@ -90,7 +90,7 @@ def test_the_newest_reading_among_the_inputs_has_the_row(tmp_path_factory: Any, 
             if reading_id in counting:
                 expected |= {line: key for line, key in keys.items() if line in first}
         where = {} if wanted is None else {"record_key": wanted}
-        read = in_force.read(settings, "events", COLUMNS, where, ids)
+        read = bronze_readings.read(settings, "events", COLUMNS, where, ids)
         assert read is not None
         assert sorted(map(str, read.to_pylist())) == sorted(
             str({"ingestion_id": "file", "line_number": line, "record_key": key})
@@ -101,10 +101,10 @@ def test_the_newest_reading_among_the_inputs_has_the_row(tmp_path_factory: Any, 
 
 def test_without_a_table_of_readings_bronze_is_read(tmp_path: Path) -> None:
     settings = lake_settings(tmp_path)
-    assert in_force.read(settings, "events", COLUMNS) is None
+    assert bronze_readings.read(settings, "events", COLUMNS) is None
     row_writer.append(locations.bronze(settings, "events"), rows({1: "a"}))
-    assert in_force.readings_of(settings, "events") is None
-    read = in_force.read(settings, "events", COLUMNS)
+    assert bronze_readings.readings_of(settings, "events") is None
+    read = bronze_readings.read(settings, "events", COLUMNS)
     assert read is not None
     assert read["record_key"].to_pylist() == ["a"]
 
@@ -120,12 +120,12 @@ def test_a_row_names_the_reading_that_is_in_force_for_it(tmp_path: Path) -> None
         )
     for reading_id in ("operation:z", "operation:a"):
         request(settings, reading_id)
-    named = in_force.requests_of(settings, "events", [("file", 1), ("file", 2)])
+    named = bronze_readings.requests_of(settings, "events", [("file", 1), ("file", 2)])
     assert {row: entry.operation_id for row, entry in named.items()} == {("file", 1): "operation:a"}
 
 
 def test_a_source_may_have_fields_of_any_name() -> None:
     fields = [{"name": name, "type": "string"} for name in ("reading_id", "reading_number", "received_at")]
     named = contract(model={"fields": fields}, primary_key=["reading_id"])
-    names = [name for name, _ in in_force.columns(named)]
+    names = [name for name, _ in bronze_readings.columns(named)]
     assert len(names) == len(set(names))

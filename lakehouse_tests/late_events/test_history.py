@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.late_events import follow, late_rows
 from lakehouse.ledger import history_admissions
-from lakehouse.ledger import ids as input_ids
+from lakehouse.ledger import ids as ledger_ids
 from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.numbers_without_spark import without_spark
 from lakehouse_tests.support.windowed_lake import ARRIVES, TUMBLING, Event
@@ -26,7 +26,7 @@ def test_what_a_backfill_admits_is_on_time_and_what_came_before_the_admission_st
     def brought(lake: LateLake, arrived: int, event: Event, plan: str, *, admits: bool) -> None:
         lake.land_at(arrived, event)
         content = Path(str(settings.landing), f"orders.arrival_date={ARRIVES}.{lake.delivered}.csv").read_bytes()
-        ids = {input_ids.of_content(hashlib.sha256(content).hexdigest())}
+        ids = {ledger_ids.of_content(hashlib.sha256(content).hexdigest())}
         if admits:
             history_admissions.record(settings, "orders", plan, ids, "bob", "the harbour shop was bought")
         Ingest(settings, lake.sources["orders"], lake.session, "run", backfill=plan).day(lake.arrives)

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from lakehouse import locations
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts.series import Series
-from lakehouse.live import batches as batch_log
+from lakehouse.live import batches as live_batches
 from lakehouse.live import checkpoint, run, table
 from lakehouse.live.checkpoint import LiveCheckpointError
 from lakehouse_tests.support.lake import content_id
@@ -60,7 +60,7 @@ def test_a_batch_behind_another_with_rows_drops_by_the_watermark_of_the_one_befo
     lake.stream()
     assert lake.live_numbers() == model.numbers()
     assert [event.key for event, _ in model.dropped] == ["i", "l"]  # "k" is behind the watermark, and its batch does not know
-    batches = {entry.batch: entry for entry in batch_log.log(settings).read()}
+    batches = {entry.batch: entry for entry in live_batches.log(settings).read()}
     assert [batches[number].first_line for number in range(6)] == [2] * 6
     assert batches[4].watermark_before == batches[3].watermark
 
@@ -71,7 +71,7 @@ def test_a_batch_that_is_repeated_changes_nothing(settings: Settings, spark: Any
         lake.land_events(*delivery)
         lake.update("orders")
         lake.stream()
-    before, recorded = lake.live_numbers(), batch_log.log(settings).read()
+    before, recorded = lake.live_numbers(), live_batches.log(settings).read()
     commits = checkpoint.folder_of(settings, lake.hourly, lake.sources["orders"]) / "spark" / "commits"
     newest = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
     for number in (newest, newest - 1):  # as if killed before Spark noted that the batch is done
@@ -81,7 +81,7 @@ def test_a_batch_that_is_repeated_changes_nothing(settings: Settings, spark: Any
     lake.stream()
     assert lake.live_numbers() == before
     assert DeltaTable(locations.live(settings, "hourly")).version() == version
-    assert batch_log.log(settings).read() == recorded
+    assert live_batches.log(settings).read() == recorded
 
 
 def test_a_checkpoint_that_is_gone_or_of_another_definition_is_said_and_made_again(settings: Settings, spark: Any) -> None:
@@ -166,5 +166,5 @@ def test_the_files_of_one_commit_may_be_read_by_several_batches(settings: Settin
     found = table.read(settings, lake.hourly)
     assert found is not None
     written = {row["window_start"]: row["batch"] for row in found.to_pylist()}
-    assert {hours[entry.ingestion_id]: entry.batch for entry in batch_log.log(settings).read()} == written
+    assert {hours[entry.ingestion_id]: entry.batch for entry in live_batches.log(settings).read()} == written
     assert sorted(written.values()) == [0, 1, 2]

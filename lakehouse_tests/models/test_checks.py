@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from lakehouse.models import score, score_checks
-from lakehouse.models import scores as score_table
+from lakehouse.models import scores as model_scores
 from lakehouse.models.scores import LoadedVersion, ScoringRun
 from lakehouse.training_sets.releases import Release, ReleaseEvent, ReleaseKind
 from lakehouse_tests.support.scored_rows import DAY, events, linear_model, model_contract, payments, set_contract
@@ -41,7 +41,7 @@ def _set() -> Release:
 
 def _scores(settings: Settings, rows: pa.Table) -> pa.Table:
     score.score_rows(settings, rows, [DAY], V24, None, ScoringRun("run", "ann", settings.clock()))
-    return score_table.read(settings, "fraud", {"event_date": [DAY]})
+    return model_scores.read(settings, "fraud", {"event_date": [DAY]})
 
 
 def test_a_day_like_the_set_passes_every_check(settings) -> None:

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse.stewardship import quarantine as stewardship_decide
+from lakehouse.stewardship import quarantine as quarantine_decisions
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.audit_reader import replayed_audit
 from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line, row_of
@@ -89,7 +89,7 @@ def run(lake: Lake, history: History, *, beyond: str, plain: bool) -> None:
         elif isinstance(action, Decide):
             record = known[action.record % len(known)]
             row = (record.file, record.line)
-            stewardship_decide.decide(lake.settings, lake.contract, [row], action.verdict, by="s", reason=f"{number}")
+            quarantine_decisions.decide(lake.settings, lake.contract, [row], action.verdict, by="s", reason=f"{number}")
             people.decide(record, action.verdict, plain=plain)
         elif isinstance(action, Redact):
             if any(action.key in {record.key, record.corrects} for record in known):

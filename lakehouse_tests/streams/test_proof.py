@@ -31,7 +31,7 @@ from lakehouse.gold.reproduction import contract_history
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions
-from lakehouse.live import batches as batch_log
+from lakehouse.live import batches as live_batches
 from lakehouse.live import run
 from lakehouse.live.reconcile import reconcile
 from lakehouse.silver import update as silver_update
@@ -134,7 +134,7 @@ def test_a_million_messages_and_ten_kills(spark: SparkSession, tmp_path: Path, b
 
 def batches(settings: Settings) -> int:
     """How many batches the live stream has begun."""
-    return len(batch_log.log(settings).read())
+    return len(live_batches.log(settings).read())
 
 
 def check_books_and_live(

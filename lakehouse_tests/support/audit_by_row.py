@@ -17,7 +17,7 @@ from lakehouse.json_texts import json_text
 from lakehouse.lateness.rules import is_late
 from lakehouse.ledger import rebuild_requests
 from lakehouse.silver import audit_log
-from lakehouse.silver import audit_rows as first_load
+from lakehouse.silver import audit_rows as audit_of_silver
 from lakehouse.silver.audit_log import Ruling
 from lakehouse.text import format_duration
 
@@ -104,7 +104,7 @@ class RowByRowAudit:
         for (day, ingestion_id, file), brought in sorted(places.items()):
             late = sum(is_late(self._lateness(place), self._bound(self._types[place])) for place in brought)
             yield {
-                "audit_id": first_load.first_load_id(source, self._commit.silver_version, ingestion_id, day),
+                "audit_id": audit_of_silver.first_load_id(source, self._commit.silver_version, ingestion_id, day),
                 "event_date": day,
                 "source_system": self._contract.source.system or source,
                 "action_type": "backfill",

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
-from lakehouse.contracts import derived as resolution
+from lakehouse.contracts import derived as derived_contracts
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
@@ -60,7 +60,7 @@ def metrics(*changed: MetricContract) -> dict[str, MetricContract]:
         metric("conversion", RATIO, grain=["store"], **{"from": ["revenue", "sessions"]}),
     ]
     by_name = {one.name: one for one in (*known, *changed)}
-    done, mistakes = resolution.resolved(by_name)
+    done, mistakes = derived_contracts.resolved(by_name)
     assert not mistakes, mistakes
     return by_name | done
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.training_sets import build, labels, releases, set_table
-from lakehouse.training_sets import events as event_rows
+from lakehouse.training_sets import events as set_events
 from lakehouse.training_sets.releases import ReleaseError, ReleaseKind
 from lakehouse_tests.support import stopped_commits
 from lakehouse_tests.support.lake_settings import lake_settings
@@ -76,12 +76,12 @@ def test_a_set_from_files_to_its_manifest(lake: TrainingLake) -> None:
 
 
 def test_a_mutant_that_leaks_by_an_hour_is_caught(lake: TrainingLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_leak = event_rows.with_last
+    without_leak = set_events.with_last
 
     def leaking(events: DataFrame, history: DataFrame, on: dict[str, str], at: str, begins: str) -> DataFrame:
         return without_leak(events, history.withColumn(begins, F.col(begins) - F.expr("interval 1 hour")), on, at, begins)
 
-    monkeypatch.setattr(event_rows, "with_last", leaking)
+    monkeypatch.setattr(set_events, "with_last", leaking)
     with pytest.raises(AssertionError):
         as_the_model(lake, built(lake, "v6.0"))
 

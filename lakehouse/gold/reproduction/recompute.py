@@ -23,7 +23,7 @@ from lakehouse.gold.derived import inputs as derived_inputs
 from lakehouse.gold.derived import numbers as derived_numbers
 from lakehouse.gold.numbers.published_table import RollupInputs
 from lakehouse.gold.restatement import lineage, metric_query, rollup_totals
-from lakehouse.gold.rows_read import rows as of_then
+from lakehouse.gold.rows_read import rows as rows_read
 from lakehouse.ledger import ingestions
 from lakehouse.spark.session import sized_for
 
@@ -69,7 +69,7 @@ def computed(
     spark, metric = session(), series.metric
     with sized_for(spark, settings, many=is_large(settings, contract)):
         named = _named_inputs(settings, contract, revision, source_days(metric, [start]))
-        silver_rows, hidden = of_then.rows_of_inputs(spark, settings, metric, contract, named, revision.get("dimension_inputs"))
+        silver_rows, hidden = rows_read.rows_of_inputs(spark, settings, metric, contract, named, revision.get("dimension_inputs"))
         numbers = metric_query.of_days(silver_rows, metric, [start])
     return Recomputed(numbers[start] if start in numbers else metric_query.nothing(spark, settings, metric), hidden)
 
@@ -162,7 +162,7 @@ def _with_others(
     parts = []
     with sized_for(spark, settings, many=is_large(settings, contract)):
         for stored, named in days_by_dimensions.items():
-            rows, hidden_there = of_then.rows_of_inputs(spark, settings, metric, contract, named, stored)
+            rows, hidden_there = rows_read.rows_of_inputs(spark, settings, metric, contract, named, stored)
             parts.append(rows)
             hidden |= hidden_there
         silver_rows = reduce(DataFrame.unionByName, parts)

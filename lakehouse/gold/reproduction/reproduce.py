@@ -21,7 +21,7 @@ from lakehouse.gold.reproduction.contract_history import HistoricalContracts
 from lakehouse.gold.reproduction.differences import Difference
 from lakehouse.gold.reproduction.recompute import ReproduceError
 from lakehouse.gold.restatement import metric_query
-from lakehouse.gold.rows_read import rows as of_then
+from lakehouse.gold.rows_read import rows as rows_read
 from lakehouse.snapshots import input_sets
 from lakehouse.spark.session import sized_for
 
@@ -156,7 +156,7 @@ def from_inputs(
     with sized_for(spark, settings, many=recompute.is_large(settings, contract)):
         read = source_read(metric, contract)
         of_days = source_days(metric, days)
-        rows = of_then.rows_known_at(spark, settings, metric, read, of_days, ids, until, others_at)
+        rows = rows_read.rows_known_at(spark, settings, metric, read, of_days, ids, until, others_at)
         return metric_query.of_days(rows, metric, days)
 
 

@@ -19,7 +19,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
 from lakehouse.dispositions import unread
-from lakehouse.gold.derived import following as closing_of_inputs
+from lakehouse.gold.derived import following as derived_following
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement.lineage import undecided
@@ -207,7 +207,7 @@ def limits(
         return {}
     starts = [period.start for period in periods]
     if series.metric.is_derived:
-        limited = {start: Limit(*limit) for start, limit in closing_of_inputs.limits(settings, series, starts).items()}
+        limited = {start: Limit(*limit) for start, limit in derived_following.limits(settings, series, starts).items()}
     else:
         known = completeness(settings, contract, series, periods)
         limited = {period.start: limit for period in periods if (limit := known.limit(period)) is not None}

@@ -14,7 +14,7 @@ from lakehouse.calendar import day_conditions
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
 from lakehouse.gold.restatement import exact_sums, lineage
-from lakehouse.gold.rows_read import rows as now
+from lakehouse.gold.rows_read import rows as rows_read
 from lakehouse.gold.rows_read import tables, windows
 from lakehouse.spark import dataframes, stages
 from lakehouse.spark.session import in_zone, sized_for
@@ -86,7 +86,7 @@ def numbers(
     many = tables.rows_at_most(settings, metric, {"event_date": source_days(metric, days)}) > dataframes.FEW_ROWS
     with sized_for(spark, settings, many=many), stages.watched(spark, f"{metric.name} on {len(days):,} days"):
         named = lineage.named_now(settings, metric, days, made_from)
-        return of_days(now.silver_rows(spark, settings, metric, days, named=named), metric, days)
+        return of_days(rows_read.silver_rows(spark, settings, metric, days, named=named), metric, days)
 
 
 def of_days(
@@ -114,7 +114,7 @@ def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Peri
 
 def nothing(spark: SparkSession, settings: Settings, metric: MetricContract) -> pa.Table:
     """The number of a day without rows: one row without a grain, which distinguishes an emptied day from a missing one."""
-    rows = now.silver_rows(spark, settings, metric, []).where("false")
+    rows = rows_read.silver_rows(spark, settings, metric, []).where("false")
     rows = windows.with_windows(rows, metric.event_window) if metric.event_window else rows
     with in_zone(spark, metric.zone):
         empty = dataframes.in_utc(measured(rows, metric, []).toArrow())

@@ -23,7 +23,7 @@ from lakehouse.gold.numbers import lifecycle, published_table, served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import rejected_candidates, reverted_periods
 from lakehouse.gold.restatement import closing
-from lakehouse.gold.rows_read import tables as changed_days
+from lakehouse.gold.rows_read import tables as tables_read
 from lakehouse.gold.rows_read.tables import ChangedDays
 from lakehouse.late_events import follow as late_events
 from lakehouse.ledger import failed_numbers, restatements
@@ -105,7 +105,7 @@ def _changed_since(settings: Settings, series: Series) -> PendingRestatement:
         return _changed_inputs(settings, series)
     if series.kind is not Kind.DAY:
         return _by_days(settings, series)
-    tables, further = changed_days.silver_tables(settings, series.metric), _dimensions(settings, series)
+    tables, further = tables_read.silver_tables(settings, series.metric), _dimensions(settings, series)
     if not any(tables.values()):
         return PendingRestatement(frozenset(), -1)
     releases = reverted_periods.released(settings, series.name)
@@ -127,7 +127,7 @@ def _by_days(settings: Settings, series: Series) -> PendingRestatement:
     if table is None:
         return PendingRestatement(frozenset(), -1)
     version = table.version()
-    since = changed_days.first_unfollowed(table, served_version.followed_version(settings, series))
+    since = tables_read.first_unfollowed(table, served_version.followed_version(settings, series))
     if since > version:
         return PendingRestatement(frozenset(), version, since)
     return _published_since(settings, series, table, since)
@@ -139,13 +139,13 @@ def _with_silver(
     """``pending`` with the changes of one more silver table since the version that the metric has followed."""
     is_first = name == locations.silver_name(series.metric)
     version = -1 if table is None else table.version()
-    since = 0 if table is None else changed_days.first_unfollowed(table, followed)
+    since = 0 if table is None else tables_read.first_unfollowed(table, followed)
     changed, starts = ChangedDays(), set[date]()
     if is_first and followed < 0 <= version and _followed_any(settings, series):
         starts = published_table.known_days(settings, series)
     elif table is not None and since <= version:
         try:
-            changed = changed_days.since(table, since, series.metric.contract_of_silver(name))
+            changed = tables_read.since(table, since, series.metric.contract_of_silver(name))
             starts = days_reached(series.metric, changed.causes)
         except change_feed.ForgottenFeedError:
             starts = published_table.known_days(settings, series)
@@ -164,7 +164,7 @@ def _with_late_rows(
     table, name = table_io.open_table(path, settings.storage_options), f"{series.metric.source}_late"
     if table is None:
         return pending
-    first = changed_days.first_unfollowed(table, followed.get(name, -1))
+    first = tables_read.first_unfollowed(table, followed.get(name, -1))
     days = late_events.changed_days(table, series.metric.name, first) if first <= table.version() else set()
     if days is None:
         days = published_table.known_days(settings, series)
@@ -204,8 +204,7 @@ def _with_changed_facts(settings: Settings, series: Series, pending: PendingRest
     for day, rows in changed.rows.items():
         causes.setdefault(day, Counter())[ATTRIBUTE_CHANGED] += rows
     keys = {
-        day: list(dict.fromkeys([*pending.keys.get(day, ()), *changed.keys.get(day, ())]))[: changed_days.SAMPLE]
-        for day in causes
+        day: list(dict.fromkeys([*pending.keys.get(day, ()), *changed.keys.get(day, ())]))[: tables_read.SAMPLE] for day in causes
     }
     starts = pending.starts | days_reached(series.metric, changed.rows)
     return replace(pending, starts=starts, causes=dict(sorted(causes.items())), keys=keys, changed_facts=changed)

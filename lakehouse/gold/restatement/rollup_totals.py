@@ -19,7 +19,7 @@ from lakehouse.gold.publication import candidates, late_at_close
 from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.restatement import exact_sums, lineage, metric_query
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.gold.rows_read import rows as now
+from lakehouse.gold.rows_read import rows as rows_read
 from lakehouse.gold.rows_read import tables
 from lakehouse.ledger import failed_numbers
 
@@ -127,7 +127,7 @@ def _from_silver(
     unpublished |= set(rows.filter(pc.is_valid(rows["adjustment"]))[daily.by].to_pylist())
     limited = published - unpublished - late_at_close.counting_every_row(settings, daily, rows)
     named = lineage.named_now(settings, metric, limited) if limited else None
-    frames = [now.silver_rows(spark, settings, metric, published - unpublished, named=named)]
+    frames = [rows_read.silver_rows(spark, settings, metric, published - unpublished, named=named)]
     frames += _as_published(settings, contract, spark, daily, rows, unpublished)
     silver_rows: DataFrame = frames[0]
     for frame in frames[1:]:
@@ -149,7 +149,7 @@ def _as_published(
     for row in {row[daily.by]: row for row in named.to_pylist() if row[daily.by] in days}.values():
         day = row[daily.by]
         ids = lineage.ids_by_day(settings, contract.dataset, row["inputs"], row["inputs_without"], [day])[day]
-        of_day, _ = now.rows_of_inputs(spark, settings, daily.metric, read, {day: ids}, row["dimension_inputs"])
+        of_day, _ = rows_read.rows_of_inputs(spark, settings, daily.metric, read, {day: ids}, row["dimension_inputs"])
         frames.append(of_day)
     return frames
 

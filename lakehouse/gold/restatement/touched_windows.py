@@ -21,7 +21,7 @@ from lakehouse.delta import change_feed, provenance, table_io
 from lakehouse.gold.publication import candidates, reverted_periods
 from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.restatement import metric_query, patched_days
-from lakehouse.gold.rows_read import rows as now
+from lakehouse.gold.rows_read import rows as rows_read
 from lakehouse.gold.rows_read import windows
 from lakehouse.ledger import failed_numbers, redactions
 from lakehouse.spark import dataframes
@@ -103,7 +103,7 @@ def numbers(
     touched = find_touched(spark, settings, metric, settled, follows) if settled else None
     if touched is None:
         return {}
-    rows = touched.rows(now.silver_rows(spark, settings, metric, settled))
+    rows = touched.rows(rows_read.silver_rows(spark, settings, metric, settled))
     computed = metric_query.of_days(rows, metric, settled, touched.starts)
     return {day: _spliced(metric, before.latest[day], touched, computed.get(day)) for day in settled}
 

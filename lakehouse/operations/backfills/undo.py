@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse.gold.restatement import revert as restatement_undo
+from lakehouse.gold.restatement import revert as restatement_revert
 from lakehouse.operations.backfills import log, verification
 from lakehouse.operations.backfills.log import BackfillEvent
 
@@ -26,7 +26,7 @@ def undo(settings: Settings, catalog: Catalog, plan: BackfillPlan, run: Run, rea
     :raises UndoError: if one of the numbers has changed since, or the plan restated no number.
     """
     dailies = verification.series_of(settings, catalog, plan)
-    done = restatement_undo.undo(settings, catalog.sources[plan.source], dailies, plan.plan_id, run, reason)
+    done = restatement_revert.undo(settings, catalog.sources[plan.source], dailies, plan.plan_id, run, reason)
     said = {"by": run.by, "reason": reason, "days": {undone.daily.name: len(undone.result.published) for undone in done}}
     log.record(settings, BackfillEvent(plan.plan_id, "undone", "undone", said=said, recorded_at=settings.clock()))
     return done

@@ -41,21 +41,21 @@ def judge(
     :raises TrackingError: if MLflow cannot be reached.
     """
     from lakehouse.models import score, score_checks  # noqa: PLC0415 (scikit-learn loads in seconds)
-    from lakehouse.models import scores as score_table  # noqa: PLC0415 (scikit-learn loads in seconds)
-    from lakehouse.training_sets import events as event_rows  # noqa: PLC0415
+    from lakehouse.models import scores as model_scores  # noqa: PLC0415 (scikit-learn loads in seconds)
+    from lakehouse.training_sets import events as set_events  # noqa: PLC0415
 
     if not days:
         return []
-    champion = score_table.load(settings, catalog, contract, score.champion_of(settings, contract))
+    champion = model_scores.load(settings, catalog, contract, score.champion_of(settings, contract))
     learned, reference = (
         score_checks.set_of(settings, contract, champion.version),
         score_checks.reference_scores(settings, contract, champion),
     )
     of_set, now = catalog.training_sets[contract.training_set], settings.clock()
     first, until = min(days), max(days) + timedelta(days=1)
-    events = event_rows.unlabelled(session(), settings, catalog, of_set, days)
-    labelled = event_rows.keys_with_label(session(), settings, catalog, of_set, first, until)
-    scores = score_table.read(settings, contract.name, {"event_date": sorted(days)})
+    events = set_events.unlabelled(session(), settings, catalog, of_set, days)
+    labelled = set_events.keys_with_label(session(), settings, catalog, of_set, first, until)
+    scores = model_scores.read(settings, contract.name, {"event_date": sorted(days)})
     results = []
     for day in sorted(days):
         ours, rows = (table.filter(pc.equal(table["event_date"], day)) for table in (scores, events))

@@ -6,7 +6,7 @@ from typing import Any
 
 from lakehouse.gold.numbers import comparison_routes
 from lakehouse.late_events import routes as late_events
-from lakehouse.live import routes as layers
+from lakehouse.live import routes as live
 from lakehouse.serving.api import released_examples as released
 from lakehouse.snapshots import routes
 
@@ -81,8 +81,8 @@ _OF_TYPE: dict[str, Any] = {
 ANSWERS: dict[str, Any] = {
     "/sources/{source}/rows": routes.EXAMPLE,
     "/metrics/{name}/publications/{publication_id}": comparison_routes.REPORT_EXAMPLE,
-    **layers.LAYER_EXAMPLES,
-    **layers.STREAM_EXAMPLES,
+    **live.LAYER_EXAMPLES,
+    **live.STREAM_EXAMPLES,
     **released.EXAMPLES,
     "/metrics/{name}": _NUMBER
     | {

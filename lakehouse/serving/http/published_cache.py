@@ -19,7 +19,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series, source_days
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import TableCache, with_table_cache
-from lakehouse.gold.derived import following as closing_of_inputs
+from lakehouse.gold.derived import following as derived_following
 from lakehouse.gold.numbers import served_version, version_selector
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.restatement.closing import Completeness, HeldNumber, held_by, with_held
@@ -265,7 +265,7 @@ class PublishedCache:
         """The missing inputs of a period."""
         if series.metric.is_derived:
             states = {one.metric: await self._state_of_input(one.metric, period) for one in series.metric.inputs}
-            waiting = closing_of_inputs.limit(series, period.start, states)
+            waiting = derived_following.limit(series, period.start, states)
             return waiting[1] if waiting else []
         open_days, held_days = set[date](), set[date]()
         if series.kind is not Kind.DAY:

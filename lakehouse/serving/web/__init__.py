@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends
 
-from lakehouse.gold.numbers import pages as metric
+from lakehouse.gold.numbers import pages as numbers
 from lakehouse.lateness import pages as lateness
 from lakehouse.live import pages as live
 from lakehouse.models import pages as models
 from lakehouse.serving.web import overview, sign_in
 from lakehouse.serving.web.page import PageRoute, owns, problem_page
 from lakehouse.serving.web.sessions import Sessions
-from lakehouse.stewardship import pages as quarantine
-from lakehouse.training_sets import pages as datasets
+from lakehouse.stewardship import pages as stewardship
+from lakehouse.training_sets import pages as training_sets
 
 if TYPE_CHECKING:
     from lakehouse.serving.http.authentication import Authenticator
@@ -37,15 +37,15 @@ def routes(cache: PublishedCache, authenticator: Authenticator, *, reading_needs
     router = APIRouter(include_in_schema=False)
     for add in (
         overview.add,
-        metric.add_metric_page,
+        numbers.add_metric_page,
         live.add,
-        metric.add_story_page,
+        numbers.add_story_page,
         lateness.add_source_page,
-        metric.add_restated_page,
+        numbers.add_restated_page,
         lateness.add_lateness_page,
-        quarantine.add,
+        stewardship.add,
         models.add,
-        datasets.add,
+        training_sets.add,
     ):
         pages = APIRouter(route_class=PageRoute, dependencies=[Depends(sessions.visitor)])
         add(pages, cache)

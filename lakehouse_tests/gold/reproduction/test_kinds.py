@@ -16,7 +16,7 @@ from lakehouse.gold.reproduction.contract_history import ForgottenContractError
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import ingestions
-from lakehouse.stewardship import quarantine as stewardship_decide
+from lakehouse.stewardship import quarantine as quarantine_decisions
 from lakehouse_tests.support.lake import csv_file
 from lakehouse_tests.support.quarantine_lake import decide
 from lakehouse_tests.support.reproducible_lake import (
@@ -137,7 +137,7 @@ def test_what_was_known_at_a_time_is_reproduced_whether_or_not_it_was_published(
     row = next(
         (row["ingestion_id"], row["line_number"]) for row in reproducible.lake.bronze("ingestion_id", "id") if row["id"] == "b"
     )
-    stewardship_decide.decide(settings, reproducible.lake.contract, [row], "reject", by="ben", reason="no")
+    quarantine_decisions.decide(settings, reproducible.lake.contract, [row], "reject", by="ben", reason="no")
 
     def at(day: int) -> list[int]:
         when = datetime(2024, 2, day, 23, 30, tzinfo=timezone.utc)

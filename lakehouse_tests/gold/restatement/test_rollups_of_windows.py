@@ -12,7 +12,7 @@ from hypothesis import example, given
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
-from lakehouse.contracts import derived as resolution
+from lakehouse.contracts import derived as derived_contracts
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.gold.derived import restate as derived
@@ -90,7 +90,7 @@ def test_a_metric_made_of_sessions_has_weeks(settings: Settings, spark: Any) -> 
     lake = WindowedLake(settings, spark, [metric(VISITS)])
     # 2024-10-28 is a Monday: the last session begins before it.
     lake.send(Event("a", 10), Event("b", 20, 2), Event("c", 72 * 60 + 30), Event("d", 74 * 60, 3), Event("e", 90 * 60, 5))
-    definitions, unfit = resolution.resolved({"sessions": lake.metrics[0], "per_visit": metric(PER_VISIT)})
+    definitions, unfit = derived_contracts.resolved({"sessions": lake.metrics[0], "per_visit": metric(PER_VISIT)})
     assert not unfit
     series = Series(definitions["per_visit"], Kind.WEEK)
     first, second = (week_of(Event("", minute).moment) for minute in (0, 90 * 60))

@@ -71,7 +71,7 @@ def test_only_rows_of_touched_windows_are_read(settings: Settings, spark: Any) -
         assert {day: rows.to_pylist() for day, rows in whole.items()} == {day: rows.to_pylist() for day, rows in found.items()}
         touched = touched_windows.find_touched(spark, settings, series.metric, sorted(before.latest), follows)
         assert touched is not None
-        read[series.name] = touched.rows(touched_windows.now.silver_rows(spark, settings, series.metric, [second])).count()
+        read[series.name] = touched.rows(touched_windows.rows_read.silver_rows(spark, settings, series.metric, [second])).count()
     # The rows of an hour; from 04:30 to 08:00, in the four windows that cover the late one; and all of one of seven users.
     assert read == {"hourly": 2, "sliding": 4, "sessions": 8}
 

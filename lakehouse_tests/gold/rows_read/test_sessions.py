@@ -13,7 +13,7 @@ from hypothesis import example, given
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
-from lakehouse.contracts import derived as resolution
+from lakehouse.contracts import derived as derived_contracts
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.windows import SessionWindow
 from lakehouse.delta import table_io
@@ -172,7 +172,7 @@ def test_the_sessions_of_a_day_are_added_up_by_a_derived_metric(settings: Settin
     visits = metric({"metric": "visits", "from": ["sessions"], "measures": measures})
     lake = WindowedLake(settings, spark, [metric(SESSIONS)])
     lake.send(Event("a", 10), Event("b", 20), Event("c", 20 * 60), Event("d", 10, user="v"), Event("next", 25 * 60))
-    definitions, unfit = resolution.resolved({"sessions": lake.metrics[0], "visits": visits})
+    definitions, unfit = derived_contracts.resolved({"sessions": lake.metrics[0], "visits": visits})
     assert not unfit
     series = Series(definitions["visits"])
     derived.restate(settings, series, lake.session, [FIRST], Run("run"))

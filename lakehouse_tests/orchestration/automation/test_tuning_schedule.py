@@ -10,7 +10,7 @@ import pytest
 
 from lakehouse.contracts import Catalog
 from lakehouse.lateness import event_watermark
-from lakehouse.lateness import tuning as tune
+from lakehouse.lateness import tuning as lateness_tuning
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import AlertKind
 from lakehouse.orchestration.automation import source_schedules
@@ -92,7 +92,7 @@ def test_it_is_proposed_and_applied_by_itself_and_a_person_undoes_it(lake: Setti
         assert [entry["automatic"] for entry in served()["decisions"]] == [True] * 11
 
         lake.now += HOUR
-        tune.undo(lake, source, "anna", "the last step was enough")
+        lateness_tuning.undo(lake, source, "anna", "the last step was enough")
         assert served()["max_lateness_seconds"] == values[-3]
         assert (served()["pinned"]["by"], served()["decisions"][-1]["kind"]) == ("anna", "undone")
         lake.now += DAY
@@ -106,7 +106,7 @@ def test_a_pinned_watermark_is_left_alone_and_alerts_nobody(lake: Settings, inst
     arrive_daily(lake, source, DAYS, LAGS)
     state = signals.state_of(lake, Catalog({"events": source}))
     assert alert_of(lake, source) is not None
-    tune.pin(lake, source, "anna", "as agreed with the shops")
+    lateness_tuning.pin(lake, source, "anna", "as agreed with the shops")
     assert signals.state_of(lake, Catalog({"events": source})) != state, "the sensor looks again"
     assert alert_of(lake, source) is None
     lake.now = MORNING + DAY
