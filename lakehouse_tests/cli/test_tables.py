@@ -39,6 +39,12 @@ if TYPE_CHECKING:
 DAY, AT = date(2024, 11, 5), datetime(2024, 11, 5, 6, tzinfo=timezone.utc)
 
 
+@pytest.fixture(autouse=True)
+def _in_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are laid out for the console of the commands, which may have its width from COLUMNS."""
+    monkeypatch.setattr(console.out, "_width", 80)
+
+
 def printed(table: RenderableType) -> str:
     """What a terminal of 80 columns shows."""
     terminal = Console(file=io.StringIO(), width=80, highlight=False, emoji=False, markup=False)
