@@ -1,0 +1,12 @@
+"""Tests of lakehouse; the folders are those of the product.
+
+Nothing else belongs here but what has to be said before the first test module is imported.
+"""
+
+import os
+import sys
+
+# Where the environment forbids bytecode, each worker rewrites all test modules again, and each command that a test starts compiles
+# the product again: three processor seconds a command.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.merge]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark"), pytest.mark.merge]
 
 SOURCE = """\
 dataset: orders

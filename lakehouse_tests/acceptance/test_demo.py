@@ -41,6 +41,7 @@ def test_the_demo_shows_the_numbers_and_how_to_go_on(demo: WheelDemo) -> None:
     assert "dagster dev -w workspace.yaml" in demo.stdout
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_first_screen_shows_the_numbers_of_the_table(home: Path) -> None:
     table = table_io.read(str(home / "lake" / "gold" / "revenue"), ["event_date", "revenue", "adjustment", "is_latest"])
     now = {f"{row['event_date']}": row["revenue"] for row in table.to_pylist() if row["is_latest"]}
@@ -66,6 +67,7 @@ def test_a_wheel_holds_the_product_only_and_all_of_it(demo: WheelDemo) -> None:
     assert files == {name for name in product if "__pycache__" not in name}
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_same_demo_again_changes_nothing(home: Path) -> None:
     layers = ("silver/sales", "gold/revenue", "silver/customers", "gold/revenue_by_tier", "gold/gold_share")
     versions = [table_io.open_table(str(home / "lake" / layer)).version() for layer in layers]
@@ -109,6 +111,7 @@ def test_a_key_is_followed_from_its_lines_to_the_numbers_it_moved(home: Path) ->
     assert "No row of bronze/sales has the key 'nobody'" in nobody.stderr
 
 
+@pytest.mark.usefixtures("spark")
 def test_a_steward_lets_a_row_in_and_a_rebuild_keeps_it(home: Path) -> None:
     def revenue() -> dict[str, Decimal]:
         rows = table_io.read(str(home / "lake" / "gold" / "revenue"), ["event_date", "revenue"], {"is_latest": [True]})

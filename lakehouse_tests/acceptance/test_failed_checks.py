@@ -13,7 +13,7 @@ from lakehouse_tests.support.cli import lakehouse_command
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.merge]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark"), pytest.mark.merge]
 
 
 def test_a_row_that_silver_has_lost_is_published_by_nobody(tmp_path: Path) -> None:

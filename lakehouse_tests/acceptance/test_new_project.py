@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from subprocess import CompletedProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.merge]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark"), pytest.mark.merge]
 OWN = "sale,shop,when,amount\nA-1,north,2024-11-05 10:00,1.50\nA-2,south,2024-11-05 11:00,2.00\nA-3,south,2024-11-06 09:00,4.00\n"
 CORRECTED = "sale,shop,when,amount\nA-2,south,2024-11-05 11:00,2.50\n"
 

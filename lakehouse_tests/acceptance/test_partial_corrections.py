@@ -12,7 +12,7 @@ from lakehouse_tests.support.cli import lakehouse_command
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.proof]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark"), pytest.mark.proof]
 
 SOURCE = """
 dataset: pay

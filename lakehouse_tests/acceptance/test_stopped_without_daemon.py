@@ -32,11 +32,11 @@ def in_a_step(folder: Path) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP], ids=["killed", "terminal closed"])
 def test_the_same_command_again_ends_with_the_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_remote: dict[str, str], number: signal.Signals
 ) -> None:
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster_home"))
     assert lakehouse_command(tmp_path, "init").returncode == 0
-    first = lakehouse_command(tmp_path, "run", "contracts/orders.yaml", "samples/orders.csv")
+    first = lakehouse_command(tmp_path, "run", "contracts/orders.yaml", "samples/orders.csv", **spark_remote)
     assert first.returncode == 0, first.stderr
     command = [sys.executable, "-m", "lakehouse", *CORRECTED]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment_of(tmp_path, {}), stderr=subprocess.PIPE, text=True)

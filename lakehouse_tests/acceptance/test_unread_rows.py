@@ -11,7 +11,7 @@ from lakehouse_tests.support.cli import lakehouse_command
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.merge]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark"), pytest.mark.merge]
 SOURCE = """
 dataset: till
 owner: anna
