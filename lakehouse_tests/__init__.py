@@ -6,7 +6,7 @@ Nothing else belongs here but what has to be said before the first test module i
 import os
 import sys
 
-# Where the environment forbids bytecode, each worker rewrites all test modules again, and each command of a test compiles the product
-# again.
+# Where the environment forbids bytecode, each worker rewrites all test modules again, and each command of a test compiles the
+# product again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
