@@ -106,7 +106,7 @@ class WorkerProcess:
         scratch.mkdir(parents=True)
         project.copy_to(copy)
         command = [sys.executable, worker.__file__, str(copy), str(scratch), json.dumps(project.libraries)]
-        environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {**os.environ, "PYTHONPATH": str(copy)}
         self.copy = copy
         self.process = subprocess.Popen(
             command, cwd=scratch, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"

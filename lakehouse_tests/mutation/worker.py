@@ -134,7 +134,6 @@ def main() -> None:
     copy, scratch, libraries = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    sys.dont_write_bytecode = True
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for library in libraries:
         importlib.import_module(library)
