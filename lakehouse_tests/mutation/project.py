@@ -39,7 +39,7 @@ class Project:
             archive = subprocess.run(command, capture_output=True, check=True).stdout
             with tarfile.open(fileobj=io.BytesIO(archive)) as files:
                 files.extractall(target, filter="data")
-        # Hashes of the source instead of its time and size, also in bytecode that is written later: a mutant of the same second and
-        # size is not taken for the original.
+        # Bytecode knows its source by a hash instead of by time and size, also where it is written later: a mutant of the same
+        # second and size is not taken for the original.
         compiled = [str(target / self.product), str(target / self.tests)]
         subprocess.run([sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", *compiled], check=False)
