@@ -245,7 +245,8 @@ def _number_text(value: float | Decimal) -> str:
     if not number.is_finite():
         msg = f"{_shown(value)} is not a text{_hint(value)}"
         raise ValueError(msg)
-    if number.as_tuple().exponent and abs(number) > _EXACT_IN_DOUBLE and number == number.to_integral_value():
+    is_integer = isinstance(value, Decimal) and not number.as_tuple().exponent  # 1.0899605383203422e+16 is a double without one
+    if not is_integer and abs(number) > _EXACT_IN_DOUBLE and number == number.to_integral_value():
         raise ValueError(_inexact(value))
     if number == number.to_integral_value():
         return str(int(number))

@@ -124,6 +124,7 @@ def test_a_float_of_32_bits_is_the_number_that_its_writer_shows(number: float, k
 
 @law(200, in_each_run=30)
 @given(st.integers(-(2**60), 2**60).map(float) | st.floats(-1000, 1000))
+@example(1.0899605383203422e16)  # as many digits as its exponent says
 def test_a_number_is_the_same_text_in_typed_formats(number: float) -> None:
     results = {
         read("string", "json", json_file(json.dumps(number))),
