@@ -24,7 +24,7 @@ from lakehouse_tests.support.earlier_append import earlier_release
 from lakehouse_tests.support.lake import Lake, appended, content_id, csv_file, csv_line
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.laws import law
-from lakehouse_tests.support.reference_model import Record, live_rows
+from lakehouse_tests.support.reference_model import Record, deliver_again, live_rows
 from lakehouse_tests.support.reproducible_lake import TOTAL, ReproducibleLake, metric, reproducible_lake
 from lakehouse_tests.support.silver_histories import DAYS, FORWARD, NOON, History, histories
 
@@ -64,7 +64,7 @@ def run(history: History, folders: pytest.TempPathFactory, spark: SparkSession) 
     reproducible = ReproducibleLake(lake, [NEWEST, EVERY])
     lake.settings.local_rows = history.local_rows
     files = [[replace(record, sequence=0) for record in file] for file in history.files]
-    known: dict[str, list[Record]] = {}
+    known: list[Record] = []
     seen: dict[str, dict[date, tuple[int | None, int]]] = {definition.name: {} for definition in (NEWEST, EVERY)}
     changed = {definition.name: Counter[date]() for definition in (NEWEST, EVERY)}
     for number, step in enumerate(history.steps):
@@ -72,13 +72,11 @@ def run(history: History, folders: pytest.TempPathFactory, spark: SparkSession) 
         data = csv_file(map(csv_line, files[step.file]))
         lake.deliver(step.arrival, data, f".{number}.csv")
         lake.ingest(step.arrival)
-        name = content_id(data)
-        known[name] = [replace(record, file=name, line=line) for line, record in enumerate(files[step.file], 2)]
+        deliver_again(known, content_id(data), files[step.file], (step.arrival, f".{number}.csv"))
         if number % 2 and number < len(history.steps) - 1:
             continue  # several files are merged at once
         reproducible.publish()
-        every = [record for file in known.values() for record in file]
-        for definition, rows in ((NEWEST, live_rows(every, by_sequence=False).values()), (EVERY, every)):
+        for definition, rows in ((NEWEST, live_rows(known, by_sequence=False).values()), (EVERY, known)):
             model = number_of(rows)
             expected = {day: model.get(day, (None, 0)) for day in seen[definition.name].keys() | model.keys()}
             assert published(lake.settings, definition) == expected
