@@ -21,7 +21,6 @@ from lakehouse.models.canary_log import CanaryOutcome
 from lakehouse.models.promotion_log import ModelPromotion, PromotionKind, PromotionStep
 from lakehouse.text import format_moment
 from lakehouse.training_sets import releases
-from lakehouse.training_sets.releases import Release
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog, ModelContract
     from lakehouse.models.backtest_log import Backtest
     from lakehouse.settings import Settings
+    from lakehouse.training_sets.releases import Release
 
 
 def accepted_by_backtest(settings: Settings, contract: ModelContract, version: str, against: str) -> Backtest | None:
