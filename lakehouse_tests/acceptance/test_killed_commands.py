@@ -93,6 +93,7 @@ PLANNED = ("backfill", "plan", "orders", "--start-date", DAYS[0], "--end-date", 
 IN_HONOLULU = ORDERS.replace("timezone: UTC", "timezone: Pacific/Honolulu")
 READ = ("stage", "promote", "read", *WHO, "--sign-off", "seen")
 READ_AGAIN = ("reparse", "orders", "--stage", "read", *WHO)
+HELD = ("revenue", DAYS[1], "--revision", "r2", *WHO)
 CHECKED = {"revenue": REVENUE + "checks: {change: [{measure: amount, percent: 5, severity: error}]}\n"}
 DOUBLED = REVENUE.replace("metric: revenue", "metric: revenue\ndataset_version: 2").replace("sum(amount)", "sum(amount * 2)")
 UNDO = ("backfill", "undo", "newest", *WHO, "--restate")
@@ -123,14 +124,8 @@ COMMANDS = [
     Command(("backfill", "run", "newest", "--in-process"), (PLANNED,), landing="third.csv"),
     Command(UNDO, (PLANNED, ("backfill", "run", "newest")), landing="third.csv", again=MANY),
     Command(("gold", "close", "revenue", DAYS[0], *WHO), (("replay", "orders"),), day="2024-11-20", leaves_work=True),
-    Command(
-        ("gold", "publish", "revenue", DAYS[1], "--revision", "r2", *WHO),
-        (LATE,),
-        again=MANY,
-        contracts=CHECKED,
-        leaves_work=True,
-    ),
-    Command(("gold", "drop", "revenue", DAYS[1], "--revision", "r2", *WHO), (LATE,), again=MANY, contracts=CHECKED),
+    Command(("gold", "publish", *HELD), (LATE,), again=MANY, contracts=CHECKED, leaves_work=True),
+    Command(("gold", "drop", *HELD), (LATE,), again=MANY, contracts=CHECKED),
     Command(("promote", "revenue", "v2", *WHO, "--restate"), (("replay", "orders"),), contracts={"doubled": DOUBLED}),
     Command(ADMITTED, (LATE,), contracts=PUNCTUAL),
     Command(("lateness", "withdraw", *ADMITTED[2:]), (LATE, ADMITTED), contracts=PUNCTUAL),
