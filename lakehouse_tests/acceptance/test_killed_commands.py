@@ -8,9 +8,12 @@ from __future__ import annotations
 import shutil
 import signal
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pytest
+from deltalake import DeltaTable
 
 from lakehouse.delta import table_io
 from lakehouse_tests.support.forked_cli import lakehouse_command
@@ -19,7 +22,6 @@ from lakehouse_tests.support.spark_server import machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.spark]
 
@@ -189,7 +191,8 @@ def prepared(template: Path, folder: Path, command: Command) -> Path:
     for step in command.before:
         give(folder, *step, hour=11, codes=MANY, day=command.day)
     if command.lost:
-        max((folder / "lake" / command.lost).glob("**/*.parquet"), key=lambda file: file.stat().st_mtime).unlink()
+        files = [Path(unquote(file)) for file in DeltaTable(folder / "lake" / command.lost).file_uris()]
+        max(files, key=lambda file: file.stat().st_mtime).unlink()
     return folder
 
 
