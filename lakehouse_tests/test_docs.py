@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -90,3 +91,26 @@ def test_the_commands_of_templates_have_the_options_that_they_name() -> None:
 def test_each_setting_is_described() -> None:
     text = (CHECKOUT / "docs" / "settings.md").read_text()
     assert [name for name in Settings.model_fields if f"| `LAKEHOUSE_{name.upper()}` |" not in text] == []
+
+
+def sentences_of_the_product() -> str:
+    """Every text in the product's code, with a mark where a value is inserted."""
+    texts = []
+    for path in (CHECKOUT / "lakehouse").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                texts.append("".join(f"{part.value}" if isinstance(part, ast.Constant) else "\0" for part in node.values))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append(re.sub(r"%[sd]", "\0", node.value))
+    return "\n".join(texts)
+
+
+def test_each_message_in_the_table_of_faults_is_one_that_the_product_prints() -> None:
+    page = (CHECKOUT / "docs" / "operations.md").read_text("utf-8")
+    rows = page[page.index("| Fault |") :].split("\n\n")[0].splitlines()[2:]
+    printed = sentences_of_the_product()
+    places = r"\.\.\.|\b[A-Z]\b|\b[nm]\b|\S*/\S*(?: computed)?|\d+|: "
+    quoted = [quote for row in rows for quote in re.findall(r'"([^"]+)"', row.split(" | ")[1])]
+    assert len(quoted) > 30
+    parts = [(part.strip(" (),"), quote) for quote in quoted for part in re.split(places, quote)]
+    assert [(part, quote) for part, quote in parts if part not in printed] == []

@@ -6,15 +6,17 @@ The text of a row is the same as if its values had been passed to ``json.dumps``
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse.bronze import line_limits
 from lakehouse.bronze.column_values import PLAIN_SCALE, as_texts, quoted, unescaped, without_numbers, without_words
 from lakehouse.bronze.csv_columns import Block
 from lakehouse.bronze.file_formats import Record
+from lakehouse.bronze.line_limits import CutLine
 from lakehouse.bronze.parquet_rows import values_of
 from lakehouse.bronze.type_conversion import null_numbers
 
@@ -70,7 +72,9 @@ def _block(batch: pa.RecordBatch, first: int, contract: SourceContract) -> Block
 
 def _doubtful(batch: pa.RecordBatch, contract: SourceContract) -> np.ndarray:
     """The rows with a value that the exact reader may convert to another text."""
-    doubtful = np.zeros(len(batch), bool)
+    doubtful = (
+        np.asarray(_lengths(batch)) > line_limits.MAX_RECORD_BYTES if _may_be_too_long(batch) else np.zeros(len(batch), bool)
+    )
     for name in contract.columns_read:
         column = batch[name]
         if not _is_plain(column.type):
@@ -91,13 +95,36 @@ def _doubtful(batch: pa.RecordBatch, contract: SourceContract) -> np.ndarray:
     return doubtful
 
 
-def record_of(number: int, values: dict[str, Any]) -> Record:
-    """A row of a Parquet file as a record; the raw text of a row is its JSON."""
-    return Record(number, json.dumps(values, default=str, ensure_ascii=False), values)
+def records_of(batch: pa.RecordBatch, first: int) -> Iterator[Record]:
+    """The rows of a batch as records; the raw text of a row is its JSON.
+
+    :param first: the number of the batch's first row.
+    """
+    lengths = _lengths(batch).to_pylist() if _may_be_too_long(batch) else [0] * len(batch)
+    for number, (values, length) in enumerate(zip(values_of(batch), lengths), first):
+        if length > line_limits.MAX_RECORD_BYTES:
+            longest = max(values, key=lambda name: len(values[name]) if isinstance(values[name], (str, bytes)) else 0)
+            line = CutLine.of(f"{values[longest]!s}".encode(), length)
+            yield Record(number, line.decode(errors="replace"), None, line.problem)
+        else:
+            yield Record(number, json.dumps(values, default=str, ensure_ascii=False), values)
 
 
 def _reader(batch: pa.RecordBatch, first: int) -> Callable[[int], Record]:
-    return lambda row: record_of(first + row, values_of(batch.slice(row, 1))[0])
+    return lambda row: next(records_of(batch.slice(row, 1), first + row))
+
+
+def _may_be_too_long(batch: pa.RecordBatch) -> bool:
+    return bool(batch.nbytes > line_limits.MAX_RECORD_BYTES)
+
+
+def _lengths(batch: pa.RecordBatch) -> pa.Array:
+    """The bytes of the texts of each row."""
+    lengths = pa.array(np.zeros(len(batch), np.int64))
+    for column in batch.columns:
+        if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+            lengths = pc.add(lengths, pc.fill_null(pc.binary_length(column), 0))
+    return lengths
 
 
 def _is_plain(kind: pa.DataType) -> bool:

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 _BY_SPARK = b"org.apache.spark.version"
 #: Days outside of the calendar stay texts: years 1 to 9999, as days since 1970.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+#: The rows and the bytes of texts in a batch. A row is several times as large while it is read.
+_BATCH_ROWS, _BATCH_BYTES = 2**16, 2**26
+#: Bytes of a row in a column whose values are stored once and referred to by number.
+_OF_A_NUMBER = 8
+_TEXTS = (pa.string(), pa.binary())
 
 
 class ParquetRows:
@@ -33,7 +38,7 @@ class ParquetRows:
         :raises pyarrow.ArrowException: when the stream is no Parquet file.
         """
         source = stream if isinstance(stream, pa.NativeFile) else pa.PythonFile(stream, mode="r")
-        self.file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+        self.file, self._source = pq.ParquetFile(source, coerce_int96_timestamp_unit="us"), source
         leaves = [self.file.schema.column(position) for position in range(len(self.file.schema.names))]
         self._int96 = [leaf.path for leaf in leaves if leaf.physical_type == "INT96" and "." not in leaf.path]
         self._are_moments = _BY_SPARK in (self.file.metadata.metadata or {})
@@ -47,13 +52,30 @@ class ParquetRows:
 
     def batches(self, row_groups: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows in file order, of ``row_groups`` or of all."""
-        batches = self.file.iter_batches(row_groups=row_groups)
-        if self._in_nanoseconds is None:
-            yield from map(plain, batches)
-            return
-        finer = self._in_nanoseconds.iter_batches(row_groups=row_groups, columns=self._int96)
-        for batch, nanoseconds in zip(batches, finer):
-            yield plain(self._with_int96(batch, nanoseconds))
+        means = self._mean_bytes(row_groups)
+        size = max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max([1, *means.values()]))))
+        # A value that is stored once may be large, and be repeated in every row.
+        repeated = [name for name, mean in means.items() if mean < _OF_A_NUMBER]
+        file = pq.ParquetFile(
+            self._source, coerce_int96_timestamp_unit="us", read_dictionary=repeated, metadata=self.file.metadata
+        )
+        batches = file.iter_batches(size, row_groups=row_groups)
+        if self._in_nanoseconds is not None:
+            finer = self._in_nanoseconds.iter_batches(size, row_groups=row_groups, columns=self._int96)
+            batches = map(self._with_int96, batches, finer)
+        for batch in batches:
+            yield from map(plain, _in_pieces(batch))
+
+    def _mean_bytes(self, row_groups: Sequence[int] | None) -> dict[str, float]:
+        """The bytes of a row in each column of texts or bytes; the mean of the row group with the largest."""
+        metadata, means = self.file.metadata, dict[str, float]()
+        kinds = [field.name for field in self.file.schema_arrow if field.type in _TEXTS]
+        for group in range(metadata.num_row_groups) if row_groups is None else row_groups:
+            for column in map(metadata.row_group(group).column, range(metadata.num_columns)):
+                name = column.path_in_schema
+                if name in kinds and column.num_values:
+                    means[name] = max(means.get(name, 0), column.total_uncompressed_size / column.num_values)
+        return means
 
     def _with_int96(self, batch: pa.RecordBatch, nanoseconds: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the texts of its INT96 columns.
@@ -66,6 +88,16 @@ class ParquetRows:
             texts = _moments(values, nanos - micros * 1000, is_moment=self._are_moments)
             batch = batch.set_column(batch.schema.get_field_index(name), name, texts)
         return batch
+
+
+def _in_pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch; in pieces of limited size, where values that are stored once would be large in every row."""
+    repeated = [column for column in batch.columns if pa.types.is_dictionary(column.type)]
+    lengths = [pc.fill_null(pc.binary_length(column.dictionary).take(column.indices), 0) for column in repeated]
+    total = sum(pc.sum(column).as_py() or 0 for column in lengths)
+    rows = max(1, int(len(batch) * _BATCH_BYTES / total)) if total > _BATCH_BYTES else max(1, len(batch))
+    for first in range(0, len(batch), rows):
+        yield batch.slice(first, rows)
 
 
 def plain(batch: pa.RecordBatch) -> pa.RecordBatch:

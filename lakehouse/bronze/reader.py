@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice, starmap
+from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
@@ -21,8 +21,8 @@ from lakehouse.bronze.csv_columns import can_split, csv_blocks, row_group_parts,
 from lakehouse.bronze.file_formats import read_records, unzipped
 from lakehouse.bronze.json_columns import json_blocks
 from lakehouse.bronze.landing import open_file
-from lakehouse.bronze.parquet_columns import can_read, parquet_blocks, record_of
-from lakehouse.bronze.parquet_rows import ParquetRows, values_of
+from lakehouse.bronze.parquet_columns import can_read, parquet_blocks, records_of
+from lakehouse.bronze.parquet_rows import ParquetRows
 from lakehouse.bronze.row_parser import RowParser
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import claims, judged_rows
@@ -136,8 +136,10 @@ def exact_rows(contract: SourceContract, delivery: DeliveredFile, stream: Binary
 
 
 def _parquet_records(file: ParquetRows) -> Iterator[Record]:
-    rows = (values for batch in file.batches() for values in values_of(batch))
-    return starmap(record_of, enumerate(rows, start=1))
+    first = 1
+    for batch in file.batches():
+        yield from records_of(batch, first)
+        first += len(batch)
 
 
 _NO_DAY = "without an event day"

@@ -1,18 +1,23 @@
 """Leases: one process at a time works on a Delta table, until it ends its lease or the lease expires.
 
 A lease is a Delta transaction in a table without rows below the table's folder: of two processes that take it at once, one
-conflicts. This works wherever commits of delta-rs work, on object stores too. A lease expires, so that a killed process does not
-block the work forever; the clocks of the processes must differ by less than that time. The callers decide which work needs a
-lease, and when.
+conflicts. This works wherever commits of delta-rs work, on object stores too. A lease names its process: the lease of a process
+of this machine that has ended is free at once. Any lease expires, so that a process killed on another machine does not block
+the work forever; the clocks of the machines must differ by less than that time. The callers decide which work needs a lease,
+and when.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import socket
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+import psutil
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
@@ -24,6 +29,10 @@ if TYPE_CHECKING:
 
 #: The Delta transactions of a lease: the last one that was taken or renewed, and the last one that was ended.
 _TAKEN, _ENDED = "claimed", "ended"
+#: The keys of the event and of the process in the metadata of its commit.
+_LEASE, _PROCESS = "lease", "process"
+#: The start time of a process is known to a hundredth of a second.
+_SAME_START = 0.1
 _SCHEMA = pa.schema([("nothing", pa.bool_())])
 
 
@@ -68,7 +77,8 @@ def take(path: str, work: Work, options: Mapping[str, str] | None = None, *, now
     leases = _leases(path, work, options)
     last, ended = (leases.transaction_version(name) or 0 for name in (_TAKEN, _ENDED))
     milliseconds = _milliseconds(now)
-    if last > ended and milliseconds - last < work.expires / timedelta(milliseconds=1):
+    is_taken = last > ended and milliseconds - last < work.expires / timedelta(milliseconds=1)
+    if is_taken and not _holder_has_ended(leases):
         return None
     return _recorded(leases, _TAKEN, max(milliseconds, last + 1))
 
@@ -91,6 +101,13 @@ def end(path: str, work: Work, number: int, options: Mapping[str, str] | None = 
         _recorded(leases, _ENDED, number)
 
 
+def _holder_has_ended(leases: DeltaTable) -> bool:
+    """Whether the process that took or renewed the lease last runs no more, as far as this machine knows."""
+    events = (json.loads(commit.get("userMetadata") or "{}") for commit in leases.history())
+    holder = next((event.get(_PROCESS) for event in events if event.get(_LEASE) == _TAKEN), None)
+    return holder is not None and has_ended(holder)
+
+
 def _milliseconds(moment: datetime | None) -> int:
     return int((moment or datetime.now(timezone.utc)).timestamp() * 1000)
 
@@ -106,7 +123,30 @@ def _leases(path: str, work: Work, options: Mapping[str, str] | None) -> DeltaTa
 def _recorded(leases: DeltaTable, event: str, number: int) -> int | None:
     """Record an event; None if the same event has been recorded since ``leases`` was opened."""
     try:
-        commit_without_rows(leases, why={"lease": event}, transaction=(event, number))
+        why = {_LEASE: event, _PROCESS: this_process()}
+        commit_without_rows(leases, why=why, transaction=(event, number))
     except CommitFailedError:
         return None
     return number
+
+
+def this_process() -> str:
+    """The current process, as named in entries."""
+    return f"{this_host()} {os.getpid()} {psutil.Process().create_time():.2f}"
+
+
+def this_host() -> str:
+    """The current machine, as named in entries."""
+    return socket.gethostname()
+
+
+def has_ended(process: str) -> bool:
+    """Whether a process named by :func:`this_process` has ended. A process on another host is assumed to be alive."""
+    host, pid, start = process.rsplit(" ", 2)
+    if host != this_host():
+        return False
+    try:
+        running = psutil.Process(int(pid))
+        return running.status() == psutil.STATUS_ZOMBIE or abs(running.create_time() - float(start)) >= _SAME_START
+    except psutil.NoSuchProcess:
+        return True

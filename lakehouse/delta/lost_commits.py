@@ -88,7 +88,7 @@ def close_gap(path: str, options: Mapping[str, str], name: str, followed: int, s
     """
     table = table_io.open_snapshot(path, options)
     if table is None:
-        return None
+        return None  # the caller decides what that means
     kept_lineage = lineage(table)
     _LOG.warning(
         "%s does not hold commit %d any more, which others have followed: it was restored from a copy, or its log was damaged. "

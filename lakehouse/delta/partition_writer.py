@@ -56,6 +56,32 @@ def create(
     )
 
 
+def create_with(
+    path: str,
+    rows: pa.Table,
+    partition_by: Sequence[str],
+    options: Mapping[str, str] | None = None,
+    *,
+    properties: Mapping[str, str] | None = None,
+    why: Mapping[str, Any] | None = None,
+    transaction: tuple[str, int] | None = None,
+) -> None:
+    """Create a table with its rows, in one commit.
+
+    :param properties: in addition to :data:`PROPERTIES`.
+    :raises DeltaError: if the table exists.
+    """
+    write_deltalake(
+        path,
+        rows,
+        mode="error",
+        partition_by=list(partition_by),
+        configuration={**PROPERTIES, **(properties or {})},
+        storage_options=dict(options or {}),
+        commit_properties=commit_properties(why, transaction),
+    )
+
+
 def replace(
     table: DeltaTable,
     rows: pa.Table,

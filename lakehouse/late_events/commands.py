@@ -140,8 +140,7 @@ def _decide(
     reason: str,
     restate: bool,
 ) -> None:
-    from lakehouse.orchestration.commands import is_behind  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.orchestration.commands import restate as restate_days  # noqa: PLC0415
+    from lakehouse.orchestration import commands  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.stewardship import admit_late  # noqa: PLC0415
 
     settings, catalog, contract = arguments.metric_named(metric)
@@ -156,15 +155,15 @@ def _decide(
         wanted = [row_id_of(row) for row in shown.to_pylist()]
     else:
         wanted = _parsed(rows)
-    if not wanted:
+    if wanted:
+        done = admit_late.decide(settings, contract, read, wanted, counts=counts, by=by, reason=reason)
+        again = f" {done.repeated:,} had been decided so before." if done.repeated else ""
+        out.print(f"{counted(done.rows)} {'admitted' if counts else 'withdrawn'} by {by}.{again}", soft_wrap=True)
+    else:
         out.print(f"No late row of {metric} {'waits to be admitted' if counts else 'is admitted'}; nothing was decided.")
-        return
-    done = admit_late.decide(settings, contract, read, wanted, counts=counts, by=by, reason=reason)
-    again = f" {done.repeated:,} had been decided so before." if done.repeated else ""
-    out.print(f"{counted(done.rows)} {'admitted' if counts else 'withdrawn'} by {by}.{again}", soft_wrap=True)
-    if restate and is_behind(settings, catalog, contract.source):
-        restate_days(settings, catalog, contract.source)
-    elif not restate:
+    if restate and commands.is_behind(settings, catalog, contract.source):
+        commands.restate(settings, catalog, contract.source)
+    elif wanted and not restate:
         out.print(f"The numbers follow with the next run of gold/{metric}.", soft_wrap=True)
 
 

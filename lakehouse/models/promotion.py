@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from lakehouse.delta import leases
 from lakehouse.errors import LakehouseError
 from lakehouse.models import backtest_log, canary_log, promotion_log, tracking
 from lakehouse.models.canary_log import CanaryOutcome
 from lakehouse.models.promotion_log import ModelPromotion, PromotionKind, PromotionStep
 from lakehouse.text import format_moment
 from lakehouse.training_sets import releases
-from lakehouse.training_sets.releases import Release, ReleaseKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog, ModelContract
     from lakehouse.models.backtest_log import Backtest
     from lakehouse.settings import Settings
+    from lakehouse.training_sets.releases import Release
 
 
 def accepted_by_backtest(settings: Settings, contract: ModelContract, version: str, against: str) -> Backtest | None:
@@ -212,8 +213,8 @@ def _next_number(settings: Settings, contract: ModelContract) -> int:
 
 
 def _usable(settings: Settings, contract: ModelContract, version: str) -> Release:
-    release = releases.find(settings, ReleaseKind.MODEL, contract.name, version)
-    deprecated = releases.deprecations(settings, ReleaseKind.MODEL, contract.name).get(release.full_name)
+    release = releases.find(settings, releases.ReleaseKind.MODEL, contract.name, version)
+    deprecated = releases.deprecations(settings, releases.ReleaseKind.MODEL, contract.name).get(release.full_name)
     if deprecated is not None:
         since = f"{deprecated.recorded_at:%Y-%m-%d}"
         msg = f"{contract.name} {version} is deprecated since {since}: {deprecated.notes}; name another version"
@@ -233,7 +234,7 @@ def _move(settings: Settings, contract: ModelContract, before: str | None, reque
         by=request.by,
         notes=request.notes,
         recorded_at=settings.clock(),
-        process=promotion_log.this_process(),
+        process=leases.this_process(),
         expires_at=datetime.now(timezone.utc) + promotion_log.PATIENCE,
         accepted=list(request.accepted),
         sign_off=request.sign_off,

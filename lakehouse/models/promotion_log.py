@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
+from lakehouse.delta import leases
 from lakehouse.gold.promotion.promotion_log import PromotionKind
 from lakehouse.ledger.log_table import LogTable
 from lakehouse.text import format_moment
@@ -33,8 +30,6 @@ __all__ = ["ModelPromotion", "PromotionKind", "PromotionStep"]
 
 #: The time within which a process must move the alias after the first entry of a promotion. MLflow's client gives up earlier.
 PATIENCE = timedelta(minutes=5)
-#: The start time of a process is known to a hundredth of a second.
-_SAME_START = 0.1
 
 
 class PromotionStep(str, Enum):
@@ -135,24 +130,7 @@ def is_running(entry: ModelPromotion) -> bool:
     """Whether the process of a promotion may still be working on it. On another host, it is assumed to until it expires."""
     if entry.step is not PromotionStep.BEGUN or datetime.now(timezone.utc) >= entry.expires_at:
         return False
-    host, pid, start = entry.process.rsplit(" ", 2)
-    if host != this_host():
-        return True
-    try:
-        process = psutil.Process(int(pid))
-        return process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - float(start)) < _SAME_START
-    except psutil.NoSuchProcess:
-        return False
-
-
-def this_process() -> str:
-    """The current process, as named in entries."""
-    return f"{this_host()} {os.getpid()} {psutil.Process().create_time():.2f}"
-
-
-def this_host() -> str:
-    """The current machine, as named in entries."""
-    return socket.gethostname()
+    return not leases.has_ended(entry.process)
 
 
 def _steps(settings: Settings, model: str | None) -> list[ModelPromotion]:

@@ -65,7 +65,7 @@ def apply(
     turn = [leases.take(path, APPLYING, settings.storage_options)]
     if turn[-1] is None:
         msg = (
-            f"another process is applying a reading of {source}, or was stopped while it did: wait until it ends, at most "
+            f"another process is applying a reading of {source}, or was stopped on another machine: wait until it ends, at most "
             f"{APPLYING.expires // timedelta(minutes=1)} minutes, and repeat the command"
         )
         raise ReadingError(msg)

@@ -8,9 +8,12 @@ from __future__ import annotations
 import shutil
 import signal
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pytest
+from deltalake import DeltaTable
 
 from lakehouse.delta import table_io
 from lakehouse_tests.support.forked_cli import lakehouse_command
@@ -19,7 +22,6 @@ from lakehouse_tests.support.spark_server import machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.spark]
 
@@ -58,18 +60,27 @@ WHO = ("--by", "anna", "--reason", "to be sure")
 class Command:
     """A command that writes.
 
-    :param before: commands that make something for it to work on.
+    :param before: commands that make something for it to work on; they come after ``contracts`` and ``landing``.
     :param landing: a file that lies in landing before it.
     :param again: the exit codes of the same command once more: some say that it was done.
+    :param contracts: what is written over the contracts before it, by name.
+    :param lost: the table whose newest data file is missing.
+    :param day: when it is given.
+    :param leaves_work: whether longer periods follow with the next run, and not with the command.
     """
 
     arguments: tuple[str, ...]
     before: tuple[tuple[str, ...], ...] = ()
     landing: str = ""
     again: frozenset[int] = field(default=frozenset({0}))
+    contracts: dict[str, str] = field(default_factory=dict)
+    lost: str = ""
+    day: str = "2024-11-07"
+    leaves_work: bool = False
 
     def __str__(self) -> str:
-        return " ".join(word for word in self.arguments[:2] if not word.startswith("-"))
+        words = " ".join(word for word in self.arguments[:2] if not word.startswith("-"))
+        return f"{words} {self.lost}".strip()
 
 
 DAYS = ("2024-11-04", "2024-11-06")
@@ -77,6 +88,22 @@ STAGED = ("stage", "create", "feed", "orders", *WHO, "--file", "third.csv")
 TAKEN = ("stage", "promote", "feed", *WHO, "--sign-off", "seen")
 REVERTED = ("gold", "revert", "revenue", "2024-11-04", "--to", "r1", *WHO, "--restate")
 MANY = frozenset({0, 1})
+LATE = ("run", "orders", "third.csv")
+ADMITTED = ("lateness", "admit", "punctual", "--all", *WHO)
+PLANNED = ("backfill", "plan", "orders", "--start-date", DAYS[0], "--end-date", DAYS[1], "--write-mode", "overwrite", *WHO)
+#: Nine o'clock is the evening before.
+IN_HONOLULU = ORDERS.replace("timezone: UTC", "timezone: Pacific/Honolulu")
+READ = ("stage", "promote", "read", *WHO, "--sign-off", "seen")
+READ_AGAIN = ("reparse", "orders", "--stage", "read", *WHO)
+HELD = ("revenue", DAYS[1], "--revision", "r2", *WHO)
+CHECKED = {"revenue": REVENUE + "checks: {change: [{measure: amount, percent: 5, severity: error}]}\n"}
+DOUBLED = REVENUE.replace("metric: revenue", "metric: revenue\ndataset_version: 2").replace("sum(amount)", "sum(amount * 2)")
+UNDO = ("backfill", "undo", "newest", *WHO, "--restate")
+PUNCTUAL = {
+    "orders": ORDERS.replace("P30D", "PT12H"),
+    "punctual": REVENUE.replace("metric: revenue", "metric: punctual")
+    + "late_events: {allowed_lateness: PT1H, action: side_output}\n",
+}
 COMMANDS = [
     Command(("run", "orders", "third.csv")),
     Command(("replay", "orders"), landing="third.csv"),
@@ -93,6 +120,21 @@ COMMANDS = [
     Command(("correct", "orders", "b", "--set", "amount=21.00", *WHO, "--restate"), again=MANY),
     Command(("gold", "release", "revenue", "2024-11-04", *WHO, "--restate"), (REVERTED,), again=MANY),
     Command(("rollback", "revenue", "--to", "2024-11-07T09:30:00Z", *WHO, "--restate"), again=MANY),
+    Command(("reparse", "orders", "--now", *WHO), contracts={"orders": IN_HONOLULU}),
+    Command(READ, (READ_AGAIN,), again=MANY, contracts={"orders": IN_HONOLULU}),
+    Command(PLANNED, landing="third.csv", leaves_work=True),
+    Command(("backfill", "run", "newest", "--in-process"), (PLANNED,), landing="third.csv"),
+    Command(UNDO, (PLANNED, ("backfill", "run", "newest")), landing="third.csv", again=MANY),
+    Command(("gold", "close", "revenue", DAYS[0], *WHO), (("replay", "orders"),), day="2024-11-20", leaves_work=True),
+    Command(("gold", "publish", *HELD), (LATE,), again=MANY, contracts=CHECKED, leaves_work=True),
+    Command(("gold", "drop", *HELD), (LATE,), again=MANY, contracts=CHECKED),
+    Command(("promote", "revenue", "v2", *WHO, "--restate"), (("replay", "orders"),), contracts={"doubled": DOUBLED}),
+    Command(ADMITTED, (LATE,), contracts=PUNCTUAL),
+    Command(("lateness", "withdraw", *ADMITTED[2:]), (LATE, ADMITTED), contracts=PUNCTUAL),
+    Command(("repair",), lost="bronze/orders"),
+    Command(("repair",), lost="silver/orders"),
+    Command(("repair",), lost="gold/revenue"),
+    Command(("repair",), lost="ops/orders_keys"),
 ]
 IN_EACH_RUN = {"run orders", "stage promote", "gold revert", "quarantine accept", "redact orders"}
 PROOF = (pytest.mark.merge, pytest.mark.proof)
@@ -126,12 +168,12 @@ def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def environment(folder: Path, hour: int) -> dict[str, str]:
-    return {"DAGSTER_HOME": f"{folder}/dagster_home", "LAKEHOUSE_NOW": f"2024-11-07T{hour:02}:00:00Z"}
+def environment(folder: Path, hour: int, day: str = "2024-11-07") -> dict[str, str]:
+    return {"DAGSTER_HOME": f"{folder}/dagster_home", "LAKEHOUSE_NOW": f"{day}T{hour:02}:00:00Z"}
 
 
-def give(folder: Path, *arguments: str, hour: int, codes: frozenset[int] = frozenset({0})) -> str:
-    done = lakehouse_command(folder, *arguments, **environment(folder, hour))
+def give(folder: Path, *arguments: str, hour: int, codes: frozenset[int] = frozenset({0}), day: str = "2024-11-07") -> str:
+    done = lakehouse_command(folder, *arguments, **environment(folder, hour, day))
     text = f"{done.stdout}{done.stderr}"
     assert done.returncode in codes, text
     assert "Traceback" not in text
@@ -140,12 +182,17 @@ def give(folder: Path, *arguments: str, hour: int, codes: frozenset[int] = froze
 
 def prepared(template: Path, folder: Path, command: Command) -> Path:
     shutil.copytree(template, folder)
-    for step in command.before:
-        give(folder, *step, hour=11)
+    for name, text in command.contracts.items():
+        (folder / "contracts" / f"{name}.yaml").write_text(text)
     if command.landing:
         landing = folder / "lake" / "landing" / "orders"
         landing.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / command.landing, landing / "arrival_date=2024-11-07.csv")
+    for step in command.before:
+        give(folder, *step, hour=11, codes=MANY, day=command.day)
+    if command.lost:
+        files = [Path(unquote(file)) for file in DeltaTable(folder / "lake" / command.lost).file_uris()]
+        max(files, key=lambda file: file.stat().st_mtime).unlink()
     return folder
 
 
@@ -157,12 +204,20 @@ TABLES: list[tuple[str, list[str] | None]] = [
     ("silver/orders_quarantine", ["line_number", "quarantine_status"]),
     ("gold/revenue", ["event_date", *GOLD]),
     ("gold/revenue_weekly", ["period_start", *GOLD]),
+    ("gold/revenue_v2", ["event_date", *GOLD]),
+    ("gold/punctual", ["event_date", *GOLD]),
+    ("gold/punctual_weekly", ["period_start", *GOLD]),
+    ("bronze/orders_late_decisions", ["line_number", "counts", "by", "number"]),
+    ("silver/orders_late", ["metric", "line_number", "counts", "action"]),
     ("ops/orders_dispositions", ["arrival_date", "disposition", "rows"]),
     ("ops/ingestions", ["source", "status", "rows"]),
     ("ops/late_arrival_audit", ["event_id", "action_type", "original_value", "new_value"]),
     ("ops/corrections", ["status"]),
     ("ops/stages", ["name", "event"]),
     ("ops/snapshots", ["name"]),
+    ("ops/moves", ["metric", "kind", "to_version"]),
+    ("ops/dropped", ["series", "revision", "by"]),
+    ("ops/backfills", ["target", "reason"]),
 ]
 
 
@@ -200,16 +255,19 @@ def test_the_same_command_after_a_kill_ends_as_without_it(
 ) -> None:
     begin = prepared(template, tmp_path / "begin", command)
     whole = shutil.copytree(begin, tmp_path / "whole")
-    commits, done = commits_of(whole, *command.arguments, **environment(whole, 12))
+    commits, done = commits_of(whole, *command.arguments, **environment(whole, 12, command.day))
     assert done.returncode == 0, done.stdout + done.stderr
     expected = state(whole)
     middle = (commits + 1) // 2
     places = {1, middle, commits} if request.node.get_closest_marker("proof") else {middle}
     for place in sorted(places):
         folder = shutil.copytree(begin, tmp_path / f"killed behind {place}")
-        stopped = stopped_command(folder, *command.arguments, commits=place, **environment(folder, 12))
+        stopped = stopped_command(folder, *command.arguments, commits=place, **environment(folder, 12, command.day))
         assert stopped.returncode == -signal.SIGKILL
-        text = give(folder, *command.arguments, hour=12, codes=command.again)
+        text = give(folder, *command.arguments, hour=12, codes=command.again, day=command.day)
         assert state(folder) == expected, f"killed behind commit {place} of {commits}: {text}"
-    give(folder, "replay", "orders", hour=13)
+    if command.leaves_work:
+        give(whole, "replay", "orders", hour=13, day=command.day)
+        expected = state(whole)
+    give(folder, "replay", "orders", hour=13, day=command.day)
     assert state(folder) == expected, "nothing was left to do"

@@ -1,7 +1,11 @@
-"""Any table loses its newest commits, is emptied, cut off, gone or an older copy: the next commands make up for it, or say so."""
+"""Any table loses its newest commits, is emptied, cut off, gone or an older copy: the next commands make up for it, or say so.
+
+Where a command names ``lakehouse repair``, the repair and the same command again end as without the damage.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,16 +44,16 @@ def _expected(remote: tuple[tuple[str, str], ...], steps: Sequence[str]) -> tupl
         return lake.numbers(), lake.silver()
 
 
-@law(40)
-@example(place=0, cuts=["delete 1"], steps=("tier", "run"))
-@example(place=30, cuts=["gone"], steps=("run",))
+@law(25)
+@example(place="bronze/customers", cuts=["delete 1"], steps=("tier", "run"))
+@example(place="gold/revenue", cuts=["gone"], steps=("run",))  # what readers saw of it does not follow from silver
 @given(
     place=st.integers(0, 99),
     cuts=st.lists(st.sampled_from(HOW), min_size=1, max_size=3),
     steps=st.sampled_from(SEQUENCES),
 )
 def test_whatever_any_table_loses_the_numbers_end_the_same_or_a_command_says_so(
-    spark: SparkSession, spark_remote: dict[str, str], place: int, cuts: list[str], steps: tuple[str, ...]
+    spark: SparkSession, spark_remote: dict[str, str], place: int | str, cuts: list[str], steps: tuple[str, ...]
 ) -> None:
     assert spark
     remote = tuple(spark_remote.items())
@@ -57,7 +61,7 @@ def test_whatever_any_table_loses_the_numbers_end_the_same_or_a_command_says_so(
     with TemporaryDirectory() as folder:
         lake = _template(remote)[1].copied(Path(folder, "damaged"))
         before = lake.numbers()
-        table = lake.tables()[place % len(lake.tables())]
+        table = place if isinstance(place, str) else lake.tables()[place % len(lake.tables())]
         for how in cuts:
             damage(lake, table, how)
         printed = [lake.give(NEXT[step]) for step in steps]
@@ -66,5 +70,8 @@ def test_whatever_any_table_loses_the_numbers_end_the_same_or_a_command_says_so(
         if table in text and any(one.code for one in printed):
             for key, value in lake.readable_numbers().items():
                 assert value in (before.get(key), numbers.get(key)), f"{table} {cuts}: {key} is wrong\n{text}"
-        else:
-            assert (lake.numbers(), lake.silver()) == (numbers, silver), f"{table} {cuts}\n{text}"
+            if "'lakehouse repair'" not in text:
+                return
+            last = NEXT[steps[-1]]
+            text += "".join(lake.give(step).text for step in (replace(last, command=("repair",), lines=()), last))
+        assert (lake.numbers(), lake.silver()) == (numbers, silver), f"{table} {cuts}\n{text}"

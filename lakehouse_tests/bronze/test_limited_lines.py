@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakehouse.bronze import csv_columns, line_limits
@@ -91,6 +92,24 @@ def test_the_row_says_how_long_the_line_is_and_the_others_are_read(file_format: 
     assert reasons[1].startswith("longer than 200 bytes (501): the raw text is its first 200 bytes; have the file sent again")
     assert rows["raw_payload"].to_pylist()[1] == "x" * 200
     assert rows["record_key"].null_count == 1
+
+
+def parquet_rows(*keys: str) -> bytes:
+    moments = {"event_time": "2024-01-30T10:00:00Z", "arrived_at": "2024-02-01T10:00:00Z"}
+    rows = [{"id": key, "amount": 1, **moments, "op": "insert", "corrects": None, "seq": 0} for key in keys]
+    pq.write_table(pa.Table.from_pylist(rows), packed := io.BytesIO(), compression="zstd")
+    return packed.getvalue()
+
+
+def test_a_row_of_parquet_that_is_too_long_is_malformed_and_the_others_are_read() -> None:
+    content = parquet_rows("a", "x" * 500, "b")
+    rows = outcome(rows_by_columns, source("parquet"), content)
+    assert isinstance(rows, pa.Table)
+    assert rows["id"].to_pylist() == ["a", None, "b"]
+    [reason] = rows["malformed_reason"].drop_null().to_pylist()
+    assert reason.startswith("longer than 200 bytes (546): the raw text is its first 200 bytes; have the file sent again")
+    assert rows["raw_payload"].to_pylist()[1] == "x" * 200
+    assert_same(source("parquet"), content, 2**21)
 
 
 def test_what_is_kept_of_a_line_is_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:

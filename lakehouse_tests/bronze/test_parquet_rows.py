@@ -7,7 +7,9 @@ import struct
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from lakehouse.bronze import parquet_rows
 from lakehouse.bronze.parquet_rows import ParquetRows, values_of
 
 #: The Julian number of 1970-01-01.
@@ -49,3 +51,22 @@ def test_nanoseconds_are_kept_also_where_nanoseconds_wrap_around() -> None:
 
 def test_a_time_of_spark_is_a_moment() -> None:
     assert rows((20_031, 0), metadata={"org.apache.spark.version": "3.5.0"}) == ["2024-11-04 00:00:00+00:00"]
+
+
+@pytest.mark.parametrize(
+    ("values", "batches"),
+    [
+        (["v" * 1_000] * 5_000, 5),  # stored once
+        ([f"{number:01000}" for number in range(5_000)], 5),  # each stored
+        (["short"] * 5_000, 1),
+    ],
+)
+def test_large_values_are_read_a_few_at_a_time(values: list[str], batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of some KB may hold one text of megabytes in each row."""
+    monkeypatch.setattr(parquet_rows, "_BATCH_BYTES", 2**20)
+    pq.write_table(pa.table({"t": values, "n": list(range(5_000))}), buffer := io.BytesIO(), compression="zstd")
+    read = list(ParquetRows(io.BytesIO(buffer.getvalue())).batches())
+    assert batches <= len(read) <= batches + 1
+    whole = pa.Table.from_batches(read)
+    assert whole["t"].to_pylist() == values
+    assert whole["n"].to_pylist() == list(range(5_000))

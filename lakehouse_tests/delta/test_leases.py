@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse.delta import commit_log, leases, row_writer, table_io
+from lakehouse_tests.support.dead_process import dead_process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,3 +137,26 @@ def test_who_has_lost_an_expired_lease_does_not_end_the_one_of_another(tmp_path:
     assert leases.take(path, leases.Work("_work", timedelta(hours=1))) is None
     leases.end(path, work, now)
     assert leases.take(path, leases.Work("_work", timedelta(hours=1))) is not None
+
+
+def lease_of(path: str, process: str, monkeypatch: pytest.MonkeyPatch) -> int | None:
+    with monkeypatch.context() as patched:
+        patched.setattr(leases, "this_process", lambda: process)
+        return leases.take(path, leases.COMPACTION)
+
+
+def test_the_lease_of_a_process_that_was_killed_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the wait until it expires, which is a day for compaction; of a process on another machine nothing is known."""
+    path = filled(tmp_path)
+    assert lease_of(path, dead_process(), monkeypatch) is not None
+    assert compacted_alone(path), "the same command again goes on at once"
+    assert lease_of(path, "elsewhere 1 0.00", monkeypatch) is not None
+    assert not compacted_alone(path)
+
+
+def test_a_lease_that_an_earlier_release_took_names_no_process_and_expires(tmp_path: Path) -> None:
+    path = filled(tmp_path)
+    table = leases._leases(path, leases.COMPACTION, None)
+    now = int(datetime.now(timezone.utc).timestamp() * 1000)
+    leases.commit_without_rows(table, why={"lease": "claimed"}, transaction=("claimed", now))
+    assert not compacted_alone(path)

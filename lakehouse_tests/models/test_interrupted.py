@@ -12,12 +12,14 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
+from lakehouse.delta import leases
 from lakehouse.models import canary, canary_log, promotion, promotion_log, tracking
 from lakehouse.models.promotion import ModelPromotionError
 from lakehouse.models.promotion_log import ModelPromotion, PromotionKind, PromotionStep
 from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import ReleaseKind
-from lakehouse_tests.support.stopped_mlflow import dead_process, stopped_behind_each
+from lakehouse_tests.support.dead_process import dead_process
+from lakehouse_tests.support.stopped_mlflow import stopped_behind_each
 from lakehouse_tests.support.trained_lake import CATALOG, MODEL
 
 if TYPE_CHECKING:
@@ -111,7 +113,7 @@ def test_the_next_command_ends_what_was_interrupted_by_where_the_alias_points_to
 def test_another_command_waits_for_one_that_runs_until_it_expires(trained_lake_settings: Settings) -> None:
     lake = trained_lake_settings
     promote(lake, "v2.3")
-    running = begun(lake, promotion_log.this_process())
+    running = begun(lake, leases.this_process())
     assert promotion.settle(lake, MODEL) == running
     message = r"another promotion has begun at the same time: promote fraud v2.3 -> v2.4 by cy .*Nothing was changed"
     for command in (lambda: promote(lake, "v2.4"), lambda: rollback(lake)):
@@ -121,7 +123,7 @@ def test_another_command_waits_for_one_that_runs_until_it_expires(trained_lake_s
     begun(lake, "another-host 1 0.0")
     assert promotion.settle(lake, MODEL) is not None
     promotion_log.end(lake, promotion_log.unended(lake, "fraud"), done=False)
-    begun(lake, promotion_log.this_process(), seconds=-1)
+    begun(lake, leases.this_process(), seconds=-1)
     assert promotion.settle(lake, MODEL) is None
     assert moves(lake) == [(None, "v2.3")]
 

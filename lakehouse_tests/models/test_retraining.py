@@ -12,6 +12,7 @@ import pytest
 
 from lakehouse.contracts import Catalog, ModelContract
 from lakehouse.contracts.model import RetrainingPolicy
+from lakehouse.delta import leases
 from lakehouse.models import promotion_log, retraining, retraining_log
 from lakehouse.models.promotion_log import ModelPromotion, PromotionKind, PromotionStep
 from lakehouse.models.retraining_log import Retraining, RetrainingError, RetrainingStep
@@ -47,7 +48,7 @@ def champion(settings: Settings, version: str = "v2.3", set_version: str = "v5.0
     released(settings, ReleaseKind.MODEL, name, version, training_set=learned, parameters={})
     expires = datetime.now(timezone.utc) + timedelta(minutes=1)
     terms = (name, promotion_log.next_number(settings, name), PromotionStep.BEGUN, PromotionKind.PROMOTE, None, version)
-    entry = ModelPromotion(*terms, "ana", "first", settings.clock(), promotion_log.this_process(), expires)
+    entry = ModelPromotion(*terms, "ana", "first", settings.clock(), leases.this_process(), expires)
     promotion_log.begin(settings, entry)
     promotion_log.end(settings, entry, done=True)
 

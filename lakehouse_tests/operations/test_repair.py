@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse.delta import damaged_files, table_io
+from lakehouse.gold.publication.write_audit_publish import LostTableError
 from lakehouse.operations import repair
 from lakehouse.operations.maintenance.damaged_tables import find
 from lakehouse_tests.support.lossy_lake import arrive, expected_state, prepared, publish, state
@@ -94,6 +96,28 @@ def test_a_repair_makes_the_rows_again(lake: ReproducibleLake, expected: dict[st
     assert all(is_done for _, is_done in done), done
     assert find(lake.settings, lake.catalog) == []
     assert everything(lake) == before
+    publish(lake)
+    arrive(lake, 4)
+    assert state(lake) == expected
+
+
+@pytest.mark.merge
+@pytest.mark.parametrize("table", ["gold/total", "gold/total_weekly"])
+def test_published_numbers_that_are_gone_are_named_and_made_again(
+    lake: ReproducibleLake, expected: dict[str, Any], table: str
+) -> None:
+    """A new table would begin with first revisions, and with states that follow from today: readers would lose what they saw."""
+    before = everything(lake)[table]
+    shutil.rmtree(Path(lake.settings.root, table))
+    with pytest.raises(LostTableError, match=rf"^{table} is gone, and its numbers were published: 'lakehouse repair' makes"):
+        publish(lake)
+    [damaged] = find(lake.settings, lake.catalog)
+    assert (
+        f"{damaged}" == f"{table}: the table is gone. 'lakehouse repair' makes its numbers again from the inputs that they name."
+    )
+    assert all(is_done for _, is_done in repaired(lake))
+    assert find(lake.settings, lake.catalog) == []
+    assert everything(lake)[table] == before
     publish(lake)
     arrive(lake, 4)
     assert state(lake) == expected

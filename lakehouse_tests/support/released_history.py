@@ -15,7 +15,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 from hypothesis import strategies as st
 
-from lakehouse import locations
+from lakehouse import locations, processes
 from lakehouse.contracts import TrainingSetContract
 from lakehouse.contracts.source import SourceContract
 from lakehouse.gold.promotion.promotion_log import PromotionKind
@@ -227,7 +227,7 @@ def _promote(settings: Settings, number: int, model: str, version: str) -> None:
             by="ana",
             notes="",
             recorded_at=settings.clock(),
-            process=promotion_log.this_process(),
+            process=processes.this_process(),
             expires_at=settings.clock(),
         )
         assert promotion_log.begin(settings, entry)

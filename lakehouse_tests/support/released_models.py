@@ -14,6 +14,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from lakehouse.contracts import Catalog, ModelContract, TrainingSetContract
+from lakehouse.delta import leases
 from lakehouse.gold.promotion.promotion_log import PromotionKind
 from lakehouse.models import backtest_log, canary_log, comparison, promotion_log
 from lakehouse.models.backtest_log import Backtest
@@ -238,7 +239,7 @@ def _promote(settings: Settings, number: int, before: str | None, version: str, 
         by="anna",
         notes=notes,
         recorded_at=settings.clock(),
-        process=promotion_log.this_process(),
+        process=leases.this_process(),
         expires_at=settings.clock(),
         backtest=backtest,
         release_notes=f"# fraud {version}\n",

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from contextlib import contextmanager
-from functools import cache
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 from mlflow import MlflowClient
 
-from lakehouse.models import promotion_log
+from lakehouse.delta import leases
 from lakehouse_tests.support import stopped_commits
+from lakehouse_tests.support.dead_process import dead_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +29,7 @@ def changes_of_mlflow_count() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         changes = [(MlflowClient, name) for name in _CHANGES]
         patched.setattr(stopped_commits, "COMMITS", [*stopped_commits.COMMITS, *changes])
-        patched.setattr(promotion_log, "this_process", dead_process)
+        patched.setattr(leases, "this_process", dead_process)
         yield
 
 
@@ -53,12 +50,3 @@ def stopped_behind_each(step: Callable[[], object], check: Callable[[], None], p
         check()
         if not was_stopped:
             return number - 1
-
-
-@cache
-def dead_process() -> str:
-    """A process that has ended, as the log of promotions names processes."""
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    start = psutil.Process(child.pid).create_time()
-    child.communicate(b"\n")
-    return f"{promotion_log.this_host()} {child.pid} {start:.2f}"

@@ -236,3 +236,20 @@ def _created(settings: Settings, series: Series, schema: pa.Schema) -> DeltaTabl
         msg = f"another run has just published {series.name} for the first time"
         raise CommitFailedError(msg)
     return table
+
+
+def write_again(settings: Settings, series: Series, rows: pa.Table, why: Mapping[str, Any], serves: int) -> None:
+    """Create a table that is gone with the versions that it had, in one commit; nothing is published.
+
+    :param serves: the dataset version that readers saw.
+    """
+    transaction = (served_version.SERVED, serves) if serves > 1 else None
+    partition_writer.create_with(
+        locations.gold(settings, series),
+        rows,
+        [series.by],
+        settings.storage_options,
+        properties=partition_writer.ALL_STATISTICS,
+        why=why,
+        transaction=transaction,
+    )

@@ -20,6 +20,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import days_reached
 from lakehouse.delta import code_commit, lost_commits, provenance, table_io
 from lakehouse.delta.table_cache import with_table_cache
+from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason
 from lakehouse.gold.publication import candidates, revisions
@@ -48,6 +49,10 @@ again_on_conflict = retry(
     wait=wait_random_exponential(multiplier=0.1, max=3),
     reraise=True,
 )
+
+
+class LostTableError(LakehouseError):
+    """A table of published numbers that no longer exists. The message names it and the way out."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +125,19 @@ def make_up_for_lost_commits(settings: Settings, series: Series) -> None:
     """Give a table of published numbers that has lost commits another lineage: its readers start over.
 
     Its own numbers are computed again, because the series counts as having followed nothing.
+
+    :raises LostTableError: if the whole table is lost: its revisions, states and adjustments do not follow from silver.
     """
     lost = served_version.lost_versions(settings, series)
-    if lost is not None:
-        lost_commits.close_gap(locations.gold(settings, series), settings.storage_options, f"gold/{series.name}", *lost)
+    if lost is None:
+        return
+    name = f"gold/{series.name}"
+    if lost_commits.close_gap(locations.gold(settings, series), settings.storage_options, name, *lost) is None:
+        msg = (
+            f"{name} is gone, and its numbers were published: 'lakehouse repair' makes them again from the inputs that they "
+            "name, or restore the table from a copy"
+        )
+        raise LostTableError(msg)
 
 
 def read(settings: Settings, series: Series, starts: Sequence[date] | None = None, *, to_publish: bool = True) -> SeriesSnapshot:

@@ -7,6 +7,7 @@ earlier release, which recorded less, is taken from the copies of its period tha
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,10 +18,10 @@ from lakehouse.contracts.series import Series, source_read
 from lakehouse.delta import damaged_files, data_files, partition_writer, table_io
 from lakehouse.delta.delta_rs_internals import file_system
 from lakehouse.errors import LakehouseError
-from lakehouse.gold.numbers import history
+from lakehouse.gold.numbers import history, served_version
 from lakehouse.gold.numbers.lifecycle import parse_version_name
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, is_content
-from lakehouse.gold.publication import revisions
+from lakehouse.gold.publication import revisions, write_audit_publish
 from lakehouse.gold.reproduction import contract_history, recompute
 from lakehouse.gold.reproduction.contract_history import HistoricalContracts
 from lakehouse.ledger import publications
@@ -28,7 +29,6 @@ from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import date
 
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
@@ -46,15 +46,18 @@ class LostNumbersError(LakehouseError):
 
 
 def repair(settings: Settings, catalog: Catalog, series: Series, session: Callable[[], SparkSession], run_id: str) -> list[date]:
-    """Write the damaged periods of a series again, each in one commit; repeat it if it was stopped.
+    """Write the damaged periods of a series again, each in one commit, or the whole table if it is gone; repeat it if it was
+    stopped.
 
     :returns: the first days of the periods.
     :raises LostNumbersError: naming the versions that cannot be computed again; the other periods are written.
     """
     path = locations.gold(settings, series)
     table = table_io.open_snapshot(path, settings.storage_options)
-    files = [] if table is None else damaged_files.of_table(table)
-    if table is None or not files:
+    if table is None:
+        return _restored(settings, catalog, series, session, run_id)
+    files = damaged_files.of_table(table)
+    if not files:
         return []
     damaged_files.set_aside(table, files)
     publications.follow(settings, series.name, path)
@@ -74,12 +77,45 @@ def repair(settings: Settings, catalog: Catalog, series: Series, session: Callab
         table.update_incremental()
         repaired.append(start)
     if lost:
-        msg = (
-            f"gold/{series.name} has lost {join_limited(lost, _SHOWN, ' versions')}, which cannot be made again from what is "
-            "recorded of them: restore the table from a copy"
-        )
-        raise LostNumbersError(msg)
+        raise _cannot_be_made(series, lost)
     return repaired
+
+
+def _cannot_be_made(series: Series, versions: list[str]) -> LostNumbersError:
+    return LostNumbersError(
+        f"gold/{series.name} has lost {join_limited(versions, _SHOWN, ' versions')}, which cannot be made again from what is "
+        "recorded of them: restore the table from a copy"
+    )
+
+
+def _restored(
+    settings: Settings, catalog: Catalog, series: Series, session: Callable[[], SparkSession], run_id: str
+) -> list[date]:
+    """Write a table of published numbers that is gone again, in one commit; nothing for a series that was never published.
+
+    :returns: the first days of its periods.
+    :raises LostNumbersError: if one of its versions cannot be computed again; nothing is written.
+    """
+    lost, entries = served_version.lost_versions(settings, series), publications.of(settings, series.name)
+    starts = sorted({date.fromisoformat(text) for entry in entries for text in entry.published})
+    if lost is None or not starts:
+        return []
+    recorded, periods = _recorded(settings, series, set(starts)), []
+    for start in starts:
+        rows = _remade(settings, catalog, series, start, recorded[start], {}, session)
+        if missing := [name for name, made in rows.items() if made is None]:
+            raise _cannot_be_made(series, missing)
+        periods.append(_in_order(pa.concat_tables(rows.values(), promote_options="default")))
+    newest = [values for values in revisions.unpacked(entries[-1].versions).values() if values]
+    revisions.write_again(
+        settings,
+        series,
+        pa.concat_tables(periods, promote_options="default"),
+        {"run_id": run_id, "method": "repair", "repaired": [f"{start}" for start in starts]},
+        max((values["dataset_version"] for values in newest), default=1),
+    )
+    write_audit_publish.make_up_for_lost_commits(settings, series)
+    return starts
 
 
 def _recorded(settings: Settings, series: Series, starts: set[date]) -> Mapping[date, dict[str, dict[str, Any]]]:

@@ -281,7 +281,7 @@ def plan_(
             status.update(f"reading files: {done} of {of}")
 
         made = planner.plan(with_table_cache(settings), catalog, wish, datetime.now(timezone.utc), read)
-    backfill_log.store_plan(settings, made)
+    made = backfill_log.store_plan(settings, made)
     if as_json:
         out.print(made.model_dump_json(), soft_wrap=True)
         return

@@ -73,10 +73,15 @@ def event_log(settings: Settings) -> LogTable[BackfillEvent]:
     return LogTable(BackfillEvent, settings, locations.backfill_events(settings), partition_by="plan_id")
 
 
-def store_plan(settings: Settings, plan: BackfillPlan) -> None:
-    """Store a plan once."""
+def store_plan(settings: Settings, plan: BackfillPlan) -> BackfillPlan:
+    """Store a plan once, and return the plan that is stored: an equal one that nobody has begun keeps its id."""
+    for known in plans(settings):
+        named = {"plan_id": known.plan_id, "created_at": known.created_at}
+        if plan.model_copy(update=named) == known and not events(settings, known.plan_id):
+            return known
     stored = StoredPlan(plan.plan_id, plan.target, plan.reason, plan.runner_id, plan.created_at, plan.model_dump_json())
     plan_log(settings).append([stored], app_id=f"backfill:{plan.plan_id}")
+    return plan
 
 
 def plans(settings: Settings) -> list[BackfillPlan]:

@@ -127,6 +127,6 @@ def repair(
         out.print("No data file is missing or cut off.")
     if failed:
         raise typer.Exit(1)
-    for source in sorted(catalog.sources) if damaged else ():
+    for source in sorted(catalog.sources):  # also what an earlier repair was stopped before
         if is_behind(settings, catalog, source):
             restate(settings, catalog, source)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse import lake_tables
 from lakehouse.delta import damaged_files, table_io
+from lakehouse.gold.numbers import served_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,12 +25,14 @@ KEYS = "_keys"
 
 @dataclass(frozen=True)
 class DamagedTable:
-    """A table and its damaged files."""
+    """A table and its damaged files; without files, a table of published numbers that is gone."""
 
     table: LakeTable
     files: Sequence[DamagedFile]
 
     def __str__(self) -> str:
+        if not self.files:
+            return f"{self.table}: the table is gone. {self.way_out}"
         first, more = self.files[0], len(self.files) - 1
         what = "is missing" if first.is_missing else "is cut off"
         others = f", and {more:,} more are damaged" if more else ""
@@ -66,6 +69,13 @@ def find(settings: Settings, catalog: Catalog) -> list[DamagedTable]:
             files = damaged_files.of(table.path(settings), settings.storage_options)
         except table_io.DamagedLogError:  # readers of the table report it
             continue
-        if files:
+        if files or _is_gone(settings, table):
             damaged.append(DamagedTable(table, files))
     return damaged
+
+
+def _is_gone(settings: Settings, table: LakeTable) -> bool:
+    """Whether numbers were published in a table that no longer exists."""
+    if table.series is None or table_io.open_table(table.path(settings), settings.storage_options) is not None:
+        return False
+    return served_version.lost_versions(settings, table.series) is not None

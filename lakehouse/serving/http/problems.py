@@ -40,6 +40,7 @@ TITLES = {
     500: "Something went wrong here",
     503: "The tables cannot be read",
 }
+_TITLES_OF_KINDS = {"too-many-connections": "Too many connections"}
 
 
 class Problem(Exception):  # noqa: N818 (as the RFC calls it)
@@ -51,7 +52,7 @@ class Problem(Exception):  # noqa: N818 (as the RFC calls it)
 
     def body(self) -> dict[str, Any]:
         """The problem document."""
-        title = TITLES.get(self.status, "Error")
+        title = _TITLES_OF_KINDS.get(self.kind) or TITLES.get(self.status, "Error")
         return {"type": f"urn:lakehouse:{self.kind}", "title": title, "status": self.status, "detail": self.detail, **self.more}
 
     def response(self) -> Response:

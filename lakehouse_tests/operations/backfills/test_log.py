@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 NOW = datetime(2024, 11, 20, 12, tzinfo=timezone.utc)
 
 
-def plan(plan_id: str = "bf-1") -> BackfillPlan:
+def plan(plan_id: str = "bf-1", reason: str = "a disk was lost") -> BackfillPlan:
     return BackfillPlan(
         plan_id=plan_id,
         target="sales",
         source="sales",
         first_day=date(2024, 11, 1),
         last_day=date(2024, 11, 3),
-        reason="a disk was lost",
+        reason=reason,
         runner_id="anna",
         code_version="1",
         contracts={"sales": "x"},
@@ -43,11 +43,21 @@ def test_a_plan_is_kept_once_as_it_was(settings: Settings) -> None:
     assert backfill_log.plans(settings) == [plan()]
 
 
+def test_the_same_plan_made_again_is_the_one_that_waits_until_it_has_begun(settings: Settings) -> None:
+    """A command that was killed before it printed the plan's name is given again."""
+    backfill_log.store_plan(settings, plan())
+    assert backfill_log.store_plan(settings, plan("bf-2")) == plan()
+    assert backfill_log.store_plan(settings, plan("bf-3", "another disk")).plan_id == "bf-3"
+    backfill_log.record(settings, event("started", 1))
+    assert backfill_log.store_plan(settings, plan("bf-4")).plan_id == "bf-4"
+    assert [known.plan_id for known in backfill_log.plans(settings)] == ["bf-1", "bf-3", "bf-4"]
+
+
 def test_a_plan_is_found_by_the_beginning_of_its_name(settings: Settings) -> None:
     with pytest.raises(UnknownPlanError, match="the newest are none"):
         backfill_log.plan_named(settings, "bf")
     for name in ("bf-1", "bf-12", "bf-2"):
-        backfill_log.store_plan(settings, plan(name))
+        backfill_log.store_plan(settings, plan(name, f"for {name}"))
     assert backfill_log.plan_named(settings, "bf-1").plan_id == "bf-1"
     assert backfill_log.plan_named(settings, "bf-2").plan_id == "bf-2"
     assert backfill_log.plan_named(settings, "newest").plan_id == "bf-2"

@@ -194,6 +194,7 @@ def test_connections_are_limited_and_free_again(limit: dict[str, int], status: i
             refused = open_.enter_context(connected(port))
             found, problem = answer(refused)
             assert (found, problem["type"]) == (status, "urn:lakehouse:too-many-connections")
+            assert problem["title"] == "Too many connections"
             client.sendall(GET + b"\r\n")
             assert one_answer(client) == 200, "the others go on"
         for _ in range(100):
