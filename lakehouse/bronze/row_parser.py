@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
-from datetime import MAXYEAR, MINYEAR, date, datetime, time, timezone
+from datetime import MAXYEAR, MINYEAR, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from lakehouse.ledger.ids import DeliveredFile
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
 _NUMBERS = (int, float, Decimal)
 
 
@@ -216,9 +217,8 @@ class RowParser:
         if not MINYEAR < arrival_ts.year < MAXYEAR:  # in some zones it would lie outside the calendar
             msg = f"{clocks.arrival}: {arrival_ts:%Y-%m-%d %H:%M}Z is out of range"
             raise Malformed(msg)
-        if arrival is not None and arrival_ts > self._latest_arrival:
-            msg = f"{clocks.arrival}: {arrival} lies more than {clocks.max_ahead} after the delivery: the sender's clock is ahead"
-            raise Malformed(msg)
+        if arrival is not None:
+            self._check_clock(clocks.arrival, arrival, arrival_ts)
         column = self._contract.event_column
         event = present.get(column) if column else None
         if event is None:
@@ -286,13 +286,33 @@ class RowParser:
         else:
             msg = f"{changes.op}: {word[:60]!r} is none of {', '.join(sorted(self._ops))}"
             raise Malformed(msg)
-        order = [_order_part(item, present) for item in self._contract.order.sequence]
+        order = [self._order_part(item, present) for item in self._contract.order.sequence]
         corrects_key = None if corrects is None else self._corrected_key(corrects)
         ended = op == "end"
         if ended:
             op = "correct" if is_correction else "insert"
         described = self._described(present, op, corrects_key, order) | {"is_correction": is_correction or op == "correct"}
         return described | ({"key_ends": ended} if self._contract.is_dimension else {})
+
+    def _order_part(self, item: OrderColumn, present: dict[str, Any]) -> int | str:
+        value = present.get(item.column)
+        if value is None or value == "":
+            msg = f"{item.column}: required and empty (the contract orders by it)"
+            raise Malformed(msg)
+        if item.type == "integer":
+            return _converted(item.column, to_integer, value)  # type: ignore[no-any-return]
+        if item.type == "text":
+            return _converted(item.column, order_text, _converted(item.column, to_text, value))  # type: ignore[no-any-return]
+        moment = _converted(item.column, self._moment, value)
+        self._check_clock(item.column, value, moment)
+        return (moment - _EPOCH) // _MICROSECOND  # type: ignore[no-any-return]
+
+    def _check_clock(self, column: str | None, value: Any, moment: datetime) -> None:
+        """Refuse a time of the sender's clock that its delivery cannot carry."""
+        if moment > self._latest_arrival:
+            ahead = self._contract.clocks.max_ahead
+            msg = f"{column}: {value} lies more than {ahead} after the delivery: the sender's clock is ahead"
+            raise Malformed(msg)
 
     def _change_in_envelope(self, present: dict[str, Any], change: Change) -> dict[str, Any]:
         former = None if change.former is None else self._key_of(self._present(change.former))
@@ -335,16 +355,6 @@ class RowParser:
         key = self._contract.primary_key[0]
         convert = next(convert for spec, convert in self._fields if spec.name == key)
         return record_key([_converted(self._contract.changes.corrects_event_id, convert, value)])
-
-
-def _order_part(item: OrderColumn, present: dict[str, Any]) -> int | str:
-    value = present.get(item.column)
-    if value is None or value == "":
-        msg = f"{item.column}: required and empty (the contract orders by it)"
-        raise Malformed(msg)
-    if item.type == "integer":
-        return _converted(item.column, to_integer, value)  # type: ignore[no-any-return]
-    return _converted(item.column, order_text, _converted(item.column, to_text, value))  # type: ignore[no-any-return]
 
 
 def record_key(values: list[Any]) -> str:
