@@ -105,6 +105,7 @@ class RowParser:
         record.
         """
         known: dict[str, Any] = {}
+        begins: datetime | None = None
         received_at = record.received_at or self._delivery.received_at
         with suppress(ValueError):  # an envelope that cannot be opened gives no values
             values = record.values or {}
@@ -112,11 +113,14 @@ class RowParser:
             without_arrival = {name: value for name, value in present.items() if name != self._contract.clocks.arrival}
             for clocks in (present, without_arrival):
                 with suppress(Malformed):
-                    known["event_date"] = self._clocks(clocks, received_at, needed=True)["event_date"]
+                    read = self._clocks(clocks, received_at, needed=True)
+                    known["event_date"], begins = read["event_date"], read["event_ts"]
                     break
-            if self._contract.primary_key and not self._contract.is_dimension:
-                key = self._key_of(present)
-                known |= {} if key is None else {"record_key": key}
+            of_key = self._key_values(present) if self._contract.primary_key else None
+            if of_key is not None and not self._contract.is_dimension:
+                known["record_key"] = record_key(of_key)
+            elif of_key is not None and begins is not None:
+                known["record_key"] = change_key(of_key, begins)
         return known
 
     def _typed(self, values: dict[str, Any], received_at: datetime) -> dict[str, Any]:
@@ -327,11 +331,16 @@ class RowParser:
 
     def _key_of(self, present: dict[str, Any]) -> str | None:
         """The key of a row whose columns may be incomplete; None if a column of its key is missing."""
+        values = self._key_values(present)
+        return None if values is None else record_key(values)
+
+    def _key_values(self, present: dict[str, Any]) -> list[Any] | None:
+        """The values of the primary key; None if a column of it is missing."""
         of_key = [(spec, convert) for spec, convert in self._fields if spec.name in self._contract.primary_key]
         if any(spec.in_file not in present for spec, _ in of_key):
             return None
         typed = {spec.name: _converted(spec.in_file, convert, present[spec.in_file]) for spec, convert in of_key}
-        return record_key([typed[name] for name in self._contract.primary_key])
+        return [typed[name] for name in self._contract.primary_key]
 
     def _described(self, present: dict[str, Any], op: str, corrects_key: str | None, order: Parts) -> dict[str, Any]:
         """The columns of Bronze about a change."""
