@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from contextlib import suppress
 from datetime import MAXYEAR, MINYEAR, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from lakehouse.ledger.ids import DeliveredFile
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _MICROSECOND = timedelta(microseconds=1)
 _NUMBERS = (int, float, Decimal)
 
@@ -211,8 +213,24 @@ class RowParser:
                     raise Malformed(msg)
                 typed[spec.name] = self._constant.get(spec.name)  # the default of a field source_system
                 continue
-            typed[spec.name] = _converted(spec.in_file, convert, value)
+            typed[spec.name] = _converted(spec.in_file, self._as_in_envelope(convert, spec.type), value)
         return typed
+
+    def _as_in_envelope(self, convert: Callable[[Any], Any], kind: str) -> Callable[[Any], Any]:
+        """``convert``, whose message about bytes in place of a decimal says how the connector writes decimals."""
+        if self._contract.source.envelope != "debezium" or not kind.startswith("decimal"):
+            return convert
+
+        def explained(value: Any) -> Any:
+            try:
+                return convert(value)
+            except ValueError as error:
+                if not isinstance(value, str) or not _BASE64.fullmatch(value):
+                    raise
+                msg = f"{error}; if these are the bytes of a decimal, set decimal.handling.mode to string, or send the schema"
+                raise ValueError(msg) from None
+
+        return explained
 
     def _clocks(self, present: dict[str, Any], received_at: datetime, *, needed: bool) -> dict[str, Any]:
         clocks = self._contract.clocks
