@@ -109,8 +109,12 @@ class RowBuilder:
             op = pc.if_else(ends["key_ends"], pc.if_else(correction, "correct", "insert"), op)
         sequence = pa.repeat(pa.scalar(0, pa.int64()), count)
         for item in self._contract.order.sequence:  # one, or none
-            sequence = columns.typed(item.column, "bigint")
-            columns.require(pc.is_valid(sequence))
+            is_time = item.type == "time"
+            values = columns.typed(item.column, "timestamp" if is_time else "bigint")
+            columns.require(pc.is_valid(values))
+            if is_time:
+                columns.require(pc.fill_null(pc.less_equal(values, self._latest_arrival), fill_value=True))
+            sequence = values.cast(pa.int64())
         return {
             **ends,
             "change_op": op,

@@ -13,10 +13,12 @@ The rows of SQL Server's change tables: the columns of the table, with ``__$oper
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from lakehouse.bronze.type_conversion import to_integer
@@ -122,6 +124,9 @@ _NO_ROW = {
 #: At the same place of the log, the read of a snapshot comes first, and the end of a key before its new beginning.
 _RANKS = {"r": "0", "d": "1", "c": "2", "u": "2"}
 #: The placeholder for a long value that an update did not change, where the database does not log it.
+#: The type of decimals as bytes in the schema of a message, and the digits of the longest one.
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_EXACTLY = Context(prec=1_000)
 _UNAVAILABLE = "__debezium_unavailable_value"
 _BINLOG = re.compile(r".*\.(\d{1,18})", re.ASCII)
 _LSN = re.compile(r"[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}")
@@ -150,7 +155,9 @@ def unfold_debezium(values: Mapping[str, Any], columns: Collection[str]) -> Chan
         at which the connector and the database handled the change.
     :raises ValueError: when it is no event about a row; the message names the field.
     """
+    scales: dict[str, int] = {}
     if "op" not in values and "payload" in values:
+        scales = _scales(values.get("schema"))
         values = _columns_of("payload", values["payload"])
     op = str(required("op", values.get("op")))
     if op in _NO_ROW:
@@ -158,7 +165,7 @@ def unfold_debezium(values: Mapping[str, Any], columns: Collection[str]) -> Chan
     if op not in _DEBEZIUM_OPS:
         raise ValueError(f"op: {op[:60]!r} is none of {', '.join(_DEBEZIUM_OPS)}")
     side = "before" if op == "d" else "after"
-    row = _columns_of(side, values.get(side))
+    row = _with_decimals(_columns_of(side, values.get(side)), scales)
     lacking = sorted(name for name in columns if row.get(name) == _UNAVAILABLE)
     if lacking:
         raise ValueError(f"{lacking[0]}: not in the event ({_UNAVAILABLE}); set REPLICA IDENTITY FULL for the table")
@@ -166,8 +173,42 @@ def unfold_debezium(values: Mapping[str, Any], columns: Collection[str]) -> Chan
     times = {"__ts_ms": ("ts_ms", values.get("ts_ms")), "__source_ts_ms": ("source.ts_ms", source.get("ts_ms"))}
     row = row | {name: _moment(*times[name]) for name in times if name in columns}
     former = values.get("before") if op == "u" else None
-    former = None if former is None else _columns_of("before", former)
+    former = None if former is None else _with_decimals(_columns_of("before", former), scales)
     return Change(_DEBEZIUM_OPS[op], row, (*_place(source, op), _RANKS[op]), former)
+
+
+def _scales(schema: Any) -> dict[str, int]:
+    """The places after the point of the columns that the schema of a message says to be decimals as bytes."""
+    sides = schema.get("fields") if isinstance(schema, dict) else None
+    columns = [
+        column
+        for side in (sides if isinstance(sides, list) else [])
+        if isinstance(side, dict) and side.get("field") in ("before", "after") and isinstance(side.get("fields"), list)
+        for column in side["fields"]
+    ]
+    return {
+        f"{column.get('field')}": integer("schema: scale", (column.get("parameters") or {}).get("scale"))
+        for column in columns
+        if isinstance(column, dict) and column.get("name") == _DECIMAL
+    }
+
+
+def _with_decimals(row: Mapping[str, Any], scales: Mapping[str, int]) -> dict[str, Any]:
+    """The row with decimals as numbers that Debezium writes as bytes: with the scale in the schema, or beside the bytes."""
+    return {name: _decimal(name, value, scales.get(name)) for name, value in row.items()}
+
+
+def _decimal(name: str, value: Any, scale: int | None) -> Any:
+    if isinstance(value, dict) and value.keys() == {"scale", "value"} and isinstance(value["scale"], int):
+        scale, value = value["scale"], value["value"]
+    if scale is None or not isinstance(value, str):
+        return value
+    try:
+        unscaled = int.from_bytes(base64.b64decode(value, validate=True), "big", signed=True)
+    except ValueError:
+        msg = f"{name}: {value[:60]!r} is no decimal in base64, as the message says"
+        raise ValueError(msg) from None
+    return Decimal(unscaled).scaleb(-scale, _EXACTLY)
 
 
 def _columns_of(name: str, value: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from lakehouse.bronze.line_limits import CutLine
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
     from lakehouse.contracts.inputs import Source
@@ -242,10 +242,32 @@ def csv_header(lines: Iterator[tuple[int, bytes]], source: Source, columns: list
     return header
 
 
+def repeated_names(header: Sequence[str]) -> set[str]:
+    """The names that several columns have; a spreadsheet also saves columns without a name."""
+    return {name for name, count in Counter(header).items() if count > 1}
+
+
+def named_once(header: Sequence[str]) -> list[str]:
+    """The columns with a name for each: a repeated name gets a number, an empty one becomes ``column``."""
+    names: list[str] = []
+    for cell in header:
+        wanted = name = cell.strip() or "column"
+        number = 1
+        while name in names or (number > 1 and name in header):
+            number += 1
+            name = f"{wanted}_{number}"
+        names.append(name)
+    return names
+
+
 def _check_header(number: int, header: list[str], columns: list[str]) -> None:
-    twice = sorted(name for name, count in Counter(header).items() if count > 1)
+    twice = sorted(name for name in repeated_names(header) if name in columns)
     if twice:
-        raise FileProblem(f"line {number}: the header names {_listed(twice)} twice; have the file sent again")
+        names = ", ".join(map(repr, named_once(header)))
+        raise FileProblem(
+            f"line {number}: the header names {_listed(twice)} twice; have the file sent again, or name the columns in the "
+            f"contract: source: {{skip_lines: {number}, columns: [{names}]}}"
+        )
     missing = [name for name in columns if name not in header]
     if missing:
         remedy = "have the file sent again, or take the column out of the contract"

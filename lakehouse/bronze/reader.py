@@ -116,7 +116,7 @@ def rows_by_columns(
 def can_read_by_columns(contract: SourceContract) -> bool:
     """Whether the reader by columns supports the format of the contract's records and changes."""
     order, source = contract.order, contract.source
-    return source.is_plain and source.envelope is None and (not order.sequence or order.is_one_integer)
+    return source.is_plain and source.envelope is None and (not order.sequence or order.is_one_number)
 
 
 def exact_rows(contract: SourceContract, delivery: DeliveredFile, stream: BinaryIO, before: int = 0) -> Iterator[pa.RecordBatch]:

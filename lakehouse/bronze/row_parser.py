@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from contextlib import suppress
-from datetime import MAXYEAR, MINYEAR, date, datetime, time, timezone
+from datetime import MAXYEAR, MINYEAR, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from lakehouse.ledger.ids import DeliveredFile
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+_MICROSECOND = timedelta(microseconds=1)
 _NUMBERS = (int, float, Decimal)
 
 
@@ -104,6 +107,7 @@ class RowParser:
         record.
         """
         known: dict[str, Any] = {}
+        begins: datetime | None = None
         received_at = record.received_at or self._delivery.received_at
         with suppress(ValueError):  # an envelope that cannot be opened gives no values
             values = record.values or {}
@@ -111,11 +115,14 @@ class RowParser:
             without_arrival = {name: value for name, value in present.items() if name != self._contract.clocks.arrival}
             for clocks in (present, without_arrival):
                 with suppress(Malformed):
-                    known["event_date"] = self._clocks(clocks, received_at, needed=True)["event_date"]
+                    read = self._clocks(clocks, received_at, needed=True)
+                    known["event_date"], begins = read["event_date"], read["event_ts"]
                     break
-            if self._contract.primary_key and not self._contract.is_dimension:
-                key = self._key_of(present)
-                known |= {} if key is None else {"record_key": key}
+            of_key = self._key_values(present) if self._contract.primary_key else None
+            if of_key is not None and not self._contract.is_dimension:
+                known["record_key"] = record_key(of_key)
+            elif of_key is not None and begins is not None:
+                known["record_key"] = change_key(of_key, begins)
         return known
 
     def _typed(self, values: dict[str, Any], received_at: datetime) -> dict[str, Any]:
@@ -206,8 +213,24 @@ class RowParser:
                     raise Malformed(msg)
                 typed[spec.name] = self._constant.get(spec.name)  # the default of a field source_system
                 continue
-            typed[spec.name] = _converted(spec.in_file, convert, value)
+            typed[spec.name] = _converted(spec.in_file, self._as_in_envelope(convert, spec.type), value)
         return typed
+
+    def _as_in_envelope(self, convert: Callable[[Any], Any], kind: str) -> Callable[[Any], Any]:
+        """``convert``, whose message about bytes in place of a decimal says how the connector writes decimals."""
+        if self._contract.source.envelope != "debezium" or not kind.startswith("decimal"):
+            return convert
+
+        def explained(value: Any) -> Any:
+            try:
+                return convert(value)
+            except ValueError as error:
+                if not isinstance(value, str) or not _BASE64.fullmatch(value):
+                    raise
+                msg = f"{error}; if these are the bytes of a decimal, set decimal.handling.mode to string, or send the schema"
+                raise ValueError(msg) from None
+
+        return explained
 
     def _clocks(self, present: dict[str, Any], received_at: datetime, *, needed: bool) -> dict[str, Any]:
         clocks = self._contract.clocks
@@ -216,9 +239,8 @@ class RowParser:
         if not MINYEAR < arrival_ts.year < MAXYEAR:  # in some zones it would lie outside the calendar
             msg = f"{clocks.arrival}: {arrival_ts:%Y-%m-%d %H:%M}Z is out of range"
             raise Malformed(msg)
-        if arrival is not None and arrival_ts > self._latest_arrival:
-            msg = f"{clocks.arrival}: {arrival} lies more than {clocks.max_ahead} after the delivery: the sender's clock is ahead"
-            raise Malformed(msg)
+        if arrival is not None:
+            self._check_clock(clocks.arrival, arrival, arrival_ts)
         column = self._contract.event_column
         event = present.get(column) if column else None
         if event is None:
@@ -286,13 +308,33 @@ class RowParser:
         else:
             msg = f"{changes.op}: {word[:60]!r} is none of {', '.join(sorted(self._ops))}"
             raise Malformed(msg)
-        order = [_order_part(item, present) for item in self._contract.order.sequence]
+        order = [self._order_part(item, present) for item in self._contract.order.sequence]
         corrects_key = None if corrects is None else self._corrected_key(corrects)
         ended = op == "end"
         if ended:
             op = "correct" if is_correction else "insert"
         described = self._described(present, op, corrects_key, order) | {"is_correction": is_correction or op == "correct"}
         return described | ({"key_ends": ended} if self._contract.is_dimension else {})
+
+    def _order_part(self, item: OrderColumn, present: dict[str, Any]) -> int | str:
+        value = present.get(item.column)
+        if value is None or value == "":
+            msg = f"{item.column}: required and empty (the contract orders by it)"
+            raise Malformed(msg)
+        if item.type == "integer":
+            return _converted(item.column, to_integer, value)  # type: ignore[no-any-return]
+        if item.type == "text":
+            return _converted(item.column, order_text, _converted(item.column, to_text, value))  # type: ignore[no-any-return]
+        moment = _converted(item.column, self._moment, value)
+        self._check_clock(item.column, value, moment)
+        return (moment - _EPOCH) // _MICROSECOND  # type: ignore[no-any-return]
+
+    def _check_clock(self, column: str | None, value: Any, moment: datetime) -> None:
+        """Refuse a time of the sender's clock that its delivery cannot carry."""
+        if moment > self._latest_arrival:
+            ahead = self._contract.clocks.max_ahead
+            msg = f"{column}: {value} lies more than {ahead} after the delivery: the sender's clock is ahead"
+            raise Malformed(msg)
 
     def _change_in_envelope(self, present: dict[str, Any], change: Change) -> dict[str, Any]:
         former = None if change.former is None else self._key_of(self._present(change.former))
@@ -307,11 +349,16 @@ class RowParser:
 
     def _key_of(self, present: dict[str, Any]) -> str | None:
         """The key of a row whose columns may be incomplete; None if a column of its key is missing."""
+        values = self._key_values(present)
+        return None if values is None else record_key(values)
+
+    def _key_values(self, present: dict[str, Any]) -> list[Any] | None:
+        """The values of the primary key; None if a column of it is missing."""
         of_key = [(spec, convert) for spec, convert in self._fields if spec.name in self._contract.primary_key]
         if any(spec.in_file not in present for spec, _ in of_key):
             return None
         typed = {spec.name: _converted(spec.in_file, convert, present[spec.in_file]) for spec, convert in of_key}
-        return record_key([typed[name] for name in self._contract.primary_key])
+        return [typed[name] for name in self._contract.primary_key]
 
     def _described(self, present: dict[str, Any], op: str, corrects_key: str | None, order: Parts) -> dict[str, Any]:
         """The columns of Bronze about a change."""
@@ -335,16 +382,6 @@ class RowParser:
         key = self._contract.primary_key[0]
         convert = next(convert for spec, convert in self._fields if spec.name == key)
         return record_key([_converted(self._contract.changes.corrects_event_id, convert, value)])
-
-
-def _order_part(item: OrderColumn, present: dict[str, Any]) -> int | str:
-    value = present.get(item.column)
-    if value is None or value == "":
-        msg = f"{item.column}: required and empty (the contract orders by it)"
-        raise Malformed(msg)
-    if item.type == "integer":
-        return _converted(item.column, to_integer, value)  # type: ignore[no-any-return]
-    return _converted(item.column, order_text, _converted(item.column, to_text, value))  # type: ignore[no-any-return]
 
 
 def record_key(values: list[Any]) -> str:

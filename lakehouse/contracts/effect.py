@@ -32,10 +32,10 @@ _TIME = re.compile(
 def on_source(source: SourceContract) -> Iterator[str]:
     """Advice on a source, each sentence with the key that it is about."""
     for column in source.order.sequence:
-        if source.source.envelope is None and _TIME.search(column.column):
+        if source.source.envelope is None and column.type != "time" and _TIME.search(column.column):
             yield (
                 f"order.sequence: {column.column} may hold times: a record that a sender's clock puts into the future then "
-                f"counts until that time. Under 'clocks.arrival: {column.column}' it is compared with its delivery "
+                f"counts until that time. '{{column: {column.column}, type: time}}' compares it with its delivery "
                 "(clocks.max_ahead); 'source.formats' reads times that are numbers"
             )
 
@@ -58,12 +58,30 @@ def on_metric(metric: MetricContract, sources: Mapping[str, SourceContract]) -> 
         booked, unfit = "'adjust' books the change in the open day", "'adjust' needs measures that are decimals or integers"
         instead = booked if exact else unfit
         yield f"publication.after_close: a final number changes with its rows ('restate', the default); {instead}"
+    yield from _on_zones(metric, sources, read)
     doubles = {field.name for source in read for field in source.typed_fields if field.type == "double"}
     for number, measure in enumerate(metric.measures):
         summed = {name for name in doubles if re.search(rf"\bsum\s*\(\s*{re.escape(name)}\b", measure.sql, re.IGNORECASE)}
         for name in sorted(summed):
             why = "a double holds 16 digits, and has no adjustments"
             yield f"measures[{number}].sql: {name} is a double; use decimals for money: {why}"
+
+
+def _on_zones(metric: MetricContract, sources: Mapping[str, SourceContract], read: Sequence[SourceContract]) -> Iterator[str]:
+    """Advice on joins between days that begin at different times."""
+    for number, join in enumerate(metric.joins):
+        dimension = sources.get(join.dimension)
+        zones = {source.clocks.timezone for source in read}
+        if dimension is None or not zones or zones == {dimension.clocks.timezone}:
+            continue
+        if any(source.event_may_be_day for source in (dimension, *read)):
+            theirs, facts, ours = dimension.clocks.timezone, " and ".join(source.dataset for source in read), min(zones)
+            yield (
+                f"joins[{number}]: a day of {join.dimension} begins at midnight in {theirs}, a day of {facts} at midnight in "
+                f"{ours}. They are joined by instants: an event on the day of a change may get the attributes from before it. "
+                f"A fact with only a day is joined by the day of {theirs}. Set the same 'clocks.timezone' if both mean the same "
+                "days"
+            )
 
 
 _FISCAL = {"fiscal_quarter", "fiscal_year"}

@@ -37,7 +37,8 @@ EPOCHS = {
 }
 #: The word for a count of days since 1970, as Debezium writes a date.
 EPOCH_DAYS = "epoch_days"
-#: 1234.56 or 1234 as a sender writes it: currency symbols around it, and K for thousands (then also M and B).
+_DIRECTIVE = re.compile("%[A-Za-z]")
+#: 1234.56 or 1234 as a sender writes it: currency or percent signs around it, and K for thousands (then also M and B).
 _EXAMPLE = re.compile(r"(?P<before>[^\d(+-]*?)1(?P<group>[.,' ]?)234(?:(?P<point>[.,])56)?(?P<magnitude>K?)(?P<after>[^\d)]*)")
 _MAGNITUDES = {"": 0, "K": 3, "M": 6, "B": 9}
 _BLANKS = "[ \u00a0\u202f]"
@@ -70,7 +71,7 @@ def reader(form: str) -> Callable[[Any], Any]:
         return partial(_since_1970, form=form, unit=EPOCHS[form])
     if form == EPOCH_DAYS:
         return _days_since_1970
-    if "%" in form:
+    if _DIRECTIVE.search(form):
         first_day = ("", "") if re.search(_DAY, form) else _first_day_of(form)
         if first_day is None:
             msg = (
@@ -106,7 +107,7 @@ def _first_day_of(form: str) -> tuple[str, str] | None:
 
 def is_of_numbers(form: str) -> bool:
     """Whether the format is a number format."""
-    return form not in EPOCHS and form != EPOCH_DAYS and "%" not in form
+    return form not in EPOCHS and form != EPOCH_DAYS and not _DIRECTIVE.search(form)
 
 
 def _since_1970(value: Any, *, form: str, unit: Decimal) -> str:

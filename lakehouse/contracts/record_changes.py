@@ -69,8 +69,10 @@ class OrderColumn(Strict):
     """A column that orders the changes of a key."""
 
     column: str
-    type: Literal["integer", "text"] = Field(
-        "integer", description="Text is compared by its bytes, as hexadecimal numbers and ISO times of one width are."
+    type: Literal["integer", "text", "time"] = Field(
+        "integer",
+        description="Text is compared by its bytes, as hexadecimal numbers are. A time is compared as an instant, and is bounded "
+        "by its delivery (clocks.max_ahead).",
     )
 
 
@@ -109,6 +111,11 @@ class Order(Strict):
     def is_one_integer(self) -> bool:
         """Whether a single integer column is the whole order."""
         return [item.type for item in self.sequence] == ["integer"]
+
+    @property
+    def is_one_number(self) -> bool:
+        """Whether a single column is the whole order, and ``source_sequence`` holds it."""
+        return len(self.sequence) == 1 and self.sequence[0].type != "text"
 
 
 #: The formats of change feeds, which wrap the columns of a row or add columns to them.

@@ -231,14 +231,15 @@ class SourceContract(Documented):
     def _check_order(self) -> None:
         types = {field.in_file: field.type for field in self.model.fields}
         for item in self.order.sequence:
-            kind = types.get(item.column, "")
-            if item.type == "integer" and kind.startswith(("timestamp", "date", "boolean", "double")):
-                as_text = f"'{{column: {item.column}, type: text}}'"
-                msg = (
-                    f"order.sequence: {item.column} is a {kind}, and a sequence is an integer; name a time 'clocks.arrival', or "
-                    f"write {as_text} if its texts sort as they follow each other, as times of one width and zone do"
-                )
+            kind, form = types.get(item.column, ""), self.source.formats.get(item.column)
+            if item.type != "time" and form is not None and not inputs.is_of_numbers(form):
+                msg = f"order.sequence: {item.column} holds times (source.formats); write '{{column: {item.column}, type: time}}'"
                 raise ValueError(msg)
+            if item.type == "integer" and kind.startswith(("timestamp", "date", "boolean", "double")):
+                as_time = f"write '{{column: {item.column}, type: time}}', or name the column 'clocks.arrival'"
+                as_text = f"write '{{column: {item.column}, type: text}}' if its texts sort as they follow each other"
+                remedy = as_time if kind.startswith(("timestamp", "date")) else as_text
+                raise ValueError(f"order.sequence: {item.column} is a {kind}, and a sequence is an integer; {remedy}")
 
     def _check_severities(self) -> None:
         tiers = self.lateness.judged_tiers
@@ -295,6 +296,11 @@ class SourceContract(Documented):
         """Whether the event column is a field of type date: its values have no time, even if a file writes them as midnight."""
         types = {field.type for field in self.model.fields if field.in_file == self.event_column}
         return types == {"date"}
+
+    @property
+    def event_may_be_day(self) -> bool:
+        """Whether the event column may have days without a time; a field of type timestamp refuses them."""
+        return "timestamp" not in {field.type for field in self.model.fields if field.in_file == self.event_column}
 
     @property
     def event_type_column(self) -> str:

@@ -66,13 +66,16 @@ def admitted_by_contract(claims: pa.Table) -> pa.Table:
 def not_admitted(settings: Settings, source: str, where: table_io.Where) -> Counter[tuple[AdmissionStatus, str]]:
     """The rows that their contract does not admit, by status and cause, from the claims that meet ``where``.
 
-    The cause is the rules that a row fails, that it came beyond the cutoff, or that it is a marker record.
+    The cause is the rules that a row fails, that it came beyond the cutoff, or that it is a marker record. Rows about which a
+    steward has decided are left out.
     """
     counts = Counter[tuple[AdmissionStatus, str]]()
-    columns, options = ["standing", "reason", "failed_rules", "kind"], settings.storage_options
+    columns, options = ["standing", "reason", "failed_rules", "kind", "ingestion_id", "line_number"], settings.storage_options
+    decided = decisions.in_force(settings, source)
     for claims in table_io.pieces(locations.key_log(settings, source), columns, where, options):
         is_row = pc.not_equal(claims["kind"], "retire")
         barred = claims.filter(pc.and_(is_row, pc.not_equal(claims["standing"], AdmissionStatus.ADMITTED.value)))
+        barred = barred.filter(pc.is_null(positions(barred, decided)))
         rules = pc.fill_null(pc.binary_join(barred["failed_rules"], ", "), "")
         cases = pa.table({"standing": barred["standing"], "reason": barred["reason"], "rules": rules})
         for row in cases.group_by(cases.column_names).aggregate([([], "count_all")]).to_pylist():

@@ -128,7 +128,15 @@ class UnreadOfSource:
         """
         if days is None:
             days = {*self._named, *(file.arrival_date for file in self._unnamed)}
-        wanted = [day for day in sorted(set(days)) if not self.is_tolerated(day)]
+        return self._missing_of([day for day in sorted(set(days)) if not self.is_tolerated(day)])
+
+    def missing_until(self, last: date) -> tuple[int, str | None]:
+        """The result of :meth:`missing_of` for all days through ``last``: a change of a dimension holds from its day on."""
+        named = {day for day in self._named if day <= last}
+        unnamed = {file.first_day or min(file.last_day, last) for file in self._unnamed}
+        return self.missing_of({*named, *(day for day in unnamed if day <= last)})
+
+    def _missing_of(self, wanted: Sequence[date]) -> tuple[int, str | None]:
         rows = sum(file.days[day] for day in wanted for file in self._named.get(day, ()))
         unnamed = [file for file in self._unnamed if any(file.may_hold(day) for day in wanted)]
         rows += sum(file.without_day for file in unnamed)

@@ -50,10 +50,20 @@ def log(settings: Settings) -> LogTable[FailingCheck]:
     return LogTable(FailingCheck, settings, locations.failed_checks(settings), partition_by="source")
 
 
+def all_of(settings: Settings, source: str) -> list[FailingCheck]:
+    """The checks of a source that fail or have failed."""
+    return log(settings).read({"source": [source]})
+
+
 def failing(settings: Settings, source: str) -> list[FailingCheck]:
     """The checks of a source that fail, by table, day and name."""
-    entries = [entry for entry in log(settings).read({"source": [source]}) if entry.fails]
+    entries = [entry for entry in all_of(settings, source) if entry.fails]
     return sorted(entries, key=lambda entry: (entry.table, entry.day, entry.check))
+
+
+def days_of(settings: Settings, source: str, layer: str) -> set[date]:
+    """The days on which a check of ``layer`` fails: rows of another day may have mended it."""
+    return {entry.day for entry in failing(settings, source) if entry.layer == layer}
 
 
 def record(

@@ -163,10 +163,9 @@ _UNREAD: Sequence[tuple[re.Pattern[str], str]] = (
         re.compile(rf"({_CURRENCIES}) ?[+-]?\d[\d.,' ]*|[+-]?\d[\d.,' ]* ?({_CURRENCIES})"),
         "has numbers with the code of a currency: have the code sent in a column of its own",
     ),
-    (re.compile(r"[+-]?[\d.,]+ ?%"), "has numbers with a percent sign: leave the sign out"),
 )
 _SIGNED = re.compile(
-    r"[(+\u2212-]*[ \u00a0]?([$€£¥]?)[ \u00a0]?[+\u2212-]?\d[\d.,'\u2019 \u00a0\u202f]*[KMBkmb]?[ \u00a0\u202f]?([$€£¥]?)-?\)?"
+    r"[(+\u2212-]*[ \u00a0]?([$€£¥]?)[ \u00a0]?[+\u2212-]?\d[\d.,'\u2019 \u00a0\u202f]*[KMBkmb]?[ \u00a0\u202f]?([$€£¥%]?)-?\)?"
 )
 #: The separators of thousands and of decimals.
 _MARKS = ((",", "."), (".", ","), (" ", ","), ("'", "."), ("", ","), ("", "."))

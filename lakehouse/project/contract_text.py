@@ -72,7 +72,7 @@ def metric_text(dataset: str, inferred: InferredSource) -> str:
     taken = {"records", *RESERVED}
     parts = {part for of in inferred.joined.values() for part in of}
     for column in inferred.columns:
-        measure = measures_of.of_column(column)
+        measure = measures_of.of_column(column, inferred.formats.get(column.column))
         if column.name in inferred.key or column.column == inferred.order or column.column in parts or measure is None:
             continue
         name = column.name

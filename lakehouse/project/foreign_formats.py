@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _FIRST_LINES = {
     r"<(!doctype|html|head|\?xml|!--|[a-z]+[\s>]).*": "is HTML or XML, often an error or login page in place of the file; "
     "download the file itself",
+    r"(insert\s+into|create\s+(table|database)|drop\s+table|copy\s+\S+.*\s+from\s+stdin|pragma\s).*": "is SQL; export the table "
+    "as CSV, with a header",
     r"\{": "is JSON over several lines; write one object a line: jq -c . FILE > NEW",
 }
 #: A number or a time, also in quotes.
@@ -27,6 +29,10 @@ _KINDS = {
 }
 #: The fewest records that tell a line of units from a record, and the number of records examined.
 _ENOUGH, _LOOKED_AT = 4, 200
+_IN_FRONT = (
+    "put the names of the columns in front, to have the contract written: (echo id,day,amount; cat FILE) > NEW; a contract reads "
+    "files without a header by source: {columns: [id, day, amount]}"
+)
 _ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NO_VALUES = frozenset({"n/a", "na", "nan", "null", "none", "-", ".", "..", "x"})
 
@@ -44,7 +50,7 @@ def of_first_line(line: str) -> str | None:
     sentence = next((of for pattern, of in _FIRST_LINES.items() if re.fullmatch(pattern, text, re.IGNORECASE)), None)
     cells = re.split(r"[,;\t|]", text)
     if sentence is None and len(cells) > 1 and all(_NUMBER_OR_TIME.fullmatch(cell.strip()) for cell in cells):
-        return "has no header: its first line has numbers or times only; put the names of the columns in front"
+        return f"has no header: its first line has numbers or times only; {_IN_FRONT}"
     return sentence
 
 
@@ -131,7 +137,7 @@ def of_records_alone(first: Sequence[str], second: Sequence[str]) -> str | None:
     """The sentence about a file whose first line is a record: with a time of day, and of the same kinds as the second line."""
     kinds = [_kind_of(cell) for cell in first]
     if "time" in kinds and kinds == [_kind_of(cell) for cell in second]:
-        return "has no header: its first line is a record like the second; put the names of the columns in front"
+        return f"has no header: its first line is a record like the second; {_IN_FRONT}"
     return None
 
 

@@ -13,6 +13,7 @@ import io
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.bronze import file_formats
@@ -69,6 +70,7 @@ def source_of(file: Path) -> Source:
         _refuse(file, foreign_formats.of_json_line(text, is_only=len(beginning) == 1))
         return Source(format="json")
     delimiter, before = _layout([line for _, line in beginning])
+    before += _has_two_headers([line for _, line in beginning[before : before + 3]], delimiter)
     header_number, header = beginning[before]
     _refuse(file, foreign_formats.of_first_line(header))
     if before + 1 < len(beginning):
@@ -112,6 +114,16 @@ def _layout(lines: Sequence[str]) -> tuple[str, int]:
     return delimiter, header if is_title and header + 1 < len(lines) else 0
 
 
+def _has_two_headers(lines: Sequence[str], delimiter: str) -> bool:
+    """Whether the first line has the names of groups, each over several columns, and the second line names the columns."""
+    cells = [[cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])] for line in lines]
+    if len(cells) < 3 or len({len(of) for of in cells}) > 1:  # noqa: PLR2004 (two headers and a record)
+        return False
+    groups, names, _ = cells
+    is_header = len({*names}) == len(names) and all(names) and not foreign_formats.has_numbers(lines[1])
+    return len({*groups}) < len(groups) and is_header and foreign_formats.has_numbers(lines[2])
+
+
 def _refuse(file: Path, reason: str | None) -> None:
     """:raises InferenceError: if there is a reason."""
     if reason is not None:
@@ -153,8 +165,28 @@ def read(file: Path, source: Source) -> Sample:
     if source.format == "csv":
         _refuse(file, foreign_formats.of_second_header(records, lines[0] if lines else 0))
     doubts = [f"line {record.line_number} {_advised(f'{record.problem}')}: it will be malformed" for record in broken[:_TOLD]]
+    repeated, doubt = _repeated_columns(file, source)
+    columns = dict.fromkeys(name for name in columns if name not in repeated)
+    doubts += [doubt] if doubt else []
     doubts += [f"and {len(broken) - _TOLD:,} more lines like it"] if len(broken) > _TOLD else []
     return Sample(f"{file}", list(columns), records, doubts)
+
+
+def _repeated_columns(file: Path, source: Source) -> tuple[set[str], str | None]:
+    """The names that several columns of a CSV file have, with the lines of a contract that name them."""
+    if source.format != "csv":
+        return set(), None
+    with file.open("rb") as stream:
+        lines = file_formats.numbered_lines(file_formats.unzipped(stream))
+        header = file_formats.csv_header(islice(lines, source.skip_lines, None), source, [])
+    repeated = file_formats.repeated_names(header) - {""}
+    if not repeated:
+        return set(), None
+    columns = ", ".join(map(repr, file_formats.named_once(header)))
+    return repeated, (
+        f"the header names {', '.join(sorted(repeated))} twice: these columns are left out; name all columns to read them: "
+        f"source: {{skip_lines: {source.skip_lines + 1}, columns: [{columns}]}}"
+    )
 
 
 def _advised(problem: str) -> str:
@@ -221,6 +253,28 @@ def infer(samples: Sequence[Sample], answers: Mapping[str, str] | None = None, s
 
     :raises InferenceError: for a file without records, or files without a common column.
     """
+    inferred = _inferred(samples, answers or {}, subject)
+    dated = _dated(samples, inferred)
+    without = sum(len(sample.records) for sample in samples) - sum(len(sample.records) for sample in dated)
+    if not without or not all(sample.records for sample in dated):
+        return inferred
+    inferred = _inferred(dated, answers or {}, subject)  # the others are malformed, and show neither a type nor the key
+    doubt = (
+        f"{without:,} sample {'record has' if without == 1 else 'records have'} no {inferred.event}, and will be malformed: "
+        "final numbers wait for them. Have totals and blank lines left out, or tolerate them (quality.malformed)"
+    )
+    return replace(inferred, doubts=[doubt, *inferred.doubts])
+
+
+def _dated(samples: Sequence[Sample], inferred: InferredSource) -> Sequence[Sample]:
+    """The samples without the records that have no event time."""
+    event, nulls = inferred.event, {None, *inferred.null_words}
+    if event is None or event not in samples[0].columns:
+        return samples
+    return [replace(each, records=[record for record in each.records if record.get(event) not in nulls]) for each in samples]
+
+
+def _inferred(samples: Sequence[Sample], answers: Mapping[str, str], subject: str) -> InferredSource:
     for sample in samples:
         if not sample.records:
             msg = f"{sample.file}: has no record; give a file with at least one"
@@ -235,7 +289,6 @@ def infer(samples: Sequence[Sample], answers: Mapping[str, str] | None = None, s
     ]
     doubts += ["a column has no name: it is left out"] if any(not name.strip() for name in samples[0].columns) else []
     doubts += [f"{sample.file}, {doubt}" for sample in samples for doubt in sample.doubts]
-    answers = answers or {}
     nulls = null_words.null_words(samples, answers)
     samples = [null_words.without(sample, nulls.words) for sample in samples]
     doubts += nulls.doubts
@@ -324,6 +377,8 @@ def _columns(
             doubts.append(f"column {name}: {of_form}")
             present = list(map(inputs.reader(forms[name]), present))
             kind, doubt = column_types.type_of(present)
+        elif any(isinstance(value, dict | list) for value in present):
+            doubt = f"has objects or lists: it is their text, from which get_json_object({field_name}, '$.name') reads a value"
         elif column_types.has_two_readings(present):
             question = None if answer else _question_of_points(name, present[0])
             kind = "string" if answer == "text" else kind

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from lakehouse.project.questions import InferredColumn, Sample
 
 #: Words in the names of identifiers, the most significant first.
-KEY_WORDS = ("id", "identifier", "uuid", "guid", "key", "number", "no", "nr", "num", "code", "ref", "reference")
+KEY_WORDS = (
+    *("id", "identifier", "uuid", "guid", "key", "number", "no", "nr", "num", "nummer", "numero"),
+    *("code", "ref", "reference", "referenz", "kennung"),
+)
 #: Words that may also precede the thing, as in id_customer; num_cases and reference_level are not identifiers.
 _KEY_WORDS_IN_FRONT = ("id", "identifier", "uuid", "guid")
 

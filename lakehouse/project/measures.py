@@ -52,11 +52,14 @@ def has_fractions(column: InferredColumn) -> bool:
     return not is_identifier(column) and bool(_FRACTIONS & set(column.words))
 
 
-def of_column(column: InferredColumn) -> dict[str, Any] | None:
-    """The expression of a column's measure, its type, and whether it adds up over days; None without a measure."""
+def of_column(column: InferredColumn, form: str | None = None) -> dict[str, Any] | None:
+    """The expression of a column's measure, its type, and whether it adds up over days; None without a measure.
+
+    :param form: the format of its values; percentages do not add up.
+    """
     if is_identifier(column) or _PLACES & set(column.words):
         return None
-    is_mean = column.type != "bigint" and bool(_MEANS & set(column.words))
+    is_mean = column.type != "bigint" and (bool(_MEANS & set(column.words)) or (form or "").endswith("%"))
     if column.type.startswith("decimal"):
         scale = int(column.type.rstrip(")").split(",")[1])
         scale = min(scale + _DECIMALS_OF_MEANS, _MOST_DECIMALS) if is_mean else scale

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Words for 'no value' as programs and people write them, in lower case.
 _WORDS = frozenset({"n/a", "na", "#n/a", "nan", "null", "none", "nil", "-", "--", "---", ".", "..", "...", "?", "missing", "\\n"})
+#: The day that databases write in place of none.
+_NO_DAY = re.compile(r"0000-00-00(?:[ T]00:00(?::00(?:\.0+)?)?)?Z?")
 #: Numbers that mean 'no value' if all other numbers are far from them.
 _SENTINEL = re.compile(r"-(9{2,6}|[789]{4})(\.0+|\.9+)?")
 _FAR = 5
@@ -42,8 +44,8 @@ def null_words(samples: Sequence[Sample], answers: Mapping[str, str]) -> NullWor
     sentinels: set[str] = set()
     for column in dict.fromkeys(name for sample in samples for name in sample.columns):
         values = Counter(_texts(samples, column))
-        words = [value for value in values if not _NUMBER_OR_TIME.fullmatch(value)]
-        known = [word for word in words if word.lower() in _WORDS]
+        words = [value for value in values if not _NUMBER_OR_TIME.fullmatch(value) or _NO_DAY.fullmatch(value)]
+        known = [word for word in words if word.lower() in _WORDS or _NO_DAY.fullmatch(word)]
         numbers = values.total() - sum(values[word] for word in words)
         if not numbers or len(known) < len(words):
             texts |= {word for word in known if len(words) > len(known)}

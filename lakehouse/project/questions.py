@@ -11,6 +11,8 @@ from lakehouse.errors import LakehouseError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+#: Endings that nothing but an identifier has, also behind a word of another language: bestellnr, rechnungsnummer.
+_NUMBERED = re.compile("(.{3,})(nr|nummer|number|numero)")
 #: Names made of two words without a separator.
 _GLUED = re.compile(
     "(order|sale|customer|client|user|account|member|product|item|article|invoice|payment|trade|claim|transaction|ticket|booking|"
@@ -61,7 +63,7 @@ class InferredColumn:
         words: list[str] = []
         for word in self.name.split("_"):
             plain = re.sub(r"\d+$", "", word) or word
-            glued = _GLUED.fullmatch(plain)
+            glued = _GLUED.fullmatch(plain) or _NUMBERED.fullmatch(plain)
             words += glued.groups() if glued else [plain]
         return words
 

@@ -1,27 +1,31 @@
-"""Checks for two corrections of one original that both count: records under new ids that name the same record, directly or by a
-chain.
+"""Checks for corrections under new ids whose sender's intention is unknown: two that name the same original, directly or by a
+chain, and records that correct each other.
 
-A correction ends the record that it names, and lives under an id of its own. If two corrections name one original, the sender's
-intention is unknown, and both would count. The check looks for such pairs among the rows that live in silver; the sender or a
-person decides which one to withdraw.
+A correction ends the record that it names, and lives under an id of its own. If two corrections name one original, both would
+count. The check looks for such pairs among the rows that live in silver; the sender or a person decides which one to withdraw.
+
+Records that correct each other end each other: one of them counts, or none. The exception is the return to an original: it was
+corrected under another id, and is sent again as the correction of that one. Then only one of the ids has a record that names no
+other.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.ledger import key_log
+from lakehouse.dispositions import claims, deliveries, verdicts, winners
+from lakehouse.ledger import decisions, key_log
 from lakehouse.quality.check_result import CheckResult
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from datetime import date
 
     from deltalake import DeltaTable
@@ -30,9 +34,10 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 ONE_CORRECTION = "one_correction"
-DESCRIPTION = "Of the corrections that name the same original, directly or by a chain, one counts."
+DESCRIPTION = "Of the corrections that name the same original, directly or by a chain, one counts, and no two correct each other."
 _SHOWN = 3
 _LIVING = ["event_date", "record_key", "corrects_key"]
+_ROW = ["ingestion_id", "line_number"]
 
 
 class LiveRecord(NamedTuple):
@@ -42,6 +47,15 @@ class LiveRecord(NamedTuple):
     day: date
 
 
+class Undecided(NamedTuple):
+    """Groups of corrections of which one is on an event day: those that live and share their original, and the newest records of
+    keys that correct each other.
+    """
+
+    competing: list[list[LiveRecord]]
+    circular: list[list[LiveRecord]]
+
+
 def check(settings: Settings, contract: SourceContract, table: DeltaTable | None, days: Collection[date]) -> list[CheckResult]:
     """One outcome for each event day; none for a source whose records name no others.
 
@@ -49,30 +63,45 @@ def check(settings: Settings, contract: SourceContract, table: DeltaTable | None
     """
     if not contract.changes.corrects_event_id:
         return []
-    found = [] if table is None else competing(settings, contract, table, days)
+    found = Undecided([], []) if table is None else undecided(settings, contract, table, days)
     outcomes = []
     for day in sorted(days):
-        here = [group for group in found if any(one.day == day for one in group)]
-        why = None
-        if here:
-            named = join_limited([" and ".join(sorted(one.key for one in group)) for group in here], _SHOWN)
-            why = (
-                f"{named} correct the same original, and all of them count: have the sender withdraw all but one, or do so "
-                f"by 'lakehouse correct {contract.dataset}'; 'quality.severity: {{{ONE_CORRECTION}: warn}}' lets all count"
-            )
-        outcomes.append(CheckResult(ONE_CORRECTION, day, not here, {"originals": len(here)}, why))
+        competing, circular = ([group for group in groups if any(one.day == day for one in group)] for groups in found)
+        why = [f"{_named(competing)} correct the same original, and all of them count"] if competing else []
+        why += [f"{_named(circular)} correct each other, and which one counts is unknown"] if circular else []
+        if competing:
+            why += [f"have the sender withdraw all but one, or do so by 'lakehouse correct {contract.dataset}'"]
+        if circular:
+            why += ["have the sender send the one that counts again, without naming another"]
+        if why:
+            why += [f"'quality.severity: {{{ONE_CORRECTION}: warn}}' publishes what silver holds"]
+        numbers = {"originals": len(competing), "circular": len(circular)}
+        outcomes.append(CheckResult(ONE_CORRECTION, day, not why, numbers, "; ".join(why) or None))
     return outcomes
 
 
-def competing(settings: Settings, contract: SourceContract, table: DeltaTable, days: Collection[date]) -> list[list[LiveRecord]]:
-    """The living corrections that share their original with other living ones, in groups of which one lives on one of
-    ``days``.
+def undecided(settings: Settings, contract: SourceContract, table: DeltaTable, days: Collection[date]) -> Undecided:
+    """The corrections on ``days`` whose sender's intention is unknown.
+
+    :param table: silver.
     """
     living = _corrections(table, {"event_date": list(days)})
-    if not len(living):
-        return []
     groups = _Groups(zip(living["record_key"].to_pylist(), living["corrects_key"].to_pylist()))
+    groups.add(_retired(settings, contract, days))
     groups.complete(settings, contract.dataset)
+    wanted = set(days)
+    return Undecided(
+        [each for each in _competing(settings, contract, table, groups) if any(one.day in wanted for one in each)],
+        [each for each in _circular(settings, contract, table, groups) if any(one.day in wanted for one in each)],
+    )
+
+
+def _named(groups: list[list[LiveRecord]]) -> str:
+    return join_limited([" and ".join(sorted(one.key for one in group)) for group in groups], _SHOWN)
+
+
+def _competing(settings: Settings, contract: SourceContract, table: DeltaTable, groups: _Groups) -> Iterable[list[LiveRecord]]:
+    """The living corrections that share their original with other living ones."""
     shared = groups.with_several()
     if not shared:
         return []
@@ -81,14 +110,66 @@ def competing(settings: Settings, contract: SourceContract, table: DeltaTable, d
     by_group: dict[str, list[LiveRecord]] = defaultdict(list)
     for row in _corrections(table, {"event_date": sorted(reach), "record_key": keys}).to_pylist():
         by_group[groups.of(row["record_key"])].append(LiveRecord(row["record_key"], row["event_date"]))
-    wanted = set(days)
-    return [each for each in by_group.values() if len(each) > 1 and any(one.day in wanted for one in each)]
+    return [each for each in by_group.values() if len(each) > 1]
+
+
+def _circular(settings: Settings, contract: SourceContract, table: DeltaTable, groups: _Groups) -> Iterable[list[LiveRecord]]:
+    """The newest admitted records of keys whose newest records correct each other, except for a return to an original that
+    counts.
+    """
+    closed = groups.closed()
+    if not closed:
+        return []
+    keys = pa.array(sorted(closed), pa.string())
+    log = key_log.about(settings, contract.dataset, [*winners.RANKED, "standing"], keys)
+    if log is None:
+        return []
+    own = claims.with_decisions(log.filter(pc.not_equal(log["kind"], "retire")), decisions.in_force(settings, contract.dataset))
+    own = deliveries.ordered(own.filter(claims.are_admitted(own)), deliveries.of(settings, contract))
+    names = {(row["ingestion_id"], row["line_number"]): row["original"] for row in _naming(settings, contract.dataset, keys)}
+    plain = {row["record_key"] for row in own.select(["record_key", *_ROW]).to_pylist() if _row_id(row) not in names}
+    newest = {row["record_key"]: row for row in winners.winners(own, by_sequence=True).to_pylist()}
+    corrects = {key: names[_row_id(row)] for key, row in newest.items() if row["kind"] != "delete" and _row_id(row) in names}
+    where = {"event_date": {newest[key]["event_date"] for key in corrects}, "record_key": pa.array(list(corrects), pa.string())}
+    living = set(_corrections(table, where)["record_key"].to_pylist()) if corrects else set()
+    return [
+        [LiveRecord(key, newest[key]["event_date"]) for key in circle]
+        for circle in _circles(corrects)
+        if len(plain.intersection(circle)) != 1 or not living.intersection(circle)
+    ]
+
+
+def _row_id(row: Mapping[str, Any]) -> tuple[str, int]:
+    return row["ingestion_id"], row["line_number"]
+
+
+def _circles(corrects: Mapping[str, str]) -> Iterator[list[str]]:
+    """The keys of each circle, where every key names one other at most."""
+    seen: set[str] = set()
+    for first in sorted(corrects):
+        path: list[str] = []
+        key: str | None = first
+        while key is not None and key not in seen:
+            seen.add(key)
+            path.append(key)
+            key = corrects.get(key)
+        if key in path:
+            yield path[path.index(key) :]
 
 
 def _corrections(table: DeltaTable, where: table_io.Where) -> pa.Table:
     """The living rows that correct a record of another key."""
     rows = table_io.read_version(table, _LIVING, where)
     return rows.filter(pc.fill_null(pc.not_equal(rows["corrects_key"], rows["record_key"]), False))
+
+
+def _retired(settings: Settings, contract: SourceContract, days: Collection[date]) -> set[str]:
+    """The keys of the rows on ``days`` that a record of another key ended."""
+    path, columns = locations.dispositions(settings, contract.dataset), ["record_key", "because"]
+    keys: set[str] = set()
+    for rows in table_io.pieces(path, columns, {"event_date": days}, settings.storage_options):
+        keys.update(rows.filter(pc.equal(rows["because"], verdicts.RETIRED.because))["record_key"].to_pylist())
+    return keys
 
 
 class _Groups:
@@ -98,7 +179,13 @@ class _Groups:
         """:param named: pairs of a correction and the record that it names."""
         self._above: dict[str, str] = {}
         self._naming: dict[str, set[str]] = defaultdict(set)
+        self._closing: set[str] = set()
         self._connect(named)
+
+    def add(self, keys: Iterable[str]) -> None:
+        """Add keys that name none so far."""
+        for key in keys:
+            self._above.setdefault(key, key)
 
     def of(self, key: str) -> str:
         """The group of a key."""
@@ -113,33 +200,42 @@ class _Groups:
             counts[self.of(key)] += 1
         return {key for key in self._above if counts[self.of(key)] > 1}
 
+    def closed(self) -> set[str]:
+        """The keys of the groups in which keys are connected in two ways: only such groups can have circles."""
+        groups = {self.of(key) for key in self._closing}
+        return {key for key in self._above if groups and self.of(key) in groups}
+
     def complete(self, settings: Settings, source: str) -> None:
         """Add all corrections that are connected with the keys, from the key log."""
         seen: set[str] = set()
         while new := self._above.keys() - seen:
             seen |= new
-            self._connect(_naming(settings, source, pa.array(sorted(new), pa.string())))
+            named = _naming(settings, source, pa.array(sorted(new), pa.string()))
+            self._connect((row["record_key"], row["original"]) for row in named)
 
     def _connect(self, named: Iterable[tuple[str, str]]) -> None:
         for key, original in named:
+            if original in self._naming[key]:
+                continue
             self._naming[key].add(original)
             for one in (key, original):
                 self._above.setdefault(one, one)
+            if self.of(key) == self.of(original):
+                self._closing.add(key)
             self._above[self.of(key)] = self.of(original)
 
 
-def _naming(settings: Settings, source: str, keys: pa.Array) -> Iterable[tuple[str, str]]:
-    """The corrections by or of ``keys``: the key of each, and the key of the record that it names."""
-    row = ["ingestion_id", "line_number"]
-    about = key_log.about(settings, source, ["record_key", "kind", "arrival_date", *row], keys)
+def _naming(settings: Settings, source: str, keys: pa.Array) -> list[dict[str, Any]]:
+    """The corrections by or of ``keys``: ``record_key``, the id of the row, and ``original``, the key that it names."""
+    about = key_log.about(settings, source, ["record_key", "kind", "arrival_date", *_ROW], keys)
     if about is None or not len(about):
         return []
     where = {name: pc.unique(about[name]).to_pylist() for name in ("arrival_date", "ingestion_id")}
-    log = table_io.read(locations.key_log(settings, source), ["record_key", "kind", *row], where, settings.storage_options)
+    log = table_io.read(locations.key_log(settings, source), ["record_key", "kind", *_ROW], where, settings.storage_options)
     if log is None:
         return []
     is_retired = pc.equal(log["kind"], "retire")
-    originals = log.filter(is_retired).select(["record_key", *row]).rename_columns(["original", *row])
-    by_row = log.filter(pc.invert(is_retired)).select(["record_key", *row]).join(originals, row, join_type="inner")
+    originals = log.filter(is_retired).select(["record_key", *_ROW]).rename_columns(["original", *_ROW])
+    by_row = log.filter(pc.invert(is_retired)).select(["record_key", *_ROW]).join(originals, _ROW, join_type="inner")
     met = by_row.filter(pc.or_(pc.is_in(by_row["record_key"], keys), pc.is_in(by_row["original"], keys)))
-    return zip(met["record_key"].to_pylist(), met["original"].to_pylist())
+    return list(met.to_pylist())

@@ -34,3 +34,42 @@ def test_a_row_that_silver_has_lost_is_published_by_nobody(tmp_path: Path) -> No
     assert mended.returncode == 0, mended.stdout + mended.stderr
     history = lakehouse_command(tmp_path, "gold", "history", "orders_daily", "2024-11-04").stdout
     assert "amount: 200.00 -> 262.00 (+62.00, +31.00 %)" in history
+
+
+SOURCE = """
+dataset: trades
+primary_key: [id]
+source: {format: csv, start_date: 2024-11-01}
+clocks: {event: at, start_date: 2024-11-01}
+changes: {op: op, corrects_event_id: corrects}
+model:
+  fields:
+    - {name: id, type: string, required: true}
+    - {name: at, type: date, required: true}
+    - {name: amount, type: int}
+"""
+METRIC = "metric: traded\nsource: trades\nmeasures:\n  - {name: amount, sql: sum(amount), type: bigint, additive: true}\n"
+
+
+def test_a_number_that_a_check_held_follows_when_a_record_of_another_day_mends_it(tmp_path: Path) -> None:
+    contracts = tmp_path / "contracts"
+    contracts.mkdir()
+    (contracts / "trades.yaml").write_text(SOURCE)
+    (contracts / "traded.yaml").write_text(METRIC)
+
+    def run(day: int, *lines: str) -> tuple[int, str]:
+        (tmp_path / "file.csv").write_text("\n".join(["id,at,amount,op,corrects", *lines, ""]))
+        environment = {"LAKEHOUSE_CONTRACTS": str(contracts), "LAKEHOUSE_BUNDLED_CONTRACTS": "false"}
+        done = lakehouse_command(
+            tmp_path, "run", "trades", "file.csv", **environment, LAKEHOUSE_NOW=f"2024-11-{day:02}T12:00:00Z"
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    assert run(10, "x,2024-11-01,1,insert,")[0] == 0
+    code, text = run(11, "d,2024-11-01,2,correct,x", "e,2024-11-03,5,correct,x")
+    assert (code, "d and e correct the same original" in text) == (1, True)
+    code, text = run(12, "e,,,delete,")
+    assert code == 0, text
+    assert "traded_v2024-11-01.r2  final: amount 1 -> 2 (+1, +100.00 %)  [correction: " in text, (
+        "its reason is that of the change"
+    )

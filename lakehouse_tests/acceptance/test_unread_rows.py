@@ -76,3 +76,59 @@ def test_a_day_that_could_not_be_read_waits_and_is_final_once_it_was_sent_again(
     assert "  final\n" in shown
     assert "takings 4,500.00" in shown
     assert "waits for" not in shown
+
+
+CUSTOMERS = """
+dataset: customers
+kind: dimension
+primary_key: [customer]
+source: {format: csv, start_date: 2024-11-01}
+clocks: {event: since}
+model:
+  fields:
+    - {name: customer, type: string, required: true}
+    - {name: since, type: date, required: true}
+    - {name: tier, type: string}
+    - {name: score, type: int}
+"""
+BY_TIER = """
+metric: by_tier
+source: till
+joins: [{dimension: customers, on: id, columns: [tier]}]
+grain: [tier]
+measures:
+  - {name: takings, sql: sum(amount), type: "decimal(18,2)", additive: true}
+publication: {final_after: 2}
+"""
+
+
+def test_a_change_of_a_dimension_that_could_not_be_read_keeps_the_numbers_from_its_day_on_open(tmp_path: Path) -> None:
+    contracts, landing = tmp_path / "contracts", tmp_path / "in"
+    contracts.mkdir()
+    landing.mkdir()
+    for name, text in {"till": SOURCE, "customers": CUSTOMERS, "by_tier": BY_TIER}.items():
+        (contracts / f"{name}.yaml").write_text(text)
+
+    def lakehouse(*arguments: str, day: int) -> str:
+        environment = {"LAKEHOUSE_CONTRACTS": str(contracts), "LAKEHOUSE_BUNDLED_CONTRACTS": "false"}
+        done = lakehouse_command(tmp_path, *arguments, **environment, LAKEHOUSE_NOW=f"2024-11-{day:02}T12:00:00Z")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def state(day: int) -> str:
+        return lakehouse("gold", "show", "by_tier", f"2024-11-{day:02}", day=22)
+
+    customers = tmp_path / "customers.csv"
+    customers.write_text("customer,since,tier,score\n4-0,2024-11-01,gold,1\n5-0,2024-11-05,silver,many\n")
+    lakehouse("run", "customers", "customers.csv", day=6)
+    for day in (4, 5, 9):
+        deliver(landing, day, "", "100.00")
+    lakehouse("replay", "till", "--landing", "in", day=20)
+    reason = "customers: 1 row could not be read: score: 'many' is not an integer"
+    assert "  final\n" in state(4), "the change begins on the day after"
+    assert reason in state(5)
+    assert "unknown" in lakehouse("gold", "show", "by_tier", "2024-11-05", "--json", day=22)
+    customers.write_text("customer,since,tier,score\n5-0,2024-11-05,silver,7\n")
+    lakehouse("run", "customers", "customers.csv", day=21)
+    assert "  final\n" in state(5)
+    assert "silver" in lakehouse("gold", "show", "by_tier", "2024-11-05", "--json", day=22)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from lakehouse.bronze.envelopes import encoded, unfold_debezium, without_tombstones
 from lakehouse.bronze.file_formats import json_records
+from lakehouse.bronze.row_parser import RowParser
+from lakehouse.contracts.source import SourceContract
+from lakehouse.ledger.ids import DeliveredFile
 
 OLD, NEW = {"id": 1, "name": "a"}, {"id": 1, "name": "b"}
 POSTGRES = {"connector": "postgresql", "lsn": 24023128, "txId": 555, "ts_ms": 1_559_033_904_863}
@@ -135,3 +140,42 @@ def test_a_tombstone_is_no_record() -> None:
     lines = [b"null\n", b" null \r\n", b'{"schema": null, "payload": null}\n', b'{"payload": {}}\n', b"nil\n", b'{"id": null}\n']
     kept = without_tombstones(json_records(enumerate(lines, start=1)))
     assert [record.line_number for record in kept] == [4, 5, 6]
+
+
+def decimal_schema(scale: str) -> dict[str, Any]:
+    column = {"field": "amount", "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": scale}}
+    return {"type": "struct", "fields": [{"field": side, "type": "struct", "fields": [column]} for side in ("before", "after")]}
+
+
+@pytest.mark.parametrize(
+    ("bytes_of", "scale", "amount"),
+    [("AMg=", "2", "2.00"), ("/zg=", "2", "-2.00"), ("AA==", "4", "0.0000"), ("ATo=", "0", "314"), ("Ag==", "-2", "2E+2")],
+)
+def test_a_decimal_as_bytes_is_read_with_the_scale_of_its_schema_or_beside_it(bytes_of: str, scale: str, amount: str) -> None:
+    row = {"id": 1, "amount": bytes_of}
+    of_schema = unfold_debezium({"schema": decimal_schema(scale), "payload": event("c", after=row)}, ["id"]).row
+    beside = unfold_debezium(event("c", after={"id": 1, "amount": {"scale": int(scale), "value": bytes_of}}), ["id"]).row
+    assert (of_schema["amount"], beside["amount"]) == (Decimal(amount), Decimal(amount))
+    assert unfold_debezium(event("c", after=row), ["id"]).row == row, "without a scale it is no number"
+
+
+def test_bytes_that_the_schema_calls_a_decimal_and_are_none_are_named() -> None:
+    with pytest.raises(ValueError, match=r"amount: '12\.50' is no decimal in base64, as the message says"):
+        unfold_debezium({"schema": decimal_schema("2"), "payload": event("c", after={"id": 1, "amount": "12.50"})}, ["id"])
+
+
+def test_bytes_of_a_decimal_without_a_schema_are_malformed_with_the_setting_of_the_connector() -> None:
+    fields = [{"name": "id", "type": "bigint"}, {"name": "amount", "type": "decimal(12,2)"}]
+    source = SourceContract.model_validate(
+        {
+            "dataset": "orders",
+            "primary_key": ["id"],
+            "source": {"format": "json", "envelope": "debezium"},
+            "clocks": {"event": "__ts_ms"},
+            "model": {"fields": fields},
+        }
+    )
+    delivery = DeliveredFile("orders.json", "0123456789abcdef", date(2024, 2, 1), datetime(2024, 2, 1, tzinfo=timezone.utc))
+    line = json.dumps(event("c", after={"id": 1, "amount": "AMg="})).encode()
+    [row] = RowParser(source, delivery).rows(json_records([(1, line)]))
+    assert row["malformed_reason"].startswith("amount: 'AMg=' is not a number; if these are the bytes of a decimal, set ")

@@ -207,8 +207,8 @@ def test_a_long_text_is_in_order() -> None:
         (b"BZh91AY&SY\xfc\x1f\n", "the file is compressed with bzip2; unpack it"),
         (b"PAR1\x15\x04\n", "the file is a Parquet file; 'source.format: parquet' reads it"),
         (b"ORCID,a\n1,x\n", "line 1: column b is missing; have the file sent again"),
-        (b"a,b,a\n1,x,2\n", "line 1: the header names a twice"),
-        (b"a,b,,\n1,x,,\n", "line 1: the header names '' twice"),
+        (b"a,b,a\n1,x,2\n", "line 1: the header names a twice; have the file sent again, or name the columns in the contract: "),
+        (b"a,b,,a\n1,x,,2\n", "line 1: the header names a twice"),
         (b"a,b\xff\n1,x\n", "line 1: not valid UTF-8 at byte 4"),
         ("a,b\n1,x\n".encode("utf-16"), "line 1: not valid UTF-8 at byte 1"),
         (b'a,"b\n1,x\n', "line 1: the header is not CSV"),
@@ -220,6 +220,27 @@ def test_a_header_that_cannot_be_used_holds_the_file(data: bytes, message: str) 
     with pytest.raises(FileProblem) as caught:
         read(data)
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("header", [b"a,b,,", b"a,b,c,c", b"a,b,,c,"])
+def test_names_that_the_contract_does_not_read_may_be_empty_or_repeated(header: bytes) -> None:
+    (record,) = read(header + b"\n1,x" + b",y" * (header.count(b",") - 1) + b"\n")
+    assert record.values is not None
+    assert (record.values["a"], record.values["b"]) == ("1", "x")
+
+
+@pytest.mark.parametrize(
+    ("header", "columns"),
+    [
+        (b"a,b,a", "['a', 'b', 'a_2']"),
+        (b"a,a,,b,", "['a', 'a_2', 'column', 'b', 'column_2']"),
+        (b"a,a,a_2,b", "['a', 'a_3', 'a_2', 'b']"),
+    ],
+)
+def test_the_contract_can_name_the_columns_of_a_header_with_a_name_twice(header: bytes, columns: str) -> None:
+    with pytest.raises(FileProblem) as caught:
+        read(header + b"\n")
+    assert str(caught.value).endswith(f"source: {{skip_lines: 1, columns: {columns}}}")
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import date
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakehouse.operations.backfills import commands
+from lakehouse.operations.backfills.verification import BackfillVerification
 from lakehouse_tests.support.forked_cli import lakehouse_command
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.sales_files import deliver_sales
@@ -68,3 +71,25 @@ def test_the_plan_says_what_the_watermark_holds_and_who_admits_it(folder: Path) 
 def test_the_days_are_one_range_of_one_clock(folder: Path, days: tuple[str, ...], message: str) -> None:
     code, text = plan(folder, *days, "--reason", "x")
     assert (code, message in text) == (2, True), text
+
+
+def test_a_finished_backfill_counts_the_rows_that_the_contract_does_not_admit(capsys: pytest.CaptureFixture[str]) -> None:
+    plan: Any = SimpleNamespace(plan_id="b1", metric=None, source="sales", consumers=[], reason="the harbour shop")
+    before = {
+        "files": 1,
+        "rows": 5,
+        "malformed": 1,
+        "unread_reason": "amount: x is not a decimal",
+        "event_days": 2,
+        "published": {},
+    }
+    now = before | {"not_admitted": [["quarantined", "rule small", 2], ["rejected", "rule positive", 1]]}
+    commands.print_verdict(BackfillVerification(), now, plan)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert (
+        "1 files with 5 rows ingested, 2 event days affected, 1 malformed: amount: x is not a decimal; 'lakehouse rows sales "
+        "--malformed' lists them; 2 waiting for a steward (rule small), 1 rejected (rule positive); 'lakehouse quarantine list "
+        "sales' lists those that wait"
+    ) in printed
+    commands.print_verdict(BackfillVerification(), before, plan)
+    assert "'lakehouse rows sales --malformed' lists them" in capsys.readouterr().out, "as an earlier release recorded it"

@@ -43,17 +43,55 @@ def test_sums_of_doubles_are_told_to_be_no_money() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sequence", "told"),
+    ("sequence", "is_named"),
     [
         ("updated_ms", True),
         ({"column": "changed_at", "type": "text"}, True),
+        ({"column": "changed_at", "type": "time"}, False),
         ("version", False),
         ("lsn", False),
         ("attempt", False),
     ],
 )
-def test_a_sequence_that_may_hold_times_is_told_to_have_no_bound(sequence: Any, told: bool) -> None:
+def test_a_sequence_that_may_hold_times_is_told_to_have_no_bound(sequence: Any, is_named: bool) -> None:
     fields = [{"name": "id", "type": "string"}]
     terms = {"dataset": "shop", "primary_key": ["id"], "clocks": {"event": "at"}, "model": {"fields": fields}}
     source = SourceContract.model_validate({**terms, "order": {"sequence": sequence}})
-    assert [text.split(":")[0] for text in effect.on_source(source)] == ["order.sequence"] * told
+    assert [text.split(":")[0] for text in effect.on_source(source)] == ["order.sequence"] * is_named
+
+
+def dated(dataset: str, zone: str, kind: str) -> dict[str, Any]:
+    fields = [{"name": "id", "type": "string"}, {"name": "customer", "type": "string"}, {"name": "at", "type": kind}]
+    clocks = {"event": "at", "timezone": zone, "naive_times": "in_timezone", "watermark": {"strategy": "bounded"}}
+    clocks["watermark"] |= {"max_lateness": "P3D"}
+    return {"dataset": dataset, "primary_key": ["id"], "clocks": clocks, "model": {"fields": fields}}
+
+
+@pytest.mark.parametrize(
+    ("zone", "customers_know", "shop_knows", "is_named"),
+    [
+        ("UTC", "date", "timestamp", True),
+        ("UTC", "timestamp", "date", True),
+        ("UTC", "string", "timestamp", True),
+        ("UTC", "timestamp", "timestamp", False),
+        ("America/New_York", "date", "date", False),
+    ],
+)
+def test_days_that_begin_at_different_times_on_the_two_sides_of_a_join_are_told(
+    zone: str, customers_know: str, shop_knows: str, is_named: bool
+) -> None:
+    shop = SourceContract.model_validate(dated("shop", zone, shop_knows))
+    customers = SourceContract.model_validate(dated("customers", "America/New_York", customers_know) | {"kind": "dimension"})
+    metric = MetricContract.model_validate(
+        {
+            "metric": "m",
+            "source": "shop",
+            "joins": [{"dimension": "customers", "on": "customer", "columns": ["customer"]}],
+            "measures": [{"name": "n", "sql": "count(*)", "type": "bigint"}],
+            "publication": {"after_close": "adjust"},
+        }
+    )
+    advice = list(effect.on_metric(metric, {"shop": shop, "customers": customers}))
+    assert ["joins[0]: a day of customers begins at midnight in America/New_York, a day of shop" in text for text in advice] == (
+        [True] if is_named else []
+    )

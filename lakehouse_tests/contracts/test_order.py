@@ -22,6 +22,7 @@ def order(sequence: Any) -> Order:
         ("lsn", [("lsn", "integer")]),
         (["lsn"], [("lsn", "integer")]),
         ({"column": "at", "type": "text"}, [("at", "text")]),
+        ({"column": "at", "type": "time"}, [("at", "time")]),
         (["commit", {"column": "change", "type": "text"}], [("commit", "integer"), ("change", "text")]),
     ],
 )
@@ -44,7 +45,7 @@ def test_an_order_of_one_integer_is_written_as_before_there_were_others(sequence
     ("sequence", "mistake"),
     [
         (["lsn", "lsn"], "named twice: lsn"),
-        ({"column": "lsn", "type": "hex"}, "'integer' or 'text'"),
+        ({"column": "lsn", "type": "hex"}, "'integer', 'text' or 'time'"),
         (7, "valid dictionary"),
     ],
 )
@@ -67,6 +68,20 @@ def test_a_field_that_holds_no_integers_is_no_sequence_but_its_text_may_be(kind:
     if not refused:
         assert SourceContract.model_validate(content | {"order": {"sequence": "updated_at"}})
         return
-    told = f"order.sequence: updated_at is a {kind}, and a sequence is an integer; name a time 'clocks.arrival', or write"
+    as_type = "text" if kind == "double" else "time"
+    told = f"order.sequence: updated_at is a {kind}, and a sequence is an integer; write '.column: updated_at, type: {as_type}.'"
     with pytest.raises(ValidationError, match=told):
         SourceContract.model_validate(content | {"order": {"sequence": "updated_at"}})
+
+
+def test_a_column_that_the_contract_reads_as_a_time_is_an_order_by_time() -> None:
+    content: dict[str, Any] = {
+        "dataset": "seq",
+        "primary_key": ["id"],
+        "source": {"formats": {"changed_ms": "epoch_milliseconds"}},
+        "clocks": {"event": "at"},
+        "model": {"fields": [{"name": "id", "type": "string"}]},
+    }
+    with pytest.raises(ValidationError, match=r"changed_ms holds times \(source.formats\); write '{column: changed_ms,"):
+        SourceContract.model_validate(content | {"order": {"sequence": "changed_ms"}})
+    assert SourceContract.model_validate(content | {"order": {"sequence": {"column": "changed_ms", "type": "time"}}})

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.dispositions import claims
+from lakehouse.stewardship import quarantine
+from lakehouse.stewardship.quarantine import QuarantineFilter
 from lakehouse_tests.support.lake import HEADER, Lake, contract
 from lakehouse_tests.support.lake_settings import lake_settings
 
@@ -45,3 +47,9 @@ def test_rejected_quarantined_and_dropped_rows_are_counted(tmp_path: Path, spark
         ("dropped", "beyond the cutoff"): 1,
     }
     assert claims.not_admitted(lake.settings, "nothing", {}) == {}
+
+    [waiting] = quarantine.entries(lake.settings, source, QuarantineFilter(key="d"))
+    row = (waiting["ingestion_id"], waiting["line_number"])
+    quarantine.decide(lake.settings, source, [row], "accept", by="anna", reason="a large one")
+    counts = claims.not_admitted(lake.settings, "events", {"arrival_date": [day]})
+    assert {f"{status}" for status, _ in counts} == {"rejected", "dropped"}, "the steward has decided about the third"

@@ -135,7 +135,6 @@ def test_the_contract_of_any_columns_is_sound(names: list[str], repeated: bool, 
     [
         ("", r"log.csv: is empty; give a file with a header and at least one record"),
         ("\n\n", r"log.csv: is empty"),
-        ("a,a\n1,2\n", r"log.csv: line 1: the header names a twice"),
         ("a,b\n1\n", r"log.csv, line 2: has 1 fields where the header has 2; give sound sample files"),
     ],
 )
@@ -160,7 +159,7 @@ def test_an_order_by_a_time_is_refused_when_the_contract_is_loaded(tmp_path: Pat
         "dataset: seq\nprimary_key: [id]\nclocks: {event: at}\norder: {sequence: updated_at}\nmodel:\n  fields:\n"
         "    - {name: id, type: string}\n    - {name: at, type: timestamp}\n    - {name: updated_at, type: timestamp}\n"
     )
-    with pytest.raises(ContractError, match=r"order.sequence: updated_at is a timestamp, .* name a time 'clocks.arrival'"):
+    with pytest.raises(ContractError, match=r"order.sequence: updated_at is a timestamp, .* type: time}', or name"):
         load_contract(file)
     file.write_text(file.read_text().replace("updated_at}\nmodel", "{column: updated_at, type: text}}\nmodel"))
     load_contract(file)

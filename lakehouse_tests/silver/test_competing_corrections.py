@@ -1,4 +1,6 @@
-"""Two corrections of one original: found whatever their order, their chain and their days; by files that need no Spark."""
+"""Two corrections of one original, and corrections of each other: found whatever their order, their chain and their days; by
+files that need no Spark.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,10 @@ from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
 KEYS = "abcdef"
@@ -31,22 +34,30 @@ KEYS = "abcdef"
 Record = tuple[str, str, int]
 
 
-def arrive(settings: Settings, number: int, records: Sequence[Record]) -> None:
-    """Ingest a file of records and bring silver up to date."""
+def arrive(settings: Settings, number: int, records: Sequence[Record], op: str | None = None) -> None:
+    """Ingest a file of records and bring silver up to date.
+
+    :param op: what the records are said to be; by default a record that names another is a correction.
+    """
     lines = []
     for line, (key, named, day) in enumerate(records):
-        op = "insert" if key == named else "correct"
-        lines.append(f"{key},1,2024-01-0{day}T12:00:00Z,2024-02-01T{number:02}:00:{line:02}Z,{op},{named},0")
+        word = op or ("insert" if key == named else "correct")
+        lines.append(f"{key},1,2024-01-0{day}T12:00:00Z,2024-02-01T{number:02}:00:{line:02}Z,{word},{named},0")
     deliver_files(settings, contract(), date(2024, 2, 1) + timedelta(days=number), {"x": lines})
     waiting = set(applied_inputs.pending(settings, "events"))
     silver_update.update(settings, contract(), lambda: pytest.fail("few rows need no Spark"), waiting, f"run {number}")
+
+
+def living(settings: Settings) -> set[str]:
+    rows = table_io.read(locations.silver(settings, "events"), ["record_key"])
+    return set() if rows is None else set(rows["record_key"].to_pylist())
 
 
 def competing(settings: Settings, *days: int) -> list[list[str]]:
     table = table_io.open_table(locations.silver(settings, "events"))
     assert table is not None
     wanted = [date(2024, 1, day) for day in days]
-    groups = competing_corrections.competing(settings, contract(), table, wanted)
+    groups = competing_corrections.undecided(settings, contract(), table, wanted).competing
     return sorted(sorted(one.key for one in group) for group in groups)
 
 
@@ -72,6 +83,51 @@ def test_a_correction_of_a_correction_competes_with_a_later_one_of_the_original(
     assert competing(settings, 1) == [["e", "f"]]
 
 
+def failed(settings: Settings, source: SourceContract | None = None, day: int = 1) -> str:
+    """What the check says about a day; empty if it passes."""
+    outcomes = checks.check_silver(settings, source or contract(), [date(2024, 1, day)])
+    return next(each.explanation or "" for each in outcomes if each.check == "one_correction")
+
+
+@pytest.mark.parametrize("op", ["correct", "insert"])
+@pytest.mark.parametrize("originals", [[], [("a", "a", 1), ("b", "b", 1)]], ids=["alone", "after their originals"])
+def test_two_records_that_correct_each_other_hold_the_numbers_until_one_is_sent_again_alone(
+    tmp_path: Path, op: str, originals: list[Record]
+) -> None:
+    settings = lake_settings(tmp_path)
+    arrive(settings, 0, originals)
+    arrive(settings, 1, [("a", "b", 1), ("b", "a", 2)], op)
+    assert "a and b correct each other, and which one counts is unknown" in failed(settings)
+    assert "a and b correct each other" in failed(settings, day=2)
+    arrive(settings, 2, [("b", "b", 2)], "correct")
+    assert (failed(settings), failed(settings, day=2), living(settings)) == ("", "", {"b"})
+
+
+def test_a_circle_of_three_holds_the_numbers_of_all_its_days(tmp_path: Path) -> None:
+    settings = lake_settings(tmp_path)
+    arrive(settings, 0, [("c", "a", 3)])
+    arrive(settings, 1, [("b", "c", 2)])
+    arrive(settings, 2, [("a", "b", 1)])
+    assert "a and b and c correct each other" in failed(settings)
+    assert [failed(settings, day=day) == "" for day in (2, 3)] == [False, False]
+
+
+def test_an_original_that_is_sent_again_as_the_correction_of_its_correction_counts(tmp_path: Path) -> None:
+    settings = lake_settings(tmp_path)
+    arrive(settings, 0, [("x", "x", 1)])
+    arrive(settings, 1, [("a", "x", 1)])
+    arrive(settings, 2, [("x", "a", 1)])
+    assert (failed(settings), living(settings)) == ("", {"x"})
+
+
+def test_a_record_back_under_its_first_id_that_does_not_count_is_not_passed_over(tmp_path: Path) -> None:
+    settings = lake_settings(tmp_path)
+    for number, record in enumerate([("x", "x", 1), ("a", "x", 1), ("x", "a", 1)]):
+        arrive(settings, number, [record], "insert")
+    assert living(settings) == set()
+    assert "a and x correct each other" in failed(settings)
+
+
 @law(50, in_each_run=6)
 @given(
     st.lists(
@@ -95,3 +151,24 @@ def test_the_groups_are_those_of_all_records(tmp_path_factory: pytest.TempPathFa
         if named not in (None, key):
             corrections[frozenset(group[key])].append(key)
     assert competing(settings, 1, 2, 3) == sorted(sorted(keys) for keys in corrections.values() if len(keys) > 1)
+    assert circular(settings) == sorted(circles([record for records in files for record in records], living))
+
+
+def circular(settings: Settings) -> list[list[str]]:
+    table = table_io.open_table(locations.silver(settings, "events"))
+    assert table is not None
+    groups = competing_corrections.undecided(settings, contract(), table, [date(2024, 1, day) for day in (1, 2, 3)]).circular
+    return sorted(sorted(one.key for one in group) for group in groups)
+
+
+def circles(records: Sequence[Record], living: Iterable[str]) -> Iterator[list[str]]:
+    """The keys whose newest records correct each other, unless one of them alone has an original and one counts."""
+    newest = {key: named for key, named, _ in records}
+    originals = {key for key, named, _ in records if key == named}
+    for key in newest:
+        path = [key]
+        while newest.get(path[-1], path[-1]) not in path:
+            path.append(newest[path[-1]])
+        closes = newest.get(path[-1]) == key and len(path) > 1 and key == min(path)
+        if closes and not (len(originals.intersection(path)) == 1 and set(path).intersection(living)):
+            yield sorted(path)

@@ -24,13 +24,26 @@ if TYPE_CHECKING:
     from lakehouse.contracts.checks import GoldChecks
     from lakehouse.quality.statistics import Result
 
-__all__ = ["ALWAYS", "NAMES", "Candidate", "audit", "blocking", "computed", "deprecated_names", "names", "with_deprecated_names"]
+__all__ = [
+    "ALWAYS",
+    "INPUTS_PASSED",
+    "NAMES",
+    "Candidate",
+    "audit",
+    "blocking",
+    "computed",
+    "deprecated_names",
+    "names",
+    "with_deprecated_names",
+]
 
+#: The check that fails while a check of the number's rows and arrivals fails.
+INPUTS_PASSED = "inputs_passed"
 ALWAYS = {
     COMPUTED: "Every measure can be computed from the rows of the period.",
     "keys_unique": "The new number has one row per value of the grain.",
     "read_back_matches": "delta-rs reads from storage exactly the rows that were computed.",
-    "inputs_passed": "No check with severity ERROR fails of the silver rows and arrivals that the number is computed from.",
+    INPUTS_PASSED: "No check with severity ERROR fails of the silver rows and arrivals that the number is computed from.",
     "totals_equal_silver": "The row counts add up to the number of rows in silver, counted independently.",
 }
 NAMES = ALWAYS | {
@@ -82,7 +95,7 @@ def audit(checks: GoldChecks, candidate: Candidate) -> list[CheckResult]:
         COMPUTED: [Finding({}, None)],
         "keys_unique": [_keys_unique(candidate)],
         "read_back_matches": [_read_back_matches(candidate)],
-        "inputs_passed": [Finding({}, candidate.failed_inputs)],
+        INPUTS_PASSED: [Finding({}, candidate.failed_inputs)],
         "totals_equal_silver": [] if candidate.silver_rows is None else [_equals_silver(candidate, candidate.silver_rows)],
         "row_count": list(check_rules.row_count(candidate, checks.row_count)) if checks.row_count else [],
         "nulls": [check_rules.nulls(candidate, measure, rule) for measure, rule in checks.nulls.items()],

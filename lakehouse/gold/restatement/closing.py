@@ -78,7 +78,7 @@ class SourceState:
 class Completeness:
     """The known state of the inputs of a series at one time.
 
-    :param sources: the required sources.
+    :param sources: the required sources; ``dimensions`` are those that the metric joins.
     :param open_days: published days that are not final; only for a longer period.
     :param held_days: days whose newest number is held; only for a longer period.
     """
@@ -87,6 +87,7 @@ class Completeness:
     sources: Sequence[SourceState]
     open_days: Collection[date]
     held_days: Collection[date] = ()
+    dimensions: Sequence[SourceState] = ()
 
     def limit(self, period: Period) -> Limit | None:
         """The latest state that a period may have; None if nothing is known to be missing."""
@@ -100,6 +101,7 @@ class Completeness:
     def _missing(self, period: Period) -> list[str]:
         needs = self.series.metric.publication.final_needs
         missing = [text for source in self.sources for text in self._missing_of(source, period)]
+        missing += [text for dimension in self.dimensions for text in self._missing_of_dimension(dimension, period)]
         if needs.final_days and (open_days := sorted({*self.open_days}.intersection(period.days))):
             missing.append(f"not final yet: {join_limited([f'{day}' for day in open_days], _SHOWN)}")
         if needs.final_days and (held := sorted({*self.held_days}.intersection(period.days))):
@@ -123,6 +125,19 @@ class Completeness:
             missing = [f"{source.contract.dataset}: {text}" for text in missing]
         return [*(self._watermark(source, period) if needs.watermark else []), *missing]
 
+    def _missing_of_dimension(self, dimension: SourceState, period: Period) -> list[str]:
+        """The missing changes of a joined dimension: a change holds from its day on, so those of earlier days count, too."""
+        needs, missing = self.series.metric.publication.final_needs, list[str]()
+        if needs.no_held_file and dimension.held:
+            names = sorted({entry.source_file for entry in dimension.held})
+            missing.append(f"held: {join_limited(names, _SHOWN, ' files')}")
+        if needs.no_open_review:
+            missing += _reviews_text(sum(rows for day, rows in dimension.undecided.items() if day <= period.last))
+        if needs.no_unread_row:
+            rows, example = dimension.unread.missing_until(period.last)
+            missing += [unread_text(dimension.contract.dataset, rows, example)] if rows else []
+        return [f"{dimension.contract.dataset}: {text}" for text in missing]
+
     def _watermark(self, source: SourceState, period: Period) -> list[str]:
         state = source.watermark
         if state is None:
@@ -142,8 +157,7 @@ class Completeness:
 
     def _reviews(self, source: SourceState, period: Period) -> list[str]:
         days = source_days(self.series.metric, period.days)
-        rows = sum(source.undecided.get(day, 0) for day in days)
-        return [f"{rows:,} {'row waits' if rows == 1 else 'rows wait'} for a steward"] if rows else []
+        return _reviews_text(sum(source.undecided.get(day, 0) for day in days))
 
     def _unread_rows(self, source: SourceState, period: Period) -> list[str]:
         rows, example = source.unread.missing_of(source_days(self.series.metric, period.days))
@@ -174,7 +188,13 @@ def completeness(settings: Settings, contract: SourceContract, series: Series, p
     known = series.metric.source_contracts
     required = [known.get(entry.source, contract) for entry in series.metric.read if entry.required]
     sources = [read_source(settings, one, source_days(series.metric, days)) for one in required]
-    return Completeness(series, sources, open_days, held_days)
+    dimensions = [read_source(settings, series.metric.dimensions[name]) for name in joined_dimensions(series)]
+    return Completeness(series, sources, open_days, held_days, dimensions)
+
+
+def joined_dimensions(series: Series) -> list[str]:
+    """The dimensions whose changes the numbers of a series depend on, each once."""
+    return sorted({join.dimension for join in series.metric.joins if join.dimension in series.metric.dimensions})
 
 
 def read_source(settings: Settings, contract: SourceContract, days: Collection[date] | None = None) -> SourceState:
@@ -263,6 +283,10 @@ def with_held(held: HeldNumber | None, missing: Sequence[str]) -> list[str]:
 def _held_days(settings: Settings, daily: Series) -> frozenset[date]:
     """The days whose newest number failed a check, or cannot be computed."""
     return frozenset(candidates.holding(settings, daily))
+
+
+def _reviews_text(rows: int) -> list[str]:
+    return [f"{rows:,} {'row waits' if rows == 1 else 'rows wait'} for a steward"] if rows else []
 
 
 def unread_text(source: str, rows: int, example: str | None) -> str:

@@ -24,7 +24,7 @@ from lakehouse.gold import isolation
 from lakehouse.gold.isolation import Isolated
 from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
-from lakehouse.gold.publication import late_updates, restatement_reports, reverted_periods, write_audit_publish
+from lakehouse.gold.publication import candidates, late_updates, restatement_reports, reverted_periods, write_audit_publish
 from lakehouse.gold.publication.candidates import NumberLineage, draft_period
 from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, SeriesSnapshot, again_on_conflict
@@ -232,6 +232,8 @@ def _drafts(
     today = lifecycle.today(settings.clock(), metric.publication)
     refused = find_refused(settings, before.series, before.existing, list(numbers)) if numbers else {}
     released = reverted_periods.released(settings, before.series.name, numbers)
+    # The changes of a number that a check has held since were followed then; its draft has the reason.
+    held = {one.start: one.draft for one in candidates.held(settings, before.series, list(numbers))} if follows else {}
     drafts: list[Draft] = []
     refused_days: set[date] = set()
     for day, rows in sorted(numbers.items()):
@@ -250,7 +252,9 @@ def _drafts(
             attributes.update(follows.changed_facts.attributes.get(source_day, {}) if follows else {})
         causes = late.with_causes(day, causes)
         remade = {trigger.remade[source_day] for source_day in covered if source_day in trigger.remade} if trigger else set()
+        waiting = None if causes or attributes else held.get(day)
         requested = next((reason for reason in REASONS_BY_PRECEDENCE if reason in remade), run.reason)
+        requested = waiting.reason if waiting and requested is None else requested
         draft = draft_period(
             before.series,
             published,
@@ -271,6 +275,8 @@ def _drafts(
                 if since
                 else explain(draft.reason, causes, attributes, late.decided.get(day, ()))
             )
+            if waiting and not since and draft.reason is waiting.reason:
+                why = waiting.explanation or why
             explanation = run.explanation or why
             changed_rows = sum(causes.values()) if causes else None
             drafts.append(replace(draft, explanation=explanation, changed_rows=changed_rows))

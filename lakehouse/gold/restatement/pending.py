@@ -21,12 +21,13 @@ from lakehouse.dimensions.changed_facts import ChangedFacts
 from lakehouse.gold.derived import following
 from lakehouse.gold.numbers import lifecycle, published_table, served_version
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.gold.publication import rejected_candidates, reverted_periods
+from lakehouse.gold.publication import candidates, rejected_candidates, reverted_periods
+from lakehouse.gold.publication.checks import INPUTS_PASSED
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.rows_read import tables as tables_read
 from lakehouse.gold.rows_read.tables import ChangedDays
 from lakehouse.late_events import follow as late_events
-from lakehouse.ledger import failed_numbers, restatements
+from lakehouse.ledger import failed_checks, failed_numbers, restatements
 from lakehouse.ledger.restatements import Restatement
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class PendingRestatement:
     :param further: for days only: the version through which changes were read of each further table, -1 if it does not exist yet:
         of the silver table of each further source, and of the intervals of each dimension.
     :param since_further: for days only: the first version whose changes were read, by further source's silver table.
-    :param again: the contract and the code under which numbers that could not be computed are tried again; empty without any.
+    :param again: the contract and the code under which numbers that could not be computed are tried again, and the time at which
+        checks that hold numbers passed; empty without any.
     :param changed_facts: the Silver rows whose attributes have changed since; their number is among the causes.
     """
 
@@ -89,15 +91,31 @@ def find_pending(settings: Settings, series: Series) -> PendingRestatement:
     """Read the changes of the upstream table since the series last followed it.
 
     If the log no longer reaches back, all periods are pending; a period whose number is unchanged gets no revision. Days that
-    were reverted, and released since, are pending as well, and so are numbers that could not be computed under an earlier
-    contract or by earlier code. A metric that followed another silver table before has all days pending.
+    were reverted, and released since, are pending as well. So are numbers that could not be computed under an earlier contract
+    or by earlier code, and numbers that a failed check of their inputs holds, which passes now. A metric that followed another
+    silver table before has all days pending.
     """
     settings = with_table_cache(settings)
     pending, failed = _changed_since(settings, series), failed_numbers.may_pass(settings, series)
-    if not failed:
-        return pending
-    again = f"~{provenance.of_contract(series.metric)}-{provenance.code()}"
-    return replace(pending, starts=pending.starts | failed, again=again)
+    released, since = _released_by_checks(settings, series)
+    again = f"~{provenance.of_contract(series.metric)}-{provenance.code()}" if failed else ""
+    again += f"~{since.isoformat()}" if released and since else ""
+    return replace(pending, starts=pending.starts | failed | released, again=again) if again else pending
+
+
+def _released_by_checks(settings: Settings, series: Series) -> tuple[set[date], datetime | None]:
+    """The days whose number is held only because a check of their inputs failed, and that check passes now; and since when.
+
+    The rows of such a day need not have changed: a correction on another day may have mended it.
+    """
+    if series.kind is not Kind.DAY or series.metric.is_derived:
+        return set(), None
+    waiting = {day for day, checks in candidates.failing(settings, series).items() if INPUTS_PASSED in checks}
+    if not waiting:
+        return set(), None
+    entries = [entry for source in series.metric.read for entry in failed_checks.all_of(settings, source.source)]
+    failing = {day for entry in entries if entry.fails for day in days_reached(series.metric, entry.event_days)}
+    return waiting - failing, max((entry.recorded_at for entry in entries if not entry.fails), default=None)
 
 
 def _changed_since(settings: Settings, series: Series) -> PendingRestatement:

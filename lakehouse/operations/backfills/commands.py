@@ -17,7 +17,8 @@ from rich.table import Table
 
 from lakehouse.cli import arguments
 from lakehouse.cli.console import DATE_WIDTH, confirmed, counted, deployment, errors, number_column, out
-from lakehouse.cli.number_report import malformed_text
+from lakehouse.cli.number_report import not_counted_text
+from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -183,10 +184,10 @@ def _cost(cost: Cost) -> None:
 
 def _done(summary: Mapping[str, Any], plan: BackfillPlan) -> None:
     if plan.metric is None:
-        malformed = summary["malformed"]
-        broken = f", {malformed_text(plan.source, malformed, summary['unread_reason'])}" if malformed else ""
+        not_admitted = {(AdmissionStatus(status), cause): rows for status, cause, rows in summary.get("not_admitted", ())}
+        more = not_counted_text(plan.source, summary["malformed"], summary["unread_reason"], not_admitted)
         files = f"{summary['files']:,} files with {counted(summary['rows'])}"
-        _say(f"{files} ingested, {summary['event_days']:,} event days affected{broken}")
+        _say(f"{files} ingested, {summary['event_days']:,} event days affected{more}")
     restated: list[str] = []
     for name, found in summary["published"].items():
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in found["reasons"].items())

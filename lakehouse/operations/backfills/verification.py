@@ -15,6 +15,7 @@ from lakehouse import locations
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.contracts.series import days_reached
 from lakehouse.delta import table_io
+from lakehouse.dispositions import claims
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.publication import candidates
@@ -104,6 +105,11 @@ def _days_of(settings: Settings, plan: BackfillPlan, daily: Series) -> list[date
 def summary(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> dict[str, Any]:
     """The ingestions and publications of the plan."""
     entries = _ingested(settings, plan)
+    where = {
+        "arrival_date": {entry.arrival_date for entry in entries},
+        "ingestion_id": [entry.ingestion_id for entry in entries],
+    }
+    not_admitted = claims.not_admitted(settings, plan.source, where) if entries else {}
     counts: dict[str, Any] = {
         "files": len(entries),
         "rows": sum(entry.rows for entry in entries),
@@ -111,6 +117,7 @@ def summary(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> dict[st
         "unread_reason": unread_rows.first_reason(
             settings, plan.source, [entry.ingestion_id for entry in entries if entry.malformed]
         ),
+        "not_admitted": [[status.value, cause, rows] for (status, cause), rows in sorted(not_admitted.items())],
         "event_days": len(touched(settings, plan)) if plan.metric is None else 0,
         "published": {},
     }

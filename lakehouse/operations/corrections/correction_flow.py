@@ -211,7 +211,7 @@ def _check_source(contract: SourceContract, operation: Operation) -> None:
         raise CorrectionError(f"records of {contract.dataset} are written {how}: have the sender send the correction")
     if contract.by_sequence and not contract.order.is_one_integer:
         remedy = "correct the record at its source"
-        msg = f"{contract.dataset} orders its changes by more than one integer, so that no correction can follow them: {remedy}"
+        msg = f"{contract.dataset} orders its changes not by one integer, so that no correction can follow them: {remedy}"
         raise CorrectionError(msg)
     if operation is Operation.WITHDRAW and not contract.changes.op:
         raise CorrectionError(f"the records of {contract.dataset} cannot be withdrawn: its contract has no changes.op")

@@ -104,7 +104,9 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
         metadata = {day: _bronze_metadata(report, lacking) for (day, report), lacking in zip(reports.items(), absent)}
         if others := metadata.keys() - {*days}:  # of a topic: days that the run was not for
             run_events.materialized(context, key, {day: metadata[day] for day in others})
-            run_events.checked(context, key, _bronze_outcomes(lake, contract, others))
+        # A file may also have been sent again on another day than the one on which it is held.
+        others |= failed_checks.days_of(lake, source, "bronze") - {*days}
+        run_events.checked(context, key, _bronze_outcomes(lake, contract, others) if others else [])
         metadata = {day: metadata.get(day, _bronze_metadata(DayReport())) for day in days}
         yield from run_events.report(context, key, metadata, _bronze_outcomes(lake, contract, days))
 
@@ -140,7 +142,10 @@ def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
             metrics, at_once = catalog.metrics_of(source), plan_runs.is_of_stage(context.run.tags)
             result = update(lake, contract, spark.session, days, context.run.run_id, metrics, because, in_one_commit=at_once)
             outcomes = silver_checks.check_silver(lake, contract, days, result.keys)
-            failed_checks.record(lake, source, "silver", outcomes)
+            others = failed_checks.days_of(lake, source, "silver") - {*days}
+            of_others = silver_checks.check_silver(lake, contract, others) if others else []
+            failed_checks.record(lake, source, "silver", [*outcomes, *of_others])
+        run_events.checked(context, key, of_others)
         rows = {outcome.day: outcome.numbers["rows"] for outcome in outcomes if outcome.check == "unique_key"}
         yield from run_events.report(context, key, {day: _silver_metadata(result, day, rows[day]) for day in days}, outcomes)
 

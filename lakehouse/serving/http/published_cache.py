@@ -22,7 +22,7 @@ from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.gold.derived import following as derived_following
 from lakehouse.gold.numbers import served_version, version_selector
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.gold.restatement.closing import Completeness, HeldNumber, held_by, with_held
+from lakehouse.gold.restatement.closing import Completeness, HeldNumber, held_by, joined_dimensions, with_held
 from lakehouse.late_events import classification
 from lakehouse.lateness import arrival_curve, completeness
 from lakehouse.lateness.completeness import Unknown
@@ -274,7 +274,8 @@ class PublishedCache:
             held_days = {*await self._failing_by_period(_daily(series))}
             open_days = {day for day, state in known.items() if state is not State.FINAL}
         required = [(await self.observed(entry.source)).state for entry in series.metric.read if entry.required]
-        limit = Completeness(series, required, open_days, held_days).limit(period)
+        dimensions = [(await self.observed(name)).state for name in joined_dimensions(series)]
+        limit = Completeness(series, required, open_days, held_days, dimensions).limit(period)
         return list(limit.waits_for) if limit else []
 
     async def _state_of_input(self, metric: str, period: Period) -> State | None:
