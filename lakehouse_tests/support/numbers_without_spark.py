@@ -130,6 +130,14 @@ class ScriptedNumbers:
         else:
             self.by_day[day(number)] = self.table(value)
 
+    def set_hours(self, number: int, totals: Mapping[int, int]) -> None:
+        """Set what Silver gives for the hours of a day, of a metric with windows of an hour."""
+        midnight = datetime.combine(day(number), datetime.min.time(), timezone.utc)
+        hours = {midnight + timedelta(hours=hour): total for hour, total in totals.items()}
+        rows = [{"window_start": start, "total": total, "row_count": 1} for start, total in hours.items()]
+        columns = [("window_start", pa.timestamp("us", "UTC")), ("total", pa.int64()), ("row_count", pa.int64())]
+        self.by_day[day(number)] = pa.Table.from_pylist(rows, schema=pa.schema(columns))
+
     def publish(self, *numbers: int, reason: RevisionReason | None = None) -> PublishResult:
         """Recompute days, by default all that Silver or readers know."""
         days = {day(number) for number in numbers} or {*self.by_day, *self.starts()}
