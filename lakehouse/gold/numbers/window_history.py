@@ -35,13 +35,14 @@ class WindowStanding:
     update_count: int
 
 
-def standings(versions: Sequence[PublishedVersion]) -> list[WindowStanding]:
+def standings(versions: Sequence[PublishedVersion], starts: Collection[datetime] | None = None) -> list[WindowStanding]:
     """The present number of each window of a day that has one, in their order.
 
     :param versions: all of the day, in the order of publication.
+    :param starts: restrict to these windows.
     """
     listed = []
-    for start, changes in histories(versions).items():
+    for start, changes in histories(versions, starts).items():
         revisions = [version for version in changes if version.adjustment is None]
         if revisions:
             reasons = [version.reason for version in revisions]

@@ -19,8 +19,9 @@ from lakehouse.contracts.series import Series, source_days
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.gold.derived import following as derived_following
-from lakehouse.gold.numbers import served_version, version_selector
+from lakehouse.gold.numbers import served_version, version_selector, window_history
 from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.gold.numbers.version_selector import SelectBy
 from lakehouse.gold.restatement.closing import Completeness, End, HeldNumber, end_of, held_by, with_held
 from lakehouse.lateness import arrival_curve, completeness
 from lakehouse.lateness.completeness import Unknown
@@ -75,6 +76,26 @@ class PublishedSeries:
                 detail = version_selector.nothing_published(self.series, period.name, period.start, self.numbers.starts)
             raise Problem(404, "not-published", detail)
         return versions
+
+    def seen_at(
+        self, start: date, at: datetime, by: SelectBy = SelectBy.LATEST, window: datetime | None = None
+    ) -> tuple[PublishedVersion, str | None] | None:
+        """The version of a period, or of a window of a day, that readers saw at a given time, with a note for them.
+
+        :param start: the first day of the period. ``window`` is the first moment of the window.
+        :returns: None if nothing had been published by then.
+        """
+        versions = self.numbers.periods.get(start)
+        by_then = [] if versions is None else [summary for summary in versions.summaries if summary.published_at <= at]
+        chosen = version_selector.choose(by_then, version_selector.VersionSelector(by, by.value)) if by_then else None
+        if versions is None or chosen is None:
+            return None
+        summary, note = chosen
+        if window is None:
+            return versions.version(self.series, summary), note
+        of_day = [one for one in versions.versions(self.series) if one.published_at <= at]
+        selected = next(one for one in of_day if one.label == summary.label)
+        return window_history.shown(of_day, selected, window), note
 
 
 class _ArrivalHistory:
@@ -280,12 +301,17 @@ class PublishedCache:
         versions = published.numbers.periods.get(period.start)
         return next((one.state for one in reversed(versions.summaries) if one.adjustment is None), None) if versions else None
 
-    async def completeness(self, series: Series, period: Period, version: PublishedVersion, *, stale: bool) -> Estimate | Unknown:
+    async def completeness(
+        self, series: Series, period: Period, version: PublishedVersion, *, stale: bool, window: datetime | None = None
+    ) -> Estimate | Unknown:
         """The share of a period's rows that a version contains.
 
         :param stale: whether more is known than the version contains; it then contains the rows that had arrived when it was
             published.
+        :param window: the first moment of a window of the day, if only the window's number is meant.
         """
+        if window is not None:
+            return Unknown("it is estimated for days and longer periods, and not for windows of a day")
         metric = series.metric
         history = await self._arrival_history(metric.source)
         if history.arrivals is None or metric.sources:
