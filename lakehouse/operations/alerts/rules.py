@@ -132,10 +132,13 @@ class PeriodRestatement:
 
 @dataclass(frozen=True)
 class PublishedValues:
-    """The newest number of a period: the values of a measure, each with its grain (empty for a metric without grain)."""
+    """The newest number of a period: the values of a measure, each with its grain (empty for a metric without grain).
+
+    :param revision: None for the number of the stream, which is not published.
+    """
 
     period: str
-    revision: int
+    revision: int | None
     state: State
     published_at: datetime
     values: Sequence[tuple[str, Number | None]]
@@ -372,7 +375,7 @@ def value(
 ) -> Alert | None:
     """Alert if a value is beyond its bound; for a number that is not final, only if by more than ``live_tolerance``.
 
-    A final number is evaluated for a week after its publication.
+    A final number is evaluated for a week after its publication; a number of the stream is never final.
     """
     final = number.state is State.FINAL
     if final and now - number.published_at > JUDGED_FOR:
@@ -386,9 +389,13 @@ def value(
     worst, where, limit = min(too_small) if too_small else max(beyond)
     clearly = "" if final else f", and clearly so: by more than {float(live_tolerance):.0%}"
     more = f" {len(beyond) - 1} more rows of its grain are beyond, too." if len(beyond) > 1 else ""
+    label = None if number.revision is None else f"r{number.revision}"
+    origin = (
+        f"The number is {number.state.value} ({label})" if label else "It is the number of the stream, which is not published"
+    )
     text = (
         f"{bound.measure} of {about.subject} {number.period} is {worst:f}{f' for {where}' if where else ''}: {limit}{clearly}. "
-        f"The number is {number.state.value} (r{number.revision}).{more}"
+        f"{origin}.{more}"
     )
     numbers = {
         "measure": bound.measure,
@@ -397,7 +404,7 @@ def value(
         "grain": where or None,
         "rows_beyond": len(beyond),
     }
-    numbers |= {"state": number.state.value, "revision": f"r{number.revision}"}
+    numbers |= {"state": number.state.value, "revision": label}
     return about.alert(AlertKind.VALUE, number.published_at, text, numbers, period=number.period, detail=named(bound))
 
 

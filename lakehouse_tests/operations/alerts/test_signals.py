@@ -467,6 +467,44 @@ def test_the_values_of_a_roll_up_have_bounds_of_their_own(settings: Settings) ->
     assert "is 11: below 100" in alert.text
 
 
+HOURLY: dict[str, Any] = {"window": {"size": "PT1H"}, "live": True, "publication": {"final_after": 2}}
+
+
+def test_the_value_of_an_hour_has_the_bound_of_its_metric(settings: Settings) -> None:
+    bound = {"measure": "total", "below": 10}
+    numbers = ScriptedNumbers(settings, metric("hourly", **HOURLY, alerts={"values": [bound], "restatements": None}))
+    numbers.at(1, 12)
+    numbers.set_hours(1, {9: 50, 10: 2})
+    numbers.publish()
+    [alert] = of_metric(numbers, AlertKind.VALUE)
+    assert "total of hourly 2024-01-01 is 2 for window_start 2024-01-01T10: below 10" in alert.text
+
+
+def test_a_number_of_the_stream_has_the_bound_of_its_metric_until_its_day_is_final(settings: Settings) -> None:
+    bounds = [{"measure": "total", "below": 10, "above": 100}]
+    numbers = ScriptedNumbers(settings, metric("hourly", **HOURLY, alerts={"values": bounds, "restatements": None}))
+    numbers.at(1, 11)
+    numbers.stream_hours(1, {9: 50, 10: 2}, passed=10)
+    assert of_metric(numbers, AlertKind.VALUE) == [], "the hour from 10 on is still open, and grows"
+    numbers.stream_hours(1, {10: 111}, batch=1, passed=10)
+    [alert] = of_metric(numbers, AlertKind.VALUE)
+    assert "is 111 for window_start 2024-01-01T10: above 100, and clearly so: by more than 10%" in alert.text
+    assert alert.text.endswith("It is the number of the stream, which is not published.")
+    assert (alert.period, alert.detail) == ("2024-01-01", "total below 10 above 100, of the stream")
+    assert (alert.numbers["state"], alert.numbers["revision"]) == ("live", None)
+    numbers.stream_hours(1, {10: 2}, batch=2, passed=11)
+    [alert] = of_metric(numbers, AlertKind.VALUE)
+    assert "is 2 for window_start 2024-01-01T10: below 10" in alert.text, "no more rows count in it"
+    numbers.set_hours(1, {9: 50, 10: 2})
+    numbers.publish()
+    [alert] = of_metric(numbers, AlertKind.VALUE)
+    assert "The number is live (r1)" in alert.text, "readers see the published number: one alert is enough"
+    numbers.set_hours(1, {9: 50, 10: 20})
+    numbers.at(4)
+    numbers.publish()
+    assert of_metric(numbers, AlertKind.VALUE) == [], "the day is final"
+
+
 def test_a_bound_of_a_period_that_the_metric_does_not_have_is_refused() -> None:
     with pytest.raises(ValueError, match="the metric has no numbers by month"):
         metric(publication={"rollups": ["week"]}, alerts={"values": [{"measure": "total", "below": 1, "by": "month"}]})
