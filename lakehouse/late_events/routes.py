@@ -74,10 +74,6 @@ EXAMPLES = {
 }
 
 
-_OF_ROW = ["ingestion_id", "line_number", "record_key", "event_ts", "event_date", "arrival_ts", "lateness_seconds"]
-_SHOWN = [*_OF_ROW, "watermark", "window_end", "action", "reason", "counts", "windows"]
-
-
 class LateCountsModel(Shape):
     """Well-formed rows by punctuality, and their shares."""
 
@@ -173,7 +169,7 @@ def _of_metric(settings: Settings, catalog: Catalog, metric: MetricContract, wan
     by = [("arrival_ts", "descending"), ("ingestion_id", "ascending"), ("line_number", "ascending")]
     daily = served_version.daily(settings, catalog, metric)
     page = rows.sort_by(by).slice(wanted.offset, wanted.limit)
-    page = late_at_close.with_close(settings, daily, page).select([*_SHOWN, "counted_at_close"])
+    page = late_at_close.with_close(settings, daily, page).select([*late_rows.SHOWN, "counted_at_close"])
     return {
         **counters.of_metric(settings, metric).as_json(),
         "source": metric.source,
