@@ -231,6 +231,24 @@ def late_dropped(
     return about.alert(AlertKind.LATE_DROPPED, at, text, numbers, period=f"{arrival}")
 
 
+def dropped_by_stream(about: AlertSubject, rows: int, dropped: int, arrival: date, terms: LateDropped) -> Alert | None:
+    """Alert if the stream of a metric dropped too many rows of an arrival day, because they came behind its watermark.
+
+    :param rows: how many rows of the day the stream has read; ``dropped`` of them are missing in one of their windows.
+    """
+    if rows < terms.needs_rows or dropped <= terms.above * rows:
+        return None
+    share = dropped / rows
+    text = (
+        f"{dropped:,} of the {rows:,} rows of {arrival} came too late for the stream of {about.contract}: {share:.2%}, and "
+        f"{float(terms.above):.2%} is tolerated. Live numbers lack them, published numbers do not: 'lakehouse lateness rows "
+        f"{about.contract} --live' lists them. A longer 'live.open_for' counts more of them, and takes more memory."
+    )
+    numbers = {"rows": rows, "dropped": dropped, "share": round(share, 6), "bound": float(terms.above)}
+    at = datetime.combine(arrival, time(), timezone.utc)
+    return about.alert(AlertKind.LATE_DROPPED, at, text, numbers, period=f"{arrival}", detail="the stream")
+
+
 def lag(about: AlertSubject, newest: LagPercentile, baseline: LagPercentile, through: datetime, terms: Lag) -> Alert | None:
     """Alert if rows take longer to arrive than usual.
 

@@ -29,6 +29,7 @@ from lakehouse.late_events import counters
 from lakehouse.lateness import recent_lags
 from lakehouse.lateness.rules import tiers_of
 from lakehouse.ledger import failed_numbers
+from lakehouse.live import dropped_rows
 from lakehouse.live import reconciliation_log as reconciliations
 from lakehouse.live import table as live_table
 from lakehouse.operations.alerts import input_signals
@@ -65,6 +66,7 @@ def state_of(settings: Settings, catalog: Catalog, *more: str) -> str:
         paths += [locations.live(settings, metric.name)] if metric.live and metric.alerts.values else []
         if metric.publication.start_delay:
             paths += locations.every_silver_read(settings, metric).values()
+    paths += [locations.live_batches(settings)] if any(metric.live for metric in catalog.metrics.values()) else []
     paths.append(locations.failed_numbers(settings))
     if any(metric.reconcile for metric in catalog.metrics.values()):
         paths.append(locations.reconciliations(settings))
@@ -114,6 +116,8 @@ def of_metric(settings: Settings, catalog: Catalog, metric: MetricContract) -> I
     yield from _late_dropped(settings, metric, _about(catalog, metric, daily))
     yield from _of_days(settings, daily, _about(catalog, metric, daily))
     yield from _of_live(settings, metric, _about(catalog, metric, daily))
+    if metric.source in catalog.sources:
+        yield from _dropped_by_stream(settings, metric, catalog.sources[metric.source], _about(catalog, metric, daily))
     yield from stream_signals.of_metric(settings, metric, _about(catalog, metric, daily))
 
 
@@ -255,6 +259,18 @@ def _late_dropped(settings: Settings, metric: MetricContract, about: AlertSubjec
         about, counts.rows, counts.late_dropped, newest, terms, at_close=late_at_close.includes(metric)
     )
     yield from filter(None, [alert])
+
+
+def _dropped_by_stream(
+    settings: Settings, metric: MetricContract, source: SourceContract, about: AlertSubject
+) -> Iterator[Alert]:
+    """The share of the rows of the newest arrival day that the stream of a live metric has dropped."""
+    terms = metric.alerts.late_dropped
+    newest = dropped_rows.newest_arrival(settings, metric) if terms and metric.live else None
+    if terms is None or newest is None:
+        return
+    of_stream = dropped_rows.dropped(settings, metric, source, arrival=newest)
+    yield from filter(None, [alert_rules.dropped_by_stream(about, of_stream.read, len(of_stream.rows), newest, terms)])
 
 
 def _newest(settings: Settings, series: Series, starts: set[date], bounds: list[ValueBound]) -> Iterator[list[dict[str, Any]]]:

@@ -21,6 +21,10 @@ from lakehouse.contracts import Catalog
 from lakehouse.contracts.series import Series
 from lakehouse.delta import row_writer
 from lakehouse.lateness import recent_lags
+from lakehouse.ledger import ingestions
+from lakehouse.ledger.ingestions import Ingestion
+from lakehouse.live import batches as live_batches
+from lakehouse.live.batches import LiveBatch
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import AlertKind
 from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row, rows_every
@@ -560,3 +564,26 @@ def test_the_name_of_the_state_changes_with_what_alerts_depend_on(settings: Sett
     assert signals.state_of(settings, catalog(metric(**VALUES))) not in seen, "another contract"
     assert not moved()
     assert Series(contracted, PeriodKind.WEEK).name == "total_weekly"
+
+
+def test_rows_that_the_stream_drops_alert_by_their_share(settings: Settings) -> None:
+    """The published number has them; the alert is about the newest arrival day that the stream has read."""
+    terms = {"late_dropped": {"above": 0.2, "needs_rows": 4}, "restatements": None}
+    hourly, source = metric("hourly", **HOURLY, alerts=terms), contract(owner="anna")
+    lags = enumerate([MINUTE] * 3 + [3 * HOUR])
+    rows = [bronze_row(at(TODAY, 12), lag, ingestion_id="file", line_number=line) for line, lag in lags]
+    append_to_bronze(settings, source, rows)
+    entry = Ingestion("events", "file", "hash", TODAY, "one.csv", 1, None, "ingested", "run", at(TODAY, 12), rows=4)
+    ingestions.record(settings, entry)
+
+    def alerts() -> list[Alert]:
+        found = signals.of_metric(settings, Catalog({"events": source}, {"hourly": hourly}), hourly)
+        return [alert for alert in found if alert.kind is AlertKind.LATE_DROPPED]
+
+    assert alerts() == [], "no stream has read them"
+    read = LiveBatch("hourly", "q", 1, "file", 0, 3, at(TODAY, 11), None, 1, at(TODAY, 12))
+    live_batches.record(settings, [read])
+    [alert] = alerts()
+    assert (alert.detail, alert.period, alert.numbers["dropped"], alert.numbers["rows"]) == ("the stream", f"{TODAY}", 1, 4)
+    assert "1 of the 4 rows of 2024-02-20 came too late for the stream of hourly: 25.00%, and 20.00% is tolerated" in alert.text
+    assert "lakehouse lateness rows hourly --live" in alert.text
