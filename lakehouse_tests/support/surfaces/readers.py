@@ -43,12 +43,16 @@ _STATES = {"Live (updating)": "live", "Preliminary": "preliminary", "Final": "fi
 
 @dataclass(frozen=True)
 class Number:
-    """A number of a lake, with what the readers need to reach it."""
+    """A number of a lake, with what the readers need to reach it.
+
+    :param as_of: the time as of which ``earlier_readers`` read it.
+    """
 
     lake: TypedLake
     client: TestClient
     metric: str
     period: str
+    as_of: str | None = None
 
     @property
     def by(self) -> Kind:
@@ -88,7 +92,7 @@ class Number:
         return {name: sum((_number(row[name]) for row in rows if row[name] is not None), Decimal(0)) for name in names}
 
 
-Reader = Callable[[Number], Said | None]
+Reader = Callable[..., Said | None]
 
 
 def _number(text: object) -> Decimal:
@@ -104,8 +108,8 @@ def _of_whole_periods(reader: Reader) -> Reader:
     """A reader of a surface that has no number of a single window."""
 
     @wraps(reader)
-    def read(number: Number) -> Said | None:
-        return None if number.is_window else reader(number)
+    def read(number: Number, **parameters: str) -> Said | None:
+        return None if number.is_window else reader(number, **parameters)
 
     return read
 
@@ -153,9 +157,9 @@ def _values(line: str, names: list[str]) -> dict[str, Decimal]:
     return {name: _number(match[1]) for name, match in matched.items() if match}
 
 
-def gold_show(number: Number) -> Said:
+def gold_show(number: Number, *options: str) -> Said:
     """``lakehouse gold show``."""
-    lines = number.lake.typed("gold", "show", number.metric, number.period).splitlines()
+    lines = number.lake.typed("gold", "show", number.metric, number.period, *options).splitlines()
     name, state = lines[0].split()
     published = next(line for line in lines if line.startswith("  published "))
     restated = next((line for line in lines if re.match("  restated [0-9]", line)), "")
@@ -180,9 +184,9 @@ def gold_show(number: Number) -> Said:
     )
 
 
-def gold_show_json(number: Number) -> Said:
+def gold_show_json(number: Number, *options: str) -> Said:
     """``lakehouse gold show --json``."""
-    shown = json.loads(number.lake.typed("gold", "show", number.metric, number.period, "--json"))
+    shown = json.loads(number.lake.typed("gold", "show", number.metric, number.period, "--json", *options))
     return Said(
         value=number.totals(shown["rows"]),
         state=shown["state"],
@@ -248,9 +252,9 @@ def _of_comparison(number: Number, command: str, field: str) -> Said:
     return Said(**{field: totals})  # type: ignore[arg-type]
 
 
-def api_number(number: Number) -> Said:
+def api_number(number: Number, **parameters: str) -> Said:
     """``GET /metrics/{name}``."""
-    shown = number.json(f"/metrics/{number.metric}", window=number.period)
+    shown = number.json(f"/metrics/{number.metric}", window=number.period, **parameters)
     return Said(
         value=number.totals(shown["result"]),
         state=shown["state"],
@@ -300,9 +304,10 @@ def api_first(number: Number) -> Said:
 
 
 @_of_whole_periods
-def api_series(number: Number) -> Said | None:
+def api_series(number: Number, **parameters: str) -> Said | None:
     """``GET /metrics/{name}/series``."""
-    points = number.json(f"/metrics/{number.metric}/series", start="2024-10-01", end="2024-12-31", by=number.by.value)["points"]
+    asked = {"start": "2024-10-01", "end": "2024-12-31", "by": number.by.value, **parameters}
+    points = number.json(f"/metrics/{number.metric}/series", **asked)["points"]
     shown = next(point for point in points if point["window"] == number.period)
     return Said(value=number.totals(shown["result"]), state=shown["state"], revision=shown["version"])
 
@@ -472,9 +477,8 @@ def restated_page(number: Number) -> Said:
     )
 
 
-@_of_whole_periods
-def duckdb_view(number: Number) -> Said:
-    """``NAME_latest`` in DuckDB, from the file that ``lakehouse views`` writes."""
+def duckdb_rows(number: Number, query: str) -> list[dict[str, Any]]:
+    """What a query of the views gives in DuckDB."""
     folder = number.lake.folder / "views"
     if not folder.exists():  # they hold no data
         number.lake.typed("views", "--to", f"{folder}")
@@ -482,9 +486,15 @@ def duckdb_view(number: Number) -> Said:
     text = next(folder.glob("duckdb*")).read_text().replace("INSTALL delta;", "").replace("LOAD delta;", f"LOAD '{extension}';")
     with duckdb.connect() as connection:
         connection.execute(text)
-        asked = connection.execute(f"SELECT * FROM {number.table}_latest WHERE period = '{number.period}'")
+        asked = connection.execute(query)
         names = [column[0] for column in asked.description]
-        rows = [dict(zip(names, row)) for row in asked.fetchall()]
+        return [dict(zip(names, row)) for row in asked.fetchall()]
+
+
+@_of_whole_periods
+def duckdb_view(number: Number) -> Said:
+    """``NAME_latest`` in DuckDB, from the file that ``lakehouse views`` writes."""
+    rows = duckdb_rows(number, f"SELECT * FROM {number.table}_latest WHERE period = '{number.period}'")
     head = rows[0]
     return Said(
         value=number.totals(list(rows)),

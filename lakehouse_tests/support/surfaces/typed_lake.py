@@ -31,6 +31,7 @@ class TypedLake:
 
     :param spark: the environment of the Spark that its commands use.
     :param truth: by metric and period what a person says who knows what happened.
+    :param earlier: the same as of earlier times, by metric, period and time.
     :param closing_lines: what ``lakehouse run`` printed of the versions that it published, oldest first.
     """
 
@@ -38,6 +39,7 @@ class TypedLake:
     contracts: Mapping[str, str]
     spark: Mapping[str, str]
     truth: Mapping[tuple[str, str], Said] = field(default_factory=dict)
+    earlier: Mapping[tuple[str, str, str], Said] = field(default_factory=dict)
     closing_lines: list[str] = field(default_factory=list)
     delivered: int = 0
     now: str = "2024-11-01T00:00:00Z"
