@@ -7,15 +7,12 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
-from typer.testing import CliRunner
 
-from lakehouse.cli.program import app
 from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse_tests.support.api_client import api_client, at, catalog, get_json, numbers_with_weeks, on
-from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
 from lakehouse_tests.support.parsed_page import words
+from lakehouse_tests.support.typed_numbers import typed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,21 +27,6 @@ HELD = "it failed row_count; 'lakehouse gold held total' shows why"
 def _without_spark() -> Iterator[None]:
     with without_spark():
         yield
-
-
-def typed(numbers: ScriptedNumbers, folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[str, str]:
-    """What a command prints, and what it prints on standard error."""
-    contracts = folder / "contracts"
-    contracts.mkdir(exist_ok=True)
-    for name, definition in (("events", contract()), ("total", numbers.metric)):
-        written = definition.model_dump(mode="json", exclude_none=True, exclude_unset=True, by_alias=False)
-        (contracts / f"{name}.yaml").write_text(yaml.safe_dump(written))
-    environment = {"ROOT": numbers.settings.root, "CONTRACTS": f"{contracts}", "NOW": f"{numbers.settings.clock().isoformat()}"}
-    for name, value in (environment | {"BUNDLED_CONTRACTS": "false"}).items():
-        monkeypatch.setenv(f"LAKEHOUSE_{name}", value)
-    done = CliRunner().invoke(app, [*arguments], env={"COLUMNS": "250"})
-    assert done.exit_code == 0, done.output
-    return done.stdout, done.stderr
 
 
 def test_a_number_waits_for_a_newer_one_that_is_held(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,9 @@ An earlier number has what was booked later       gold show and GET /metrics of 
                                                   nothing
 A held number fails another check                 gold show, the page and the API, failed: row_count in place of Dagster's
                                                   change
-The page takes the published for the live number  the page of live numbers, the value of an hour
+The page takes the published for the live number  the page of live numbers, the value of an hour (``test_live_surfaces``)
+The simulation takes the first for the last       the simulation's table, the value: 30 in place of 40
+The replay counts the days of silver              replay's closing line: 4 days of gold/revenue in place of 5
 ================================================  ==================================================================
 
 The lake of live numbers is written without Spark (``numbers_without_spark``): what a stream counts is another law's subject.
@@ -25,21 +27,25 @@ The lake of live numbers is written without Spark (``numbers_without_spark``): w
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
+from lakehouse.examples import simulation_results
 from lakehouse.gold.numbers import history, lifecycle, version_selector, window_history
 from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse.gold.restatement import closing
 from lakehouse.live import compared
+from lakehouse.orchestration.execution import replay
 from lakehouse_tests.support.api_client import api_client
 from lakehouse_tests.support.laws import is_proof
 from lakehouse_tests.support.surfaces import lakes, readers
@@ -49,6 +55,7 @@ from lakehouse_tests.support.surfaces.said import Said, contradictions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
     from typing import Any
 
     from pyspark.sql import SparkSession
@@ -111,6 +118,52 @@ def test_all_surfaces_say_the_same_of_earlier_numbers(shop: TypedLake) -> None:
         moment = f"2024-11-{day:02}T23:30:00Z"
         known = [key for key, first in first_seen.items() if first <= datetime.fromisoformat(moment.replace("Z", "+00:00"))]
         assert contradicting(shop, EARLIER, known, moment) == []
+
+
+def replayed(lake: TypedLake) -> tuple[dict[str, int], dict[str, int]]:
+    """What ``lakehouse replay`` prints last of its rows and days, and the same from a plain read of the tables."""
+    with lake.used():
+        printed = lake.at("2024-11-07T00:00:00Z").typed("replay", "sales", "--landing", f"{lake.folder / 'landing' / 'sales'}")
+        matched = re.search(r"(\d+) arrival days, (\d+) rows in Bronze, (\d+) malformed", printed)
+        assert matched, printed
+        shown = dict(zip(("arrival days", "rows", "malformed"), map(int, matched.groups())))
+        shown |= {name: int(days) for name, days in re.findall(r"gold/(\w+): (\d+) days published or restated", printed)}
+        rows = DeltaTable(f"{lake.settings.root}/bronze/sales").to_pyarrow_table().to_pylist()
+        held = {
+            "arrival days": len({row["arrival_date"] for row in rows}),
+            "rows": len(rows),
+            "malformed": sum(row["malformed_reason"] is not None for row in rows),
+        }
+        for name in ("revenue", "revenue_weekly"):
+            published = DeltaTable(f"{lake.settings.root}/gold/{name}").to_pyarrow_table().to_pylist()
+            held[name] = len({(row["period"], row["published_at"]) for row in published})
+    return shown, held
+
+
+@pytest.mark.proof
+class TestReplay:
+    """The closing line of ``lakehouse replay``."""
+
+    def test_it_says_what_the_tables_hold(self, spark: SparkSession, spark_remote: dict[str, str], tmp_path: Path) -> None:
+        assert spark
+        shown, held = replayed(lakes.a_shop_to_replay(tmp_path, spark_remote))
+        assert (held["rows"], held["malformed"], held["revenue"]) == (6, 1, 5)
+        assert shown.items() <= held.items()
+        assert "revenue" in shown
+
+    def test_the_law_fails_where_it_counts_the_days_of_silver(
+        self, spark: SparkSession, spark_remote: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert spark
+        right = replay.catch_up
+
+        def mutant(*about: Any) -> Any:
+            after = right(*about)
+            return replace(after, restated=dict.fromkeys(after.restated, after.silver_days[:1]))
+
+        monkeypatch.setattr(replay, "catch_up", mutant)
+        shown, held = replayed(lakes.a_shop_to_replay(tmp_path, spark_remote))
+        assert shown["revenue"] != held["revenue"]
 
 
 def rows_of(lake: TypedLake, metric: str, period: str) -> list[dict[str, Any]]:
@@ -201,6 +254,17 @@ class TestMutants:
             "GET /metrics",
         }
         assert all("adjusted: {'revenue': Decimal('45.00')" in line for line in lines)
+
+    def test_the_simulation_takes_the_first_number_for_the_last(self, shop: TypedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+        right = simulation_results._days
+        monkeypatch.setattr(
+            simulation_results,
+            "_days",
+            lambda *about: [replace(day, final=day.provisional) for day in right(*about)],
+        )
+        surfaces = {name: READERS[name] for name in ("the table", "the simulation's table")}
+        (line,) = contradicting(shop, surfaces, [("revenue", "2024-11-04")])
+        assert line.startswith("the simulation's table says of revenue 2024-11-04, value: {'revenue': Decimal('30.00')}")
 
     def test_a_held_number_fails_another_check(self, shop: TypedLake, monkeypatch: pytest.MonkeyPatch) -> None:
         right = closing.held_by

@@ -182,7 +182,8 @@ def shown_as_held(number: Number) -> Said:
 def listed_as_held(number: Number) -> Said:
     """``lakehouse gold held --json``: the failed checks of the period, if it is listed."""
     lines = [json.loads(line) for line in number.lake.typed("gold", "held", number.metric, "--json").splitlines()]
-    failed = [name for line in lines if line["period"] == number.period for name in line["failed"]]
+    about = [line for line in lines if (line.get("series"), line.get("period")) == (number.table, number.period)]
+    failed = [name for line in about for name in line.get("failed", ())]
     return Said(failed=tuple(sorted(failed)))
 
 

@@ -109,7 +109,7 @@ def days_of_a_shop(folder: Path, spark: Mapping[str, str]) -> TypedLake:
         (*fourth, "2024-11-10T12:00:00Z"): Said(
             totals(revenue=40), "final", "daily_finalization", "r5", restated_on=taken, adjusted=totals(revenue=45)
         ),
-        ("revenue", "2024-11-05", "2024-11-07T12:00:00Z"): Said(totals(revenue=14, sales=2), adjusted={}),
+        ("revenue", "2024-11-05", "2024-11-07T12:00:00Z"): Said(totals(revenue=17, sales=2), adjusted={}),
         ("revenue", "2024-W45", "2024-11-04T23:30:00Z"): Said(totals(revenue=35), "live", adjusted={}),
     }
     return lake
@@ -122,6 +122,16 @@ def a_day_that_grew(folder: Path, spark: Mapping[str, str]) -> TypedLake:
         lake.at("2024-11-04T12:00:00Z").run("sales", HEADER, sale("a", "4T09", "4T11"))
         lake.at("2024-11-04T23:00:00Z").run("sales", HEADER, sale("c", "4T15", "4T22", "5.00"))
     lake.truth = {("revenue", "2024-11-04"): Said(totals(revenue=15), "live", "new_data", "r2", 0, "", "", None, {}, False)}
+    return lake
+
+
+def a_shop_to_replay(folder: Path, spark: Mapping[str, str]) -> TypedLake:
+    """Files of three arrival days: the 5th brings a late row of the 4th, the 6th a correction of the 5th and a malformed row."""
+    lake = TypedLake(folder, {"sales": SALES, "revenue": REVENUE}, spark)
+    lake.land("sales", "2024-11-04", HEADER, sale("a", "4T09", "4T11"))
+    lake.land("sales", "2024-11-05", HEADER, sale("b", "5T09", "5T11"), sale("late", "4T16", "5T20", "3.00"))
+    corrected = sale("b2", "5T09", "6T10", "12.00", op="correct", of="b")
+    lake.land("sales", "2024-11-06", HEADER, sale("c", "6T09", "6T10"), corrected, sale("bad", "6T09", "6T10", "much"))
     return lake
 
 

@@ -25,9 +25,10 @@ from rich.console import Console
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
-from lakehouse.examples import demo_commands
+from lakehouse.examples import demo_commands, simulation_results
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import published_table
+from lakehouse.reports.simulation_report import simulation_markdown
 from lakehouse_tests.support.parsed_page import words
 from lakehouse_tests.support.surfaces.said import Said
 
@@ -538,6 +539,43 @@ def demo_table(number: Number) -> Said | None:
 
 
 @_of_whole_periods
+def demo_short_table(number: Number) -> Said | None:
+    """The demo's first table, made of this lake: the five days that changed most."""
+    if number.by is not Kind.DAY or number.measures[0] != "revenue":
+        return None
+    settings, series = number.lake.settings, Series(number.lake.catalog.metrics[number.metric])
+    starts = published_table.partitions(settings, locations.gold(settings, series), series.by)
+    known = numbers_history.history(settings, series, starts)
+    table = demo_commands.short_table({day: numbers_history.standing(series, versions) for day, versions in known.items()})
+    table.padding = (0, 2)
+    printed = StringIO()
+    Console(file=printed, width=200).print(table)
+    rows = [re.split(r" {2,}", line.strip()) for line in printed.getvalue().splitlines()]
+    of_day = next((row for row in rows if row[0] == number.period), None)
+    if of_day is None:
+        return None
+    _, state, _, now, _, restated, *why = of_day
+    return Said(value={"revenue": _number(now)}, state=state, restated=int(restated), why=why[0] if why else "")
+
+
+@_of_whole_periods
+def simulation_table(number: Number) -> Said | None:
+    """The table of the first measure in the report of a simulation, made of this lake."""
+    metric = number.lake.catalog.metrics[number.metric]
+    if number.by is not Kind.DAY or metric.is_derived or metric.event_window is not None:
+        return None
+    settings, source = number.lake.settings, number.lake.catalog.sources[metric.source]
+    made = simulation_results.simulation(settings, Series(metric), source, "report", {}, settings.clock())
+    measure = next((name for name in number.measures if name in made.measures), None)
+    section = simulation_markdown(made).partition(f"## {measure}\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| 2")]
+    day = next((row for row in rows if row[0] == number.period), None)
+    if measure is None or day is None:
+        return None
+    return Said(value={measure: _number(day[3])}, revision=f"r{day[6]}")
+
+
+@_of_whole_periods
 def closing_line(number: Number) -> Said | None:
     """The line that ``lakehouse run`` printed last of the number, if no later command changed it."""
     shown = re.escape(f"{number.table}_v{number.period}.")
@@ -650,6 +688,8 @@ READERS: dict[str, Reader] = {
     "the page of restatements": restated_page,
     "the DuckDB view": duckdb_view,
     "the demo's table": demo_table,
+    "the demo's first table": demo_short_table,
+    "the simulation's table": simulation_table,
     "run's closing line": closing_line,
     "Dagster": dagster_metadata,
     "notices": notices,

@@ -107,3 +107,9 @@ class TypedLake:
         printed = self.typed("run", source, f"{file}", codes=(0, 1))
         self.closing_lines += [line for line in printed.splitlines() if ": " in line and "_v2" in line.split(" ")[0]]
         return printed
+
+    def land(self, source: str, day: str, header: str, *lines: str) -> None:
+        """Put the file of an arrival day into landing, for ``lakehouse replay``."""
+        file = self.folder / "landing" / source / f"arrival_date={day}.csv"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join([header, *lines]) + "\n")
