@@ -164,9 +164,10 @@ def data_table(title: str | None = None, **options: Any) -> Table:
 
 
 def fits(table: Table) -> bool:
-    """Whether a table fits into the terminal, with its text folded and each column at its minimum width."""
+    """Whether a table fits into the terminal with each column at its minimum width, and no word of a heading folded."""
     _, right, _, left = table.padding
-    widths = [column.min_width or len(f"{column.header}") for column in table.columns]
+    words = [max(map(len, f"{column.header}".split()), default=0) for column in table.columns]
+    widths = [max(column.min_width or len(f"{column.header}"), word) for column, word in zip(table.columns, words)]
     return sum(widths) + len(widths) * (right + left + 1) + 1 <= out.width
 
 
