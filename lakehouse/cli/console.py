@@ -160,6 +160,8 @@ def data_table(title: str | None = None, **options: Any) -> Table:
     from rich.table import Table  # noqa: PLC0415
 
     padding = (0, 0) if out.width < _WIDE else (0, 1)
+    if title is not None:  # a narrow table would fold it
+        options.setdefault("min_width", min(len(title) + 1, out.width))
     return Table(title=title, title_justify="left", box=box.HORIZONTALS, padding=padding, pad_edge=False, **options)
 
 

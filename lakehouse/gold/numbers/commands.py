@@ -170,8 +170,7 @@ def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json:
         out.print(
             f"{version.label}  {version.published_at:%Y-%m-%d %H:%M}  {version.state.value}{mark}", style="bold", soft_wrap=True
         )
-        rows = version.row.get("changed_rows")
-        behind = f", {rows:,} changed {'row' if rows == 1 else 'rows'}" if rows else ""
+        behind = _rows_behind(version)
         booked = f", booked to {version.row['booked_on']}" if version.adjustment is not None else ""
         out.print(f"    {version.why}{behind}{booked}", soft_wrap=True)
         if because:
@@ -184,6 +183,18 @@ def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json:
             out.print(f"    {counted(version.row['undecided_rows'])} undecided", style="yellow", soft_wrap=True)
     if not as_json and (held := _held_because(of)):
         out.print(f"held  {held}", style="yellow", soft_wrap=True)
+
+
+def _rows_behind(version: PublishedVersion) -> str:
+    """The number of rows behind a version, where its reason does not say it; the rows of a first number are not changed ones."""
+    from lakehouse.gold.numbers.lifecycle import RevisionReason  # noqa: PLC0415 (Arrow loads in a second)
+
+    rows = version.row.get("changed_rows")
+    if not rows or version.reason is RevisionReason.NEW_DATA:
+        return ""
+    if version.reason is RevisionReason.INITIAL and version.revision == 1:
+        return f", {counted(rows)}"
+    return f", {rows:,} changed {'row' if rows == 1 else 'rows'}"
 
 
 @app.command("list")

@@ -226,7 +226,7 @@ def gold_history(number: Number) -> Said:
 
 def _of_version(lines: str, number: Number) -> tuple[str, str, dict[str, Decimal]]:
     """Of the lines below a version: its reason, what it included, and the values after it."""
-    reason = re.match(r"    ([a-z_]+)(?:: (.*?))?(?:, [\d,]+ changed rows?)?(?:, booked to \S+)?\n", lines)
+    reason = re.match(r"    ([a-z_]+)(?:: (.*?))?(?:, [\d,]+ (?:changed )?rows?)?(?:, booked to \S+)?\n", lines)
     assert reason, lines
     values = re.findall(r"^    (\w+): (?:\S+ -> )?(-?[\d.,]+)(?: |$)", lines, re.MULTILINE)
     return reason[1], reason[2] or "", {name: _number(value) for name, value in values if name in number.measures}
