@@ -48,7 +48,7 @@ _SHARED_TABLES = (
         "corrections",
         "stages",
     ),
-    *("audit_notifications", "restatement_reports", "live_batches", "reconciliations"),
+    *("audit_notifications", "restatement_reports", "live_batches", "reconciliations", "late_outputs"),
     *("releases", "model_promotions", "backtests", "canaries", "retrainings"),
 )
 

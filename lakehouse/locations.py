@@ -114,6 +114,11 @@ def late_deliveries(settings: Settings, source: str) -> str:
     return settings.table("ops", f"{source}_late_deliveries")
 
 
+def late_outputs(settings: Settings) -> str:
+    """The deliveries whose late rows were sent to the topic of a metric."""
+    return settings.table("ops", "late_outputs")
+
+
 def gold(settings: Settings, series: Series) -> str:
     """The published numbers of a series, with all their revisions."""
     return settings.table("gold", series.name)

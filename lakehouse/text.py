@@ -8,7 +8,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
 
 #: The units of :func:`format_duration` with their lengths in seconds; it shows the greatest ones that are not zero.
@@ -49,6 +49,24 @@ def suggestion(word: str, known: Iterable[str], likeness: float = 0.6) -> str:
     """
     near = get_close_matches(word.lower(), list(known), 1, likeness)
     return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+#: The names of bounds in JSON and in metadata, each with its earlier name, which is deprecated and stays for one release.
+EARLIER_NAMES = {
+    "cutoff_seconds": "watermark_seconds",
+    "grace_seconds": "allowed_lateness_seconds",
+    "beyond_cutoff": "beyond_watermark",
+}
+
+
+def with_earlier_names(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of JSON, or of metadata, in which a renamed one also stands under its earlier name."""
+    named: dict[str, Any] = {}
+    for name, value in fields.items():
+        named[name] = value
+        if name in EARLIER_NAMES:
+            named[EARLIER_NAMES[name]] = value
+    return named
 
 
 def json_value(value: Any) -> Any:

@@ -160,13 +160,16 @@ def data_table(title: str | None = None, **options: Any) -> Table:
     from rich.table import Table  # noqa: PLC0415
 
     padding = (0, 0) if out.width < _WIDE else (0, 1)
+    if title is not None:  # a narrow table would fold it
+        options.setdefault("min_width", min(len(title) + 1, out.width))
     return Table(title=title, title_justify="left", box=box.HORIZONTALS, padding=padding, pad_edge=False, **options)
 
 
 def fits(table: Table) -> bool:
-    """Whether a table fits into the terminal, with its text folded and each column at its minimum width."""
+    """Whether a table fits into the terminal with each column at its minimum width, and no word of a heading folded."""
     _, right, _, left = table.padding
-    widths = [column.min_width or len(f"{column.header}") for column in table.columns]
+    words = [max(map(len, f"{column.header}".split()), default=0) for column in table.columns]
+    widths = [max(column.min_width or len(f"{column.header}"), word) for column, word in zip(table.columns, words)]
     return sum(widths) + len(widths) * (right + left + 1) + 1 <= out.width
 
 

@@ -118,7 +118,7 @@ class Restatements(Strict):
 
 
 class LateDropped(Strict):
-    """Too many rows of an arrival day come too late to count in a metric with late events."""
+    """Too many rows of an arrival day come too late to count in a metric with late events, or for the stream of a live metric."""
 
     above: Share = Field(Decimal("0.01"), description="The tolerated share of the rows of an arrival day.")
     needs_rows: int = Field(100, ge=1, description="With fewer rows on the day nothing is judged.")
@@ -160,7 +160,7 @@ class MetricAlerts(RunAlerts):
         Decimal("0.1"), description="How far beyond its bound, as a share of it, a number that is not final must lie to alert."
     )
     late_dropped: LateDropped | None = Field(
-        LateDropped(), description="The rows that come too late for a metric with late events; null for none."
+        LateDropped(), description="The rows that come too late for late events, or for the stream; null for none."
     )
     live_state: LiveState | None = Field(None, description="The bounds of the state of the stream; default: none.")
     live_unread_after: timedelta | None = Field(

@@ -133,6 +133,7 @@ OF_METRIC: Mapping[str, KeyEffect] = _DESCRIPTIONS | {
     "late_events": KeyEffect.MEANING,
     "late_events.at_close": _NOTHING,  # a number that is final keeps the rule by which it was closed
     "late_events.patch": _NOTHING,
+    "late_events.topic": _NOTHING,
     "live": _NOTHING,
     "reconcile": _NOTHING,
     "publication.start_delay": _NOTHING,

@@ -24,6 +24,8 @@ from lakehouse.contracts.record_changes import Envelope  # noqa: TC001 (pydantic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from typing_extensions import Self
+
     from lakehouse.contracts.source import SourceContract
 
 
@@ -241,21 +243,14 @@ class RegisteredValues(Strict):
         return value.rstrip("/")
 
 
-class KafkaTopic(Strict):
-    """The topic of a source, and the rules by which its messages become records."""
+class TopicAddress(Strict):
+    """A topic, and how its brokers are reached."""
 
     topic: str = Field(min_length=1)
     servers: str = Field(min_length=1, description="Addresses of brokers, as in 'broker1:9092,broker2:9092'.")
     options: dict[str, str | int | bool] = Field(
         default_factory=dict,
-        description="Options of the consumer, as librdkafka names them; those that are secret are in LAKEHOUSE_KAFKA_OPTIONS.",
-    )
-    values: RegisteredValues | None = Field(
-        None, description="The format of values that have a registered schema; default: the value is the text of a record."
-    )
-    tombstones: Literal["malformed", "delete"] = Field(
-        "malformed",
-        description="What a message without a value is: a malformed record, or a delete of the key that the message has.",
+        description="Options of the client, as librdkafka names them; those that are secret are in LAKEHOUSE_KAFKA_OPTIONS.",
     )
 
     @field_validator("options")
@@ -271,11 +266,23 @@ class KafkaTopic(Strict):
         return value
 
     @model_validator(mode="after")
-    def _plain_topic(self) -> KafkaTopic:
+    def _plain_topic(self) -> Self:
         if set(self.topic) & set("/@,: *^"):
             msg = f"topic: {self.topic!r} is no name of a topic; name one topic, without a pattern"
             raise ValueError(msg)
         return self
+
+
+class KafkaTopic(TopicAddress):
+    """The topic of a source, and the rules by which its messages become records."""
+
+    values: RegisteredValues | None = Field(
+        None, description="The format of values that have a registered schema; default: the value is the text of a record."
+    )
+    tombstones: Literal["malformed", "delete"] = Field(
+        "malformed",
+        description="What a message without a value is: a malformed record, or a delete of the key that the message has.",
+    )
 
 
 DAY = "{arrival_date}"

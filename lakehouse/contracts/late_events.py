@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import AliasChoices, Field
 
 from lakehouse.contracts.base import Strict
+from lakehouse.contracts.inputs import TopicAddress  # noqa: TC001 (pydantic reads it)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,6 +69,9 @@ class LateEvents(Strict):
         10, ge=1, description="After so many revisions because of late rows, a window that changes waits until it is final."
     )
     patch: PatchLimit = Field(default_factory=PatchLimit, description="Of the action 'update': when a number is patched.")
+    topic: TopicAddress | None = Field(
+        None, description="Where the rows of the side output are sent to as messages; default: they are in the table only."
+    )
 
     @property
     def tolerance(self) -> timedelta:

@@ -73,8 +73,8 @@ def of_contract(contract: SourceContract | MetricContract) -> str:
     late_events = getattr(contract, "late_events", None)
     if late_events is None:
         without["late_events"] = True
-    elif late_events.at_close.value == "exclude":
-        without["late_events"] = {"at_close"}
+    else:  # where late rows are sent to changes no number
+        without["late_events"] = {"topic", *(["at_close"] if late_events.at_close.value == "exclude" else [])}
     without |= _without_in_sections(contract)
     content = contract.model_dump_json(exclude=without)
     return hashlib.sha256((content + getattr(contract, "zone_of_numbers", "")).encode()).hexdigest()[:12]

@@ -22,7 +22,7 @@ from lakehouse.ledger import applied_inputs, key_log
 from lakehouse.ledger.row_states import Disposition, QuarantineStatus
 from lakehouse.quality.check_result import CheckResult
 from lakehouse.quality.row_sums import RowSums
-from lakehouse.text import format_duration
+from lakehouse.text import format_duration, with_earlier_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -94,7 +94,7 @@ def _check_judgements(settings: Settings, contract: SourceContract, days: Collec
     outcomes = []
     for day in sorted(days):
         share = late_share(beyond[day], measured[day])
-        numbers = {"rows": measured[day], "beyond_watermark": beyond[day], "share": round(share, 6)}
+        numbers = with_earlier_names({"rows": measured[day], "beyond_cutoff": beyond[day], "share": round(share, 6)})
         tolerated = bound is None or not exceeds(beyond[day], measured[day], bound)
         why = None if tolerated else f"{share:.2%} of the rows came beyond the cutoff; the contract tolerates {bound:.2%}"
         outcomes.append(CheckResult("lateness_tolerated", day, tolerated, numbers, why, warns=True))

@@ -21,7 +21,7 @@ from lakehouse.cli.number_report import print_malformed
 from lakehouse.ledger.row_states import Disposition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from rich.table import Table
 
@@ -311,8 +311,10 @@ def account(
     if not counts:
         out.print(f"bronze/{source} holds no row{f' of {days[0]}' if days else ''}.")
         return
-    table = rows_by_disposition(source, counts)
-    if fits(table):
+    in_any = [name for name in Disposition if any(of_day[name] for of_day in counts.values())]
+    tables = (rows_by_disposition(source, counts, names) for names in (list(Disposition), in_any))
+    table = next(filter(fits, tables), None)  # a narrow terminal leaves out dispositions that no row has
+    if table is not None:
         out.print(table)
     else:
         for day, of_day in counts.items():  # the numbers do not fit next to each other in the terminal
@@ -321,14 +323,19 @@ def account(
     print_malformed(settings, source, arrival_days=days)
 
 
-def rows_by_disposition(source: str, counts: Mapping[date, Counter[Disposition]]) -> Table:
-    """The counts of each arrival day, with their sum."""
+def rows_by_disposition(
+    source: str, counts: Mapping[date, Counter[Disposition]], names: Collection[Disposition] = tuple(Disposition)
+) -> Table:
+    """The counts of each arrival day, with their sum.
+
+    :param names: the dispositions to show.
+    """
     total: Counter[Disposition] = sum(counts.values(), Counter())
     table = data_table(f"Dispositions of the rows of {source}", show_footer=True)
     table.add_column("arrival day", "total", no_wrap=True)
     number_column(table, "rows", (f"{of_day.total():,}" for of_day in counts.values()), f"{total.total():,}")
-    for name in Disposition:
+    for name in names:
         number_column(table, name.value, (f"{of_day[name]:,}" for of_day in counts.values()), f"{total[name]:,}")
     for day, of_day in counts.items():
-        table.add_row(f"{day}", f"{of_day.total():,}", *(f"{of_day[name]:,}" for name in Disposition))
+        table.add_row(f"{day}", f"{of_day.total():,}", *(f"{of_day[name]:,}" for name in names))
     return table

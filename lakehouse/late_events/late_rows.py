@@ -53,6 +53,9 @@ SCHEMA = pa.schema(
         ("windows", pa.list_(pa.string())),
     ]
 )
+_OF_ROW = ["ingestion_id", "line_number", "record_key", "event_ts", "event_date", "arrival_ts", "lateness_seconds"]
+#: The columns that people and programs get of a late row.
+SHOWN = [*_OF_ROW, "watermark", "window_end", "action", "reason", "counts", "windows"]
 #: The action of a row that counts by a steward's decision.
 ADMITTED = "admit"
 _READ = [

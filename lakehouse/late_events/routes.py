@@ -21,6 +21,7 @@ from lakehouse.serving.api.models import Shape
 from lakehouse.serving.http import responses
 from lakehouse.serving.http.parameters import Day, Flag, Limit, MetricName, NoParameters, Offset, Parameters, SourceName
 from lakehouse.serving.http.problems import Problem
+from lakehouse.text import with_earlier_names
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog, MetricContract
@@ -45,7 +46,7 @@ EXAMPLES = {
         "source": "sales",
         "action": "recompute",
         "at_close": "include",
-        "allowed_lateness_seconds": 300,
+        **with_earlier_names({"grace_seconds": 300}),
         "total": 1,
         "late_rows": [
             {
@@ -72,10 +73,6 @@ EXAMPLES = {
         "metrics": [_COUNTS],
     },
 }
-
-
-_OF_ROW = ["ingestion_id", "line_number", "record_key", "event_ts", "event_date", "arrival_ts", "lateness_seconds"]
-_SHOWN = [*_OF_ROW, "watermark", "window_end", "action", "reason", "counts", "windows"]
 
 
 class LateCountsModel(Shape):
@@ -116,7 +113,8 @@ class MetricLateEventsModel(LateCountsModel):
     source: str
     action: str
     at_close: str = Field(description="include or exclude: whether the rows that do not count do once their day is final.")
-    allowed_lateness_seconds: float
+    grace_seconds: float = Field(description="How far the watermark may be past the end of a window for its rows to count.")
+    allowed_lateness_seconds: float = Field(deprecated=True, description="The earlier name of grace_seconds.")
     total: int
     late_rows: list[LateRowModel]
 
@@ -173,13 +171,13 @@ def _of_metric(settings: Settings, catalog: Catalog, metric: MetricContract, wan
     by = [("arrival_ts", "descending"), ("ingestion_id", "ascending"), ("line_number", "ascending")]
     daily = served_version.daily(settings, catalog, metric)
     page = rows.sort_by(by).slice(wanted.offset, wanted.limit)
-    page = late_at_close.with_close(settings, daily, page).select([*_SHOWN, "counted_at_close"])
+    page = late_at_close.with_close(settings, daily, page).select([*late_rows.SHOWN, "counted_at_close"])
     return {
         **counters.of_metric(settings, metric).as_json(),
         "source": metric.source,
         "action": terms.action.value,
         "at_close": terms.at_close.value,
-        "allowed_lateness_seconds": terms.allowed_lateness.total_seconds(),
+        **with_earlier_names({"grace_seconds": terms.allowed_lateness.total_seconds()}),
         "total": len(rows),
         "late_rows": page.to_pylist(),
     }

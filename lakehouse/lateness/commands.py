@@ -183,7 +183,7 @@ def report(
     became_of_late = ", ".join(f"{count:,} {name}" for name, count in late.items() if count)
     out.print(f"  of the late rows: {became_of_late or 'none'}", soft_wrap=True)
     for line in recommended:
-        out.print(f"  {line.severity.value}: {line.about}: {line.text}", soft_wrap=True)
+        out.print(f"  {line.severity.value}: {line.subject}: {line.text}", soft_wrap=True)
     for past in before:
         which = f" of {past.event_type}" if past.event_type else ""
         moved = f"{duration(past.seconds_before)} -> {duration(past.seconds)} from {past.since} on"

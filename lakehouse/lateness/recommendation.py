@@ -16,6 +16,7 @@ from lakehouse.errors import LakehouseError
 from lakehouse.lateness import event_watermark, measurement, tuning_decisions
 from lakehouse.lateness.max_lateness import MaxLatenessHistory, step, trade_offs, whole_seconds
 from lakehouse.lateness.rules import percentiles, propose
+from lakehouse.text import with_earlier_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,7 +144,8 @@ def proposal_as_json(proposal: Proposal, catch: float) -> dict[str, Any]:
         "needed_seconds": _seconds(proposal.needed),
         "because": proposal.because,
         "evidence": [
-            {"watermark_seconds": _seconds(line.watermark), "share": round(line.share, _PLACES)} for line in proposal.evidence
+            with_earlier_names({"cutoff_seconds": _seconds(line.watermark), "share": round(line.share, _PLACES)})
+            for line in proposal.evidence
         ],
     }
 

@@ -222,7 +222,8 @@ def propose(seconds: Sequence[int], current: timedelta | None, tuning: Tuning) -
     rows = len(seconds)
     if rows < tuning.rows:
         because = f"{rows:,} rows are too few to measure a share of {tuning.catch:.1%}; the contract requires {tuning.rows:,}"
-        return Proposal(WatermarkVerdict.TOO_FEW, current, None, None, rows, because, evidence(seconds, [current]))
+        shown = evidence(seconds, [current]) if rows else ()  # a share of no rows says nothing
+        return Proposal(WatermarkVerdict.TOO_FEW, current, None, None, rows, because, shown)
     needed = rounded_up(percentile(seconds, tuning.catch) or 0)
     wanted = min(max(needed, tuning.at_least), tuning.at_most)
     verdict, because = _verdict(seconds, current, wanted, needed, tuning)

@@ -46,6 +46,11 @@ class Advice:
     current: timedelta | None = None
     proposed: timedelta | None = None
 
+    @property
+    def subject(self) -> str:
+        """The bound in words: its key, and the event type that it is for."""
+        return f"{self.about} of {self.event_type}" if self.event_type else self.about
+
     def as_json(self) -> dict[str, Any]:
         """The recommendation with durations in seconds."""
         return {

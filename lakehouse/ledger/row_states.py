@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from lakehouse.text import EARLIER_NAMES
+
 
 class Word(str, Enum):
     """An enum that is formatted as its value."""
@@ -18,12 +20,16 @@ class Word(str, Enum):
 
 
 class QuarantineReason(Word):
-    """Why a row is not admitted."""
+    """Why a row is not admitted. ``beyond_cutoff`` is read as ``beyond_watermark``, the word in the tables."""
 
     BEYOND_WATERMARK = "beyond_watermark"
     RULE_FAILED = "rule_failed"
     SHRUNKEN_PARTITION = "shrunken_partition"
     MARKER = "marker"
+
+    @classmethod
+    def _missing_(cls, value: object) -> QuarantineReason | None:
+        return next((reason for reason in cls if reason.value == EARLIER_NAMES.get(f"{value}")), None)
 
 
 class Disposition(Word):

@@ -21,6 +21,7 @@ from lakehouse.contracts.windows import EventWindow
 from lakehouse.delta import table_io
 from lakehouse.dispositions.winners import cases, groups
 from lakehouse.lateness.measurement import lags
+from lakehouse.ledger import ingestions
 from lakehouse.live import batches as live_batches
 
 if TYPE_CHECKING:
@@ -66,10 +67,23 @@ class DroppedRows(NamedTuple):
         return len(self.rows) / self.read if self.read else 0.0
 
 
-def dropped(settings: Settings, metric: MetricContract, contract: SourceContract, day: date | None = None) -> DroppedRows:
+def newest_arrival(settings: Settings, metric: MetricContract) -> date | None:
+    """The newest arrival day of which the present stream of a metric has read rows."""
+    newest = live_batches.newest(settings, metric.name)
+    if newest is None:
+        return None
+    where = {"metric": [metric.name], "query": [newest.query]}
+    read = set(live_batches.log(settings).select(["ingestion_id"], where)["ingestion_id"].unique().to_pylist())
+    entries = ingestions.all_of(settings, metric.source)
+    return max((entry.arrival_date for entry in entries if entry.ingestion_id in read), default=None)
+
+
+def dropped(
+    settings: Settings, metric: MetricContract, contract: SourceContract, day: date | None = None, arrival: date | None = None
+) -> DroppedRows:
     """The rows that the present stream of a metric has dropped in one of their windows, in the order of their arrival.
 
-    :param day: only rows of this event day.
+    :param day: only rows of this event day; ``arrival`` restricts to this arrival day.
     """
     newest = live_batches.newest(settings, metric.name)
     if newest is None:
@@ -78,6 +92,7 @@ def dropped(settings: Settings, metric: MetricContract, contract: SourceContract
     batches = batches.filter(pc.equal(batches["query"], newest.query))
     ids = pc.unique(batches["ingestion_id"])
     where: table_io.Where = {"ingestion_id": ids} | ({"event_date": [day]} if day else {})
+    where = {**where, "arrival_date": [arrival]} if arrival else where
     columns = [*_READ, "change_op", "malformed_reason"]
     read, parts = 0, [SCHEMA.empty_table()]
     for piece in table_io.pieces(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options):

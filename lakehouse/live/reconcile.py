@@ -130,9 +130,7 @@ def _live(settings: Settings, metric: MetricContract, day: date) -> _LiveState:
     batches = batches.filter(pc.or_(pc.less_equal(batches["batch"], written), pc.equal(batches["numbers"], 0)))
     watermark = pc.max(batches["watermark"]).as_py()
     numbers = {} if rows is None else _grouped(metric, rows.filter(pc.equal(rows["query"], query)).to_pylist())
-    closed = {
-        group: {**row, "is_closed": watermark is not None and row["window_end"] <= watermark} for group, row in numbers.items()
-    }
+    closed = {group: {**row, "is_closed": table.is_closed(row, watermark)} for group, row in numbers.items()}
     return _LiveState(closed, query, written, batches)
 
 

@@ -20,7 +20,7 @@ from lakehouse.dispositions.winners import first_rows, groups
 from lakehouse.gold.numbers.lifecycle import State
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import date, datetime
 
     from deltalake import DeltaTable
@@ -102,6 +102,11 @@ def expire(settings: Settings, metric: MetricContract, days: Collection[date], c
 
 def _app_id(query: str) -> str:
     return f"live:{query}"
+
+
+def is_closed(row: Mapping[str, Any], watermark: datetime | None) -> bool:
+    """Whether the stream's watermark has passed the window of a live number: the stream counts no more rows in it."""
+    return watermark is not None and bool(row["window_end"] <= watermark)
 
 
 class NumberLayer(str, Enum):

@@ -178,9 +178,10 @@ def days_to_wait(samples: Sequence[Sample], event: str, arrival: str | None) -> 
             "not show how late rows come"
         )
     days = min(max(lags[-(-len(lags) * _CAUGHT // 100) - 1] + 1, 1), _MOST_DAYS)
+    within = sum(lag < days for lag in lags)
     return days, (
-        f"a day is not final until something of {days} days later has arrived (clocks.watermark): {_CAUGHT} % of the rows in the "
-        "samples came within this time"
+        f"a day is not final until something of {days} days later has arrived (clocks.watermark): {within:,} of {len(lags):,} "
+        "rows in the samples came within this time"
     )
 
 

@@ -31,7 +31,7 @@ _LISTED += ["record_key", "event_date"]
 Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
 Rows = Annotated[list[str] | None, typer.Argument(help="Rows, as 'list' shows them: <ingestion>:<line>.")]
 Ids = Annotated[Path | None, typer.Option(help="File with a row id on each line; the rest of a line is ignored.")]
-Cause = Annotated[str | None, typer.Option(help="Rows quarantined for this: beyond_watermark, rule_failed, shrunken_partition.")]
+Cause = Annotated[str | None, typer.Option(help="Rows quarantined for this: beyond_cutoff, rule_failed, shrunken_partition.")]
 ArrivalDate = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Rows that arrived on this day.")]
 EventDate = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Rows of this event day.")]
 Key = Annotated[str | None, typer.Option(help="Rows of this key.")]
@@ -191,13 +191,14 @@ def _wanted(
 ) -> QuarantineFilter:
     from lakehouse.stewardship.quarantine import QuarantineFilter  # noqa: PLC0415
 
-    reasons = [reason.value for reason in QuarantineReason]
-    if cause is not None and cause not in reasons:
-        msg = f"--cause is one of {', '.join(reasons)}"
-        raise typer.BadParameter(msg)
+    try:
+        reason = None if cause is None else QuarantineReason(cause)
+    except ValueError:
+        msg = f"--cause is beyond_cutoff, or one of {', '.join(reason.value for reason in QuarantineReason)}"
+        raise typer.BadParameter(msg) from None
     return QuarantineFilter(
         status,
-        None if cause is None else QuarantineReason(cause),
+        reason,
         arrival_date.date() if arrival_date else None,
         event_date.date() if event_date else None,
         key,

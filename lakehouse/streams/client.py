@@ -1,4 +1,4 @@
-"""Reads a topic through librdkafka: the brokers' description of it, and its messages from given offsets on.
+"""Reads a topic through librdkafka: the brokers' description of it, and its messages from given offsets on. Writes messages.
 
 No other module uses Kafka's client. Offsets are kept in Bronze, never with the brokers.
 """
@@ -13,18 +13,20 @@ from lakehouse.errors import LakehouseError
 from lakehouse.streams.reading_plan import TopicState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from confluent_kafka import Message
     from typing_extensions import Self
 
-    from lakehouse.contracts.inputs import KafkaTopic
+    from lakehouse.contracts.inputs import KafkaTopic, TopicAddress
     from lakehouse.settings import Settings
 
 #: The timeout, in seconds, of requests to a broker about the topic.
 _ANSWER_SECONDS = 10.0
 #: The greatest number of messages per call of the client, and how long to wait for the first of them.
 _AT_ONCE, _WAIT_SECONDS = 10_000, 0.25
+#: How long brokers may take to accept messages.
+_WRITE_SECONDS = 10.0
 #: Bytes of messages that are held before they are committed.
 _HELD_BYTES = 2**27
 _GROUP = "lakehouse"
@@ -215,6 +217,71 @@ class TopicReader:
             f"the brokers at {self._servers} cannot be read ({reason}): check source.kafka.servers, the network, and "
             "LAKEHOUSE_KAFKA_OPTIONS"
         )
+
+
+class TopicWriter:
+    """Sends messages to a topic; each is written when :meth:`write` returns."""
+
+    def __init__(self, settings: Settings, address: TopicAddress, key: str) -> None:
+        """A writer for a topic.
+
+        :param key: the contract key of the address, for messages to people.
+        :raises StreamProblem: if Kafka's client is not installed, or does not support an option.
+        """
+        try:
+            import confluent_kafka  # noqa: PLC0415 (most deployments do without it)
+        except ImportError:
+            msg = "Kafka's client is not installed: pip install 'lakehouse[kafka]'"
+            raise StreamProblem(msg) from None
+        self._topic, self._key, self._seconds = address.topic, key, _WRITE_SECONDS
+        given: dict[str, Any] = {
+            "bootstrap.servers": address.servers,
+            "log_level": 2,
+            **address.options,
+            **settings.kafka_options,
+        }
+        self._servers = given["bootstrap.servers"]
+        of_consumers = {"isolation.level"}
+        options = {name: value for name, value in given.items() if name not in of_consumers}
+        own = {"enable.idempotence": True, "delivery.timeout.ms": int(self._seconds * 1000)}
+        try:
+            self._producer = confluent_kafka.Producer({**options, **own})
+        except confluent_kafka.KafkaException as error:
+            msg = f"{key}.options: {_words(error)}; docs/streams.md says which options a contract may set"
+            raise StreamProblem(msg) from None
+
+    def write(self, messages: Iterable[tuple[str | None, str, bytes]]) -> None:
+        """Send messages, each as key, id and value; the id is the header ``message_id``.
+
+        :raises StreamProblem: if the brokers have not accepted all of them. Some may have been written.
+        """
+        failed: list[Any] = []
+        until = time.monotonic() + self._seconds
+
+        def written(error: Any, _message: Any) -> None:
+            if error is not None:
+                failed.append(error)
+
+        for key, message_id, value in messages:
+            headers = [("message_id", message_id.encode())]
+            while not failed:
+                try:
+                    self._producer.produce(self._topic, value, key, headers=headers, on_delivery=written)
+                    break
+                except BufferError:
+                    if time.monotonic() > until:
+                        break
+                    self._producer.poll(_WAIT_SECONDS)
+            self._producer.poll(0)
+        left = self._producer.flush(max(until - time.monotonic(), _WAIT_SECONDS))
+        if failed or left:
+            self._producer.purge()
+            why = failed[0].str() if failed else "they did not answer in time"
+            msg = (
+                f"the brokers at {self._servers} do not take messages for {self._topic} ({why}): check {self._key}, the network, "
+                "and LAKEHOUSE_KAFKA_OPTIONS; does the topic exist?"
+            )
+            raise StreamProblem(msg)
 
 
 def _words(error: Exception) -> str:

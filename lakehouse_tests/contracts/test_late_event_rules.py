@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from lakehouse.contracts.late_events import LateAction, LateEvents
 from lakehouse.contracts.loader import load_catalog
@@ -89,3 +90,14 @@ def test_a_derived_metric_has_none(tmp_path: Path) -> None:
     }
     found = mistakes(tmp_path, SOURCE, METRIC, derived)
     assert any("a derived metric reads no rows" in mistake for mistake in found)
+
+
+def test_a_topic_of_the_side_output_changes_no_number() -> None:
+    address = {"topic": "late-orders", "servers": "broker:9092"}
+    of_terms = [{"allowed_lateness": "PT5M"}, {"allowed_lateness": "PT5M", "topic": address}]
+    hashes = [provenance.of_contract(MetricContract.model_validate({**METRIC, "late_events": terms})) for terms in of_terms]
+    assert hashes[0] == hashes[1]
+    with pytest.raises(ValidationError, match="is secret and has no place in a contract"):
+        LateEvents.model_validate({"topic": {**address, "options": {"sasl.password": "x"}}})
+    with pytest.raises(ValidationError, match="is no name of a topic"):
+        LateEvents.model_validate({"topic": {**address, "topic": "late orders"}})

@@ -13,8 +13,12 @@ from lakehouse.contracts.loader import load_contract
 from lakehouse.contracts.source_rules import Lateness
 from lakehouse.contracts.yaml_file import ContractError
 from lakehouse.delta import provenance
+from lakehouse.late_events.routes import MetricLateEventsModel
 from lakehouse.lateness import measurement
 from lakehouse.lateness.measurement import EventTypeLateness, LatenessMeasurement
+from lakehouse.ledger.row_states import QuarantineReason
+from lakehouse.serving.api.quality_models import CaughtModel
+from lakehouse.text import EARLIER_NAMES, with_earlier_names
 from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
@@ -100,3 +104,20 @@ def test_one_family_of_commands_is_about_lateness() -> None:
     commands = [line.split()[1] for line in family.splitlines() if len(line.split()) > 1]
     assert {"report", "watermark", "propose", "apply", "tuning", "rows", "admit", "withdraw"} <= set(commands)
     assert runner.invoke(app, ["late", "list", "--help"]).exit_code == 0
+
+
+def test_a_renamed_field_also_stands_under_its_earlier_name() -> None:
+    assert with_earlier_names({"rows": 1, "beyond_cutoff": 2}) == {"rows": 1, "beyond_cutoff": 2, "beyond_watermark": 2}
+    assert QuarantineReason("beyond_cutoff") is QuarantineReason("beyond_watermark") is QuarantineReason.BEYOND_WATERMARK
+    with pytest.raises(ValueError, match="beyond_all"):
+        QuarantineReason("beyond_all")
+
+
+def test_the_responses_have_both_names_and_the_document_calls_the_earlier_one_deprecated() -> None:
+    for model, name, earlier in (
+        (CaughtModel, "cutoff_seconds", "watermark_seconds"),
+        (MetricLateEventsModel, "grace_seconds", "allowed_lateness_seconds"),
+    ):
+        properties = model.model_json_schema()["properties"]
+        assert EARLIER_NAMES[name] == earlier
+        assert (properties[earlier]["deprecated"], properties[name].get("deprecated")) == (True, None)

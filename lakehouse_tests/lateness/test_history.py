@@ -131,7 +131,7 @@ def test_five_years_that_come_first_move_no_percentile_no_proposal_and_no_alert(
         for one in checks.check_rows(settings, source, {FEBRUARY[0]: 1826}, [FEBRUARY[0]])
         if one.check == "lateness_tolerated"
     ]
-    assert (tolerated.passed, tolerated.numbers["rows"], tolerated.numbers["beyond_watermark"]) == (True, 1, 0)
+    assert (tolerated.passed, tolerated.numbers["rows"], tolerated.numbers["beyond_cutoff"]) == (True, 1, 0)
 
 
 def test_what_a_backfill_plan_brings_to_a_running_source_is_left_out_and_a_late_row_is_not(tmp_path: Any) -> None:

@@ -43,6 +43,7 @@ from lakehouse.models import promotion_log as model_promotions
 from lakehouse.operations.alerts import log as alerts
 from lakehouse.operations.backfills import log as backfills
 from lakehouse.operations.corrections import correction_record
+from lakehouse.operations.notices import late_outputs
 from lakehouse.operations.notices import log as notices
 from lakehouse.serving.http import tokens
 from lakehouse.snapshots import input_sets, named
@@ -76,6 +77,7 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
                 correction_record,
                 live_batches,
                 reconciliations,
+                late_outputs,
                 backtest_log,
                 canary_log,
                 model_promotions,

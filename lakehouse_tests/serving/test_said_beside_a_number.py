@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
-from typer.testing import CliRunner
 
-from lakehouse.cli.program import app
 from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse_tests.support.api_client import api_client, at, catalog, get_json, numbers_with_weeks, on
-from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
 from lakehouse_tests.support.parsed_page import words
+from lakehouse_tests.support.typed_numbers import typed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,21 +27,6 @@ HELD = "it failed row_count; 'lakehouse gold held total' shows why"
 def _without_spark() -> Iterator[None]:
     with without_spark():
         yield
-
-
-def typed(numbers: ScriptedNumbers, folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[str, str]:
-    """What a command prints, and what it prints on standard error."""
-    contracts = folder / "contracts"
-    contracts.mkdir(exist_ok=True)
-    for name, definition in (("events", contract()), ("total", numbers.metric)):
-        written = definition.model_dump(mode="json", exclude_none=True, exclude_unset=True, by_alias=False)
-        (contracts / f"{name}.yaml").write_text(yaml.safe_dump(written))
-    environment = {"ROOT": numbers.settings.root, "CONTRACTS": f"{contracts}", "NOW": f"{numbers.settings.clock().isoformat()}"}
-    for name, value in (environment | {"BUNDLED_CONTRACTS": "false"}).items():
-        monkeypatch.setenv(f"LAKEHOUSE_{name}", value)
-    done = CliRunner().invoke(app, [*arguments], env={"COLUMNS": "250"})
-    assert done.exit_code == 0, done.output
-    return done.stdout, done.stderr
 
 
 def test_a_number_waits_for_a_newer_one_that_is_held(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,3 +143,24 @@ def test_an_adjustment_restates_the_open_week_that_it_is_booked_in(settings: Set
     assert newest["result"][0]["total"] == 5
     assert newest["reason"] == day["reason"], "that of the adjustment, and no growth"
     assert newest["restated_on"] is not None
+
+
+def test_an_hour_has_its_own_version_end_and_updates(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = ScriptedNumbers(settings, metric("hourly", window={"size": "PT1H"}, publication={"final_after": 9}))
+    numbers.at(1, 12)
+    numbers.set_hours(1, {9: 5, 10: 7})
+    numbers.publish()
+    numbers.at(1, 20)
+    numbers.set_hours(1, {9: 5, 10: 9})
+    numbers.publish(reason=RevisionReason.LATE_DATA)
+    for name, hour, updates in (("2024-01-01T09", 10, 0), ("2024-01-01T10", 11, 1)):
+        with api_client(settings, catalog(numbers.metric)) as client:
+            answer = get_json(client, "/metrics/hourly", window=name)
+        shown = typed(numbers, tmp_path, monkeypatch, "gold", "show", "hourly", name)[0]
+        words_of_updates = "1 update" if updates == 1 else f"{updates} updates"
+        assert f"  the window ends 2024-01-01 {hour}:00 UTC; {words_of_updates} since the first number\n" in shown
+        of_command = json.loads(typed(numbers, tmp_path, monkeypatch, "gold", "show", "hourly", name, "--json")[0])
+        assert (answer["update_count"], answer["watermark_passed"]) == (updates, None)
+        for field in ("update_count", "watermark_passed"):
+            assert of_command[field] == answer[field]
+        assert of_command["window_end"] == f"2024-01-01 {hour}:00:00+00:00"

@@ -13,28 +13,49 @@ Compare takes the newest version for both sides   GET /compare (first): it does 
 A window has the history of its day               gold history and GET /history of an hour, the revision and value
 A row on time is called late                      the day that grew on its own day, the reason and how often it was
                                                   restated, on all surfaces against what happened
+An earlier number has what was booked later       gold show and GET /metrics of an earlier time, adjusted: 45 in place of
+                                                  nothing
+A held number fails another check                 gold show, the page and the API, failed: row_count in place of Dagster's
+                                                  change
+The page takes the published for the live number  the page of live numbers, the value of an hour (``test_live_surfaces``)
+The simulation takes the first for the last       the simulation's table, the value: 30 in place of 40
+The replay counts the days of silver              replay's closing line: 3 days of gold/revenue in place of 5
 ================================================  ==================================================================
+
+The lake of live numbers is written without Spark (``numbers_without_spark``): what a stream counts is another law's subject.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
-from lakehouse.gold.numbers import history, lifecycle, window_history
+from lakehouse import locations
+from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.series import Series
+from lakehouse.delta import table_io
+from lakehouse.examples import simulation_results
+from lakehouse.gold.numbers import history, lifecycle, version_selector, window_history
 from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.gold.numbers.lifecycle import RevisionReason
+from lakehouse.gold.restatement import closing
 from lakehouse.live import compared
+from lakehouse.orchestration.execution import replay
 from lakehouse_tests.support.api_client import api_client
 from lakehouse_tests.support.laws import is_proof
 from lakehouse_tests.support.surfaces import lakes, readers
+from lakehouse_tests.support.surfaces.earlier_readers import CHECKS, EARLIER
 from lakehouse_tests.support.surfaces.readers import READERS, Number
 from lakehouse_tests.support.surfaces.said import Said, contradictions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
     from typing import Any
 
     from pyspark.sql import SparkSession
@@ -61,14 +82,21 @@ def _kinds(spark: SparkSession, spark_remote: dict[str, str], tmp_path_factory: 
 
 
 def contradicting(
-    lake: TypedLake, surfaces: Mapping[str, Reader] = READERS, numbers: Iterable[tuple[str, str]] | None = None
+    lake: TypedLake,
+    surfaces: Mapping[str, Reader] = READERS,
+    numbers: Iterable[tuple[str, str]] | None = None,
+    as_of: str | None = None,
 ) -> list[str]:
-    """Every contradiction about the numbers of a lake, by default all of them."""
+    """Every contradiction about the numbers of a lake, by default all of them.
+
+    :param as_of: the earlier time as of which they are read.
+    """
     listed = []
     with lake.used(), api_client(lake.settings, lake.catalog) as client:
         for metric, period in lake.numbers() if numbers is None else numbers:
-            number = Number(lake, client, metric, period)
-            truth = {HAPPENED: lake.truth[metric, period]} if (metric, period) in lake.truth else {}
+            number = Number(lake, client, metric, period, as_of)
+            known = lake.truth.get((metric, period)) if as_of is None else lake.earlier.get((metric, period, as_of))
+            truth = {HAPPENED: known} if known is not None else {}
             said = {name: reader(number) for name, reader in surfaces.items()}
             listed += contradictions(f"{metric} {period}", truth | {name: one for name, one in said.items() if one is not None})
     return listed
@@ -76,6 +104,80 @@ def contradicting(
 
 def test_all_surfaces_say_the_same_of_the_days_of_a_shop(shop: TypedLake) -> None:
     assert contradicting(shop, numbers=shop.numbers() if is_proof() else IN_EACH_RUN) == []
+
+
+def test_all_surfaces_say_the_same_of_earlier_numbers(shop: TypedLake) -> None:
+    """As of each time of the list; a proof reads every number as of the end of each day since it was first published."""
+    for metric, period, moment in list(shop.earlier) if is_proof() else list(shop.earlier)[2:5]:
+        assert contradicting(shop, EARLIER, [(metric, period)], moment) == []
+    if not is_proof():
+        return
+    with shop.used():
+        first_seen = {key: min(row["published_at"] for row in rows_of(shop, *key)) for key in shop.numbers()}
+    for day in range(4, 13):
+        moment = f"2024-11-{day:02}T23:30:00Z"
+        known = [key for key, first in first_seen.items() if first <= datetime.fromisoformat(moment.replace("Z", "+00:00"))]
+        assert contradicting(shop, EARLIER, known, moment) == []
+
+
+def replayed(lake: TypedLake) -> tuple[dict[str, int], dict[str, int]]:
+    """What ``lakehouse replay`` prints last of its rows and days, and the same from a plain read of the tables."""
+    with lake.used():
+        printed = lake.at("2024-11-07T00:00:00Z").typed("replay", "sales", "--landing", f"{lake.folder / 'landing' / 'sales'}")
+        matched = re.search(r"(\d+) arrival days, (\d+) rows in Bronze, (\d+) malformed", printed)
+        assert matched, printed
+        shown = dict(zip(("arrival days", "rows", "malformed"), map(int, matched.groups())))
+        shown |= {name: int(days) for name, days in re.findall(r"gold/(\w+): (\d+) days published or restated", printed)}
+        rows = DeltaTable(f"{lake.settings.root}/bronze/sales").to_pyarrow_table().to_pylist()
+        held = {
+            "arrival days": len({row["arrival_date"] for row in rows}),
+            "rows": len(rows),
+            "malformed": sum(row["malformed_reason"] is not None for row in rows),
+        }
+        for name in ("revenue", "revenue_weekly"):
+            published = DeltaTable(f"{lake.settings.root}/gold/{name}").to_pyarrow_table().to_pylist()
+            changes = [row for row in published if row["reason"] != "daily_finalization"]  # a change of state restates nothing
+            held[name] = len({(row["period"], row["published_at"]) for row in changes})
+    return shown, held
+
+
+@pytest.mark.proof
+class TestReplay:
+    """The closing line of ``lakehouse replay``."""
+
+    def test_it_says_what_the_tables_hold(self, spark: SparkSession, spark_remote: dict[str, str], tmp_path: Path) -> None:
+        assert spark
+        shown, held = replayed(lakes.a_shop_to_replay(tmp_path, spark_remote))
+        assert (held["rows"], held["malformed"], held["revenue"]) == (6, 1, 5)
+        assert shown == {name: held[name] for name in shown}
+        assert "revenue" in shown
+
+    def test_the_law_fails_where_it_counts_the_days_of_silver(
+        self, spark: SparkSession, spark_remote: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert spark
+        right = replay.catch_up
+
+        def mutant(*about: Any) -> Any:
+            after = right(*about)
+            return replace(after, restated=dict.fromkeys(after.restated, after.silver_days[:1]))
+
+        monkeypatch.setattr(replay, "catch_up", mutant)
+        shown, held = replayed(lakes.a_shop_to_replay(tmp_path, spark_remote))
+        assert (shown["revenue"], held["revenue"]) == (3, 5)
+
+
+def rows_of(lake: TypedLake, metric: str, period: str) -> list[dict[str, Any]]:
+    """Every published row of a period."""
+    series = Series(lake.catalog.metrics[metric], Kind.WEEK if "-W" in period else Kind.DAY)
+    table = table_io.read(locations.gold(lake.settings, series))
+    assert table is not None
+    return [row for row in table.to_pylist() if row["period"] == period]
+
+
+def test_a_failed_check_is_the_same_everywhere(shop: TypedLake) -> None:
+    numbers = [("revenue", name) for name in ("2024-11-06", "2024-11-07")]
+    assert contradicting(shop, CHECKS, shop.numbers() if is_proof() else numbers) == []
 
 
 @pytest.mark.proof
@@ -114,8 +216,10 @@ class TestMutants:
             return replace(standing, now=now, sides=sides)
 
         monkeypatch.setattr(history, "standing", mutant)
-        (line,) = contradicting(shop, numbers=[("revenue", "2024-11-04")])
-        assert line.startswith("the demo's table says of revenue 2024-11-04, value: {'revenue': Decimal('5.00')}")
+        lines = contradicting(shop, numbers=[("revenue", "2024-11-04")])
+        shown_value = "says of revenue 2024-11-04, value: {'revenue': Decimal('5.00')}"
+        tables = ("the demo's table", "the demo's first table")
+        assert [line.partition(";")[0] for line in lines] == [f"{table} {shown_value}" for table in tables]
 
     def test_compare_takes_the_newest_version_for_both_sides(self, shop: TypedLake, monkeypatch: pytest.MonkeyPatch) -> None:
         right = compared._side
@@ -140,6 +244,37 @@ class TestMutants:
         lines = contradicting(lakes.a_day_that_grew(tmp_path, spark_remote))
         assert "the table says of revenue 2024-11-04, reason: 'late_data'; what happened: 'new_data'" in lines
         assert "the page of the number says of revenue 2024-11-04, restated: 1; what happened: 0" in lines
+
+    def test_an_earlier_number_has_what_was_booked_later(self, shop: TypedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+        right = version_selector.adjustments_of
+        for module in (history, version_selector):
+            monkeypatch.setattr(module, "adjustments_of", lambda versions, chosen, _at=None: right(versions, chosen))
+        numbers, moment = [("revenue", "2024-11-04")], "2024-11-08T12:00:00Z"
+        lines = contradicting(shop, EARLIER, numbers, moment)
+        assert {line.partition(" says of")[0] for line in lines} == {
+            "gold show --version",
+            "gold show --version --json",
+            "GET /metrics",
+        }
+        assert all("adjusted: {'revenue': Decimal('45.00')" in line for line in lines)
+
+    def test_the_simulation_takes_the_first_number_for_the_last(self, shop: TypedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+        right = simulation_results._days
+        monkeypatch.setattr(
+            simulation_results,
+            "_days",
+            lambda *about: [replace(day, final=day.provisional) for day in right(*about)],
+        )
+        surfaces = {name: READERS[name] for name in ("the table", "the simulation's table")}
+        (line,) = contradicting(shop, surfaces, [("revenue", "2024-11-04")])
+        assert line.startswith("the simulation's table says of revenue 2024-11-04, value: {'revenue': Decimal('30.00')}")
+
+    def test_a_held_number_fails_another_check(self, shop: TypedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+        right = closing.held_by
+        mutant = lambda series, uncomputed, checks: right(series, uncomputed, ["row_count"] if checks else checks)  # noqa: E731
+        monkeypatch.setattr(closing, "held_by", mutant)
+        lines = contradicting(shop, CHECKS, [("revenue", "2024-11-06")])
+        assert "gold show says of revenue 2024-11-06, failed: ('row_count',); what happened: ('change',)" in lines
 
     @pytest.mark.proof
     def test_a_window_has_the_history_of_its_day(self, kinds: TypedLake, monkeypatch: pytest.MonkeyPatch) -> None:

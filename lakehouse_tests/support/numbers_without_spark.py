@@ -29,6 +29,7 @@ from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import metric_query, rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
+from lakehouse.live import table as live_table
 from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
@@ -130,6 +131,29 @@ class ScriptedNumbers:
         else:
             self.by_day[day(number)] = self.table(value)
 
+    def set_hours(self, number: int, totals: Mapping[int, int]) -> None:
+        """Set what Silver gives for the hours of a day, of a metric with windows of an hour."""
+        self.by_day[day(number)] = _of_hours(number, totals)
+
+    def stream_hours(self, number: int, totals: Mapping[int, int], batch: int = 0, passed: int = 0) -> None:
+        """Set what the stream has counted in hours of a day.
+
+        :param passed: the hour that its watermark has reached.
+        """
+        rows = _of_hours(number, totals)
+        starts, watermark = rows["window_start"].to_pylist(), _moment(number, passed)
+        columns: dict[str, Any] = {
+            "event_date": pa.array([day(number)] * len(rows), pa.date32()),
+            "window_end": pa.array([start + timedelta(hours=1) for start in starts], _TIME),
+            "updated_at": pa.array([self.settings.clock()] * len(rows), _TIME),
+            "batch": pa.array([batch] * len(rows), pa.int64()),
+            "watermark": pa.array([watermark] * len(rows), _TIME),
+            "query": pa.array(["q"] * len(rows)),
+        }
+        for name, values in columns.items():
+            rows = rows.append_column(name, values)
+        assert live_table.write(self.settings, self.metric, "q", batch, rows)
+
     def publish(self, *numbers: int, reason: RevisionReason | None = None) -> PublishResult:
         """Recompute days, by default all that Silver or readers know."""
         days = {day(number) for number in numbers} or {*self.by_day, *self.starts()}
@@ -179,6 +203,19 @@ class ScriptedNumbers:
         """The total of the latest revision: what readers see."""
         [found] = [line[1] for line in self.history(number, series) if line[3]]
         return found
+
+
+_TIME = pa.timestamp("us", "UTC")
+
+
+def _moment(number: int, hour: int) -> datetime:
+    return datetime.combine(day(number), datetime.min.time(), timezone.utc) + timedelta(hours=hour)
+
+
+def _of_hours(number: int, totals: Mapping[int, int]) -> pa.Table:
+    rows = [{"window_start": _moment(number, hour), "total": total, "row_count": 1} for hour, total in totals.items()]
+    columns = [("window_start", _TIME), ("total", pa.int64()), ("row_count", pa.int64())]
+    return pa.Table.from_pylist(rows, schema=pa.schema(columns))
 
 
 def total_of(table: pa.Table) -> Any:

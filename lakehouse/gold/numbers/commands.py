@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lakehouse.gold.numbers.comparison import Comparison
     from lakehouse.gold.numbers.history import PublishedVersion, SelectedVersion
-    from lakehouse.gold.restatement.closing import HeldNumber
+    from lakehouse.gold.restatement.closing import End, HeldNumber
 
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def show(
         fields = _as_json(answer.version) | {"note": answer.note, "held": held.because if held else None}
         fields["waiting_for"] = waits_for
         fields |= {"adjustments": [one.label for one in answer.adjustments], "adjusted": answer.adjusted}
+        end = _end(of)
+        fields |= {"window_end": end.at, "watermark_passed": end.passed, "update_count": answer.update_count}
         out.print(json.dumps(fields, default=str), soft_wrap=True)
         return
     doubts = [f"a newer number is held: {held.because}"] if held else []
@@ -100,6 +102,11 @@ def _print_number(of: arguments.About, answer: SelectedVersion, doubts: Sequence
     out.print(f"  published {format_moment(shown.published_at)}{until}: {shown.reason.value}", soft_wrap=True)
     if shown.restated_on:
         out.print(f"  restated {format_moment(shown.restated_on)}: {shown.restatement_reason}", soft_wrap=True)
+    if of.window is not None:
+        end = _end(of)
+        passed = "" if end.passed is None else f", and the watermark has {'' if end.passed else 'not '}passed it"
+        updates = f"{answer.update_count:,} {'update' if answer.update_count == 1 else 'updates'} since the first number"
+        out.print(f"  the window ends {format_moment(end.at)}{passed}; {updates}", soft_wrap=True)
     if because := attribute_changes.because(of.settings, of.series, shown):
         out.print(f"  restated because {because}", soft_wrap=True)
     publication = publications.find(of.settings, of.series.name, shown.row["publication_id"])
@@ -111,6 +118,14 @@ def _held(of: arguments.About) -> HeldNumber | None:
     from lakehouse.gold.restatement import closing  # noqa: PLC0415 (Arrow loads in a second)
 
     return closing.held(of.settings, of.series, of.period.start)
+
+
+def _end(of: arguments.About) -> End:
+    """When the period or window ends, and whether the watermark has passed that."""
+    from lakehouse.gold.restatement import closing  # noqa: PLC0415 (Arrow loads in a second)
+
+    source = of.catalog.sources[of.series.metric.source]
+    return closing.end_of(of.series, source, of.period, of.window, closing.watermarks(of.settings, source, of.series))
 
 
 def _held_because(of: arguments.About) -> str | None:
@@ -155,8 +170,7 @@ def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json:
         out.print(
             f"{version.label}  {version.published_at:%Y-%m-%d %H:%M}  {version.state.value}{mark}", style="bold", soft_wrap=True
         )
-        rows = version.row.get("changed_rows")
-        behind = f", {rows:,} changed {'row' if rows == 1 else 'rows'}" if rows else ""
+        behind = _rows_behind(version)
         booked = f", booked to {version.row['booked_on']}" if version.adjustment is not None else ""
         out.print(f"    {version.why}{behind}{booked}", soft_wrap=True)
         if because:
@@ -169,6 +183,18 @@ def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json:
             out.print(f"    {counted(version.row['undecided_rows'])} undecided", style="yellow", soft_wrap=True)
     if not as_json and (held := _held_because(of)):
         out.print(f"held  {held}", style="yellow", soft_wrap=True)
+
+
+def _rows_behind(version: PublishedVersion) -> str:
+    """The number of rows behind a version, where its reason does not say it; the rows of a first number are not changed ones."""
+    from lakehouse.gold.numbers.lifecycle import RevisionReason  # noqa: PLC0415 (Arrow loads in a second)
+
+    rows = version.row.get("changed_rows")
+    if not rows or version.reason is RevisionReason.NEW_DATA:
+        return ""
+    if version.reason is RevisionReason.INITIAL and version.revision == 1:
+        return f", {counted(rows)}"
+    return f", {rows:,} changed {'row' if rows == 1 else 'rows'}"
 
 
 @app.command("list")

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo
 
@@ -16,10 +16,13 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar.days import same_time_before
+from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.windows import WINDOW_START
 from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers import window_history
 from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.gold.numbers.routes import window
-from lakehouse.gold.numbers.version_selector import SelectBy, UnknownVersionError, VersionSelector, choose
+from lakehouse.gold.numbers.version_selector import SelectBy, UnknownVersionError
 from lakehouse.gold.publication import attribute_changes, restatement_reports
 from lakehouse.ledger import publications
 from lakehouse.live import routes as live_numbers
@@ -60,9 +63,17 @@ _WEEK = 7
 
 
 class AtThisTimeParameters(Parameters):
-    """The time that counts as now."""
+    """The time that counts as now, and the window."""
 
     at: Annotated[Moment | None, Field(description="The time that counts as now; default: now.")] = None
+    window: Annotated[
+        str | None,
+        Field(
+            description="A window of a day, as 2024-01-15T14: it is compared in place of today, with the same hour of the day "
+            "before and of the same weekday. Also a day in place of today.",
+            pattern=parameters.PERIOD_OR_WINDOW,
+        ),
+    ] = None
 
 
 def comparison_routes(cache: PublishedCache) -> APIRouter:
@@ -97,23 +108,27 @@ def comparison_routes(cache: PublishedCache) -> APIRouter:
     async def at_this_time(request: Request, name: MetricName, wanted: Annotated[AtThisTimeParameters, Query()]) -> Response:
         """Compares today so far with yesterday, and with the same day of the week before, at the same time of day. Returns what
         was known of these then, what is known of yesterday now, and today.
+
+        With `window`, the window takes the place of today, and the same hours of the two other days that of theirs.
         """
         metric = cache.metric(name)
         published = await cache.published(metric)
         contract = published.series.metric
         zone = ZoneInfo(contract.publication.timezone or "UTC")
         now = _zoned(wanted.at or cache.settings.clock(), zone)
+        period, start = parameters.period_or_window(metric, wanted.window) if wanted.window else (None, None)
+        if period is not None and period.kind is not Kind.DAY:
+            raise Problem(400, "makes-no-sense", f"{wanted.window} is no day, and no window of a day")
+        today = period.start if period is not None else now.date()
+        wanted_sides = ((1, 1, SelectBy.LATEST), (1, 0, SelectBy.FINAL), (0, 0, SelectBy.LATEST), (_WEEK, _WEEK, SelectBy.LATEST))
         try:
-            today, then, week_ago = now.date(), same_time_before(now, 1, zone), same_time_before(now, _WEEK, zone)
+            of_days = []
+            for days, age, by in wanted_sides:
+                of_window = None if start is None else same_time_before(start, days, zone)
+                of_days.append((today - timedelta(days=days), of_window, same_time_before(now, age, zone), by))
         except OverflowError:
             raise Problem(400, "makes-no-sense", "there is no day, or no week, before that") from None
-        wanted_sides = (
-            (then.date(), then, SelectBy.LATEST),
-            (then.date(), now, SelectBy.FINAL),
-            (today, now, SelectBy.LATEST),
-            (week_ago.date(), week_ago, SelectBy.LATEST),
-        )
-        sides = [await run_in_threadpool(_number_at, published, *side) for side in wanted_sides]
+        sides = [await run_in_threadpool(_number_at, published, *side) for side in of_days]
         names = ("yesterday_at_this_time", "yesterday", "today", "same_weekday_at_this_time")
         body: dict[str, Any] = {"metric": contract.metric, "series": published.series.name}
         numbers = {name: number for name, (number, _) in zip(names, sides)}
@@ -186,16 +201,15 @@ def _changes(made: ComparedNumber, page: tuple[int, int]) -> dict[str, Any]:
 
 
 def _number_at(
-    published: PublishedSeries, day: date, at: datetime, by: SelectBy
+    published: PublishedSeries, day: date, start: datetime | None, at: datetime, by: SelectBy
 ) -> tuple[dict[str, Any], PublishedVersion | None]:
-    """A day's number as known at a given time: as JSON, and as a version."""
-    period_versions = published.numbers.periods.get(day)
-    if period_versions is not None:
-        by_then = [summary for summary in period_versions.summaries if summary.published_at <= at]
-        if (selected := choose(by_then, VersionSelector(by, by.value))) is not None:
-            version = period_versions.version(published.series, selected[0])
-            return {"window": f"{day}", "at": at, "number": responses.version(version), "note": selected[1]}, version
-    return {"window": f"{day}", "at": at, "number": None, "note": "nothing had been published"}, None
+    """The number of a day, or of a window of it, as known at a given time: as JSON, and as a version."""
+    named = f"{day}" if start is None else window_history.text(WINDOW_START, start, published.series.metric)
+    seen = published.seen_at(day, at, by, start)
+    if seen is None:
+        return {"window": named, "at": at, "number": None, "note": "nothing had been published"}, None
+    version, note = seen
+    return {"window": named, "at": at, "number": responses.version(version), "note": note}, version
 
 
 def _totals(published: PublishedSeries, version: PublishedVersion | None) -> dict[str, Sides]:

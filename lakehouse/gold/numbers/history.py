@@ -134,12 +134,14 @@ class SelectedVersion:
     :param note: additional information for the reader.
     :param adjustments: the adjustments booked to other periods since the version was published, oldest first.
     :param adjusted: the totals of the version with its adjustments; empty without one.
+    :param update_count: how many revisions have changed the number since its first one, in its whole history.
     """
 
     version: PublishedVersion
     note: str | None = None
     adjustments: list[PublishedVersion] = field(default_factory=list)
     adjusted: Mapping[str, Number | None] = field(default_factory=dict)
+    update_count: int = 0
 
 
 def history(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, list[PublishedVersion]]:
@@ -193,7 +195,10 @@ def selected(
     of_chosen = [] if chosen.adjustment is not None else adjustments_of(versions, chosen, selector)
     adjustments = [booked for booked in of_chosen if booked.rows]
     adjusted = _adjusted(series, adjustments, versions)
-    return SelectedVersion(chosen if window is None else window_history.shown(every, chosen, window), note, adjustments, adjusted)
+    of_number = every if window is None else window_history.history(every, window)
+    updates = lifecycle.update_count(one.reason for one in of_number if one.adjustment is None)
+    shown = chosen if window is None else window_history.shown(every, chosen, window)
+    return SelectedVersion(shown, note, adjustments, adjusted, updates)
 
 
 def history_between(settings: Settings, series: Series, first: date, last: date) -> dict[date, list[PublishedVersion]]:

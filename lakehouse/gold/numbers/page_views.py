@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from lakehouse.calendar.days import same_time_before
+from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.windows import WINDOW_START
 from lakehouse.gold.numbers import history as numbers_history
-from lakehouse.gold.numbers import lifecycle
+from lakehouse.gold.numbers import lifecycle, window_history
 from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector, adjustments_of, choose
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from lakehouse.serving.http.snapshot import PeriodVersions
 
 
-_LATEST, _FIRST = VersionSelector(SelectBy.LATEST, "latest"), VersionSelector(SelectBy.FIRST, "first")
+_LATEST = VersionSelector(SelectBy.LATEST, "latest")
+#: The days after which a day of the week comes again.
+_WEEK = 7
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,8 @@ class Glance:
     """A period's newest number. ``sides`` are the totals as first published and as they are now.
 
     A closed number does not change: ``adjusted`` is its total with the adjustments that were booked to other days since.
-    ``grew`` is set if rows, or days, were added that were still to come, which restates nothing.
+    ``grew`` is set if rows, or days, were added that were still to come, which restates nothing. ``update_count`` is how many
+    revisions have changed the number since its first one.
     """
 
     period: Period
@@ -47,6 +52,7 @@ class Glance:
     grew: bool
     adjustments: int
     adjusted: Mapping[str, Number | None]
+    update_count: int = 0
 
     @property
     def label(self) -> str:
@@ -70,6 +76,7 @@ def glance(published: PublishedSeries, start: date) -> Glance | None:
     first, now = totals(series, period_versions.version(series, summaries[0])), totals(series, version)
     adjustments = len(adjustments_of(summaries, chosen[0]))
     restating = [summary for summary in summaries if summary.restates and summary.adjustment is None]
+    reasons = [RevisionReason(summary.reason) for summary in summaries if summary.adjustment is None]
     return Glance(
         period=series.period(start),
         version=version,
@@ -79,6 +86,32 @@ def glance(published: PublishedSeries, start: date) -> Glance | None:
         grew=any(RevisionReason(summary.reason).is_growth for summary in summaries[1:]),
         adjustments=adjustments,
         adjusted={name: sides.after for name, sides in _last_change(series, period_versions).items()} if adjustments else {},
+        update_count=lifecycle.update_count(reasons),
+    )
+
+
+def window_glance(published: PublishedSeries, period: Period, window: datetime) -> Glance | None:
+    """The summary of the newest number of a window of a day; None if the window never had revision.
+
+    :param window: the first moment of the window.
+    """
+    series, known = published.series, published.versions_of(period).versions(published.series)
+    of_window = [revision for revision in window_history.history(known, window) if revision.adjustment is None]
+    if not of_window:
+        return None
+    selected = numbers_history.selected(series, period, known, _LATEST, window)
+    (standing,) = window_history.standings(known, {window})
+    first, now = totals(series, of_window[0]), totals(series, selected.version)
+    return Glance(
+        period=period,
+        version=selected.version,
+        sides={name: Sides(first.get(name), value) for name, value in now.items()},
+        restated=standing.restated,
+        restated_on=selected.version.restated_on,
+        grew=any(revision.reason.is_growth for revision in of_window[1:]),
+        adjustments=len(selected.adjustments),
+        adjusted=selected.adjusted,
+        update_count=standing.update_count,
     )
 
 
@@ -105,12 +138,14 @@ def drawn(series: Series, most: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Precedent:
-    """The preceding period as readers saw it at the same age: for a day, at this time yesterday.
+    """An earlier period as readers saw it at the same age: for a day, at this time yesterday, and on the same weekday.
 
-    :param sides: the totals: before, of the preceding period; after, of the current period.
+    :param name: of the period, or of the window of a day.
+    :param sides: the totals: before, of the earlier period; after, of the current period.
     """
 
-    period: Period
+    name: str
+    day: date
     version: PublishedVersion
     days: int
     sides: Mapping[str, Sides]
@@ -120,19 +155,36 @@ class Precedent:
         """The state in words."""
         return LABELS[self.version.state.value]
 
+    @property
+    def when(self) -> str:
+        """The time of the comparison, in words."""
+        words = {1: "yesterday", _WEEK: "a week ago"}
+        return f"At this time {words.get(self.days, f'{self.days} days ago')}"
 
-def precedent(published: PublishedSeries, newest: Glance, now: datetime) -> Precedent | None:
-    """The number to compare with a number that is not final; None for a final number, and without a published one."""
+
+def precedents(published: PublishedSeries, newest: Glance, now: datetime, window: datetime | None = None) -> list[Precedent]:
+    """The numbers to compare with a number that is not final: of the period before, and of the same weekday for a day.
+
+    Empty for a final number; earlier periods without a published number are left out.
+
+    :param window: the first moment of a window of the day: then the same hours of the earlier days.
+    """
     start, series = newest.period.start, published.series
-    if newest.version.state is State.FINAL or start == date.min:
-        return None
+    if newest.version.state is State.FINAL or start <= date.min + timedelta(days=_WEEK):
+        return []
     before = series.period(start - timedelta(days=1))
-    days = (start - before.start).days
-    version = _seen(published, before.start, days, now)
-    if version is None:
-        return None
-    then = totals(series, version)
-    return Precedent(before, version, days, {name: Sides(then.get(name), sides.after) for name, sides in newest.sides.items()})
+    earlier = [before, series.period(start - timedelta(days=_WEEK))] if series.kind is Kind.DAY else [before]
+    listed = []
+    for period in earlier:
+        days = (start - period.start).days
+        at = None if window is None else same_time_before(window, days, _zone(series))
+        version = _seen(published, period.start, days, now, at)
+        if version is not None:
+            then = totals(series, version)
+            name = period.name if at is None else window_history.text(WINDOW_START, at, series.metric)
+            sides = {name: Sides(then.get(name), sides.after) for name, sides in newest.sides.items()}
+            listed.append(Precedent(name, period.start, version, days, sides))
+    return listed
 
 
 def day_before(published: PublishedSeries, shown: Glance, now: datetime) -> dict[str, Number | None]:
@@ -144,18 +196,24 @@ def day_before(published: PublishedSeries, shown: Glance, now: datetime) -> dict
     return {name: then[name] for name, sides in shown.sides.items() if name in then and then[name] != sides.after}
 
 
-def _seen(published: PublishedSeries, start: date, days: int, now: datetime) -> PublishedVersion | None:
-    """The version of a period that readers saw ``days`` days ago at the same time of day."""
-    versions = published.numbers.periods.get(start)
-    at = same_time_before(now, days, ZoneInfo(published.series.metric.publication.timezone or "UTC"))
-    chosen = None if versions is None else choose(versions.summaries, VersionSelector(SelectBy.AS_OF, f"{at}", at=at))
-    return None if versions is None or chosen is None else versions.version(published.series, chosen[0])
+def _seen(
+    published: PublishedSeries, start: date, days: int, now: datetime, window: datetime | None = None
+) -> PublishedVersion | None:
+    """The version of a period, or of a window of a day, that readers saw ``days`` days ago at the same time of day."""
+    seen = published.seen_at(start, same_time_before(now, days, _zone(published.series)), window=window)
+    return None if seen is None else seen[0]
 
 
-async def doubts(cache: PublishedCache, published: PublishedSeries, period: Period, version: PublishedVersion) -> dict[str, Any]:
+def _zone(series: Series) -> ZoneInfo:
+    return ZoneInfo(series.metric.publication.timezone or "UTC")
+
+
+async def doubts(
+    cache: PublishedCache, published: PublishedSeries, period: Period, version: PublishedVersion, window: datetime | None = None
+) -> dict[str, Any]:
     """The caveats of a number: known newer data, failed checks of a newer number, completeness, and closing conditions."""
     stale = await cache.is_stale(published, version, period)
-    complete = await cache.completeness(published.series, period, version, stale=stale)
+    complete = await cache.completeness(published.series, period, version, stale=stale, window=window)
     held, waiting_for = await cache.failing_checks(published, period), await cache.waiting_for(published.series, period, version)
     is_own = held and await cache.held(published.series, period)
     whose = "A newer number" if is_own else "A newer number of one of its days"

@@ -4,7 +4,8 @@
 
 ``/page/metrics/{name}``: consecutive periods of a metric, with final, preliminary and live numbers distinguished.
 
-``/page/metrics/{name}/{window}``: the history of a number by revision, and the changed rows of each revision.
+``/page/metrics/{name}/{window}``: the history of a number by revision, and the changed rows of each revision. For a window of a
+day it is the window's own.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from lakehouse.lateness.routes import restatements
 from lakehouse.ledger import publications
 from lakehouse.reports.formatting import LABELS
 from lakehouse.serving.http import parameters
-from lakehouse.serving.http.parameters import Day, MetricName, NoParameters, Parameters, WindowName
+from lakehouse.serving.http.parameters import Day, MetricName, NoParameters, Parameters, PeriodOrWindowName, WindowName
+from lakehouse.serving.http.problems import Problem
 from lakehouse.serving.web.page import PREFIX, respond
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ def add_metric_page(router: APIRouter, cache: PublishedCache) -> None:
         about["newest"] = newest = points["points"][-1] if points["points"] and points["newer"] is None else None
         if newest is not None:
             about["waiting_for"] = await cache.waiting_for(published.series, newest.period, newest.version)
-            about["precedent"] = await run_in_threadpool(page_views.precedent, published, newest, now)
+            about["precedents"] = await run_in_threadpool(page_views.precedents, published, newest, now)
         return respond(request, "metric", "metrics", about | points)
 
 
@@ -278,22 +280,23 @@ def add_story_page(router: APIRouter, cache: PublishedCache) -> None:
     """Add the pages."""
 
     @router.get(PREFIX + "/metrics/{name}/{window}")
-    async def story(request: Request, name: MetricName, window: WindowName, _: NoParameters) -> Response:
-        published, period = await _series_and_period(cache, name, window)
-        values = await run_in_threadpool(_steps_and_chart, cache, published, period)
-        newest: page_views.Glance = values["newest"]
-        values |= await page_views.doubts(cache, published, period, newest.version)
-        values["closing"] = page_views.closing(published.series, newest, cache.settings.clock())
+    async def story(request: Request, name: MetricName, window: PeriodOrWindowName, _: NoParameters) -> Response:
+        published, period, start = await _series_and_period(cache, name, window)
+        values = await run_in_threadpool(_steps_and_chart, cache, published, period, start)
+        newest, now = values["newest"], cache.settings.clock()
+        values |= await page_views.doubts(cache, published, period, newest.version, start)
+        values["end"] = await cache.end_of(published.series, period, start)
+        values["closing"] = page_views.closing(published.series, newest, now)
         values |= {"source": published.series.metric.source, "deprecation": published.series.metric.deprecation}
         values["reported"] = await run_in_threadpool(reported, cache, {published.series.name})
         values["kept"] = await run_in_threadpool(_kept, cache, published, period)
         values["exhausted"] = await run_in_threadpool(_exhausted, cache, published, period)
-        values["precedent"] = await run_in_threadpool(page_views.precedent, published, newest, cache.settings.clock())
-        return respond(request, "story", "metrics", _about(name, period) | values)
+        values["precedents"] = await run_in_threadpool(page_views.precedents, published, newest, now, start)
+        return respond(request, "story", "metrics", _about(name, period, published, start) | values)
 
     @router.get(PREFIX + "/metrics/{name}/{window}/{label}")
     async def version(request: Request, name: MetricName, window: WindowName, label: Label, _: NoParameters) -> Response:
-        published, period = await _series_and_period(cache, name, window)
+        published, period, _start = await _series_and_period(cache, name, window)
         period_versions = published.versions_of(period)
         summary, _note = parameters.chosen(published, period, period_versions, parameters.version_of(label))
         at = period_versions.summaries.index(summary)
@@ -309,13 +312,14 @@ def add_story_page(router: APIRouter, cache: PublishedCache) -> None:
             "most": _ROWS,
             "rows": [window_history.named(row, published.series.metric) for row in step.version.rows[:_ROWS]],
         }
-        return respond(request, "version", "metrics", _about(name, period) | about)
+        return respond(request, "version", "metrics", _about(name, period, published) | about)
 
 
-async def _series_and_period(cache: PublishedCache, name: str, window: str) -> tuple[PublishedSeries, Period]:
+async def _series_and_period(cache: PublishedCache, name: str, window: str) -> tuple[PublishedSeries, Period, datetime | None]:
+    """The series, the period, and the first moment of the window if ``window`` names one of a day."""
     metric = cache.metric(name)
-    period = parameters.period_of(metric, window)
-    return await cache.published(metric, period.kind), period
+    period, start = parameters.period_or_window(metric, window)
+    return await cache.published(metric, period.kind), period, start
 
 
 def _kept(cache: PublishedCache, published: PublishedSeries, period: Period) -> list[RevertedPeriod]:
@@ -334,21 +338,31 @@ def _exhausted(cache: PublishedCache, published: PublishedSeries, period: Period
     return late_updates.is_exhausted(cache.settings, series, existing, period.start)
 
 
-def _about(name: str, period: Period) -> dict[str, Any]:
-    return {"name": name, "period": period, "by": period.kind.value}
+def _about(name: str, period: Period, published: PublishedSeries, start: datetime | None = None) -> dict[str, Any]:
+    title = period.name if start is None else window_history.text(WINDOW_START, start, published.series.metric)
+    return {"name": name, "period": period, "by": period.kind.value, "title": title, "is_window": start is not None}
 
 
-def _steps_and_chart(cache: PublishedCache, published: PublishedSeries, period: Period) -> dict[str, Any]:
-    steps = _steps(published, period)
+def _steps_and_chart(
+    cache: PublishedCache, published: PublishedSeries, period: Period, start: datetime | None = None
+) -> dict[str, Any]:
+    """The history of a number for its page.
+
+    :param start: the first moment of a window of the day, if only the window's number is meant.
+    :raises Problem: if the window never had a number.
+    """
+    newest = page_views.glance(published, period.start) if start is None else page_views.window_glance(published, period, start)
+    steps = _steps(published, period, start)
+    if newest is None or not steps:
+        raise Problem(404, "not-published", f"nothing has been published for this window of {period.name}")
     left = max(len(steps) - _VERSIONS, 0)
-    moving = [step for step in steps if step.moves][-_MOVES:]
+    moving = [step for step in steps if step.moves][-_MOVES:] if start is None else []  # rows are known by day
     cached = with_table_cache(cache.settings)
     steps = [_with_rows(cache, cached, published, period, step, _SAMPLE) if step in moving else step for step in steps[left:]]
-    newest = page_views.glance(published, period.start)
     names = page_views.drawn(published.series, _STORY_DRAWN)
     return {
         "steps": steps[::-1],
-        "windows": _windows(published, [step.version for step in steps]),
+        "windows": _windows(published, [step.version for step in steps]) if start is None else None,
         "left": left,
         "newest": newest,
         "measures": list(dict.fromkeys(name for step in steps for name in step.moved)),
@@ -381,12 +395,16 @@ def _step(cache: PublishedCache, published: PublishedSeries, period: Period, at:
     return _with_rows(cache, cache.settings, published, period, step, _ROWS) if step.moves else step
 
 
-def _steps(published: PublishedSeries, period: Period) -> list[StoryStep]:
-    period_versions = published.versions_of(period)
-    versions = period_versions.versions(published.series)
+def _steps(published: PublishedSeries, period: Period, start: datetime | None = None) -> list[StoryStep]:
+    """Every version of a period, or of a window of it, oldest first."""
+    versions = published.versions_of(period).versions(published.series)
+    if start is not None:
+        versions = window_history.history(versions, start)
     moved = numbers_history.moved(published.series, versions)
-    steps = zip(versions, moved, period_versions.summaries, [None, *versions])
-    return [StoryStep(version, sides, summary.restates, before) for version, sides, summary, before in steps]
+    return [
+        StoryStep(version, sides, version.adjustment is not None or (before is not None and version.restates), before)
+        for version, sides, before in zip(versions, moved, [None, *versions])
+    ]
 
 
 def _with_rows(

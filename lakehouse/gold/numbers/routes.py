@@ -15,7 +15,6 @@ from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import lifecycle, version_selector, window_history
 from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse.gold.numbers.version_selector import choose
-from lakehouse.lateness.completeness import Unknown
 from lakehouse.live import routes as live_numbers
 from lakehouse.live.routes import LiveNumberModel, LivePointsModel
 from lakehouse.live.table import NumberLayer
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 #: The greatest number of versions returned with a number (its history has all), and the greatest number of rows of a number that
 #: is converted in the event loop; larger numbers are converted in a thread.
 _HISTORY, _FEW_ROWS = 100, 100
-_OF_WINDOW = Unknown("it is estimated for days and longer periods, and not for windows of a day")
 _BOOKS = {"layer": NumberLayer.BOOKS.value}
 _ByLayer = Field(discriminator="layer")
 _NumberOfLayer = Annotated[models.NumberModel | LiveNumberModel, _ByLayer]
@@ -115,7 +113,7 @@ def routes(cache: PublishedCache) -> APIRouter:
         content, body = with_content() if is_small else await run_in_threadpool(with_content)
         more, rows = wanted.row_offset + responses.MOST_ROWS, summary.rows if start is None else len(content.rows)
         stale = await cache.is_stale(published, content, period)
-        complete = _OF_WINDOW if start else await cache.completeness(published.series, period, content, stale=stale)
+        complete = await cache.completeness(published.series, period, content, stale=stale, window=start)
         end, passed = await cache.end_of(published.series, period, start)
         body |= {"completeness": responses.completeness(complete), "window_end": end, "watermark_passed": passed}
         body |= await _beside(cache, published, period, content)

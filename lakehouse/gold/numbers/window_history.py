@@ -5,19 +5,50 @@ A day is published as a whole, with the rows of all its windows; a window's hist
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.calendar import windows
 from lakehouse.contracts.windows import WINDOW_START
+from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.numbers.lifecycle import RevisionReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.gold.numbers.history import PublishedVersion
+
+
+@dataclass(frozen=True)
+class WindowStanding:
+    """The present number of a window, with the provenance of the window.
+
+    :param restated: how often a number that readers had was replaced.
+    :param update_count: how many revisions have changed its number since the first one.
+    """
+
+    start: datetime
+    version: PublishedVersion
+    restated: int
+    update_count: int
+
+
+def standings(versions: Sequence[PublishedVersion], starts: Collection[datetime] | None = None) -> list[WindowStanding]:
+    """The present number of each window of a day that has one, in their order.
+
+    :param versions: all of the day, in the order of publication.
+    :param starts: restrict to these windows.
+    """
+    listed = []
+    for start, changes in histories(versions, starts).items():
+        revisions = [version for version in changes if version.adjustment is None]
+        if revisions:
+            reasons = [version.reason for version in revisions]
+            restated = sum(version.restates for version in revisions[1:])
+            listed.append(WindowStanding(start, revisions[-1], restated, lifecycle.update_count(reasons)))
+    return listed
 
 
 def narrowed(version: PublishedVersion, start: datetime) -> PublishedVersion:
@@ -56,21 +87,44 @@ def history(versions: Sequence[PublishedVersion], start: datetime) -> list[Publi
 
     :param versions: all of the day, in the order of publication.
     """
-    changes: list[PublishedVersion] = []
-    last: PublishedVersion | None = None
-    others: list[dict[str, Any]] = []
+    return histories(versions, {start}).get(start, [])
+
+
+def histories(
+    versions: Sequence[PublishedVersion], starts: Collection[datetime] | None = None
+) -> dict[datetime, list[PublishedVersion]]:
+    """The history of each window of a day that ever had a number, see :func:`history`, by first moment.
+
+    :param versions: all of the day, in the order of publication.
+    :param starts: restrict to these windows.
+    """
+    changes: dict[datetime, list[PublishedVersion]] = {}
+    newest: dict[datetime, PublishedVersion] = {}
+    before: dict[datetime | None, list[dict[str, Any]]] = {}
     for version in versions:
-        of_window = narrowed(version, start)
-        if version.adjustment is not None:
-            changes += [of_window] if of_window.rows else []
-            continue
-        rest = [row for row in version.rows if row[WINDOW_START] != start]
-        is_alone, others = rest == others, rest
-        is_moved = of_window.rows != (last.rows if last else [])
-        if is_moved or (last is not None and last.state is not of_window.state):
-            last = _own(of_window, last, is_moved=is_moved, is_alone=is_alone)
-            changes.append(last)
-    return _succeeding(changes, has_newest=any(version.is_latest for version in versions))
+        rows = _by_window(version.rows)
+        moved = {start for start in {**before, **rows} if before.get(start, []) != rows.get(start, [])}
+        if version.adjustment is None:
+            before = rows
+        for start in dict.fromkeys([*newest, *rows]):
+            if start is None or (starts is not None and start not in starts):
+                continue
+            of_window, last = replace(version, rows=rows.get(start, [])), newest.get(start)
+            if version.adjustment is not None:
+                changes.setdefault(start, []).extend([of_window] if of_window.rows else [])
+            elif start in moved or (last is not None and last.state is not version.state):
+                newest[start] = _own(of_window, last, is_moved=start in moved, is_alone=moved == {start})
+                changes.setdefault(start, []).append(newest[start])
+    has_newest = any(version.is_latest for version in versions)
+    return {start: _succeeding(of_window, has_newest=has_newest) for start, of_window in sorted(changes.items())}
+
+
+def _by_window(rows: Iterable[dict[str, Any]]) -> dict[datetime | None, list[dict[str, Any]]]:
+    """The rows of a day by the first moment of their window; a row without a time belongs to none."""
+    by_window: dict[datetime | None, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_window.setdefault(row[WINDOW_START], []).append(row)
+    return by_window
 
 
 def versions_of(versions: Sequence[PublishedVersion], start: datetime) -> list[PublishedVersion]:
@@ -148,16 +202,13 @@ def last_changes(versions: Sequence[PublishedVersion]) -> dict[datetime, str]:
     :param versions: all versions of the day, in the order of publication.
     """
     labels: dict[datetime, str] = {}
-    before: dict[datetime, list[dict[str, Any]]] = {}
+    before: dict[datetime | None, list[dict[str, Any]]] = {}
     for version in versions:
-        by_window: dict[datetime, list[dict[str, Any]]] = {}
-        for row in version.rows:
-            if row[WINDOW_START] is not None:
-                by_window.setdefault(row[WINDOW_START], []).append(row)
+        rows = _by_window(version.rows)
+        changed = [start for start in {**before, **rows} if before.get(start) != rows.get(start)]
         if version.adjustment is not None:
-            labels |= dict.fromkeys(by_window, version.label)
-            continue
-        changed = [start for start in {**before, **by_window} if before.get(start) != by_window.get(start)]
-        labels |= dict.fromkeys(changed, version.label)
-        before = by_window
+            changed = list(rows)
+        else:
+            before = rows
+        labels |= {start: version.label for start in changed if start is not None}
     return labels

@@ -23,6 +23,7 @@ from lakehouse.gold.derived import following as derived_following
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement.lineage import undecided
+from lakehouse.late_events.classification import moment_of_end
 from lakehouse.lateness import event_watermark, missing_inputs
 from lakehouse.lateness.event_watermark import BEGINNING
 from lakehouse.ledger import failed_numbers, ingestions
@@ -246,6 +247,41 @@ def waits_for(settings: Settings, contract: SourceContract, series: Series, peri
     unfinished = set(found.filter(pc.not_equal(found["state"], State.FINAL.value))[series.by].to_pylist())
     limited = limits(settings, contract, series, [period for period in periods if period.start in unfinished])
     return {start: list(limit.waits_for) for start, limit in limited.items()}
+
+
+class End(NamedTuple):
+    """When a period or a window ends, and whether the watermark has passed that.
+
+    :param passed: with what the metric allows for late rows; None where a source has no watermark, and for a derived metric.
+    """
+
+    at: datetime
+    passed: bool | None
+
+
+def end_of(
+    series: Series, source: SourceContract | None, period: Period, window: datetime | None, watermarks: Sequence[datetime | None]
+) -> End:
+    """The end of a period, or of a window of a day.
+
+    :param source: the contract of the metric's (first) source.
+    :param window: the first moment of the window.
+    :param watermarks: of the required sources of the metric.
+    """
+    metric = series.metric
+    zone = ZoneInfo(metric.publication.timezone or (source.clocks.timezone if source else "UTC"))
+    end = end_of_day(period.last, zone) if window is None else moment_of_end(period.start, window, metric, zone)
+    known = [] if metric.is_derived else [one for one in watermarks if one is not None]
+    tolerance = metric.late_events.tolerance if metric.late_events else timedelta(0)
+    return End(end, min(known) >= end + tolerance if known and len(known) == len(watermarks) else None)
+
+
+def watermarks(settings: Settings, contract: SourceContract, series: Series) -> list[datetime | None]:
+    """The present watermark of each required source of a metric; None for a source without one."""
+    known = series.metric.source_contracts
+    required = [] if series.metric.is_derived else [known.get(one.source, contract) for one in series.metric.read if one.required]
+    states = [event_watermark.of_source(settings, one) for one in required]
+    return [None if state is None else state.watermark for state in states]
 
 
 class HeldNumber(NamedTuple):

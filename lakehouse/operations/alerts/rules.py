@@ -132,10 +132,13 @@ class PeriodRestatement:
 
 @dataclass(frozen=True)
 class PublishedValues:
-    """The newest number of a period: the values of a measure, each with its grain (empty for a metric without grain)."""
+    """The newest number of a period: the values of a measure, each with its grain (empty for a metric without grain).
+
+    :param revision: None for the number of the stream, which is not published.
+    """
 
     period: str
-    revision: int
+    revision: int | None
     state: State
     published_at: datetime
     values: Sequence[tuple[str, Number | None]]
@@ -226,6 +229,24 @@ def late_dropped(
     numbers = {"rows": rows, "dropped": dropped, "share": round(share, 6), "bound": float(terms.above)}
     at = datetime.combine(arrival, time(), timezone.utc)
     return about.alert(AlertKind.LATE_DROPPED, at, text, numbers, period=f"{arrival}")
+
+
+def dropped_by_stream(about: AlertSubject, rows: int, dropped: int, arrival: date, terms: LateDropped) -> Alert | None:
+    """Alert if the stream of a metric dropped too many rows of an arrival day, because they came behind its watermark.
+
+    :param rows: how many rows of the day the stream has read; ``dropped`` of them are missing in one of their windows.
+    """
+    if rows < terms.needs_rows or dropped <= terms.above * rows:
+        return None
+    share = dropped / rows
+    text = (
+        f"{dropped:,} of the {rows:,} rows of {arrival} came too late for the stream of {about.contract}: {share:.2%}, and "
+        f"{float(terms.above):.2%} is tolerated. Live numbers lack them, published numbers do not: 'lakehouse lateness rows "
+        f"{about.contract} --live' lists them. A longer 'live.open_for' counts more of them, and takes more memory."
+    )
+    numbers = {"rows": rows, "dropped": dropped, "share": round(share, 6), "bound": float(terms.above)}
+    at = datetime.combine(arrival, time(), timezone.utc)
+    return about.alert(AlertKind.LATE_DROPPED, at, text, numbers, period=f"{arrival}", detail="the stream")
 
 
 def lag(about: AlertSubject, newest: LagPercentile, baseline: LagPercentile, through: datetime, terms: Lag) -> Alert | None:
@@ -372,7 +393,7 @@ def value(
 ) -> Alert | None:
     """Alert if a value is beyond its bound; for a number that is not final, only if by more than ``live_tolerance``.
 
-    A final number is evaluated for a week after its publication.
+    A final number is evaluated for a week after its publication; a number of the stream is never final.
     """
     final = number.state is State.FINAL
     if final and now - number.published_at > JUDGED_FOR:
@@ -386,9 +407,13 @@ def value(
     worst, where, limit = min(too_small) if too_small else max(beyond)
     clearly = "" if final else f", and clearly so: by more than {float(live_tolerance):.0%}"
     more = f" {len(beyond) - 1} more rows of its grain are beyond, too." if len(beyond) > 1 else ""
+    label = None if number.revision is None else f"r{number.revision}"
+    origin = (
+        f"The number is {number.state.value} ({label})" if label else "It is the number of the stream, which is not published"
+    )
     text = (
         f"{bound.measure} of {about.subject} {number.period} is {worst:f}{f' for {where}' if where else ''}: {limit}{clearly}. "
-        f"The number is {number.state.value} (r{number.revision}).{more}"
+        f"{origin}.{more}"
     )
     numbers = {
         "measure": bound.measure,
@@ -397,7 +422,7 @@ def value(
         "grain": where or None,
         "rows_beyond": len(beyond),
     }
-    numbers |= {"state": number.state.value, "revision": f"r{number.revision}"}
+    numbers |= {"state": number.state.value, "revision": label}
     return about.alert(AlertKind.VALUE, number.published_at, text, numbers, period=number.period, detail=named(bound))
 
 

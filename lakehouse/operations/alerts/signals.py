@@ -6,6 +6,7 @@ records and sends the alerts.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,9 @@ from lakehouse.late_events import counters
 from lakehouse.lateness import recent_lags
 from lakehouse.lateness.rules import tiers_of
 from lakehouse.ledger import failed_numbers
+from lakehouse.live import dropped_rows
 from lakehouse.live import reconciliation_log as reconciliations
+from lakehouse.live import table as live_table
 from lakehouse.operations.alerts import input_signals
 from lakehouse.operations.alerts import rules as alert_rules
 from lakehouse.operations.alerts import streams as stream_signals
@@ -36,7 +39,7 @@ from lakehouse.operations.alerts.alert import AlertSubject, addressees
 from lakehouse.operations.alerts.rules import PeriodRestatement, PublishedValues
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.alerts import ValueBound
@@ -60,8 +63,10 @@ def state_of(settings: Settings, catalog: Catalog, *more: str) -> str:
         daily = Series(metric)
         for series in (daily, *daily.rollups):
             paths += [locations.gold(settings, series), locations.candidates(settings, series)]
+        paths += [locations.live(settings, metric.name)] if metric.live and metric.alerts.values else []
         if metric.publication.start_delay:
             paths += locations.every_silver_read(settings, metric).values()
+    paths += [locations.live_batches(settings)] if any(metric.live for metric in catalog.metrics.values()) else []
     paths.append(locations.failed_numbers(settings))
     if any(metric.reconcile for metric in catalog.metrics.values()):
         paths.append(locations.reconciliations(settings))
@@ -104,10 +109,15 @@ def of_metric(settings: Settings, catalog: Catalog, metric: MetricContract) -> I
         about = _about(catalog, metric, series)
         yield from _held(settings, series, about)
         yield from _overdue(settings, catalog.sources.get(metric.source), series, about)
-        yield from _values(settings, series, about)
+        of_values = list(_values(settings, series, about))
+        yield from of_values
+        if series is daily:
+            yield from _live_values(settings, daily, about, {(alert.period, alert.detail) for alert in of_values})
     yield from _late_dropped(settings, metric, _about(catalog, metric, daily))
     yield from _of_days(settings, daily, _about(catalog, metric, daily))
     yield from _of_live(settings, metric, _about(catalog, metric, daily))
+    if metric.source in catalog.sources:
+        yield from _dropped_by_stream(settings, metric, catalog.sources[metric.source], _about(catalog, metric, daily))
     yield from stream_signals.of_metric(settings, metric, _about(catalog, metric, daily))
 
 
@@ -203,6 +213,41 @@ def _values(settings: Settings, series: Series, about: AlertSubject) -> Iterator
             yield from filter(None, [alert_rules.value(about, number, bound, terms.live_tolerance, now)])
 
 
+def _live_values(
+    settings: Settings, daily: Series, about: AlertSubject, published: Collection[tuple[str | None, str | None]]
+) -> Iterator[Alert]:
+    """Values of the stream, of days that are not final: a window that is still open is not too small yet.
+
+    :param published: the periods, each with the name of the bound, whose published value is beyond it already.
+    """
+    metric, now = daily.metric, settings.clock()
+    bounds = [bound for bound in metric.alerts.values if bound.by == daily.kind.value] if metric.live else []
+    days = live_table.days(settings, metric) if bounds else []
+    rows = live_table.live_rows(settings, metric, days)
+    watermark = max((row["watermark"] for row in rows if row["watermark"]), default=None)
+    where = {daily.by: days, "is_latest": [True], "state": [State.FINAL.value]}
+    finals = table_io.read(locations.gold(settings, daily), [daily.by], where, settings.storage_options) if rows else None
+    final_days = set() if finals is None else set(finals[daily.by].to_pylist())
+    for day in [day for day in days if day not in final_days]:
+        of_day = [row for row in rows if row["event_date"] == day]
+        closed = [row for row in of_day if live_table.is_closed(row, watermark)]
+        for bound in [bound for bound in bounds if (f"{day}", alert_rules.named(bound)) not in published]:
+            upper = bound.model_copy(update={"below": None})
+            for judged, judged_rows in ((bound, closed), (upper, of_day)):
+                number = _live_number(judged_rows, daily, judged, f"{day}")
+                alert = number and alert_rules.value(about, number, judged, metric.alerts.live_tolerance, now)
+                if alert:
+                    yield replace(alert, detail=f"{alert_rules.named(bound)}, of the stream")
+                    break
+
+
+def _live_number(rows: list[dict[str, Any]], daily: Series, bound: ValueBound, period: str) -> PublishedValues | None:
+    """The values of the stream for one measure; None without a row."""
+    if not rows:
+        return None
+    return PublishedValues(period, None, State.LIVE, max(row["updated_at"] for row in rows), _selected(rows, daily, bound))
+
+
 def _late_dropped(settings: Settings, metric: MetricContract, about: AlertSubject) -> Iterator[Alert]:
     """The share of the rows of the newest arrival day that came too late for a metric with late events."""
     terms = metric.alerts.late_dropped
@@ -214,6 +259,18 @@ def _late_dropped(settings: Settings, metric: MetricContract, about: AlertSubjec
         about, counts.rows, counts.late_dropped, newest, terms, at_close=late_at_close.includes(metric)
     )
     yield from filter(None, [alert])
+
+
+def _dropped_by_stream(
+    settings: Settings, metric: MetricContract, source: SourceContract, about: AlertSubject
+) -> Iterator[Alert]:
+    """The share of the rows of the newest arrival day that the stream of a live metric has dropped."""
+    terms = metric.alerts.late_dropped
+    newest = dropped_rows.newest_arrival(settings, metric) if terms and metric.live else None
+    if terms is None or newest is None:
+        return
+    of_stream = dropped_rows.dropped(settings, metric, source, arrival=newest)
+    yield from filter(None, [alert_rules.dropped_by_stream(about, of_stream.read, len(of_stream.rows), newest, terms)])
 
 
 def _newest(settings: Settings, series: Series, starts: set[date], bounds: list[ValueBound]) -> Iterator[list[dict[str, Any]]]:
@@ -228,13 +285,18 @@ def _newest(settings: Settings, series: Series, starts: set[date], bounds: list[
 
 def _number(rows: list[dict[str, Any]], series: Series, bound: ValueBound) -> PublishedValues:
     """A number's values of one measure, of the rows of the grain that the bound selects."""
+    head = rows[0]
+    values = _selected(rows, series, bound)
+    return PublishedValues(head["period"], head["revision"], State(head["state"]), head["published_at"], values)
+
+
+def _selected(rows: list[dict[str, Any]], series: Series, bound: ValueBound) -> list[tuple[str, Any]]:
+    """The values of one measure in the rows of the grain that a bound selects, each with its grain in words."""
     selected = [row for row in rows if all(f"{row[name]}" == text for name, text in bound.where.items())]
     shown = [{name: window_history.text(name, row[name], series.metric) for name in series.grain} for row in selected]
-    values = [
+    return [
         (", ".join(f"{name} {text}" for name, text in grain.items()), row[bound.measure]) for grain, row in zip(shown, selected)
     ]
-    head = rows[0]
-    return PublishedValues(head["period"], head["revision"], State(head["state"]), head["published_at"], values)
 
 
 def _restated(settings: Settings, daily: Series, days: set[date], begin: datetime) -> list[PeriodRestatement]:

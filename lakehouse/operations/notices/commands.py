@@ -54,7 +54,9 @@ def _send(settings: Settings, catalog: Catalog) -> bool:
     result = dispatch_notices(settings, catalog, directory(settings), _SECONDS)
     for problem in result.problems:
         errors.print(problem, style="red", highlight=False, soft_wrap=True)
-    if not ledger.has_begun(settings):
+    if result.late_rows and not ledger.has_begun(settings):
+        errors.print(f"Late rows sent to topics: {result.late_rows:,}.", highlight=False, soft_wrap=True)
+    elif not ledger.has_begun(settings):
         errors.print("No metric's contract names 'consumers:'; there is nobody to notify.", highlight=False, soft_wrap=True)
     elif not begun:
         errors.print("Consumers are notified of everything published from now on.", highlight=False, soft_wrap=True)

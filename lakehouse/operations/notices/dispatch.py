@@ -1,7 +1,8 @@
 """One run of notifying consumers: creates notices, sends waiting ones, and records the audit rows of silver that they cover.
 
 ``pending`` selects publications and audit rows, ``rejections`` selects stewards' decisions; ``log`` has the record of notices.
-The sensor ``notices`` and ``lakehouse notices --send`` start a run.
+``late_outputs`` sends the side output of metrics with a topic. The sensor ``notices`` and ``lakehouse notices --send`` start a
+run.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.operations.channels import Message
 from lakehouse.operations.delivery import AfterFailure, PendingMessage, deliver
-from lakehouse.operations.notices import log, pending, rejections
+from lakehouse.operations.notices import late_outputs, log, pending, rejections
 from lakehouse.operations.notices.rejections import SourceOwner
 
 if TYPE_CHECKING:
@@ -29,17 +30,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NoticeDispatch:
-    """The result of a run: delivered and waiting notices, audit rows marked as notified, and problems."""
+    """The result of a run: delivered and waiting notices, audit rows marked as notified, late rows sent to topics, problems."""
 
     delivered: int
     waiting: int
     audited: int
     problems: list[str]
+    late_rows: int = 0
 
     def __str__(self) -> str:
+        late = f"; late rows sent to topics: {self.late_rows}" if self.late_rows else ""
         if not (self.delivered or self.waiting or self.audited):
-            return "every consumer has been notified"
-        return f"notices delivered: {self.delivered}, waiting: {self.waiting}; audit rows marked as notified: {self.audited}"
+            return f"every consumer has been notified{late}"
+        counts = f"notices delivered: {self.delivered}, waiting: {self.waiting}; audit rows marked as notified: {self.audited}"
+        return f"{counts}{late}"
 
 
 def dispatch_notices(settings: Settings, catalog: Catalog, directory: Directory, seconds: float = inf) -> NoticeDispatch:
@@ -61,7 +65,8 @@ def dispatch_notices(settings: Settings, catalog: Catalog, directory: Directory,
         delivered += report.delivered
         problems += [failure.reason for failure in report.failures if failure.reason is not None]
     audited = pending.follow_in_audit(settings, catalog, audiences)
-    return NoticeDispatch(delivered, len(waiting) - delivered, audited, problems)
+    late = late_outputs.send(settings, catalog, seconds)
+    return NoticeDispatch(delivered, len(waiting) - delivered, audited, [*problems, *late.problems], late.rows)
 
 
 def _owners(catalog: Catalog, directory: Directory) -> dict[str, SourceOwner]:

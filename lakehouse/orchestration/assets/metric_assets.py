@@ -1,5 +1,6 @@
 """The assets of a metric: gold by event day, and its roll-ups by week, month and longer."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from datetime import date
 
@@ -8,15 +9,19 @@ import dagster as dg
 from lakehouse import locations
 from lakehouse.contracts import Catalog, MetricContract, SourceContract
 from lakehouse.contracts.series import Series
+from lakehouse.contracts.windows import WINDOW_START
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.derived import restate as derived
-from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers import served_version, window_history
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
+from lakehouse.gold.numbers.window_history import WindowStanding
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
 from lakehouse.gold.reproduction import contract_history
 from lakehouse.gold.restatement import closing, rollups
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation as restatement_checks
+from lakehouse.gold.restatement.closing import End
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.late_events import counters
 from lakehouse.ledger import contracts_in_use
@@ -31,6 +36,8 @@ from lakehouse.settings import Settings
 FOLLOWS_TAG = "lakehouse/follows_silver"
 #: The fields of a publication that a partition's page shows; ``ops/publications`` has the rest.
 _LINEAGE = ("publication_id", "job_name", "code_version", "input_versions", "validation", "trigger", "downstream")
+#: A partition's page lists at most this number of windows, the newest ones; ``lakehouse gold history`` has all.
+_WINDOWS = 100
 
 
 def gold_key(name: str) -> dg.AssetKey:
@@ -73,7 +80,8 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
             waits_for = _waits_for(lake, contract, daily, done)
             outcomes += live_closing.reconcile_due(spark.session, lake, metric, contract, days)
             late = late_metadata(lake, daily.metric, days)
-        about = {day: _metadata(done, day, waits_for) | late.get(day, {}) for day in days}
+            of_windows = window_metadata(lake, contract, daily, done.days & {*days})
+        about = {day: _metadata(done, day, waits_for) | late.get(day, {}) | of_windows.get(day, {}) for day in days}
         yield from run_events.report(context, key, about, outcomes)
 
     return gold_of_metric
@@ -183,6 +191,45 @@ def late_metadata(lake: Settings, metric: MetricContract, days: Collection[date]
     nothing = counters.LateCounts(metric.name)
     rows = {day: of_days.get(day, nothing) for day in days}
     return {day: {"late_accepted": of.late_accepted, "late_dropped": of.late_dropped, **shown} for day, of in rows.items()}
+
+
+def window_metadata(
+    lake: Settings, contract: SourceContract, daily: Series, days: Collection[date]
+) -> dict[date, dict[str, object]]:
+    """The metadata about the windows of each day of a metric: what each was restated by, not what its day was.
+
+    :param days: days that have just been published.
+    """
+    metric = daily.metric
+    if metric.event_window is None or not days:
+        return {}
+    watermarks, metadata = closing.watermarks(lake, contract, daily), dict[date, dict[str, object]]()
+    for day, versions in numbers_history.history(lake, daily, days).items():
+        standings, period = window_history.standings(versions), daily.period(day)
+        ends = {each.start: closing.end_of(daily, contract, period, each.start, watermarks) for each in standings}
+        metadata[day] = {
+            "windows": len(standings),
+            "windows_by_state": dict(Counter(each.version.state.value for each in standings)),
+            "windows_by_reason": dict(Counter(each.version.reason.value for each in standings)),
+            "windows_restated": sum(bool(each.restated) for each in standings),
+            "windows_passed_by_watermark": sum(bool(end.passed) for end in ends.values()),
+            "newest_windows": [_window(each, metric, ends[each.start]) for each in standings[-_WINDOWS:]],
+        }
+    return metadata
+
+
+def _window(standing: WindowStanding, metric: MetricContract, end: End) -> dict[str, object]:
+    version = standing.version
+    return {
+        "window": window_history.text(WINDOW_START, standing.start, metric),
+        "version": version.label,
+        "state": version.state.value,
+        "reason": version.reason.value,
+        "restated": standing.restated,
+        "restatement_reason": version.restatement_reason,
+        "published_at": version.published_at.isoformat(),
+        "watermark_passed": end.passed,
+    }
 
 
 def _metadata(done: PublishResult, start: date, waits_for: Mapping[date, list[str]]) -> dict[str, object]:

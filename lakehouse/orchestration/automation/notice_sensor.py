@@ -25,7 +25,8 @@ def notices_sensor(settings: Settings, catalog: Catalog) -> dg.SensorDefinition:
         name="notices",
         minimum_interval_seconds=max(60, settings.sensor_seconds),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Consumers named in a contract are notified of restatements and rejected rows, and the audit records it.",
+        description="Consumers named in a contract are notified of restatements and rejected rows, and the audit records it. "
+        "The side output of late events is sent to its topics.",
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SkipReason:
         result = dispatch_notices(tables.reading(settings), catalog, directory(settings, context.log), _SECONDS)

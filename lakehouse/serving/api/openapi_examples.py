@@ -9,6 +9,7 @@ from lakehouse.late_events import routes as late_events
 from lakehouse.live import routes as live
 from lakehouse.serving.api import released_examples as released
 from lakehouse.snapshots import routes
+from lakehouse.text import with_earlier_names
 
 _WINDOW: dict[str, Any] = {
     "metric": "revenue",
@@ -66,7 +67,10 @@ _ADVICE: dict[str, Any] = {
     "proposed_seconds": 266_400,
     "needed_seconds": 266_400,
     "because": "99.0% of 12,060 rows came within 3 d 2 h; 2 d catches 97.10%",
-    "evidence": [{"watermark_seconds": 172_800, "share": 0.971}, {"watermark_seconds": 266_400, "share": 0.990133}],
+    "evidence": [
+        with_earlier_names({"cutoff_seconds": 172_800, "share": 0.971}),
+        with_earlier_names({"cutoff_seconds": 266_400, "share": 0.990133}),
+    ],
 }
 _OF_TYPE: dict[str, Any] = {
     "event_type": "insert",

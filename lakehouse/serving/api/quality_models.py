@@ -35,9 +35,10 @@ class QuantilesModel(Shape):
 
 
 class CaughtModel(Shape):
-    """The share of rows that a watermark would have caught."""
+    """The share of rows that a cutoff would have let in."""
 
-    watermark_seconds: int
+    cutoff_seconds: int
+    watermark_seconds: int = Field(deprecated=True, description="The earlier name of cutoff_seconds.")
     share: float
 
 

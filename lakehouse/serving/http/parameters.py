@@ -71,6 +71,10 @@ SourceName = Annotated[str, Path(description="The dataset of a source.", pattern
 WindowName = Annotated[
     str, Path(description="A day, ISO week, month, quarter, fiscal quarter or year.", pattern=WINDOW, examples=["2024-W46"])
 ]
+PeriodOrWindowName = Annotated[
+    str,
+    Path(description="A period, or a window of a day as 2024-01-15T14.", pattern=PERIOD_OR_WINDOW, examples=["2024-11-07T14"]),
+]
 Window = Annotated[
     str,
     Field(description="2024-01-15, 2024-W03, 2024-01, 2024-Q1, FY2024-Q1 or FY2024.", pattern=WINDOW, examples=["2024-11-07"]),

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
 from lakehouse import locations
-from lakehouse.calendar.days import end_of_day
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series, source_days
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.gold.derived import following as derived_following
-from lakehouse.gold.numbers import served_version, version_selector
+from lakehouse.gold.numbers import served_version, version_selector, window_history
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.gold.restatement.closing import Completeness, HeldNumber, held_by, joined_dimensions, with_held
-from lakehouse.late_events import classification
+from lakehouse.gold.numbers.version_selector import SelectBy
+from lakehouse.gold.restatement.closing import Completeness, End, HeldNumber, end_of, held_by, joined_dimensions, with_held
 from lakehouse.lateness import arrival_curve, completeness
 from lakehouse.lateness.completeness import Unknown
 from lakehouse.serving.http import observed_source, pending_changes, snapshot, tokens
@@ -77,6 +76,26 @@ class PublishedSeries:
                 detail = version_selector.nothing_published(self.series, period.name, period.start, self.numbers.starts)
             raise Problem(404, "not-published", detail)
         return versions
+
+    def seen_at(
+        self, start: date, at: datetime, by: SelectBy = SelectBy.LATEST, window: datetime | None = None
+    ) -> tuple[PublishedVersion, str | None] | None:
+        """The version of a period, or of a window of a day, that readers saw at a given time, with a note for them.
+
+        :param start: the first day of the period. ``window`` is the first moment of the window.
+        :returns: None if nothing had been published by then.
+        """
+        versions = self.numbers.periods.get(start)
+        by_then = [] if versions is None else [summary for summary in versions.summaries if summary.published_at <= at]
+        chosen = version_selector.choose(by_then, version_selector.VersionSelector(by, by.value)) if by_then else None
+        if versions is None or chosen is None:
+            return None
+        summary, note = chosen
+        if window is None:
+            return versions.version(self.series, summary), note
+        of_day = [one for one in versions.versions(self.series) if one.published_at <= at]
+        selected = next(one for one in of_day if one.label == summary.label)
+        return window_history.shown(of_day, selected, window), note
 
 
 class _ArrivalHistory:
@@ -283,12 +302,17 @@ class PublishedCache:
         versions = published.numbers.periods.get(period.start)
         return next((one.state for one in reversed(versions.summaries) if one.adjustment is None), None) if versions else None
 
-    async def completeness(self, series: Series, period: Period, version: PublishedVersion, *, stale: bool) -> Estimate | Unknown:
+    async def completeness(
+        self, series: Series, period: Period, version: PublishedVersion, *, stale: bool, window: datetime | None = None
+    ) -> Estimate | Unknown:
         """The share of a period's rows that a version contains.
 
         :param stale: whether more is known than the version contains; it then contains the rows that had arrived when it was
             published.
+        :param window: the first moment of a window of the day, if only the window's number is meant.
         """
+        if window is not None:
+            return Unknown("it is estimated for days and longer periods, and not for windows of a day")
         metric = series.metric
         history = await self._arrival_history(metric.source)
         if history.arrivals is None or metric.sources:
@@ -300,21 +324,15 @@ class PublishedCache:
         hour = cutoff.replace(minute=0, second=0, microsecond=0)
         return history.estimate(days[0], len(days), hour, zone, metric.publication.final_after)
 
-    async def end_of(self, series: Series, period: Period, start: datetime | None) -> tuple[datetime, bool | None]:
-        """When a period or a window ends, and whether the watermark has passed that, with what late rows are allowed.
+    async def end_of(self, series: Series, period: Period, start: datetime | None) -> End:
+        """When a period or a window ends, and whether the watermark has passed that.
 
         :param start: the first moment of the window.
-        :returns: None for the latter where a source has no watermark, and for a metric that is made of others.
         """
-        metric, source = series.metric, self.catalog.sources.get(series.metric.source)
-        zone = ZoneInfo(metric.publication.timezone or (source.clocks.timezone if source else "UTC"))
-        end = end_of_day(period.last, zone) if start is None else classification.moment_of_end(period.start, start, metric, zone)
-        if metric.is_derived:
-            return end, None
-        watermarks = [(await self.observed(entry.source)).state.watermark for entry in metric.read if entry.required]
-        known = [one.watermark for one in watermarks if one is not None]
-        wanted = end + (metric.late_events.tolerance if metric.late_events else timedelta(0))
-        return end, min(known) >= wanted if len(known) == len(watermarks) else None
+        required = [] if series.metric.is_derived else [entry.source for entry in series.metric.read if entry.required]
+        states = [(await self.observed(source)).state.watermark for source in required]
+        watermarks = [None if state is None else state.watermark for state in states]
+        return end_of(series, self.catalog.sources.get(series.metric.source), period, start, watermarks)
 
     async def uncomputed(self, series: Series) -> Mapping[date, str]:
         """The reasons for which the newest number of a series cannot be computed, by period."""

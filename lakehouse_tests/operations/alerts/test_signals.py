@@ -21,6 +21,10 @@ from lakehouse.contracts import Catalog
 from lakehouse.contracts.series import Series
 from lakehouse.delta import row_writer
 from lakehouse.lateness import recent_lags
+from lakehouse.ledger import ingestions
+from lakehouse.ledger.ingestions import Ingestion
+from lakehouse.live import batches as live_batches
+from lakehouse.live.batches import LiveBatch
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import AlertKind
 from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row, rows_every
@@ -467,6 +471,44 @@ def test_the_values_of_a_roll_up_have_bounds_of_their_own(settings: Settings) ->
     assert "is 11: below 100" in alert.text
 
 
+HOURLY: dict[str, Any] = {"window": {"size": "PT1H"}, "live": True, "publication": {"final_after": 2}}
+
+
+def test_the_value_of_an_hour_has_the_bound_of_its_metric(settings: Settings) -> None:
+    bound = {"measure": "total", "below": 10}
+    numbers = ScriptedNumbers(settings, metric("hourly", **HOURLY, alerts={"values": [bound], "restatements": None}))
+    numbers.at(1, 12)
+    numbers.set_hours(1, {9: 50, 10: 2})
+    numbers.publish()
+    [alert] = of_metric(numbers, AlertKind.VALUE)
+    assert "total of hourly 2024-01-01 is 2 for window_start 2024-01-01T10: below 10" in alert.text
+
+
+def test_a_number_of_the_stream_has_the_bound_of_its_metric_until_its_day_is_final(settings: Settings) -> None:
+    bounds = [{"measure": "total", "below": 10, "above": 100}]
+    numbers = ScriptedNumbers(settings, metric("hourly", **HOURLY, alerts={"values": bounds, "restatements": None}))
+    numbers.at(1, 11)
+    numbers.stream_hours(1, {9: 50, 10: 2}, passed=10)
+    assert of_metric(numbers, AlertKind.VALUE) == [], "the hour from 10 on is still open, and grows"
+    numbers.stream_hours(1, {10: 111}, batch=1, passed=10)
+    [alert] = of_metric(numbers, AlertKind.VALUE)
+    assert "is 111 for window_start 2024-01-01T10: above 100, and clearly so: by more than 10%" in alert.text
+    assert alert.text.endswith("It is the number of the stream, which is not published.")
+    assert (alert.period, alert.detail) == ("2024-01-01", "total below 10 above 100, of the stream")
+    assert (alert.numbers["state"], alert.numbers["revision"]) == ("live", None)
+    numbers.stream_hours(1, {10: 2}, batch=2, passed=11)
+    [alert] = of_metric(numbers, AlertKind.VALUE)
+    assert "is 2 for window_start 2024-01-01T10: below 10" in alert.text, "no more rows count in it"
+    numbers.set_hours(1, {9: 50, 10: 2})
+    numbers.publish()
+    [alert] = of_metric(numbers, AlertKind.VALUE)
+    assert "The number is live (r1)" in alert.text, "readers see the published number: one alert is enough"
+    numbers.set_hours(1, {9: 50, 10: 20})
+    numbers.at(4)
+    numbers.publish()
+    assert of_metric(numbers, AlertKind.VALUE) == [], "the day is final"
+
+
 def test_a_bound_of_a_period_that_the_metric_does_not_have_is_refused() -> None:
     with pytest.raises(ValueError, match="the metric has no numbers by month"):
         metric(publication={"rollups": ["week"]}, alerts={"values": [{"measure": "total", "below": 1, "by": "month"}]})
@@ -522,3 +564,26 @@ def test_the_name_of_the_state_changes_with_what_alerts_depend_on(settings: Sett
     assert signals.state_of(settings, catalog(metric(**VALUES))) not in seen, "another contract"
     assert not moved()
     assert Series(contracted, PeriodKind.WEEK).name == "total_weekly"
+
+
+def test_rows_that_the_stream_drops_alert_by_their_share(settings: Settings) -> None:
+    """The published number has them; the alert is about the newest arrival day that the stream has read."""
+    terms = {"late_dropped": {"above": 0.2, "needs_rows": 4}, "restatements": None}
+    hourly, source = metric("hourly", **HOURLY, alerts=terms), contract(owner="anna")
+    lags = enumerate([MINUTE] * 3 + [3 * HOUR])
+    rows = [bronze_row(at(TODAY, 12), lag, ingestion_id="file", line_number=line) for line, lag in lags]
+    append_to_bronze(settings, source, rows)
+    entry = Ingestion("events", "file", "hash", TODAY, "one.csv", 1, None, "ingested", "run", at(TODAY, 12), rows=4)
+    ingestions.record(settings, entry)
+
+    def alerts() -> list[Alert]:
+        found = signals.of_metric(settings, Catalog({"events": source}, {"hourly": hourly}), hourly)
+        return [alert for alert in found if alert.kind is AlertKind.LATE_DROPPED]
+
+    assert alerts() == [], "no stream has read them"
+    read = LiveBatch("hourly", "q", 1, "file", 0, 3, at(TODAY, 11), None, 1, at(TODAY, 12))
+    live_batches.record(settings, [read])
+    [alert] = alerts()
+    assert (alert.detail, alert.period, alert.numbers["dropped"], alert.numbers["rows"]) == ("the stream", f"{TODAY}", 1, 4)
+    assert "1 of the 4 rows of 2024-02-20 came too late for the stream of hourly: 25.00%, and 20.00% is tolerated" in alert.text
+    assert "lakehouse lateness rows hourly --live" in alert.text

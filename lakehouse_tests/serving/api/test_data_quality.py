@@ -70,7 +70,7 @@ def test_how_late_rows_came(tmp_path: Path) -> None:
         assert hours == {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "p99_9": 100, "max": 100}
         advice = inserts["recommendation"]
         assert (advice["verdict"], advice["current_seconds"], advice["proposed_seconds"]) == ("raise", 48 * 3600, 99 * 3600)
-        caught = {one["watermark_seconds"] // 3600: one["share"] for one in advice["evidence"]}
+        caught = {one["cutoff_seconds"] // 3600: one["share"] for one in advice["evidence"]}
         assert (caught[1], caught[24], caught[48], caught[99], caught[720]) == (0.01, 0.24, 0.48, 0.99, 1)
         assert corrections["recommendation"]["verdict"] == "too_few"
         narrow = get_json(client, "/data-quality/lateness", start_date=on(1), end_date=on(2), source="events")["sources"][0]

@@ -74,7 +74,7 @@ def test_what_waits(client: TestClient) -> None:
     assert get_json(client, "/quarantine", limit=1)["next_offset"] == 1
     assert get_json(client, "/quarantine", status="accepted")["rows"] == []
     assert get_json(client, "/quarantine", cause="rule_failed")["rows"] == []
-    assert get_json(client, "/quarantine", cause="beyond_watermark") == answer
+    assert get_json(client, "/quarantine", cause="beyond_cutoff") == answer
     assert get_json(client, "/quarantine", 404, source="other")["type"] == "urn:lakehouse:unknown-source"
 
 

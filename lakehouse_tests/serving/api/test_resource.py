@@ -35,7 +35,7 @@ def test_the_counts_and_the_late_rows_of_a_metric(client: Any) -> None:
     answer = get_json(client, "/metrics/hourly/late-events")
     MetricLateEventsModel.model_validate(answer)
     assert (answer["on_time"], answer["late_accepted"], answer["late_dropped"]) == (3, 1, 1)
-    assert (answer["late_accepted_rate"], answer["action"], answer["allowed_lateness_seconds"]) == (0.2, "recompute", 300)
+    assert (answer["late_accepted_rate"], answer["action"], answer["grace_seconds"]) == (0.2, "recompute", 300)
     assert [(row["record_key"], row["reason"], row["counts"]) for row in answer["late_rows"]] == [
         ("beyond", "dropped_beyond_tolerance", False),
         ("within", "late_within_tolerance", True),

@@ -84,7 +84,9 @@ def days_of_a_shop(folder: Path, spark: Mapping[str, str]) -> TypedLake:
             *(totals(revenue=7, sales=1), "final", "daily_finalization", "r5", 2, "2024-11-07 23:00"),
             *("put back to r1 by anna: a till sent it twice", (), {}, False),
         ),
-        ("revenue", "2024-11-06"): Said(totals(revenue=8, sales=1), "live", "initial", "r1", 0, "", "", (held,), {}, True),
+        ("revenue", "2024-11-06"): Said(
+            totals(revenue=8, sales=1), "live", "initial", "r1", 0, "", "", (held,), {}, True, ("change",)
+        ),
         ("revenue", "2024-11-07"): Said(
             totals(revenue=9, sales=1), "final", "daily_finalization", "r3", 0, "", "", (), {}, False
         ),
@@ -93,6 +95,22 @@ def days_of_a_shop(folder: Path, spark: Mapping[str, str]) -> TypedLake:
         # What a late row, a correction, a revert and an adjustment took back; days that were added are none of these.
         ("revenue", "2024-W45"): Said(totals(revenue=79), restated=3),
         ("revenue", "2024-W46"): Said(totals(revenue=11), "live", "new_data", "r2", 0, "", "", None, {}, False),
+    }
+    fourth, taken = ("revenue", "2024-11-04"), "2024-11-06 23:00"
+    lake.earlier = {
+        (*fourth, "2024-11-04T12:30:00Z"): Said(totals(revenue=30, sales=2), "live", "initial", "r1", adjusted={}),
+        (*fourth, "2024-11-05T12:00:00Z"): Said(totals(revenue=35, sales=3), "live", "new_data", "r2", adjusted={}),
+        (*fourth, "2024-11-06T12:00:00Z"): Said(
+            totals(revenue=38, sales=4), reason="late_data", revision="r3", restated_on="2024-11-05 23:00", adjusted={}
+        ),
+        (*fourth, "2024-11-08T12:00:00Z"): Said(
+            totals(revenue=40), "final", "daily_finalization", "r5", restated_on=taken, adjusted={}
+        ),
+        (*fourth, "2024-11-10T12:00:00Z"): Said(
+            totals(revenue=40), "final", "daily_finalization", "r5", restated_on=taken, adjusted=totals(revenue=45)
+        ),
+        ("revenue", "2024-11-05", "2024-11-07T12:00:00Z"): Said(totals(revenue=17, sales=2), adjusted={}),
+        ("revenue", "2024-W45", "2024-11-04T23:30:00Z"): Said(totals(revenue=35), "live", adjusted={}),
     }
     return lake
 
@@ -104,6 +122,16 @@ def a_day_that_grew(folder: Path, spark: Mapping[str, str]) -> TypedLake:
         lake.at("2024-11-04T12:00:00Z").run("sales", HEADER, sale("a", "4T09", "4T11"))
         lake.at("2024-11-04T23:00:00Z").run("sales", HEADER, sale("c", "4T15", "4T22", "5.00"))
     lake.truth = {("revenue", "2024-11-04"): Said(totals(revenue=15), "live", "new_data", "r2", 0, "", "", None, {}, False)}
+    return lake
+
+
+def a_shop_to_replay(folder: Path, spark: Mapping[str, str]) -> TypedLake:
+    """Files of three arrival days: the 5th brings a late row of the 4th, the 6th a correction of the 5th and a malformed row."""
+    lake = TypedLake(folder, {"sales": SALES, "revenue": REVENUE}, spark)
+    lake.land("sales", "2024-11-04", HEADER, sale("a", "4T09", "4T11"))
+    lake.land("sales", "2024-11-05", HEADER, sale("b", "5T09", "5T11"), sale("late", "4T16", "5T20", "3.00"))
+    corrected = sale("b2", "5T09", "6T10", "12.00", op="correct", of="b")
+    lake.land("sales", "2024-11-06", HEADER, sale("c", "6T09", "6T10"), corrected, sale("bad", "6T09", "6T10", "much"))
     return lake
 
 

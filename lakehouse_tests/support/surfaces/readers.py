@@ -25,9 +25,10 @@ from rich.console import Console
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
-from lakehouse.examples import demo_commands
+from lakehouse.examples import demo_commands, simulation_results
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import published_table
+from lakehouse.reports.simulation_report import simulation_markdown
 from lakehouse_tests.support.parsed_page import words
 from lakehouse_tests.support.surfaces.said import Said
 
@@ -43,12 +44,16 @@ _STATES = {"Live (updating)": "live", "Preliminary": "preliminary", "Final": "fi
 
 @dataclass(frozen=True)
 class Number:
-    """A number of a lake, with what the readers need to reach it."""
+    """A number of a lake, with what the readers need to reach it.
+
+    :param as_of: the time as of which ``earlier_readers`` read it.
+    """
 
     lake: TypedLake
     client: TestClient
     metric: str
     period: str
+    as_of: str | None = None
 
     @property
     def by(self) -> Kind:
@@ -88,7 +93,7 @@ class Number:
         return {name: sum((_number(row[name]) for row in rows if row[name] is not None), Decimal(0)) for name in names}
 
 
-Reader = Callable[[Number], Said | None]
+Reader = Callable[..., Said | None]
 
 
 def _number(text: object) -> Decimal:
@@ -104,8 +109,8 @@ def _of_whole_periods(reader: Reader) -> Reader:
     """A reader of a surface that has no number of a single window."""
 
     @wraps(reader)
-    def read(number: Number) -> Said | None:
-        return None if number.is_window else reader(number)
+    def read(number: Number, **parameters: str) -> Said | None:
+        return None if number.is_window else reader(number, **parameters)
 
     return read
 
@@ -153,9 +158,9 @@ def _values(line: str, names: list[str]) -> dict[str, Decimal]:
     return {name: _number(match[1]) for name, match in matched.items() if match}
 
 
-def gold_show(number: Number) -> Said:
+def gold_show(number: Number, *options: str) -> Said:
     """``lakehouse gold show``."""
-    lines = number.lake.typed("gold", "show", number.metric, number.period).splitlines()
+    lines = number.lake.typed("gold", "show", number.metric, number.period, *options).splitlines()
     name, state = lines[0].split()
     published = next(line for line in lines if line.startswith("  published "))
     restated = next((line for line in lines if re.match("  restated [0-9]", line)), "")
@@ -180,9 +185,9 @@ def gold_show(number: Number) -> Said:
     )
 
 
-def gold_show_json(number: Number) -> Said:
+def gold_show_json(number: Number, *options: str) -> Said:
     """``lakehouse gold show --json``."""
-    shown = json.loads(number.lake.typed("gold", "show", number.metric, number.period, "--json"))
+    shown = json.loads(number.lake.typed("gold", "show", number.metric, number.period, "--json", *options))
     return Said(
         value=number.totals(shown["rows"]),
         state=shown["state"],
@@ -221,7 +226,7 @@ def gold_history(number: Number) -> Said:
 
 def _of_version(lines: str, number: Number) -> tuple[str, str, dict[str, Decimal]]:
     """Of the lines below a version: its reason, what it included, and the values after it."""
-    reason = re.match(r"    ([a-z_]+)(?:: (.*?))?(?:, [\d,]+ changed rows?)?(?:, booked to \S+)?\n", lines)
+    reason = re.match(r"    ([a-z_]+)(?:: (.*?))?(?:, [\d,]+ (?:changed )?rows?)?(?:, booked to \S+)?\n", lines)
     assert reason, lines
     values = re.findall(r"^    (\w+): (?:\S+ -> )?(-?[\d.,]+)(?: |$)", lines, re.MULTILINE)
     return reason[1], reason[2] or "", {name: _number(value) for name, value in values if name in number.measures}
@@ -248,9 +253,9 @@ def _of_comparison(number: Number, command: str, field: str) -> Said:
     return Said(**{field: totals})  # type: ignore[arg-type]
 
 
-def api_number(number: Number) -> Said:
+def api_number(number: Number, **parameters: str) -> Said:
     """``GET /metrics/{name}``."""
-    shown = number.json(f"/metrics/{number.metric}", window=number.period)
+    shown = number.json(f"/metrics/{number.metric}", window=number.period, **parameters)
     return Said(
         value=number.totals(shown["result"]),
         state=shown["state"],
@@ -300,9 +305,10 @@ def api_first(number: Number) -> Said:
 
 
 @_of_whole_periods
-def api_series(number: Number) -> Said | None:
+def api_series(number: Number, **parameters: str) -> Said | None:
     """``GET /metrics/{name}/series``."""
-    points = number.json(f"/metrics/{number.metric}/series", start="2024-10-01", end="2024-12-31", by=number.by.value)["points"]
+    asked = {"start": "2024-10-01", "end": "2024-12-31", "by": number.by.value, **parameters}
+    points = number.json(f"/metrics/{number.metric}/series", **asked)["points"]
     shown = next(point for point in points if point["window"] == number.period)
     return Said(value=number.totals(shown["result"]), state=shown["state"], revision=shown["version"])
 
@@ -472,9 +478,8 @@ def restated_page(number: Number) -> Said:
     )
 
 
-@_of_whole_periods
-def duckdb_view(number: Number) -> Said:
-    """``NAME_latest`` in DuckDB, from the file that ``lakehouse views`` writes."""
+def duckdb_rows(number: Number, query: str) -> list[dict[str, Any]]:
+    """What a query of the views gives in DuckDB."""
     folder = number.lake.folder / "views"
     if not folder.exists():  # they hold no data
         number.lake.typed("views", "--to", f"{folder}")
@@ -482,9 +487,15 @@ def duckdb_view(number: Number) -> Said:
     text = next(folder.glob("duckdb*")).read_text().replace("INSTALL delta;", "").replace("LOAD delta;", f"LOAD '{extension}';")
     with duckdb.connect() as connection:
         connection.execute(text)
-        asked = connection.execute(f"SELECT * FROM {number.table}_latest WHERE period = '{number.period}'")
+        asked = connection.execute(query)
         names = [column[0] for column in asked.description]
-        rows = [dict(zip(names, row)) for row in asked.fetchall()]
+        return [dict(zip(names, row)) for row in asked.fetchall()]
+
+
+@_of_whole_periods
+def duckdb_view(number: Number) -> Said:
+    """``NAME_latest`` in DuckDB, from the file that ``lakehouse views`` writes."""
+    rows = duckdb_rows(number, f"SELECT * FROM {number.table}_latest WHERE period = '{number.period}'")
     head = rows[0]
     return Said(
         value=number.totals(list(rows)),
@@ -525,6 +536,43 @@ def demo_table(number: Number) -> Said | None:
         restated=len(restating),
         why=re.sub(r"^[A-Z][a-z]{2} +\d+ +", "", restating[-1]) if restating else "",
     )
+
+
+@_of_whole_periods
+def demo_short_table(number: Number) -> Said | None:
+    """The demo's first table, made of this lake: the five days that changed most."""
+    if number.by is not Kind.DAY or number.measures[0] != "revenue":
+        return None
+    settings, series = number.lake.settings, Series(number.lake.catalog.metrics[number.metric])
+    starts = published_table.partitions(settings, locations.gold(settings, series), series.by)
+    known = numbers_history.history(settings, series, starts)
+    table = demo_commands.short_table({day: numbers_history.standing(series, versions) for day, versions in known.items()})
+    table.padding = (0, 2)
+    printed = StringIO()
+    Console(file=printed, width=200).print(table)
+    rows = [re.split(r" {2,}", line.strip()) for line in printed.getvalue().splitlines()]
+    of_day = next((row for row in rows if row[0] == number.period), None)
+    if of_day is None:
+        return None
+    _, state, _, now, _, restated, *why = of_day
+    return Said(value={"revenue": _number(now)}, state=state, restated=int(restated), why=why[0] if why else "")
+
+
+@_of_whole_periods
+def simulation_table(number: Number) -> Said | None:
+    """The table of the first measure in the report of a simulation, made of this lake."""
+    metric = number.lake.catalog.metrics[number.metric]
+    if number.by is not Kind.DAY or metric.is_derived or metric.event_window is not None:
+        return None
+    settings, source = number.lake.settings, number.lake.catalog.sources[metric.source]
+    made = simulation_results.simulation(settings, Series(metric), source, "report", {}, settings.clock())
+    measure = next((name for name in number.measures if name in made.measures), None)
+    section = simulation_markdown(made).partition(f"## {measure}\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| 2")]
+    day = next((row for row in rows if row[0] == number.period), None)
+    if measure is None or day is None:
+        return None
+    return Said(value={measure: _number(day[3])}, revision=f"r{day[6]}")
 
 
 @_of_whole_periods
@@ -640,6 +688,8 @@ READERS: dict[str, Reader] = {
     "the page of restatements": restated_page,
     "the DuckDB view": duckdb_view,
     "the demo's table": demo_table,
+    "the demo's first table": demo_short_table,
+    "the simulation's table": simulation_table,
     "run's closing line": closing_line,
     "Dagster": dagster_metadata,
     "notices": notices,

@@ -25,6 +25,7 @@ class Said:
     :param why: what the last restatement included, without the name of its reason; empty if it was never restated.
     :param adjusted: the totals with the adjustments that were booked elsewhere; empty without one.
     :param held: whether a newer number is held.
+    :param failed: the checks that the newest number failed, and for which it is held; empty without one.
     """
 
     value: Totals | None = None
@@ -37,6 +38,7 @@ class Said:
     waiting: tuple[str, ...] | None = None
     adjusted: Totals | None = None
     held: bool | None = None
+    failed: tuple[str, ...] | None = None
 
 
 def contradictions(of: str, by_surface: Mapping[str, Said]) -> list[str]:

@@ -31,6 +31,7 @@ class TypedLake:
 
     :param spark: the environment of the Spark that its commands use.
     :param truth: by metric and period what a person says who knows what happened.
+    :param earlier: the same as of earlier times, by metric, period and time.
     :param closing_lines: what ``lakehouse run`` printed of the versions that it published, oldest first.
     """
 
@@ -38,6 +39,7 @@ class TypedLake:
     contracts: Mapping[str, str]
     spark: Mapping[str, str]
     truth: Mapping[tuple[str, str], Said] = field(default_factory=dict)
+    earlier: Mapping[tuple[str, str, str], Said] = field(default_factory=dict)
     closing_lines: list[str] = field(default_factory=list)
     delivered: int = 0
     now: str = "2024-11-01T00:00:00Z"
@@ -105,3 +107,9 @@ class TypedLake:
         printed = self.typed("run", source, f"{file}", codes=(0, 1))
         self.closing_lines += [line for line in printed.splitlines() if ": " in line and "_v2" in line.split(" ")[0]]
         return printed
+
+    def land(self, source: str, day: str, header: str, *lines: str) -> None:
+        """Put the file of an arrival day into landing, for ``lakehouse replay``."""
+        file = self.folder / "landing" / source / f"arrival_date={day}.csv"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join([header, *lines]) + "\n")

@@ -1,0 +1,153 @@
+"""``ops/late_outputs``: the deliveries whose side output was sent to the topic of a metric (``late_events.topic``).
+
+The rows are committed to ``silver/<source>_late`` first; then they are sent, and then the delivery is recorded here. If the
+process dies in between, the rows of the delivery are sent again with the same ids (at-least-once delivery). A delivery that is
+classified again, by another watermark, contract or decision, is sent again, too.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime  # noqa: TC003 (columns of the log)
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.contracts.late_events import LateAction
+from lakehouse.delta import table_io
+from lakehouse.late_events import late_rows
+from lakehouse.ledger.ids import format_row_id, row_id_of
+from lakehouse.ledger.log_table import LogTable
+from lakehouse.streams.client import StreamProblem, TopicWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.contracts.inputs import TopicAddress
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.settings import Settings
+
+_KEY = "late_events.topic"
+_DELIVERY = ["ingestion_id", "arrival_date", "watermark", "terms", "late_dropped"]
+#: Deliveries are sent together until they have this number of rows, or of deliveries.
+_STEP_ROWS, _STEP_DELIVERIES = 2**14, 200
+
+
+@dataclass(frozen=True)
+class LateOutput:
+    """A delivery whose side output was sent.
+
+    :param watermark: the watermark that it met. ``terms`` is what its classification depends on besides its rows.
+    :param rows: how many rows were sent.
+    """
+
+    metric: str
+    ingestion_id: str
+    watermark: datetime | None
+    terms: str
+    rows: int
+    sent_at: datetime
+
+
+class SentRows(NamedTuple):
+    """The result of a run: the number of rows that were sent, and the problems."""
+
+    rows: int
+    problems: list[str]
+
+
+def log(settings: Settings) -> LogTable[LateOutput]:
+    """The table."""
+    return LogTable(LateOutput, settings, locations.late_outputs(settings), partition_by="metric")
+
+
+def send(settings: Settings, catalog: Catalog, seconds: float = inf) -> SentRows:
+    """Send the side output of all metrics with a topic that was not sent yet; a failure of one does not stop the others.
+
+    :param seconds: the time limit per metric, after which no further delivery is sent in this run.
+    """
+    sent, problems = 0, list[str]()
+    for metric in catalog.metrics.values():
+        address = metric.late_events.topic if metric.late_events else None
+        waiting = _waiting(settings, metric) if address else []
+        if address is None or not waiting:
+            continue
+        try:
+            sent += _send(settings, metric, address, waiting, seconds)
+        except StreamProblem as problem:
+            problems.append(f"the late rows of {metric.name} are not sent: {problem}")
+    return SentRows(sent, problems)
+
+
+def _waiting(settings: Settings, metric: MetricContract) -> list[dict[str, Any]]:
+    """The classified deliveries with rows that do not count and were not sent, in the order of arrival."""
+    path, where = locations.late_deliveries(settings, metric.source), {"metric": [metric.name]}
+    classified = table_io.read(path, _DELIVERY, where, settings.storage_options)
+    if classified is None:
+        return []
+    known = log(settings).select(["ingestion_id", "watermark", "terms"], where).to_pylist()
+    sent = {(row["ingestion_id"], row["watermark"], row["terms"]) for row in known}
+    rows = classified.filter(pc.greater(classified["late_dropped"], 0)).to_pylist()
+    waiting = [row for row in rows if (row["ingestion_id"], row["watermark"], row["terms"]) not in sent]
+    return sorted(waiting, key=lambda row: (row["arrival_date"], row["ingestion_id"]))
+
+
+def _send(
+    settings: Settings, metric: MetricContract, address: TopicAddress, waiting: Sequence[dict[str, Any]], seconds: float
+) -> int:
+    """:raises StreamProblem: if the brokers do not accept the rows."""
+    begun, sent, writer = monotonic(), 0, TopicWriter(settings, address, _KEY)
+    for step in _steps(waiting):
+        if monotonic() - begun >= seconds:
+            break
+        rows = _side_output(settings, metric, step)
+        writer.write((row["record_key"], _id_of(metric, row), _message(metric, row)) for row in rows)
+        counts = dict.fromkeys((delivery["ingestion_id"] for delivery in step), 0)
+        for row in rows:
+            counts[row["ingestion_id"]] += 1
+        now = settings.clock()
+        log(settings).append(
+            LateOutput(metric.name, of["ingestion_id"], of["watermark"], of["terms"], counts[of["ingestion_id"]], now)
+            for of in step
+        )
+        sent += len(rows)
+    return sent
+
+
+def _steps(waiting: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    step, rows = list[dict[str, Any]](), 0
+    for delivery in waiting:
+        step.append(delivery)
+        rows += delivery["late_dropped"]
+        if rows >= _STEP_ROWS or len(step) >= _STEP_DELIVERIES:
+            yield step
+            step, rows = [], 0
+    if step:
+        yield step
+
+
+def _side_output(settings: Settings, metric: MetricContract, step: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of deliveries that are listed for manual handling, in the order of arrival."""
+    where: table_io.Where = {
+        "metric": [metric.name],
+        "arrival_date": {delivery["arrival_date"] for delivery in step},
+        "ingestion_id": [delivery["ingestion_id"] for delivery in step],
+        "action": [LateAction.SIDE_OUTPUT.value],
+    }
+    rows = late_rows.read(settings, metric.source, where)
+    return list(rows.sort_by([(name, "ascending") for name in ("arrival_ts", "ingestion_id", "line_number")]).to_pylist())
+
+
+def _id_of(metric: MetricContract, row: dict[str, Any]) -> str:
+    return f"{metric.name}:{format_row_id(row_id_of(row))}"
+
+
+def _message(metric: MetricContract, row: dict[str, Any]) -> bytes:
+    about = {"message_id": _id_of(metric, row), "metric": metric.name, "source": metric.source}
+    shown = {name: row[name] for name in late_rows.SHOWN}
+    return json.dumps(about | shown, default=lambda value: value.isoformat(), ensure_ascii=False).encode()
