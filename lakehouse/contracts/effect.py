@@ -193,6 +193,12 @@ OF_METRIC = (
         "is for roll-ups by fiscal_quarter or fiscal_year, and 'publication.rollups' has neither; name one, or leave the key out",
     ),
     Requirement(
+        "publication.patch_up_to",
+        lambda it: not it.publication.patch_up_to or it.is_derived or (it.adds_up_row_by_row and it.late_events is None),
+        "needs measures that are additive and integers or decimals, and a day that is computed from its own rows of one source, "
+        "without joins and 'late_events'; leave the key out",
+    ),
+    Requirement(
         "publication.final_needs.final_days",
         lambda it: bool(it.publication.rollups),
         "is for longer periods, and 'publication.rollups' names none; name one, or leave the key out",

@@ -282,6 +282,14 @@ class MetricContract(Documented):
         return not (self.days_before or self.days_behind)
 
     @property
+    def adds_up_row_by_row(self) -> bool:
+        """Whether a change of a day's rows can be added to its number: every measure adds up exactly, and the number depends
+        only on the day's rows of one table.
+        """
+        exact = all(measure.additive and measure.is_exact for measure in self.measures)
+        return exact and self.counts_rows_of_its_day and not self.joins and not self.sources
+
+    @property
     def joined_on(self) -> list[tuple[str, ...]]:
         """The lists of silver columns on which joins join, each list once."""
         own = [tuple(join.on) for join in self.joins if brought_by(self.joins, join) is None]

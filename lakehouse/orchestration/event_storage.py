@@ -2,7 +2,8 @@
 
 Dagster's storage opens two or three connections for each event and commits each separately, which takes 8 to 19 ms per event:
 minutes for a first load over 700 event days. ``dagster.yaml`` names :class:`SqliteStorage`; files and tables are those of
-Dagster's storage, so either can read the other's data. The events of a run are determined in ``common.run_events``.
+Dagster's storage, so either can read the other's data. Commands without DAGSTER_HOME use :class:`MemoryEvents`. The events of a
+run are determined in ``common.run_events``.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import dagster as dg
+
 from lakehouse.orchestration import pool_slots
 from lakehouse.orchestration.common.dagster_internals import (
     DagsterSqliteStorage,
+    InMemoryEventLogStorage,
+    SqlEventLogStorage,
     SqliteEventLogStorage,
     event_logs_directory,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    import dagster as dg
 
     from lakehouse.orchestration.common.dagster_internals import ConcurrencyClaimStatus
 
@@ -38,7 +41,77 @@ BATCH_SIZE = 500
 _SECONDS_BETWEEN_LOOKS = 1.0
 
 
-class SqliteEvents(SqliteEventLogStorage):
+class _NewestOnce(SqlEventLogStorage):
+    """Dagster's record of the newest event of each kind of an asset: written once, at the end of a transaction."""
+
+    _open: threading.local
+
+    def _store_asset_event(self, conn: Any, event: Any, event_id: int) -> None:
+        newest = getattr(self._open, "newest", None)
+        if newest is None:
+            super()._store_asset_event(conn, event, event_id)
+        else:
+            newest[event.dagster_event.asset_key, event.dagster_event_type] = (event, event_id)
+
+    def _store_newest(self) -> None:
+        newest, self._open.newest = sorted(self._open.newest.values(), key=itemgetter(1)), None
+        if newest:
+            with self.index_connection() as connection:
+                for event, event_id in newest:
+                    super()._store_asset_event(connection, event, event_id)
+
+
+class MemoryEvents(_NewestOnce, InMemoryEventLogStorage):
+    """Dagster's storage of events in memory, for commands without DAGSTER_HOME, with :meth:`one_transaction`.
+
+    Dagster opens a connection for each event and several for each check, which is most of the time of a first load of many days.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._db_lock = threading.RLock()  # type: ignore[assignment]
+        self._open = threading.local()
+        self._tables: set[str] = set()
+
+    @contextmanager
+    def one_transaction(self) -> Iterator[None]:
+        """Store the events of the context at its end, in one transaction; none of them in case of an error."""
+        if getattr(self._open, "connection", None) is not None:
+            yield
+            return
+        with super()._connect() as connection:
+            self._open.connection, self._open.newest = connection, {}
+            try:
+                yield
+                self._store_newest()
+            finally:
+                self._open.connection = self._open.newest = None
+
+    def has_table(self, table_name: str) -> bool:
+        """Whether a table exists; cached, see :meth:`SqliteEvents.has_table`."""
+        if table_name not in self._tables and super().has_table(table_name):
+            self._tables.add(table_name)
+        return table_name in self._tables
+
+    @contextmanager
+    def _connect(self) -> Iterator[Any]:
+        connection = getattr(self._open, "connection", None)
+        if connection is not None:
+            yield connection
+            return
+        with super()._connect() as connection:
+            yield connection
+
+
+def ephemeral_instance() -> dg.DagsterInstance:
+    """An instance that ends with the process, with :class:`MemoryEvents`."""
+    instance = dg.DagsterInstance.ephemeral()
+    instance._event_storage = MemoryEvents()  # noqa: SLF001 (Dagster has no other way to choose it)
+    instance._event_storage.register_instance(instance)  # noqa: SLF001
+    return instance
+
+
+class SqliteEvents(_NewestOnce, SqliteEventLogStorage):
     """Dagster's SQLite storage of events with :meth:`one_transaction`."""
 
     def __init__(self, base_dir: str) -> None:
@@ -63,7 +136,7 @@ class SqliteEvents(SqliteEventLogStorage):
                 yield
                 self._store_newest()
             finally:
-                self._open.connections = None
+                self._open.connections = self._open.newest = None
 
     def store_event_batch(self, events: Sequence[Any]) -> None:
         """Store events together; Dagster stores them individually if this fails."""
@@ -111,20 +184,6 @@ class SqliteEvents(SqliteEventLogStorage):
         """The connections of this thread's transaction, by file."""
         return getattr(self._open, "connections", None)
 
-    def _store_asset_event(self, conn: Any, event: Any, event_id: int) -> None:
-        """Write Dagster's record of the newest event of each kind of an asset; in a transaction, once at its end."""
-        if self._connections is None:
-            super()._store_asset_event(conn, event, event_id)
-        else:
-            self._open.newest[event.dagster_event.asset_key, event.dagster_event_type] = (event, event_id)
-
-    def _store_newest(self) -> None:
-        newest = sorted(self._open.newest.values(), key=itemgetter(1))
-        if newest:
-            with self.index_connection() as connection:
-                for event, event_id in newest:
-                    super()._store_asset_event(connection, event, event_id)
-
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Any]:
         connections = self._connections
@@ -170,6 +229,6 @@ def log_all(instance: dg.DagsterInstance, events: Iterable[_Event], log: Callabl
     """
     storage, remaining = instance.event_log_storage, iter(events)
     while part := list(islice(remaining, BATCH_SIZE)):
-        with storage.one_transaction() if isinstance(storage, SqliteEvents) else nullcontext():
+        with storage.one_transaction() if isinstance(storage, SqliteEvents | MemoryEvents) else nullcontext():
             for event in part:
                 log(event)

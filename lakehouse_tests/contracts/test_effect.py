@@ -41,7 +41,7 @@ ALWAYS = {
         publication.final_needs.no_held_file publication.final_needs.no_unfinished_day
         publication.final_needs.no_failed_ingestion publication.final_needs.no_open_review
         publication.final_needs.no_unread_row publication.close_by
-        publication.after_close publication.rollups publication.timezone publication.approvals publication.patch_up_to
+        publication.after_close publication.rollups publication.timezone publication.approvals
         alerts.failed_checks alerts.restatements alerts.overdue_after alerts.values alerts.live_state alerts.live_unread_after
         owner description version info tags""",
 }
@@ -240,3 +240,28 @@ def test_a_close_by_a_watermark_that_it_takes_no_notice_of(tmp_path: Path) -> No
 def test_a_kind_of_period_that_there_is_not(tmp_path: Path) -> None:
     with pytest.raises(ContractError, match=r"yaml:\d+: publication.closes_with.dai: Input should be 'day', 'week', 'month'"):
         loaded(tmp_path, with_key(METRIC, "publication.closes_with", {"dai": "daily close"}))
+
+
+@pytest.mark.parametrize(
+    ("more", "is_refused"),
+    [
+        ({}, False),
+        ({"window": {"size": "PT1H"}}, False),
+        ({"window": 3}, True),
+        ({"measures": [{"name": "mean", "sql": "avg(1)", "type": "double"}]}, True),
+        ({"joins": [{"dimension": "customers", "on": "id", "columns": ["tier"]}]}, True),
+        ({"source": None, "sources": [{"source": "readings"}, {"source": "others"}]}, True),
+    ],
+)
+def test_changed_rows_are_added_to_numbers_only_where_the_numbers_add_up(
+    tmp_path: Path, more: dict[str, Any], is_refused: bool
+) -> None:
+    content = {name: value for name, value in {**METRIC, **more}.items() if value is not None}
+    measures = [{"additive": "avg" not in each["sql"], **each} for each in content["measures"]]
+    content |= {"measures": measures, "publication": {"patch_up_to": 5}}
+    if not is_refused:
+        loaded(tmp_path, content)
+        return
+    with pytest.raises(ContractError, match=r"publication.patch_up_to: needs measures that are additive .* leave the key out"):
+        loaded(tmp_path, content)
+    loaded(tmp_path, content | {"publication": {"patch_up_to": 0}})

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Engine
 
 from lakehouse.orchestration import event_storage
 from lakehouse.orchestration.common.dagster_internals import SqliteEventLogStorage
-from lakehouse.orchestration.event_storage import SqliteEvents, log_all
+from lakehouse.orchestration.event_storage import SqliteEvents, ephemeral_instance, log_all
 
 KEY = dg.AssetKey("numbers")
 CHECK = dg.AssetCheckKey(KEY, "is_positive")
@@ -173,6 +173,32 @@ def test_the_number_of_connections_does_not_grow_with_the_events(tmp_path: Path,
                 sqlalchemy_event.remove(Engine, "connect", listener)
             opened.append(len(connections))
     assert opened[1] <= opened[0]
+
+
+def test_events_in_memory_are_those_of_dagsters_own_storage_and_open_no_connection_each() -> None:
+    seen, opened = [], []
+    for made in (dg.DagsterInstance.ephemeral, ephemeral_instance):
+        connections: list[int] = []
+        listener = lambda *_, counted=connections: counted.append(1)  # noqa: E731
+        with made() as instance:
+            sqlalchemy_event.listen(Engine, "connect", listener)
+            try:
+                assert materialize(instance, DAYS[:9]).success
+            finally:
+                sqlalchemy_event.remove(Engine, "connect", listener)
+            assert materialize(instance, DAYS[3:5]).success
+            seen.append(recorded(instance))
+        opened.append(len(connections))
+    assert seen[0] == seen[1]
+    assert opened[1] * 2 < opened[0]
+
+
+def test_of_events_in_memory_with_an_error_among_them_none_is_stored() -> None:
+    with ephemeral_instance() as instance:
+        assert not materialize(instance, DAYS[:4], fail_at=DAYS[2]).success
+        assert not instance.get_materialized_partitions(KEY)
+        assert materialize(instance, DAYS[:4]).success
+        assert instance.get_materialized_partitions(KEY) == set(DAYS[:4])
 
 
 @pytest.mark.merge

@@ -39,16 +39,13 @@ _Numbers = dict[tuple[Any, ...], list[Any]]
 
 
 def may_be_patched(metric: MetricContract) -> bool:
-    """Whether the contract allows patches, every measure adds up exactly, and a number depends only on its own day's rows of one
-    table.
+    """Whether the contract allows patches, and a number adds up row by row.
 
     A metric with late events allows patches by the action ``update``.
     """
-    exact = all(measure.additive and measure.is_exact for measure in metric.measures)
-    of_its_own = metric.counts_rows_of_its_day and not metric.joins and not metric.sources
     terms = metric.late_events
     allowed = terms.action is LateAction.UPDATE if terms else bool(metric.publication.patch_up_to)
-    return allowed and exact and of_its_own
+    return allowed and metric.adds_up_row_by_row
 
 
 def numbers(

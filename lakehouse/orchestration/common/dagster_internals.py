@@ -19,7 +19,7 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecord,
     AssetCheckExecutionRecordStatus,
 )
-from dagster._core.storage.event_log import SqliteEventLogStorage
+from dagster._core.storage.event_log import InMemoryEventLogStorage, SqlEventLogStorage, SqliteEventLogStorage
 from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
 from dagster._core.storage.sqlite_storage import _event_logs_directory as event_logs_directory
@@ -56,9 +56,11 @@ __all__ = [
     "ConcurrencyClaimStatus",
     "ConcurrencyKeyInfo",
     "DagsterSqliteStorage",
+    "InMemoryEventLogStorage",
     "InstanceRef",
     "NoOpComputeLogManager",
     "PartitionKeyFilter",
+    "SqlEventLogStorage",
     "SqliteEventLogStorage",
     "WorkerStatus",
     "event_logs_directory",

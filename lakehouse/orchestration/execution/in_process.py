@@ -19,6 +19,7 @@ from lakehouse.orchestration.assets.metric_assets import gold_key
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.dagster_internals import InstanceRef, NoOpComputeLogManager
 from lakehouse.orchestration.common.run_events import tags_for
+from lakehouse.orchestration.event_storage import ephemeral_instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -139,7 +140,7 @@ def local_instance(home: Path | None = None) -> dg.DagsterInstance:
     if "DAGSTER_HOME" not in os.environ and home is not None:
         os.environ["DAGSTER_HOME"] = str(home)
     if "DAGSTER_HOME" not in os.environ:
-        return dg.DagsterInstance.ephemeral()
+        return ephemeral_instance()
     with dg.DagsterInstance.get() as theirs:
         return dg.DagsterInstance.from_ref(InstanceRef.from_dir(theirs.root_directory, overrides=_OUTPUT_STAYS_HERE))
 
