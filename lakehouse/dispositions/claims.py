@@ -55,7 +55,7 @@ _CHOSEN_BY = ["event_date", "arrival_date", *_ORDER, "ingestion_id", "line_numbe
 #: The verdicts of stewards that admit a row.
 _ADMITTING = pa.array([verdict.value for verdict in StewardVerdict if verdict.barred_as is None])
 #: In words, why a row that fails no rule is not admitted.
-_CAUSES = {QuarantineReason.BEYOND_WATERMARK.value: "beyond the cutoff", QuarantineReason.MARKER.value: "marker record"}
+_CAUSES = {reason.value: reason.words for reason in (QuarantineReason.BEYOND_WATERMARK, QuarantineReason.MARKER)}
 
 
 def admitted_by_contract(claims: pa.Table) -> pa.Table:

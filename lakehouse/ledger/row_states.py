@@ -27,6 +27,12 @@ class QuarantineReason(Word):
     SHRUNKEN_PARTITION = "shrunken_partition"
     MARKER = "marker"
 
+    @property
+    def words(self) -> str:
+        """The reason for people."""
+        words = {"beyond_watermark": "beyond the cutoff", "marker": "marker record"}
+        return words.get(self.value, self.value.replace("_", " "))
+
     @classmethod
     def _missing_(cls, value: object) -> QuarantineReason | None:
         return next((reason for reason in cls if reason.value == EARLIER_NAMES.get(f"{value}")), None)

@@ -14,6 +14,7 @@ from math import floor, isfinite, log10
 from typing import TYPE_CHECKING
 
 from lakehouse.gold.numbers.comparison import exact
+from lakehouse.ledger.row_states import QuarantineReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -102,8 +103,9 @@ def cell(change: MeasureDelta, column: str) -> str:
 
 
 def reason(code: str | None) -> str:
-    """The reason for a revision, as words."""
-    return plain(code or "").replace("_", " ")
+    """The reason for a revision, or for which a row waits, as words."""
+    of_a_row = next((known.words for known in QuarantineReason if known.value == code), None)
+    return of_a_row or plain(code or "").replace("_", " ")
 
 
 def moment(when: datetime) -> str:

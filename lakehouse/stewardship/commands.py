@@ -177,7 +177,8 @@ def _print_line(entry: dict[str, Any]) -> None:
             if entry["quarantine_decided_by"]
             else entry["quarantine_status"]
         )
-    out.print(f"  {entry['quarantine_reason']}: {entry['quarantine_detail']}; {fate}", soft_wrap=True)
+    why = QuarantineReason(entry["quarantine_reason"]).words
+    out.print(f"  {why}: {entry['quarantine_detail']}; {fate}", soft_wrap=True)
 
 
 def _wanted(

@@ -17,6 +17,7 @@ from lakehouse.late_events.routes import MetricLateEventsModel
 from lakehouse.lateness import measurement
 from lakehouse.lateness.measurement import EventTypeLateness, LatenessMeasurement
 from lakehouse.ledger.row_states import QuarantineReason
+from lakehouse.reports import formatting
 from lakehouse.serving.api.quality_models import CaughtModel
 from lakehouse.text import EARLIER_NAMES, with_earlier_names
 from lakehouse_tests.support.lake import contract
@@ -121,3 +122,9 @@ def test_the_responses_have_both_names_and_the_document_calls_the_earlier_one_de
         properties = model.model_json_schema()["properties"]
         assert EARLIER_NAMES[name] == earlier
         assert (properties[earlier]["deprecated"], properties[name].get("deprecated")) == (True, None)
+
+
+def test_people_read_of_the_cutoff_on_every_page_and_in_every_list() -> None:
+    words = {reason.value: reason.words for reason in QuarantineReason}
+    assert words["beyond_watermark"] == formatting.reason("beyond_watermark") == "beyond the cutoff"
+    assert (words["rule_failed"], formatting.reason("late_data")) == ("rule failed", "late data")

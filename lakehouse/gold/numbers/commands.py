@@ -180,9 +180,14 @@ def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json:
         for name, sides in moved.items():
             out.print(f"    {name}: {sides_text(sides)}", soft_wrap=True)
         if version.row.get("undecided_rows"):
-            out.print(f"    {counted(version.row['undecided_rows'])} undecided", style="yellow", soft_wrap=True)
+            out.print(f"    {_waited(version)}", style="yellow", soft_wrap=True)
     if not as_json and (held := _held_because(of)):
         out.print(f"held  {held}", style="yellow", soft_wrap=True)
+
+
+def _waited(version: PublishedVersion) -> str:
+    """The rows that a version lacks because nobody had decided about them."""
+    return f"{counted(version.row['undecided_rows'])} waited for a steward when it was published"
 
 
 def _rows_behind(version: PublishedVersion) -> str:
@@ -395,7 +400,7 @@ def _print_origin(version: PublishedVersion, commit: str | None) -> None:
     made_by = f"by run {row['run_id']}, code {row['code_version']}, contract {row['contract_version']}"
     out.print(f"  {made_by}{f', commit {commit}' if commit else ''}", soft_wrap=True)
     if row.get("undecided_rows"):
-        out.print(f"  {counted(row['undecided_rows'])} undecided", style="yellow")
+        out.print(f"  {_waited(version)}", style="yellow")
     if row.get("signed_off_by"):
         out.print(f"  signed off by {row['signed_off_by']}: {row['sign_off_reason']}", soft_wrap=True)
 
