@@ -185,7 +185,8 @@ def test_a_roll_up_follows_a_daily_table_that_was_created_again(settings) -> Non
         numbers.publish()
     numbers.roll_up()
     assert find_pending(settings, week).starts == frozenset()
-    shutil.rmtree(locations.gold(settings, numbers.series))
+    for path in (locations.gold(settings, numbers.series), locations.restatements(settings)):  # by a person, with its record
+        shutil.rmtree(path)
     numbers.set(1, 13)
     numbers.publish()
     assert find_pending(settings, week).starts == {day(1)}
