@@ -15,9 +15,10 @@ import pyarrow as pa
 from deltalake import write_deltalake
 from hypothesis import strategies as st
 
-from lakehouse import locations, processes
+from lakehouse import locations
 from lakehouse.contracts import TrainingSetContract
 from lakehouse.contracts.source import SourceContract
+from lakehouse.delta import leases
 from lakehouse.gold.promotion.promotion_log import PromotionKind
 from lakehouse.models import canary_log, promotion_log
 from lakehouse.models.canary_log import CanaryEntry, CanaryEvent
@@ -227,7 +228,7 @@ def _promote(settings: Settings, number: int, model: str, version: str) -> None:
             by="ana",
             notes="",
             recorded_at=settings.clock(),
-            process=processes.this_process(),
+            process=leases.this_process(),
             expires_at=settings.clock(),
         )
         assert promotion_log.begin(settings, entry)

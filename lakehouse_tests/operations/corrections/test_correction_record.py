@@ -82,9 +82,9 @@ def test_the_other_fields_stay_as_they_were(row: dict[str, Any], form: str) -> N
 def _read(content: bytes, events: SourceContract) -> list[Any]:
     if events.source.format != "parquet":
         return list(read_records(io.BytesIO(content), events.source, events.columns_read))
-    from lakehouse.bronze.parquet_columns import record_of  # noqa: PLC0415
+    from lakehouse.bronze.parquet_columns import records_of  # noqa: PLC0415
 
-    return [record_of(number, row) for number, row in enumerate(pq.read_table(io.BytesIO(content)).to_pylist(), 1)]
+    return [record for batch in pq.read_table(io.BytesIO(content)).to_batches() for record in records_of(batch, 1)]
 
 
 def test_who_and_why_are_in_the_record_where_the_source_has_columns_for_it() -> None:
