@@ -33,6 +33,11 @@ class QuarantineReason(Word):
         words = {"beyond_watermark": "beyond the cutoff", "marker": "marker record"}
         return words.get(self.value, self.value.replace("_", " "))
 
+    @property
+    def option(self) -> str:
+        """The reason as people give it to a command or in a query."""
+        return next((name for name, earlier in EARLIER_NAMES.items() if earlier == self.value), self.value)
+
     @classmethod
     def _missing_(cls, value: object) -> QuarantineReason | None:
         return next((reason for reason in cls if reason.value == EARLIER_NAMES.get(f"{value}")), None)

@@ -195,7 +195,7 @@ def _wanted(
     try:
         reason = None if cause is None else QuarantineReason(cause)
     except ValueError:
-        msg = f"--cause is beyond_cutoff, or one of {', '.join(reason.value for reason in QuarantineReason)}"
+        msg = f"--cause is one of {', '.join(reason.option for reason in QuarantineReason)}"
         raise typer.BadParameter(msg) from None
     return QuarantineFilter(
         status,

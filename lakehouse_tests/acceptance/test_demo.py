@@ -135,7 +135,7 @@ def test_a_steward_lets_a_row_in_and_a_rebuild_keeps_it(home: Path) -> None:
     before = revenue()
     listed = lakehouse_command(home, "quarantine", "list", "sales").stdout
     assert "S-doubtful for 2024-11-09" in listed
-    assert "rule_failed: fails amount_is_positive; review by 2024-11-23" in listed
+    assert "rule failed: fails amount_is_positive; review by 2024-11-23" in listed
     row = listed.splitlines()[0]
     assert "amount  -24.50" in lakehouse_command(home, "quarantine", "show", "sales", row).stdout
 

@@ -38,7 +38,8 @@ class Project:
             command = ["git", "-C", str(self.root), "archive", self.revision, self.tests, "pyproject.toml"]
             archive = subprocess.run(command, capture_output=True, check=True).stdout
             with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-                files.extractall(target, filter="data")
+                files.extraction_filter = getattr(tarfile, "data_filter", None)  # Python before 3.10.12 and 3.11.4 has none
+                files.extractall(target)
         # Bytecode knows its source by a hash instead of by time and size, also where it is written later: a mutant of the same
         # second and size is not taken for the original.
         compiled = [str(target / self.product), str(target / self.tests)]

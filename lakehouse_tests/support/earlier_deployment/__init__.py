@@ -15,4 +15,6 @@ ARCHIVE = Path(__file__).with_name("deployment.tar.gz")
 def unpack(folder: Path) -> None:
     """Put the deployment into a folder; its tables have no absolute paths."""
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
+        # Python before 3.10.12 and 3.11.4 has no filters.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(folder)
