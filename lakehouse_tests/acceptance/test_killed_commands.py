@@ -136,7 +136,7 @@ COMMANDS = [
     Command(("repair",), lost="gold/revenue"),
     Command(("repair",), lost="ops/orders_keys"),
 ]
-IN_EACH_RUN = {"run orders", "stage promote", "gold revert", "quarantine accept", "redact orders"}
+IN_EACH_RUN = {"run orders", "redact orders"}
 PROOF = (pytest.mark.merge, pytest.mark.proof)
 CASES = [pytest.param(each, marks=pytest.mark.merge if f"{each}" in IN_EACH_RUN else PROOF, id=f"{each}") for each in COMMANDS]
 

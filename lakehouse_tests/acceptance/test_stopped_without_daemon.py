@@ -30,7 +30,10 @@ def in_a_step(folder: Path) -> bool:
         return any(events.get_concurrency_info(key).claimed_slots for key in events.get_concurrency_keys())
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP], ids=["killed", "terminal closed"])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGKILL, id="killed"), pytest.param(signal.SIGHUP, id="terminal closed", marks=pytest.mark.proof)],
+)
 def test_the_same_command_again_ends_with_the_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_remote: dict[str, str], number: signal.Signals
 ) -> None:
