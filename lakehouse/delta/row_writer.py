@@ -234,18 +234,27 @@ def _while_computed(pieces: Iterable[pa.Table], schema: pa.Schema, write: Callab
 
 @retried_on_conflict
 def upsert(
-    path: str, rows: pa.Table, keys: Sequence[str], *, options: Mapping[str, str] | None = None, partition_by: str | None = None
+    path: str,
+    rows: pa.Table,
+    keys: Sequence[str],
+    *,
+    options: Mapping[str, str] | None = None,
+    partition_by: str | None = None,
+    app_ids: Collection[str] = (),
 ) -> bool:
     """Update the rows with the same ``keys`` and insert the others, in one commit; new columns are added.
 
     :param partition_by: one of the keys; files of other partitions are neither read nor written.
+    :param app_ids: the ids of rows that :func:`append_new` may be writing at the same time: the later of the two is a conflict.
+        Delta lets an append pass beside a MERGE.
     :returns: whether any row was inserted or changed.
     :raises CommitFailedError: when other writers win eight times in a row.
     """
     if not len(rows):
         return False
     table = open_or_create(path, rows.schema, options, [partition_by] if partition_by else None)
-    return merge(table, rows, keys, partition_by=partition_by)
+    properties = partition_writer.commit_properties(None, *((app_id, 1) for app_id in app_ids)) if app_ids else None
+    return merge(table, rows, keys, partition_by=partition_by, properties=properties)
 
 
 def merge(

@@ -204,8 +204,11 @@ def _write(
     existing = _existing_reasons(settings, source)
 
     @row_writer.retried_on_conflict
-    def append() -> tuple[list[pa.Table], list[pa.Table]]:
-        """Append the rows of ingestions of which the table has none; returns the other rows, and the rows to be reviewed."""
+    def append() -> tuple[list[pa.Table], set[str], list[pa.Table]]:
+        """Append the rows of ingestions of which the table has none.
+
+        :returns: the other rows, the ingestions among them that another run is about to append, and the rows to be reviewed.
+        """
         table = row_writer.open_or_create(path, _DISPOSITIONS, options, ["arrival_date"])
         new, others, reviewed = _new_ingestions(table, delivered or {}), [], []
 
@@ -216,14 +219,15 @@ def _write(
                 reviewed.append(rows.filter(_are_reviewed(rows, existing)))
                 yield rows.filter(is_new).select(_DISPOSITIONS.names)
 
-        app_ids = [f"dispositions:{ingestion_id}" for ingestion_id in new]
         sorted_rows = pieces.mapped(_by_event_day, new_rows())
-        row_writer.append_new(path, table, sorted_rows, app_ids, options, _LAYOUT)
-        return others, reviewed
+        row_writer.append_new(path, table, sorted_rows, _app_ids(new), options, _LAYOUT)
+        return others, _not_entered(table, others), reviewed
 
-    others, reviewed = append()
+    others, in_work, reviewed = append()
     for changed in pieces.together(others, _MERGED_ROWS):
-        row_writer.upsert(path, changed, ROW_KEYS, options=options, partition_by="arrival_date")
+        row_writer.upsert(
+            path, changed, ROW_KEYS, options=options, partition_by="arrival_date", app_ids=_app_ids(sorted(in_work))
+        )
     for rows in pieces.together(reviewed, _MERGED_ROWS):
         entries = _quarantine_entries(settings, contract, rows, existing)
         row_writer.upsert(locations.quarantine(settings, source), entries, ROW_KEYS, options=options, partition_by="arrival_date")
@@ -241,6 +245,20 @@ def _new_ingestions(table: DeltaTable, delivered: Where) -> list[str]:
         return []
     present = table_io.distinct_of_version(table, ["ingestion_id"], delivered)
     return sorted(set(delivered["ingestion_id"]) - set(present["ingestion_id"].to_pylist()))
+
+
+def _not_entered(table: DeltaTable, rows: Iterable[pa.Table]) -> set[str]:
+    """The ingestions of rows of which the table had none when it was opened: the run that delivers them has not ended."""
+    missing: set[str] = set()
+    for piece in filter(len, rows):
+        where = {name: pc.unique(piece[name]) for name in ("ingestion_id", "arrival_date")}
+        present = table_io.distinct_of_version(table, ["ingestion_id"], where)
+        missing |= set(where["ingestion_id"].to_pylist()) - set(present["ingestion_id"].to_pylist())
+    return missing
+
+
+def _app_ids(ingestions: Iterable[str]) -> list[str]:
+    return [f"dispositions:{ingestion_id}" for ingestion_id in ingestions]
 
 
 def _are_reviewed(rows: pa.Table, existing: pa.Table) -> pa.ChunkedArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from lakehouse import locations
 from lakehouse.delta import row_writer, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
-from lakehouse.dispositions import account_tables
+from lakehouse.dispositions import account, account_tables
 from lakehouse.ledger import key_log
 from lakehouse.ledger.ids import DeliveredFile
 from lakehouse_tests.support.arrivals import append_claims
@@ -19,6 +19,7 @@ from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -41,3 +42,35 @@ def test_each_row_of_a_delivery_is_written_once_malformed_ones_too(tmp_path: Pat
             (2, "applied", "lives"),
             (3, "malformed", "no number"),
         ]
+
+
+def test_a_row_is_written_once_where_another_delivery_of_its_key_is_entered_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, source = lake_settings(tmp_path), contract(changes={})
+    files = [DeliveredFile(f"{name}.csv", name, DAYS[0], NOON) for name in ("f1", "f2")]
+    sound = [
+        {"arrival_date": DAYS[0], "arrival_ts": NOON, "ingestion_id": file.ingestion_id, "source_file": file.path}
+        | {"line_number": 2, "record_key": "a", "event_date": DAYS[0], "source_sequence": number}
+        for number, file in enumerate(files)
+    ]
+    rows = [row | {"change_op": "insert"} for row in sound]
+    bronze = pa.Table.from_pylist(rows, schema=arrow_schema(bronze_columns(source)))
+    row_writer.append(locations.bronze(settings, "events"), bronze, partition_by=["arrival_date"])
+    claims = [row | {"kind": "insert", "standing": "admitted", "beyond": False, "failed_rules": []} for row in sound]
+    append_claims(
+        settings, "events", [{name: value for name, value in row.items() if name in key_log.SCHEMA.names} for row in claims]
+    )
+    pieces, begun = account.pieces, []
+
+    def the_other_is_faster(*arguments: Any, **options: Any) -> Iterator[pa.Table]:
+        if not begun:
+            begun.append(True)
+            account_tables.after_ingestions(settings, source, files[1:], 0, {})
+        yield from pieces(*arguments, **options)
+
+    monkeypatch.setattr(account, "pieces", the_other_is_faster)
+    account_tables.after_ingestions(settings, source, files[:1], 0, {})
+    disposed = table_io.read(locations.dispositions(settings, "events"), ["ingestion_id", "disposition"])
+    assert disposed is not None
+    assert sorted(tuple(row.values()) for row in disposed.to_pylist()) == [("f1", "duplicate"), ("f2", "applied")]
