@@ -123,10 +123,10 @@ _NO_ROW = {
 }
 #: At the same place of the log, the read of a snapshot comes first, and the end of a key before its new beginning.
 _RANKS = {"r": "0", "d": "1", "c": "2", "u": "2"}
-#: The placeholder for a long value that an update did not change, where the database does not log it.
 #: The type of decimals as bytes in the schema of a message, and the digits of the longest one.
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _EXACTLY = Context(prec=1_000)
+#: The placeholder for a long value that an update did not change, where the database does not log it.
 _UNAVAILABLE = "__debezium_unavailable_value"
 _BINLOG = re.compile(r".*\.(\d{1,18})", re.ASCII)
 _LSN = re.compile(r"[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}")

@@ -64,6 +64,7 @@ class RowParser:
         self._nulls = contract.source.nulls
         self._null_numbers = null_numbers(self._nulls)
         self._fields = [(spec, converter(spec.type, *naive)) for spec in contract.model.fields]
+        self._explained = [(spec, self._as_in_envelope(convert, spec.type)) for spec, convert in self._fields]
         self._marker: tuple[str, Callable[[Any], Any], str] | None = None
         if contract.marker is not None and contract.marker_field is not None:
             spec = contract.marker_field
@@ -205,7 +206,7 @@ class RowParser:
     def _typed_fields(self, present: dict[str, Any], *, whole: bool) -> dict[str, Any]:
         """:param whole: whether every required field must have a value; a delete and a partial correction need only their key."""
         typed: dict[str, Any] = {}
-        for spec, convert in self._fields:
+        for spec, convert in self._explained:
             value = present.get(spec.in_file)
             if value is None:
                 if spec.name in self._contract.primary_key or (spec.required and whole):
@@ -213,7 +214,7 @@ class RowParser:
                     raise Malformed(msg)
                 typed[spec.name] = self._constant.get(spec.name)  # the default of a field source_system
                 continue
-            typed[spec.name] = _converted(spec.in_file, self._as_in_envelope(convert, spec.type), value)
+            typed[spec.name] = _converted(spec.in_file, convert, value)
         return typed
 
     def _as_in_envelope(self, convert: Callable[[Any], Any], kind: str) -> Callable[[Any], Any]:

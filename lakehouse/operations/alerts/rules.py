@@ -217,16 +217,15 @@ def late_dropped(
     :param rows: how many well-formed rows arrived on the day; ``dropped`` of them came too late.
     :param at_close: whether they count when their days are final.
     """
-    if rows < terms.needs_rows or dropped <= terms.above * rows:
+    numbers = _beyond_tolerated(rows, dropped, terms)
+    if numbers is None:
         return None
-    share = dropped / rows
     until = "They count when their days are final" if at_close else "They never count"
     text = (
-        f"{dropped:,} of the {rows:,} rows of {arrival} came too late to count in {about.subject}: {share:.2%}, and "
+        f"{dropped:,} of the {rows:,} rows of {arrival} came too late to count in {about.subject}: {dropped / rows:.2%}, and "
         f"{float(terms.above):.2%} is tolerated. {until}: 'lakehouse lateness rows {about.contract} --dropped' lists them, and "
         f"'lakehouse lateness admit {about.contract}' lets them count."
     )
-    numbers = {"rows": rows, "dropped": dropped, "share": round(share, 6), "bound": float(terms.above)}
     at = datetime.combine(arrival, time(), timezone.utc)
     return about.alert(AlertKind.LATE_DROPPED, at, text, numbers, period=f"{arrival}")
 
@@ -236,17 +235,23 @@ def dropped_by_stream(about: AlertSubject, rows: int, dropped: int, arrival: dat
 
     :param rows: how many rows of the day the stream has read; ``dropped`` of them are missing in one of their windows.
     """
-    if rows < terms.needs_rows or dropped <= terms.above * rows:
+    numbers = _beyond_tolerated(rows, dropped, terms)
+    if numbers is None:
         return None
-    share = dropped / rows
     text = (
-        f"{dropped:,} of the {rows:,} rows of {arrival} came too late for the stream of {about.contract}: {share:.2%}, and "
-        f"{float(terms.above):.2%} is tolerated. Live numbers lack them, published numbers do not: 'lakehouse lateness rows "
+        f"{dropped:,} of the {rows:,} rows of {arrival} came too late for the stream of {about.contract}: {dropped / rows:.2%}, "
+        f"and {float(terms.above):.2%} is tolerated. Live numbers lack them, published numbers do not: 'lakehouse lateness rows "
         f"{about.contract} --live' lists them. A longer 'live.open_for' counts more of them, and takes more memory."
     )
-    numbers = {"rows": rows, "dropped": dropped, "share": round(share, 6), "bound": float(terms.above)}
     at = datetime.combine(arrival, time(), timezone.utc)
     return about.alert(AlertKind.LATE_DROPPED, at, text, numbers, period=f"{arrival}", detail="the stream")
+
+
+def _beyond_tolerated(rows: int, dropped: int, terms: LateDropped) -> dict[str, Any] | None:
+    """The numbers of an alert if more of ``rows`` were dropped than ``terms`` tolerate."""
+    if rows < terms.needs_rows or dropped <= terms.above * rows:
+        return None
+    return {"rows": rows, "dropped": dropped, "share": round(dropped / rows, 6), "bound": float(terms.above)}
 
 
 def lag(about: AlertSubject, newest: LagPercentile, baseline: LagPercentile, through: datetime, terms: Lag) -> Alert | None:
