@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import commit_log
+from lakehouse.delta import commit_log, table_io
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakehouse.delta import table_io
     from lakehouse.settings import Settings
 
 #: Columns that a commit records under the same name; the second group as JSON objects.
@@ -68,6 +67,13 @@ def log(settings: Settings) -> LogTable[Publication]:
     return LogTable(Publication, settings, locations.publications(settings), partition_by="series")
 
 
+def copied_version(settings: Settings, series: str) -> int:
+    """The version of a gold table up to which its commits are copied; -1 for none."""
+    table = table_io.open_table(locations.publications(settings), settings.storage_options)
+    version = None if table is None else table.transaction_version(_follower(series))
+    return -1 if version is None else version
+
+
 def follow(settings: Settings, series: str, gold: str) -> int:
     """Write a row for each commit of a gold table that has none yet.
 
@@ -79,7 +85,11 @@ def follow(settings: Settings, series: str, gold: str) -> int:
     def row_of(commit: dict[str, Any], why: dict[str, Any]) -> dict[str, Any] | None:
         return table.to_row(_publication(series, commit, why)) if "published" in why else None
 
-    return commit_log.copy_from_log(settings, gold, table.path, f"publications:{series}", table.schema, row_of)
+    return commit_log.copy_from_log(settings, gold, table.path, _follower(series), table.schema, row_of)
+
+
+def _follower(series: str) -> str:
+    return f"publications:{series}"
 
 
 def of(settings: Settings, series: str) -> list[Publication]:

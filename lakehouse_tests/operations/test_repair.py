@@ -11,11 +11,14 @@ from urllib.parse import unquote
 import pytest
 from deltalake import DeltaTable
 
+from lakehouse.contracts.series import Series
 from lakehouse.delta import damaged_files, table_io
-from lakehouse.gold.publication.write_audit_publish import LostTableError
+from lakehouse.gold.publication.lost_numbers import LostNumbersError
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import revert
 from lakehouse.operations import repair
 from lakehouse.operations.maintenance.damaged_tables import find
-from lakehouse_tests.support.lossy_lake import arrive, expected_state, prepared, publish, state
+from lakehouse_tests.support.lossy_lake import METRIC, arrive, copies, expected_state, prepared, publish, state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,7 +112,7 @@ def test_published_numbers_that_are_gone_are_named_and_made_again(
     """A new table would begin with first revisions, and with states that follow from today: readers would lose what they saw."""
     before = everything(lake)[table]
     shutil.rmtree(Path(lake.settings.root, table))
-    with pytest.raises(LostTableError, match=rf"^{table} is gone, and its numbers were published: 'lakehouse repair' makes"):
+    with pytest.raises(LostNumbersError, match=rf"^{table} is gone, and its numbers were published: 'lakehouse repair' makes"):
         publish(lake)
     [damaged] = find(lake.settings, lake.catalog)
     assert (
@@ -121,6 +124,35 @@ def test_published_numbers_that_are_gone_are_named_and_made_again(
     publish(lake)
     arrive(lake, 4)
     assert state(lake) == expected
+
+
+@pytest.mark.merge
+@pytest.mark.parametrize("table", ["gold/total", "gold/total_weekly"])
+@pytest.mark.parametrize("copy", [1, 2])
+def test_versions_that_an_older_copy_does_not_have_are_named_and_made_again(
+    lake: ReproducibleLake, expected: dict[str, Any], table: str, copy: int
+) -> None:
+    """Numbers computed from silver would take the place of revisions that readers have seen, under the same names."""
+    revert.put_back(lake.settings, lake.lake.contract, Series(METRIC), {date(2024, 2, 1): "r1"}, Run("back", by="anna"), "a test")
+    publish(lake)
+    before = everything(lake)[table]
+    folder = Path(lake.settings.root, table)
+    shutil.rmtree(folder)
+    shutil.copytree(copies(lake.settings, copy) / table, folder)
+    [damaged] = find(lake.settings, lake.catalog)
+    assert f"{damaged}".startswith(f"{table} has lost published numbers: {table[5:]}_v2024-")
+    if table == "gold/total":
+        with pytest.raises(
+            LostNumbersError, match=rf"^{table} has lost published numbers .*: 'lakehouse repair' makes them again"
+        ):
+            revert.put_back(
+                lake.settings, lake.lake.contract, Series(METRIC), {date(2024, 2, 2): "r1"}, Run("x", by="anna"), "a test"
+            )
+    assert all(is_done for _, is_done in repaired(lake))
+    assert find(lake.settings, lake.catalog) == []
+    assert everything(lake)[table] == before
+    publish(lake)
+    assert everything(lake)[table] == before
 
 
 @pytest.mark.merge

@@ -185,13 +185,13 @@ class DamagedLake:
         return sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in self.root.glob("*/*/_delta_log"))
 
     def numbers(self) -> dict[str, Any]:
-        """What readers see: by metric and period the value."""
+        """What readers see: by metric and period the value and the version."""
         seen: dict[str, Any] = {}
         for name in ("revenue", "revenue_weekly", "by_tier", "punctual", "share"):
             path = f"{self.root}/gold/{name}"
             table = table_io.open_table(path)
             columns = [] if table is None else [item.name for item in table.schema().fields]
-            wanted = ["period", "tier", "total", "half", "adjustment", "state"]
+            wanted = ["period", "tier", "total", "half", "adjustment", "state", "version_name"]
             read = table_io.read(path, [column for column in wanted if column in columns], {"is_latest": [True]})
             for row in [] if read is None else read.to_pylist():
                 seen[f"{name} {row['period']} {row.get('tier')}"] = [f"{value}" for key, value in row.items() if key != "period"]

@@ -11,6 +11,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.reproduction import repair as gold_repair
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
@@ -41,6 +42,8 @@ def arrive(lake: ReproducibleLake, day: int) -> None:
 
 def publish(lake: ReproducibleLake) -> None:
     settings, source = lake.settings, lake.lake.contract
+    for kind in (Kind.DAY, Kind.WEEK):
+        gold_repair.restore(settings, lake.catalog, Series(METRIC, kind), lambda: lake.lake.spark, "run")
     if waiting := lake.lake.pending():
         lake.lake.update(waiting)
     daily, weekly = Series(METRIC), Series(METRIC, Kind.WEEK)

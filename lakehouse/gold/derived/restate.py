@@ -59,7 +59,6 @@ def restate(
         up to there.
     """
     settings = with_table_cache(settings)
-    write_audit_publish.make_up_for_lost_commits(settings, series)
     done = _publish(settings, series, session, sorted(starts), run)
     write_audit_publish.remove_published_candidates(settings, series)
     restatement_reports.follow(settings, series)

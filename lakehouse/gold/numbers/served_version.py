@@ -14,7 +14,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.delta import lost_commits, table_io
 from lakehouse.errors import LakehouseError
-from lakehouse.ledger import restatements
+from lakehouse.ledger import publications, restatements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -165,14 +165,16 @@ def lost_versions(settings: Settings, series: Series) -> tuple[int, int] | None:
     """The newest version at which a run left the table of a series, and the newest such version that it still holds; None if it
     holds all.
 
-    A table that does not hold one of them was restored from a copy, or its log was damaged; see ``delta.lost_commits``.
+    A table that does not hold one of them was restored from a copy, or its log was damaged; see ``delta.lost_commits``. Commits
+    without a run, such as a revert, are known by the number of the newest one that ``ops/publications`` has.
     """
-    entries = restatements.of(settings, follower(series))
-    if not _has_lost_commits(settings, series, entries):
-        return None
+    entries, copied = restatements.of(settings, follower(series)), publications.copied_version(settings, series.name)
     table = table_io.open_table(locations.gold(settings, series), settings.storage_options)
+    is_shorter = copied > (-1 if table is None else table.version())
+    if not is_shorter and not _has_lost_commits(settings, series, entries):
+        return None
     held = (entry.gold_version for entry in entries if not lost_commits.are_lost(table, entry.gold_version, entry.gold_commit))
-    return max(entry.gold_version for entry in entries), max(held, default=-1)
+    return max([copied, *(entry.gold_version for entry in entries)]), max(held, default=-1)
 
 
 def _has_lost_commits(settings: Settings, series: Series, entries: Sequence[Restatement]) -> bool:

@@ -238,12 +238,25 @@ def _created(settings: Settings, series: Series, schema: pa.Schema) -> DeltaTabl
     return table
 
 
-def write_again(settings: Settings, series: Series, rows: pa.Table, why: Mapping[str, Any], serves: int) -> None:
-    """Create a table that is gone with the versions that it had, in one commit; nothing is published.
+def write_again(
+    settings: Settings,
+    series: Series,
+    table: DeltaTable | None,
+    rows: pa.Table,
+    starts: Sequence[date],
+    why: Mapping[str, Any],
+    serves: int,
+) -> None:
+    """Write the versions of periods that a table has lost, in one commit, or create the table with them; nothing is published.
 
+    :param table: the table; None if it is gone.
+    :param rows: all versions of the periods that begin at ``starts``.
     :param serves: the dataset version that readers saw.
     """
     transaction = (served_version.SERVED, serves) if serves > 1 else None
+    if table is not None:
+        partition_writer.replace(table, rows, starts, why=why, transaction=transaction)
+        return
     partition_writer.create_with(
         locations.gold(settings, series),
         rows,

@@ -18,12 +18,11 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from lakehouse import locations, pieces
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import days_reached
-from lakehouse.delta import code_commit, lost_commits, provenance, table_io
+from lakehouse.delta import code_commit, provenance, table_io
 from lakehouse.delta.table_cache import with_table_cache
-from lakehouse.errors import LakehouseError
-from lakehouse.gold.numbers import published_table, served_version
+from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason
-from lakehouse.gold.publication import candidates, revisions
+from lakehouse.gold.publication import candidates, lost_numbers, revisions
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.publication.revisions import Revision, Signature
 from lakehouse.ledger import failed_checks, failed_numbers
@@ -49,10 +48,6 @@ again_on_conflict = retry(
     wait=wait_random_exponential(multiplier=0.1, max=3),
     reraise=True,
 )
-
-
-class LostTableError(LakehouseError):
-    """A table of published numbers that no longer exists. The message names it and the way out."""
 
 
 @dataclass(frozen=True)
@@ -121,31 +116,15 @@ class SeriesSnapshot:
         return {} if self.existing is None else published_table.latest(self.existing, self.series)
 
 
-def make_up_for_lost_commits(settings: Settings, series: Series) -> None:
-    """Give a table of published numbers that has lost commits another lineage: its readers start over.
-
-    Its own numbers are computed again, because the series counts as having followed nothing.
-
-    :raises LostTableError: if the whole table is lost: its revisions, states and adjustments do not follow from silver.
-    """
-    lost = served_version.lost_versions(settings, series)
-    if lost is None:
-        return
-    name = f"gold/{series.name}"
-    if lost_commits.close_gap(locations.gold(settings, series), settings.storage_options, name, *lost) is None:
-        msg = (
-            f"{name} is gone, and its numbers were published: 'lakehouse repair' makes them again from the inputs that they "
-            "name, or restore the table from a copy"
-        )
-        raise LostTableError(msg)
-
-
 def read(settings: Settings, series: Series, starts: Sequence[date] | None = None, *, to_publish: bool = True) -> SeriesSnapshot:
     """Open a series: if another run publishes one of the periods from now on, a commit through it fails.
 
     :param starts: the first days of the periods; by default all that the table has.
     :param to_publish: False if nothing will be published through it; then an already open table is used.
+    :raises LostNumbersError: if the table has lost published versions, and something is to be published.
     """
+    if to_publish:
+        lost_numbers.make_up_for_lost_commits(settings, series)
     opened = table_io.open_snapshot if to_publish else table_io.open_table
     table = opened(locations.gold(settings, series), settings.storage_options)
     existing = None if table is None else table_io.read_version(table, None, None if starts is None else {series.by: starts})

@@ -1,4 +1,5 @@
-"""Repairs published numbers with damaged data files: their versions are computed again from the inputs that they name (rule R10).
+"""Repairs published numbers with damaged data files, and those that a table has lost: their versions are computed again from the
+inputs that they name (rule R10).
 
 Each version keeps its number, and everything recorded about it when it was published; nothing is published. A version of an
 earlier release, which recorded less, is taken from the copies of its period that older versions of the table still have.
@@ -6,8 +7,8 @@ earlier release, which recorded less, is taken from the copies of its period tha
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
-from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,10 +19,11 @@ from lakehouse.contracts.series import Series, source_read
 from lakehouse.delta import damaged_files, data_files, partition_writer, table_io
 from lakehouse.delta.delta_rs_internals import file_system
 from lakehouse.errors import LakehouseError
-from lakehouse.gold.numbers import history, served_version
+from lakehouse.gold.numbers import history
 from lakehouse.gold.numbers.lifecycle import parse_version_name
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, is_content
-from lakehouse.gold.publication import revisions, write_audit_publish
+from lakehouse.gold.publication import lost_numbers, revisions
+from lakehouse.gold.publication.lost_numbers import LostNumbersError
 from lakehouse.gold.reproduction import contract_history, recompute
 from lakehouse.gold.reproduction.contract_history import HistoricalContracts
 from lakehouse.ledger import publications
@@ -29,6 +31,7 @@ from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import date
 
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
@@ -36,29 +39,23 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.settings import Settings
 
+_LOG = logging.getLogger(__name__)
 #: The number of older versions of a table that are searched for a copy of a period.
 _SEARCHED = 200
 _SHOWN = 5
 
 
-class LostNumbersError(LakehouseError):
-    """Published versions that cannot be computed again. The message names them."""
-
-
 def repair(settings: Settings, catalog: Catalog, series: Series, session: Callable[[], SparkSession], run_id: str) -> list[date]:
-    """Write the damaged periods of a series again, each in one commit, or the whole table if it is gone; repeat it if it was
-    stopped.
+    """Write the lost versions of a series again, and its damaged periods, each in one commit; repeat it if it was stopped.
 
     :returns: the first days of the periods.
     :raises LostNumbersError: naming the versions that cannot be computed again; the other periods are written.
     """
     path = locations.gold(settings, series)
     table = table_io.open_snapshot(path, settings.storage_options)
-    if table is None:
-        return _restored(settings, catalog, series, session, run_id)
-    files = damaged_files.of_table(table)
-    if not files:
-        return []
+    files = [] if table is None else damaged_files.of_table(table)
+    if table is None or not files:
+        return _restored(settings, catalog, series, table, session, run_id)
     damaged_files.set_aside(table, files)
     publications.follow(settings, series.name, path)
     starts = sorted({file.partition for file in files})
@@ -78,7 +75,7 @@ def repair(settings: Settings, catalog: Catalog, series: Series, session: Callab
         repaired.append(start)
     if lost:
         raise _cannot_be_made(series, lost)
-    return repaired
+    return sorted({*repaired, *_restored(settings, catalog, series, table, session, run_id)})
 
 
 def _cannot_be_made(series: Series, versions: list[str]) -> LostNumbersError:
@@ -88,33 +85,53 @@ def _cannot_be_made(series: Series, versions: list[str]) -> LostNumbersError:
     )
 
 
-def _restored(
-    settings: Settings, catalog: Catalog, series: Series, session: Callable[[], SparkSession], run_id: str
-) -> list[date]:
-    """Write a table of published numbers that is gone again, in one commit; nothing for a series that was never published.
+def restore(settings: Settings, catalog: Catalog, series: Series, session: Callable[[], SparkSession], run_id: str) -> list[date]:
+    """Write the published versions again that a table has lost with its newest commits, in one commit.
 
-    :returns: the first days of its periods.
-    :raises LostNumbersError: if one of its versions cannot be computed again; nothing is written.
+    A table that is gone is left to :func:`repair`, which a person starts.
+
+    :returns: the first days of their periods; none for a table that has all its versions.
+    :raises LostNumbersError: if one of the versions cannot be computed again; nothing is written.
     """
-    lost, entries = served_version.lost_versions(settings, series), publications.of(settings, series.name)
-    starts = sorted({date.fromisoformat(text) for entry in entries for text in entry.published})
-    if lost is None or not starts:
+    table = table_io.open_snapshot(locations.gold(settings, series), settings.storage_options)
+    return [] if table is None else _restored(settings, catalog, series, table, session, run_id)
+
+
+def _restored(
+    settings: Settings,
+    catalog: Catalog,
+    series: Series,
+    table: DeltaTable | None,
+    session: Callable[[], SparkSession],
+    run_id: str,
+) -> list[date]:
+    """Write the versions that a table has lost, or all of one that is gone."""
+    lost = lost_numbers.of(settings, series)
+    if not lost:
         return []
+    _LOG.warning("gold/%s has lost versions of %d periods: they are computed again", series.name, len(lost))
+    starts = sorted(lost)
+    stored = None if table is None else table_io.read_version(table, None, {series.by: starts})
+    rows_by_period = {} if stored is None else table_io.split(stored, series.by)
     recorded, periods = _recorded(settings, series, set(starts)), []
     for start in starts:
-        rows = _remade(settings, catalog, series, start, recorded[start], {}, session)
+        kept = table_io.split(rows_by_period[start], "version_name") if start in rows_by_period else {}
+        rows = _remade(settings, catalog, series, start, {**dict.fromkeys(kept), **recorded[start]}, {}, session, kept)
         if missing := [name for name, made in rows.items() if made is None]:
             raise _cannot_be_made(series, missing)
         periods.append(_in_order(pa.concat_tables(rows.values(), promote_options="default")))
+    entries = publications.of(settings, series.name)
     newest = [values for values in revisions.unpacked(entries[-1].versions).values() if values]
     revisions.write_again(
         settings,
         series,
+        table,
         pa.concat_tables(periods, promote_options="default"),
+        starts,
         {"run_id": run_id, "method": "repair", "repaired": [f"{start}" for start in starts]},
         max((values["dataset_version"] for values in newest), default=1),
     )
-    write_audit_publish.make_up_for_lost_commits(settings, series)
+    lost_numbers.make_up_for_lost_commits(settings, series)
     return starts
 
 
@@ -141,10 +158,18 @@ def _remade(
     versions: Mapping[str, Mapping[str, Any] | None],
     copies: Mapping[str, pa.Table],
     session: Callable[[], SparkSession],
+    kept: Mapping[str, pa.Table] | None = None,
 ) -> dict[str, pa.Table | None]:
-    """The rows of each version of a period; None for a version that cannot be computed again."""
+    """The rows of each version of a period; None for a version that cannot be computed again.
+
+    :param copies: rows of versions in older versions of the table, for those that cannot be computed again.
+    :param kept: the rows of the versions that the table still has.
+    """
     made: dict[str, pa.Table | None] = {}
     for name in sorted(versions, key=_order):
+        if kept and name in kept:
+            made[name] = kept[name]
+            continue
         values = versions[name]
         before = [rows for rows in made.values() if rows is not None]
         rows = _recomputed(settings, catalog, series, start, values, before, session) if values else None

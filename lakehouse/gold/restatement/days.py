@@ -68,7 +68,6 @@ def restate(
         Silver up to there.
     """
     settings = with_table_cache(settings)
-    write_audit_publish.make_up_for_lost_commits(settings, series)
     fact_index.follow(settings, [series.metric])  # a new join of a source that has facts already
     done = _publish_days(settings, contract, series, session, sorted(days), run, follows)
     write_audit_publish.remove_published_candidates(settings, series)

@@ -107,7 +107,7 @@ def put_back(
     :raises RevertError: as :func:`revert`.
     """
     settings = with_table_cache(settings)
-    _earlier(write_audit_publish.read(settings, daily, sorted(targets), to_publish=False), targets)  # refuses before it records
+    _earlier(write_audit_publish.read(settings, daily, sorted(targets)), targets)  # refuses before it records
     # The days are kept before they are published: a run that is stopped in between leaves no day that silver takes along.
     reverted_periods.keep(settings, daily.name, targets, run.by or "", reason)
     published = _publish(settings, contract, daily, targets, run, reason)

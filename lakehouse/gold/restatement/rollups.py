@@ -59,7 +59,6 @@ def restate(
         there.
     """
     settings = with_table_cache(settings)
-    write_audit_publish.make_up_for_lost_commits(settings, rollup)
     periods = {rollup.period(start) for start in starts}
     done = _publish_periods(settings, contract, daily, rollup, session, sorted(periods), run)
     wanted = _booked(settings, rollup, periods)

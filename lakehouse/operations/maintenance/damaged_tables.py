@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from lakehouse import lake_tables
 from lakehouse.delta import damaged_files, table_io
-from lakehouse.gold.numbers import served_version
+from lakehouse.gold.publication import lost_numbers
+from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,16 +22,23 @@ COMMAND = "lakehouse repair"
 #: Tables of ``ops`` that are derived from other tables and their logs.
 DERIVED = frozenset({"publications", "restatements", "applications"})
 KEYS = "_keys"
+_SHOWN = 3
 
 
 @dataclass(frozen=True)
 class DamagedTable:
-    """A table and its damaged files; without files, a table of published numbers that is gone."""
+    """A table and its damaged files; without files, a table of published numbers that has lost versions, or is gone.
+
+    :param lost: the versions that it has lost; none if the whole table is gone.
+    """
 
     table: LakeTable
     files: Sequence[DamagedFile]
+    lost: Sequence[str] = ()
 
     def __str__(self) -> str:
+        if self.lost:
+            return f"{self.table} has lost published numbers: {join_limited(self.lost, _SHOWN, ' versions')}. {self.way_out}"
         if not self.files:
             return f"{self.table}: the table is gone. {self.way_out}"
         first, more = self.files[0], len(self.files) - 1
@@ -69,13 +77,10 @@ def find(settings: Settings, catalog: Catalog) -> list[DamagedTable]:
             files = damaged_files.of(table.path(settings), settings.storage_options)
         except table_io.DamagedLogError:  # readers of the table report it
             continue
-        if files or _is_gone(settings, table):
+        if files:
             damaged.append(DamagedTable(table, files))
+        elif table.series is not None and (lost := lost_numbers.of(settings, table.series)):
+            is_gone = table_io.open_table(table.path(settings), settings.storage_options) is None
+            names = () if is_gone else sorted(name for of_period in lost.values() for name in of_period)
+            damaged.append(DamagedTable(table, files, names))
     return damaged
-
-
-def _is_gone(settings: Settings, table: LakeTable) -> bool:
-    """Whether numbers were published in a table that no longer exists."""
-    if table.series is None or table_io.open_table(table.path(settings), settings.storage_options) is not None:
-        return False
-    return served_version.lost_versions(settings, table.series) is not None

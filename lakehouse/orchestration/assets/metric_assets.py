@@ -18,6 +18,7 @@ from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, Stat
 from lakehouse.gold.numbers.window_history import WindowStanding
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
 from lakehouse.gold.reproduction import contract_history
+from lakehouse.gold.reproduction import repair as gold_repair
 from lakehouse.gold.restatement import closing, rollups
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation as restatement_checks
@@ -66,6 +67,7 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
         lake = with_table_cache(settings)
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
+        gold_repair.restore(lake, catalog, Series(metric), spark.session, context.run.run_id)
         daily = served_version.daily(lake, catalog, metric)
         follows = find_pending(lake, daily)  # a close or a backfill may also be the first run after a change below
         if FOLLOWS_TAG in context.run.tags:
@@ -108,6 +110,7 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
     def rollup_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         lake = with_table_cache(settings)
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
+        gold_repair.restore(lake, catalog, rollup, spark.session, context.run.run_id)
         daily = served_version.daily(lake, catalog, metric)
         series = Series(daily.metric, rollup.kind, daily.called)
         wanted = {series.period(day).start for day in days_of_run(context)}
